@@ -1,0 +1,141 @@
+//! The circuit breaker: an *open* one refuses polls.
+//!
+//! It counts nothing itself; the target's streak of failures is the one number both share.
+
+use crate::settings::Rules;
+use model::Moment;
+use std::time::Duration;
+
+/// No trip is longer.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Whether polls are let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// Polls run.
+    Closed,
+    /// No poll runs before its time is over.
+    Open,
+    /// One probe is under way and decides.
+    HalfOpen,
+}
+
+impl BreakerState {
+    /// The word used on every surface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::HalfOpen => "half_open",
+        }
+    }
+}
+
+/// One target's breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Breaker {
+    /// Whether polls are let through.
+    pub state: BreakerState,
+    /// How long the last trip was; none since the last success.
+    pub open_for: Option<Duration>,
+    /// When it came into its state.
+    pub since: Option<Moment>,
+}
+
+impl Breaker {
+    /// A closed breaker that never tripped.
+    pub const CLOSED: Self = Self { state: BreakerState::Closed, open_for: None, since: None };
+
+    /// A poll starts; when the breaker is open, it is the probe.
+    pub(crate) fn start(&mut self, now: Moment) {
+        if self.state == BreakerState::Open {
+            self.enter(BreakerState::HalfOpen, now);
+        }
+    }
+
+    /// Closes after a success. Whether it was not closed before.
+    pub(crate) fn succeed(&mut self, now: Moment) -> bool {
+        let opened = self.state != BreakerState::Closed;
+        if opened {
+            self.enter(BreakerState::Closed, now);
+        }
+        self.open_for = None;
+        opened
+    }
+
+    /// Counts the `failures`-th failure in a row. How long it is open from now, when this trips it.
+    pub(crate) fn fail(&mut self, rules: &Rules, failures: u32, now: Moment) -> Option<Duration> {
+        if self.state == BreakerState::Closed && failures < rules.threshold {
+            return None;
+        }
+        let last = self.open_for.unwrap_or(rules.open_for);
+        let open_for = if rules.open_grows {
+            last.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX)).min(LONGEST)
+        } else {
+            rules.open_for
+        };
+        self.open_for = Some(open_for);
+        self.enter(BreakerState::Open, now);
+        Some(open_for)
+    }
+
+    /// The probe ended without an outcome of the target's: open again, for the same time. How long, when there was one.
+    pub(crate) fn lose_probe(&mut self, now: Moment) -> Option<Duration> {
+        if self.state != BreakerState::HalfOpen {
+            return None;
+        }
+        self.enter(BreakerState::Open, now);
+        self.open_for
+    }
+
+    fn enter(&mut self, state: BreakerState, now: Moment) {
+        self.state = state;
+        self.since = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Profile;
+
+    #[test]
+    fn pulse_opens_at_the_third_failure_for_40_then_300_seconds() {
+        let rules = Profile::Pulse.rules();
+        let mut breaker = Breaker::CLOSED;
+        let mut opened = Vec::new();
+        for failures in 1..=7 {
+            breaker.start(Moment::START);
+            opened.push(breaker.fail(&rules, failures, Moment::START).map(|open_for| open_for.as_secs()));
+        }
+        assert_eq!(opened, [None, None, Some(40), Some(300), Some(300), Some(300), Some(300)]);
+        breaker.start(Moment::START);
+        assert_eq!(breaker.state, BreakerState::HalfOpen);
+        assert!(breaker.succeed(Moment::START));
+        assert!(!breaker.succeed(Moment::START));
+        assert_eq!(breaker.fail(&rules, 3, Moment::START), Some(Duration::from_secs(40)), "a success resets the time");
+    }
+
+    #[test]
+    fn depsera_opens_at_the_tenth_failure_for_five_minutes() {
+        let rules = Profile::Depsera.rules();
+        let mut breaker = Breaker::CLOSED;
+        for failures in 1..=9 {
+            assert_eq!(breaker.fail(&rules, failures, Moment::START), None);
+        }
+        for failures in 10..=12 {
+            assert_eq!(breaker.fail(&rules, failures, Moment::START), Some(Duration::from_secs(300)));
+        }
+    }
+
+    #[test]
+    fn a_probe_without_an_outcome_opens_for_the_same_time() {
+        let rules = Profile::Pulse.rules();
+        let mut breaker = Breaker::CLOSED;
+        breaker.fail(&rules, 3, Moment::START);
+        assert_eq!(breaker.lose_probe(Moment::START), None, "no probe is under way");
+        breaker.start(Moment::START);
+        assert_eq!(breaker.lose_probe(Moment::START), Some(Duration::from_secs(40)));
+        assert_eq!(breaker.state, BreakerState::Open);
+    }
+}

@@ -1,0 +1,67 @@
+//! The token bucket: how many polls may start in a second over the whole process.
+
+use model::Moment;
+use std::time::Duration;
+
+/// Holds at most a second's worth of tokens and begins full.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    tokens: f64,
+    filled: Moment,
+}
+
+impl Bucket {
+    pub(crate) fn new() -> Self {
+        Self { tokens: f64::INFINITY, filled: Moment::START }
+    }
+
+    /// Takes a token when there is one. A rate of 0 is no limit.
+    pub(crate) fn take(&mut self, rate: u32, now: Moment) -> bool {
+        if rate == 0 {
+            return true;
+        }
+        self.fill(rate, now);
+        let taken = self.tokens >= 1.0;
+        if taken {
+            self.tokens -= 1.0;
+        }
+        taken
+    }
+
+    /// When the next token is there.
+    pub(crate) fn next(&self, rate: u32) -> Moment {
+        if rate == 0 || self.tokens >= 1.0 {
+            return self.filled;
+        }
+        // A nanosecond more, so that rounding never wakes us a moment too early for ever.
+        let missing = Duration::from_secs_f64((1.0 - self.tokens) / f64::from(rate));
+        self.filled.after(missing).after(Duration::from_nanos(1))
+    }
+
+    fn fill(&mut self, rate: u32, now: Moment) {
+        let rate = f64::from(rate);
+        self.tokens = (self.tokens + now.since(self.filled).as_secs_f64() * rate).min(rate.max(1.0));
+        self.filled = self.filled.max(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gives_a_second_at_once_and_then_the_rate() {
+        let mut bucket = Bucket::new();
+        let mut taken = 0;
+        let mut now = Moment::START;
+        while now <= Moment::START.after(Duration::from_secs(10)) {
+            if bucket.take(20, now) {
+                taken += 1;
+            } else {
+                assert!(bucket.next(20) > now);
+                now = bucket.next(20);
+            }
+        }
+        assert!((219..=221).contains(&taken), "{taken}");
+    }
+}

@@ -1,0 +1,30 @@
+//! When to poll.
+//!
+//! [`Scheduler`] is sans-I/O: `apply(input, now)`, then drain the actions; [`Scheduler::next_wakeup`] says when time
+//! alone will cause one. It has no clock, no tokio and no randomness of its own (it is made with a generator's seed).
+//!
+//! It decides when each target is polled next (cadence after a success, profile after a failure), who waits for a host
+//! or for a cap, and which targets are dead letters. It leaves out what a poll does, what is stored, and who is told.
+//!
+//! Invariant: the same inputs with the same times and the same seed give the same actions.
+//! Invariant: a target is in exactly one place: queued, ready, waiting for its host, in flight, or parked.
+
+#![forbid(unsafe_code)]
+
+mod backoff;
+mod breaker;
+mod bucket;
+mod cadence;
+mod hosts;
+mod queue;
+mod scheduler;
+mod settings;
+mod spread;
+mod target;
+
+pub use breaker::{Breaker, BreakerState};
+pub use cadence::{Cadence, Load, smoothed_interval, target_interval};
+pub use queue::{Entry, Queue};
+pub use scheduler::{Action, Ask, Change, Counters, Finish, Input, Scheduler};
+pub use settings::{Profile, Settings};
+pub use target::{DeadLetter, DeadReason, Place, Saved, TargetSpec, TargetStatus};

@@ -1,0 +1,772 @@
+//! The scheduler itself: inputs in, actions out.
+
+use crate::backoff::plugin_fault_delay;
+use crate::bucket::Bucket;
+use crate::cadence::{Load, interval, jittered};
+use crate::hosts::Hosts;
+use crate::spread;
+use crate::target::{DEAD_LETTER_LOOK, LONGEST_RETRY_AFTER, Target};
+use crate::{
+    Breaker, BreakerState, DeadLetter, DeadReason, Entry, Place, Queue, Saved, Settings, TargetSpec, TargetStatus,
+};
+use model::{Cause, EventKind, Kind, Moment, TargetId};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Transient failures in a row that make a dead letter.
+const DEAD_LETTER_FAILURES: u32 = 5;
+/// Results of one target that may wait for the database before it is polled no more.
+const MAX_UNWRITTEN: u8 = 5;
+/// A probe comes this much later at most, as a fraction, so that those who failed together are not tried together.
+const PROBE_SPREAD: f64 = 0.1;
+/// No delay is longer, whatever a machine sent.
+const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
+
+/// What the scheduler is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Input {
+    /// The host starts with these targets, and with what is known of their schedules.
+    Started(Vec<(TargetSpec, Option<Saved>)>),
+    /// A target is new.
+    Added(TargetSpec),
+    /// A target is another than before.
+    Changed(TargetSpec, Change),
+    /// A target is gone.
+    Removed(TargetId),
+    /// A poll ended.
+    Finished(TargetId, Finish),
+    /// This many results of a target wait for the database.
+    Unwritten(TargetId, u8),
+    /// The settings are these now.
+    Settings(Settings),
+    /// Whether a plugin serves a kind.
+    KindServed(Kind, bool),
+    /// An operator wants something.
+    Asked(TargetId, Ask),
+    /// Nothing more is to be started.
+    ShuttingDown,
+    /// Nothing but time.
+    Tick,
+}
+
+/// What a change of a target means for its schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// URL, TLS, kind or secrets: everything starts anew, and it is polled at once.
+    Reset,
+    /// Settings of its kind: it is polled at once.
+    PollNow,
+    /// Interval or cadence: its next poll is computed again.
+    Requeue,
+    /// Name or labels: nothing.
+    Nothing,
+}
+
+/// What an operator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Poll at once, in whatever state it is.
+    PollNow,
+    /// Take it out of the dead letters and poll at once.
+    Retry,
+    /// Close its breaker, forget its failures, and poll at once.
+    ResetBreaker,
+    /// Poll it again.
+    Enable,
+    /// Poll it no more; what is known stays.
+    Disable,
+}
+
+/// How a poll ended, as far as the next one is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// There is a report.
+    Success {
+        /// Whether a dependency's status changed.
+        changed: bool,
+        /// Whether a dependency that is not skipped is critical.
+        critical: bool,
+    },
+    /// Failed; another try may help.
+    Transient {
+        /// What it was about.
+        cause: Cause,
+        /// How long the source asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// Failed, and fails again until somebody changes something.
+    Permanent {
+        /// What it was about.
+        cause: Cause,
+        /// How long the source asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// The plugin failed, not the target.
+    PluginFault,
+    /// It never began.
+    Skipped,
+}
+
+/// What the scheduler wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Poll this target; the poll was due at that moment.
+    Start(TargetId, Moment),
+    /// Tell that this happened.
+    Emit(EventKind),
+    /// The schedule of this target changed. Urgent: streaks, breaker or dead letter, not only the next due time.
+    Persist {
+        /// Whose schedule.
+        target: TargetId,
+        /// Whether it must not be lost.
+        urgent: bool,
+    },
+}
+
+/// How often things happened since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Polls started.
+    pub started: u64,
+    /// Polls that ended with a report.
+    pub succeeded: u64,
+    /// Polls that ended without one.
+    pub failed: u64,
+    /// Polls held back because too many were in flight, or by the token bucket.
+    pub held_by_caps: u64,
+    /// Polls that waited for a slot of their host.
+    pub held_by_hosts: u64,
+    /// Polls left out because the target's results were not yet written.
+    pub skipped_unwritten: u64,
+    /// Polls that never got an instance slot.
+    pub skipped_no_slot: u64,
+}
+
+#[derive(Debug)]
+struct Flight {
+    host: Arc<str>,
+    kind: Kind,
+    due: Moment,
+    /// The target was changed or removed since; its outcome says nothing any more.
+    void: bool,
+}
+
+/// When to poll whom.
+#[derive(Debug)]
+pub struct Scheduler {
+    settings: Settings,
+    rng: Pcg64Mcg,
+    targets: HashMap<TargetId, Target>,
+    queue: Queue,
+    /// Due, and held back by nothing but a cap over the process.
+    ready: Queue,
+    hosts: Hosts,
+    flights: HashMap<TargetId, Flight>,
+    in_flight_by_kind: BTreeMap<Kind, usize>,
+    unserved: HashSet<Kind>,
+    dead_by_origin: BTreeMap<Arc<str>, BTreeSet<TargetId>>,
+    bucket: Bucket,
+    /// Polls that a cap over the process held back at the end of the last step.
+    held: usize,
+    stopping: bool,
+    counters: Counters,
+    actions: Vec<Action>,
+}
+
+impl Scheduler {
+    /// A scheduler without targets. The seed decides every jitter.
+    pub fn new(settings: Settings, seed: u64) -> Self {
+        Self {
+            settings,
+            rng: Pcg64Mcg::seed_from_u64(seed),
+            targets: HashMap::new(),
+            queue: Queue::new(),
+            ready: Queue::new(),
+            hosts: Hosts::default(),
+            flights: HashMap::new(),
+            in_flight_by_kind: BTreeMap::new(),
+            unserved: HashSet::new(),
+            dead_by_origin: BTreeMap::new(),
+            bucket: Bucket::new(),
+            held: 0,
+            stopping: false,
+            counters: Counters::default(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Takes an input, and starts whatever is due.
+    pub fn apply(&mut self, input: Input, now: Moment) {
+        match input {
+            Input::Started(targets) => self.start(targets, now),
+            Input::Added(spec) => self.add(spec, now),
+            Input::Changed(spec, change) => self.change(spec, change, now),
+            Input::Removed(target) => self.remove(&target),
+            Input::Finished(target, finish) => self.finish(&target, finish, now),
+            Input::Unwritten(target, count) => self.with(&target, |target| target.unwritten = count),
+            Input::Settings(settings) => self.set(settings, now),
+            Input::KindServed(kind, served) => self.serve(kind, served, now),
+            Input::Asked(target, ask) => self.ask(&target, ask, now),
+            Input::ShuttingDown => self.stopping = true,
+            Input::Tick => {}
+        }
+        self.dispatch(now);
+    }
+
+    /// Takes what is to be done since the last time.
+    pub fn drain(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// When time alone will cause an action; none while nothing is queued or nothing may start.
+    pub fn next_wakeup(&self) -> Option<Moment> {
+        if self.stopping {
+            return None;
+        }
+        let due = self.queue.peek().map(|entry| entry.due);
+        let room = !self.ready.is_empty() && self.flights.len() < self.settings.max_in_flight;
+        let token = room.then(|| self.bucket.next(self.settings.rate_per_second));
+        due.into_iter().chain(token).min()
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How often things happened.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Targets that wait for their due time, a host or a cap.
+    pub fn depth(&self) -> usize {
+        self.queue.len() + self.ready.len() + self.hosts.waiting()
+    }
+
+    /// How many targets of each kind are queued.
+    pub fn depth_by_kind(&self) -> BTreeMap<Kind, usize> {
+        let mut depth = self.queue.by_kind().clone();
+        let elsewhere = (self.targets.values())
+            .filter(|target| matches!(target.place, Place::Ready | Place::WaitingForHost))
+            .map(|target| &target.spec.kind);
+        for kind in elsewhere {
+            *depth.entry(kind.clone()).or_default() += 1;
+        }
+        depth
+    }
+
+    /// How many targets are due within `window` from now, those that wait for a host or a cap among them.
+    pub fn due_within(&self, now: Moment, window: Duration) -> usize {
+        let waiting = self.ready.len() + self.hosts.waiting();
+        waiting + self.queue.peek_due(now.after(window), usize::MAX).len()
+    }
+
+    /// Polls in flight, by kind.
+    pub fn in_flight(&self) -> &BTreeMap<Kind, usize> {
+        &self.in_flight_by_kind
+    }
+
+    /// One target's schedule.
+    pub fn status(&self, target: &TargetId, now: Moment) -> Option<TargetStatus> {
+        self.targets.get(target).map(|target| target.status(&self.settings, now))
+    }
+
+    /// What of one target's schedule is to be stored.
+    pub fn saved(&self, target: &TargetId, now: Moment) -> Option<Saved> {
+        self.targets.get(target).map(|target| target.saved(now))
+    }
+
+    // --- targets come, change and go -------------------------------------------------------------------------------
+
+    fn start(&mut self, mut targets: Vec<(TargetSpec, Option<Saved>)>, now: Moment) {
+        targets.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id));
+        let mut overdue = Vec::new();
+        for (spec, saved) in targets {
+            let first = saved.is_none();
+            let id = spec.id.clone();
+            let enabled = spec.enabled;
+            let mut target = Target {
+                spec,
+                place: Place::Disabled,
+                schedule: saved.unwrap_or_else(|| Saved::new(now)),
+                unwritten: 0,
+            };
+            let latest = target.latest_due(&self.settings, now);
+            target.schedule.due = target.schedule.due.min(latest);
+            if first || target.schedule.due <= now {
+                overdue.push((id.clone(), target.spec.url_hash, target.bounds(&self.settings).base));
+            }
+            self.index_dead(&target);
+            self.targets.insert(id.clone(), target);
+            if first && enabled {
+                self.emit(EventKind::ServiceStarted { target: id.clone() });
+            }
+            self.settle(&id);
+        }
+        let delays = spread::delays(&overdue.iter().map(|&(_, hash, interval)| (hash, interval)).collect::<Vec<_>>());
+        for ((id, ..), delay) in overdue.into_iter().zip(delays) {
+            self.with(&id, |target| target.schedule.due = now.after(delay));
+            self.settle(&id);
+        }
+    }
+
+    fn add(&mut self, spec: TargetSpec, now: Moment) {
+        let id = spec.id.clone();
+        if self.targets.contains_key(&id) {
+            return self.change(spec, Change::Reset, now);
+        }
+        if spec.enabled {
+            self.emit(EventKind::ServiceStarted { target: id.clone() });
+        }
+        let target = Target { spec, place: Place::Disabled, schedule: Saved::new(now), unwritten: 0 };
+        self.targets.insert(id.clone(), target);
+        self.void_flight(&id);
+        self.settle(&id);
+        self.persist(&id, true);
+    }
+
+    fn change(&mut self, spec: TargetSpec, change: Change, now: Moment) {
+        let id = spec.id.clone();
+        let Some(target) = self.targets.get(&id) else { return self.add(spec, now) };
+        let was_enabled = target.spec.enabled;
+        self.take_out(&id);
+        self.unindex_dead(&id);
+        let enabled = spec.enabled;
+        self.with(&id, |target| {
+            target.spec = spec;
+            match change {
+                Change::Reset => {
+                    target.schedule.reset();
+                    target.schedule.due = now;
+                }
+                Change::PollNow => target.schedule.due = now,
+                Change::Requeue | Change::Nothing => {}
+            }
+        });
+        if change == Change::Reset {
+            self.void_flight(&id);
+        }
+        if change == Change::Requeue {
+            self.recompute(&id, now);
+        }
+        if let Some(target) = self.targets.remove(&id) {
+            self.index_dead(&target);
+            self.targets.insert(id.clone(), target);
+        }
+        match (was_enabled, enabled) {
+            (false, true) => self.emit(EventKind::ServiceStarted { target: id.clone() }),
+            (true, false) => self.emit(EventKind::ServiceStopped { target: id.clone() }),
+            _ => {}
+        }
+        self.settle(&id);
+        self.persist(&id, true);
+    }
+
+    fn remove(&mut self, id: &TargetId) {
+        self.take_out(id);
+        self.unindex_dead(id);
+        self.void_flight(id);
+        if self.targets.remove(id).is_some_and(|target| target.spec.enabled) {
+            self.emit(EventKind::ServiceStopped { target: id.clone() });
+        }
+    }
+
+    fn set(&mut self, settings: Settings, now: Moment) {
+        let (before, slots) = (std::mem::replace(&mut self.settings, settings), self.settings.max_per_host);
+        let cadence = |settings: &Settings| (settings.cadence, settings.base, settings.min, settings.max);
+        if cadence(&before) != cadence(&self.settings) {
+            let mut ids: Vec<TargetId> = self.targets.keys().cloned().collect();
+            ids.sort_unstable();
+            for id in ids {
+                self.take_out(&id);
+                self.recompute(&id, now);
+                self.settle(&id);
+            }
+        }
+        if slots > before.max_per_host {
+            for id in self.hosts.released(slots) {
+                self.make_ready(&id);
+            }
+        }
+    }
+
+    fn serve(&mut self, kind: Kind, served: bool, now: Moment) {
+        let known = if served { !self.unserved.remove(&kind) } else { !self.unserved.insert(kind.clone()) };
+        if known {
+            return;
+        }
+        let mut ids: Vec<TargetId> =
+            self.targets.values().filter(|target| target.spec.kind == kind).map(|target| target.spec.id.clone()).collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.take_out(&id);
+            if served {
+                self.with(&id, |target| target.schedule.due = target.schedule.due.max(now));
+            }
+            self.settle(&id);
+        }
+    }
+
+    fn ask(&mut self, id: &TargetId, ask: Ask, now: Moment) {
+        let Some(target) = self.targets.get_mut(id) else { return };
+        let enabled = target.spec.enabled;
+        match ask {
+            Ask::PollNow => {}
+            Ask::Enable => target.spec.enabled = true,
+            Ask::Disable => target.spec.enabled = false,
+            Ask::Retry => {}
+            Ask::ResetBreaker => {
+                target.schedule.failures = 0;
+                target.schedule.breaker = Breaker::CLOSED;
+            }
+        }
+        match (enabled, target.spec.enabled) {
+            (false, true) => self.emit(EventKind::ServiceStarted { target: id.clone() }),
+            (true, false) => self.emit(EventKind::ServiceStopped { target: id.clone() }),
+            _ => {}
+        }
+        if matches!(ask, Ask::Retry | Ask::ResetBreaker) {
+            self.revive(id);
+        }
+        self.take_out(id);
+        if ask != Ask::Disable {
+            self.with(id, |target| target.schedule.due = now);
+        }
+        self.settle(id);
+        self.persist(id, ask != Ask::PollNow);
+    }
+
+    // --- a poll ended ----------------------------------------------------------------------------------------------
+
+    fn finish(&mut self, id: &TargetId, finish: Finish, now: Moment) {
+        let Some(flight) = self.flights.remove(id) else { return };
+        self.count_flight(&flight.kind, false);
+        if let Some(next) = self.hosts.leave(&flight.host, self.settings.max_per_host) {
+            self.make_ready(&next);
+        }
+        match finish {
+            Finish::Success { .. } => self.counters.succeeded += 1,
+            Finish::Skipped => self.counters.skipped_no_slot += 1,
+            _ => self.counters.failed += 1,
+        }
+        let Some(target) = self.targets.get_mut(id) else { return };
+        target.place = Place::Disabled;
+        if !flight.void {
+            if finish != Finish::Skipped {
+                target.schedule.last_polled = Some(now);
+            }
+            match finish {
+                Finish::Success { changed, critical } => self.succeed(id, flight.due, (changed, critical), now),
+                Finish::Transient { cause, retry_after } => self.fail(id, None, (cause, retry_after), now),
+                Finish::Permanent { cause, retry_after } => {
+                    self.fail(id, Some(DeadReason::Permanent), (cause, retry_after), now);
+                }
+                Finish::PluginFault => self.fault(id, now),
+                Finish::Skipped => self.skip(id, now),
+            }
+        }
+        self.settle(id);
+    }
+
+    fn succeed(&mut self, id: &TargetId, due: Moment, (changed, critical): (bool, bool), now: Moment) {
+        let unit = self.rng.random::<f64>();
+        let Some(target) = self.targets.get_mut(id) else { return };
+        let schedule = &mut target.schedule;
+        let load = Load { errors: schedule.failures, due: self.held };
+        let urgent = schedule.failures > 0 || schedule.plugin_faults > 0 || changed;
+        schedule.failures = 0;
+        schedule.first_failure = None;
+        schedule.last_cause = None;
+        schedule.plugin_faults = 0;
+        schedule.revived = false;
+        schedule.last_success = Some(now);
+        schedule.critical = critical;
+        if changed {
+            schedule.last_change = Some(now);
+        }
+        let closed = schedule.breaker.succeed(now);
+        let cadence = target.cadence(&self.settings);
+        let bounds = target.bounds(&self.settings);
+        let scores = target.scores(&self.settings, now);
+        let next = interval(cadence, &bounds, scores, load, target.schedule.interval);
+        target.schedule.interval = Some(next);
+        target.schedule.due = due.after(jittered(cadence, &bounds, next, unit)).max(now);
+        let origin = target.spec.origin.clone();
+        if closed {
+            self.emit(EventKind::CircuitClose { target: id.clone() });
+        }
+        self.revive(id);
+        self.persist(id, urgent || closed);
+        self.revive_neighbours(&origin, id, now);
+    }
+
+    fn fail(
+        &mut self,
+        id: &TargetId,
+        permanent: Option<DeadReason>,
+        (cause, retry_after): (Cause, Option<Duration>),
+        now: Moment,
+    ) {
+        let rules = self.settings.profile.rules();
+        let (jitter, spread) = (self.rng.random::<f64>(), 1.0 + PROBE_SPREAD * self.rng.random::<f64>());
+        let Some(target) = self.targets.get_mut(id) else { return };
+        let base = target.bounds(&self.settings).base;
+        let schedule = &mut target.schedule;
+        let floor = if rules.retries_early { Duration::ZERO } else { schedule.interval.unwrap_or(base) };
+        schedule.failures = schedule.failures.saturating_add(1);
+        schedule.plugin_faults = 0;
+        schedule.first_failure = schedule.first_failure.or(Some(now));
+        schedule.last_cause = Some(cause);
+        let failures = schedule.failures;
+        let was_closed = schedule.breaker.state == BreakerState::Closed;
+        let tripped = schedule.breaker.fail(&rules, failures, now);
+        let reason = permanent.or_else(|| (failures >= DEAD_LETTER_FAILURES).then_some(DeadReason::Retries));
+        let dead = if rules.dead_letters { schedule.dead.map(|dead| dead.reason).or(reason) } else { None };
+        let newly_dead = dead.filter(|_| schedule.dead.is_none());
+        schedule.dead = dead.map(|reason| match schedule.dead {
+            Some(before) => DeadLetter { last_attempt: now, retries: before.retries + 1, ..before },
+            None => DeadLetter { reason, since: now, last_attempt: now, retries: 1 },
+        });
+        let delay = match (dead, tripped) {
+            (Some(_), _) => DEAD_LETTER_LOOK.mul_f64(spread),
+            (None, Some(open_for)) => open_for.mul_f64(spread),
+            (None, None) => rules.backoff.delay(failures, jitter).max(floor),
+        };
+        let delay = delay.max(retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER)).min(LONGEST_DELAY);
+        schedule.due = now.after(delay);
+        if was_closed && tripped.is_some() {
+            self.emit(EventKind::CircuitOpen { target: id.clone(), failures });
+        }
+        if let Some(reason) = newly_dead {
+            self.emit(EventKind::DeadLetter { target: id.clone(), reason: reason.as_str() });
+            if let Some(target) = self.targets.get(id) {
+                let origin = target.spec.origin.clone();
+                self.dead_by_origin.entry(origin).or_default().insert(id.clone());
+            }
+        }
+        self.persist(id, true);
+    }
+
+    fn fault(&mut self, id: &TargetId, now: Moment) {
+        self.with(id, |target| {
+            let schedule = &mut target.schedule;
+            schedule.plugin_faults = schedule.plugin_faults.saturating_add(1);
+            let mut delay = plugin_fault_delay(schedule.plugin_faults);
+            delay = delay.max(schedule.breaker.lose_probe(now).unwrap_or_default());
+            if schedule.dead.is_some() {
+                delay = delay.max(DEAD_LETTER_LOOK);
+            }
+            schedule.due = now.after(delay);
+        });
+        self.persist(id, true);
+    }
+
+    fn skip(&mut self, id: &TargetId, now: Moment) {
+        let settings = self.settings.clone();
+        self.with(id, |target| {
+            let delay = target.bounds(&settings).min;
+            target.schedule.breaker.lose_probe(now);
+            target.schedule.due = now.after(delay);
+        });
+    }
+
+    /// Takes a target out of the dead letters.
+    fn revive(&mut self, id: &TargetId) {
+        self.unindex_dead(id);
+        let Some(target) = self.targets.get_mut(id) else { return };
+        if target.schedule.dead.take().is_some() {
+            self.emit(EventKind::Revived { target: id.clone() });
+        }
+    }
+
+    /// An origin answered: its dead letters that could not reach it get one more try.
+    fn revive_neighbours(&mut self, origin: &str, except: &TargetId, now: Moment) {
+        let Some(dead) = self.dead_by_origin.get(origin) else { return };
+        let hopeful = |id: &TargetId| {
+            let schedule = self.targets.get(id).map(|target| &target.schedule);
+            id != except && schedule.is_some_and(|s| !s.revived && s.last_cause == Some(Cause::Unreachable))
+        };
+        let neighbours: Vec<TargetId> = dead.iter().filter(|id| hopeful(id)).cloned().collect();
+        for id in neighbours {
+            self.revive(&id);
+            self.take_out(&id);
+            self.with(&id, |target| {
+                target.schedule.revived = true;
+                target.schedule.due = now;
+            });
+            self.settle(&id);
+            self.persist(&id, true);
+        }
+    }
+
+    // --- places ----------------------------------------------------------------------------------------------------
+
+    /// Puts a target that is nowhere where it belongs.
+    fn settle(&mut self, id: &TargetId) {
+        let Some(target) = self.targets.get(id) else { return };
+        let place = if self.flights.contains_key(id) {
+            Place::InFlight
+        } else if !target.spec.enabled {
+            Place::Disabled
+        } else if self.unserved.contains(&target.spec.kind) {
+            Place::NoPlugin
+        } else {
+            Place::Queued
+        };
+        if place == Place::Queued {
+            let entry = self.entry(target, target.schedule.due);
+            self.queue.push(entry);
+        }
+        self.with(id, |target| target.place = place);
+    }
+
+    fn entry(&self, target: &Target, now: Moment) -> Entry {
+        Entry {
+            target: target.spec.id.clone(),
+            kind: target.spec.kind.clone(),
+            due: target.schedule.due,
+            score: target.score(&self.settings, now),
+            last_polled: last_polled(target),
+        }
+    }
+
+    /// Takes a target from wherever it waits; a poll in flight goes on.
+    fn take_out(&mut self, id: &TargetId) {
+        let Some(target) = self.targets.get_mut(id) else { return };
+        match target.place {
+            Place::Queued => drop(self.queue.remove(id)),
+            Place::Ready => drop(self.ready.remove(id)),
+            Place::WaitingForHost => self.hosts.give_up(&target.spec.host, last_polled(target), id),
+            Place::InFlight | Place::Disabled | Place::NoPlugin => {}
+        }
+        if target.place != Place::InFlight {
+            target.place = Place::Disabled;
+        }
+    }
+
+    fn make_ready(&mut self, id: &TargetId) {
+        let Some(target) = self.targets.get(id) else { return };
+        let entry = self.entry(target, target.schedule.due);
+        self.ready.push(entry);
+        self.with(id, |target| target.place = Place::Ready);
+    }
+
+    fn void_flight(&mut self, id: &TargetId) {
+        if let Some(flight) = self.flights.get_mut(id) {
+            flight.void = true;
+        }
+    }
+
+    /// Computes a healthy target's next poll again, counted from its last one; a failing one keeps its time.
+    fn recompute(&mut self, id: &TargetId, now: Moment) {
+        let Some(target) = self.targets.get_mut(id) else { return };
+        if target.schedule.failures > 0 || target.schedule.plugin_faults > 0 {
+            return;
+        }
+        let Some(last) = target.schedule.last_polled else { return };
+        let cadence = target.cadence(&self.settings);
+        let bounds = target.bounds(&self.settings);
+        let scores = target.scores(&self.settings, now);
+        let next = interval(cadence, &bounds, scores, Load::default(), target.schedule.interval);
+        target.schedule.due = last.after(jittered(cadence, &bounds, next, self.rng.random::<f64>())).max(now);
+    }
+
+    // --- starting --------------------------------------------------------------------------------------------------
+
+    fn dispatch(&mut self, now: Moment) {
+        for entry in self.queue.pop_due(now, usize::MAX) {
+            self.with(&entry.target, |target| target.place = Place::Ready);
+            self.ready.push(entry);
+        }
+        while !self.stopping && self.flights.len() < self.settings.max_in_flight {
+            let Some(entry) = self.ready.pop() else { break };
+            if !self.start_one(entry, now) {
+                break;
+            }
+        }
+        self.counters.held_by_caps += self.ready.len().saturating_sub(self.held) as u64;
+        self.held = self.ready.len();
+    }
+
+    /// Starts a poll, or says where it waits instead. False when the token bucket is empty.
+    fn start_one(&mut self, entry: Entry, now: Moment) -> bool {
+        let id = entry.target.clone();
+        let Some(target) = self.targets.get_mut(&id) else { return true };
+        if target.unwritten >= MAX_UNWRITTEN {
+            self.counters.skipped_unwritten += 1;
+            let delay = target.schedule.interval.unwrap_or_else(|| target.bounds(&self.settings).base);
+            target.schedule.due = now.after(delay);
+            self.settle(&id);
+            return true;
+        }
+        if !self.hosts.has_room(&target.spec.host, self.settings.max_per_host) {
+            self.counters.held_by_hosts += 1;
+            target.place = Place::WaitingForHost;
+            self.hosts.wait(&target.spec.host, last_polled(target), id);
+            return true;
+        }
+        if !self.bucket.take(self.settings.rate_per_second, now) {
+            self.ready.push(entry);
+            return false;
+        }
+        target.place = Place::InFlight;
+        target.schedule.breaker.start(now);
+        let (host, kind, due) = (target.spec.host.clone(), target.spec.kind.clone(), target.schedule.due);
+        self.hosts.enter(&host);
+        self.count_flight(&kind, true);
+        self.flights.insert(id.clone(), Flight { host, kind, due, void: false });
+        self.counters.started += 1;
+        self.actions.push(Action::Start(id, due));
+        true
+    }
+
+    // --- small helpers ---------------------------------------------------------------------------------------------
+
+    fn count_flight(&mut self, kind: &Kind, begins: bool) {
+        let count = self.in_flight_by_kind.entry(kind.clone()).or_default();
+        *count = if begins { *count + 1 } else { count.saturating_sub(1) };
+    }
+
+    fn with(&mut self, id: &TargetId, change: impl FnOnce(&mut Target)) {
+        if let Some(target) = self.targets.get_mut(id) {
+            change(target);
+        }
+    }
+
+    fn index_dead(&mut self, target: &Target) {
+        if target.schedule.dead.is_some() {
+            let dead = self.dead_by_origin.entry(target.spec.origin.clone()).or_default();
+            dead.insert(target.spec.id.clone());
+        }
+    }
+
+    fn unindex_dead(&mut self, id: &TargetId) {
+        let Some(target) = self.targets.get(id) else { return };
+        if let Some(dead) = self.dead_by_origin.get_mut(&target.spec.origin) {
+            dead.remove(id);
+            if dead.is_empty() {
+                self.dead_by_origin.remove(&target.spec.origin);
+            }
+        }
+    }
+
+    fn emit(&mut self, event: EventKind) {
+        self.actions.push(Action::Emit(event));
+    }
+
+    fn persist(&mut self, id: &TargetId, urgent: bool) {
+        self.actions.push(Action::Persist { target: id.clone(), urgent });
+    }
+}
+
+/// The key of a waiting list; constant while a target waits, because only a poll changes it.
+fn last_polled(target: &Target) -> Moment {
+    target.schedule.last_polled.unwrap_or(Moment::from_nanos(i64::MIN))
+}
+
+#[cfg(test)]
+mod tests;

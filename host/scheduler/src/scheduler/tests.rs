@@ -1,0 +1,385 @@
+use super::*;
+use crate::{Cadence, Profile};
+use proptest::prelude::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn at(seconds: f64) -> Moment {
+    Moment::from_nanos((seconds * 1e9) as i64)
+}
+
+fn id(name: &str) -> TargetId {
+    TargetId::new(name).unwrap()
+}
+
+fn spec(name: &str, host: &str) -> TargetSpec {
+    TargetSpec {
+        id: id(name),
+        kind: Kind::new("http").unwrap(),
+        url_hash: u64::from(name.bytes().map(u32::from).sum::<u32>()),
+        host: host.into(),
+        origin: format!("http://{host}:80").into(),
+        cadence: Some(Cadence::Fixed),
+        interval: Some(10 * SECOND),
+        min: None,
+        max: None,
+        kind_interval: None,
+        enabled: true,
+    }
+}
+
+fn scheduler(settings: Settings) -> Scheduler {
+    Scheduler::new(settings, 7)
+}
+
+fn started(scheduler: &mut Scheduler) -> Vec<String> {
+    let starts = scheduler.drain().into_iter().filter_map(|action| match action {
+        Action::Start(target, _) => Some(target.to_string()),
+        _ => None,
+    });
+    starts.collect()
+}
+
+fn events(scheduler: &mut Scheduler) -> Vec<&'static str> {
+    let events = scheduler.drain().into_iter().filter_map(|action| match action {
+        Action::Emit(event) => Some(event.name()),
+        _ => None,
+    });
+    events.collect()
+}
+
+const TRANSIENT: Finish = Finish::Transient { cause: Cause::Unreachable, retry_after: None };
+const PERMANENT: Finish = Finish::Permanent { cause: Cause::Other, retry_after: None };
+const SUCCESS: Finish = Finish::Success { changed: false, critical: false };
+
+/// Runs one target alone; gives for each poll the seconds from its end to the next due time.
+fn delays(settings: Settings, finishes: &[Finish]) -> Vec<f64> {
+    let mut scheduler = scheduler(settings);
+    let mut now = Moment::START;
+    scheduler.apply(Input::Added(spec("a", "h")), now);
+    let mut delays = Vec::new();
+    for &finish in finishes {
+        assert_eq!(started(&mut scheduler), ["a"], "after {delays:?}");
+        now = now.after(SECOND);
+        scheduler.apply(Input::Finished(id("a"), finish), now);
+        let due = scheduler.status(&id("a"), now).unwrap().schedule.due;
+        delays.push(due.since(now).as_secs_f64());
+        now = due;
+        scheduler.apply(Input::Tick, now);
+    }
+    delays
+}
+
+fn near(found: f64, low: f64, high: f64) {
+    assert!(low <= found && found <= high, "{found} is not within {low} and {high}");
+}
+
+#[test]
+fn pulse_backs_off_opens_and_gives_up() {
+    let delays = delays(Settings::default(), &[TRANSIENT; 7]);
+    near(delays[0], 4.0, 6.0);
+    near(delays[1], 8.0, 12.0);
+    near(delays[2], 40.0, 44.0);
+    near(delays[3], 300.0, 330.0);
+    for delay in &delays[4..] {
+        near(*delay, 1800.0, 1980.0);
+    }
+}
+
+#[test]
+fn depsera_never_gives_up() {
+    let settings = Settings { profile: Profile::Depsera, ..Settings::default() };
+    let delays = delays(settings, &[TRANSIENT; 12]);
+    assert_eq!(delays[..6], [10.0, 10.0, 10.0, 10.0, 16.0, 32.0]);
+    near(delays[9], 300.0, 330.0);
+    near(delays[11], 300.0, 330.0);
+}
+
+#[test]
+fn a_permanent_failure_is_a_dead_letter_until_a_look_succeeds() {
+    let delays = delays(Settings::default(), &[PERMANENT, TRANSIENT, SUCCESS, SUCCESS]);
+    near(delays[0], 1800.0, 1980.0);
+    near(delays[1], 1800.0, 1980.0);
+    assert_eq!(delays[2..], [9.0, 9.0], "the interval is counted from the due time");
+}
+
+#[test]
+fn retry_after_is_a_lower_bound_in_every_row() {
+    let after = |seconds| Some(Duration::from_secs(seconds));
+    let transient = |seconds| Finish::Transient { cause: Cause::Other, retry_after: after(seconds) };
+    let found = delays(Settings::default(), &[transient(60), transient(1), transient(500), transient(999_999)]);
+    assert_eq!(found[0], 60.0);
+    near(found[1], 8.0, 12.0);
+    assert_eq!(found[2], 500.0);
+    assert_eq!(found[3], 3600.0, "no longer than an hour");
+}
+
+#[test]
+fn plugin_faults_back_off_by_themselves_and_count_for_nothing_else() {
+    let found = delays(Settings::default(), &[Finish::PluginFault; 8]);
+    assert_eq!(found, [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]);
+    let found = delays(Settings::default(), &[TRANSIENT, TRANSIENT, TRANSIENT, Finish::PluginFault, TRANSIENT]);
+    near(found[2], 40.0, 44.0);
+    assert_eq!(found[3], 40.0, "a probe that is lost opens for the same time");
+    near(found[4], 300.0, 330.0);
+}
+
+#[test]
+fn events_tell_of_breaker_and_dead_letter() {
+    let mut scheduler = scheduler(Settings::default());
+    scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
+    let mut seen = events(&mut scheduler);
+    let mut now = Moment::START;
+    for finish in [TRANSIENT, TRANSIENT, TRANSIENT, TRANSIENT, TRANSIENT, SUCCESS] {
+        scheduler.apply(Input::Finished(id("a"), finish), now);
+        now = scheduler.status(&id("a"), now).unwrap().schedule.due;
+        scheduler.apply(Input::Tick, now);
+        seen.extend(events(&mut scheduler));
+    }
+    assert_eq!(seen, ["service:started", "circuit:open", "target:dead-letter", "circuit:close", "target:revived"]);
+}
+
+#[test]
+fn a_neighbours_success_revives_once_and_not_after_a_refused_log_in() {
+    for (finish, revived) in [(TRANSIENT, true), (PERMANENT, false)] {
+        let mut scheduler = scheduler(Settings::default());
+        let mut now = Moment::START;
+        scheduler.apply(Input::Added(spec("a", "h")), now);
+        while scheduler.status(&id("a"), now).unwrap().schedule.dead.is_none() {
+            scheduler.apply(Input::Finished(id("a"), finish), now);
+            now = scheduler.status(&id("a"), now).unwrap().schedule.due;
+            if scheduler.status(&id("a"), now).unwrap().schedule.dead.is_none() {
+                scheduler.apply(Input::Tick, now);
+            }
+        }
+        now = now.before(900 * SECOND);
+        scheduler.apply(Input::Added(spec("b", "h")), now);
+        started(&mut scheduler);
+        scheduler.apply(Input::Finished(id("b"), SUCCESS), now);
+        assert_eq!(started(&mut scheduler).contains(&"a".to_owned()), revived);
+        if revived {
+            scheduler.apply(Input::Finished(id("a"), finish), now);
+            let due = scheduler.status(&id("b"), now).unwrap().schedule.due;
+            scheduler.apply(Input::Tick, due);
+            scheduler.apply(Input::Finished(id("b"), SUCCESS), due);
+            assert!(!started(&mut scheduler).contains(&"a".to_owned()), "a second success does not");
+        }
+    }
+}
+
+#[test]
+fn a_host_hands_its_slot_on_in_the_same_step_to_the_least_recently_polled() {
+    let mut scheduler = scheduler(Settings { max_per_host: 1, ..Settings::default() });
+    for name in ["a", "b", "c"] {
+        scheduler.apply(Input::Added(spec(name, "shared")), Moment::START);
+    }
+    scheduler.apply(Input::Added(spec("z", "alone")), Moment::START);
+    assert_eq!(started(&mut scheduler), ["a", "z"], "another host does not wait");
+    assert_eq!(scheduler.status(&id("b"), Moment::START).unwrap().place, Place::WaitingForHost);
+    scheduler.apply(Input::Finished(id("a"), SUCCESS), at(1.0));
+    assert_eq!(started(&mut scheduler), ["b"]);
+    scheduler.apply(Input::Asked(id("a"), Ask::PollNow), at(2.0));
+    scheduler.apply(Input::Finished(id("b"), SUCCESS), at(3.0));
+    assert_eq!(started(&mut scheduler), ["c"], "c was never polled, a was");
+    scheduler.apply(Input::Finished(id("c"), SUCCESS), at(4.0));
+    assert_eq!(started(&mut scheduler), ["a"]);
+}
+
+#[test]
+fn caps_hold_polls_back_and_count_them() {
+    let mut scheduler = scheduler(Settings { max_in_flight: 2, ..Settings::default() });
+    for name in ["a", "b", "c", "d"] {
+        scheduler.apply(Input::Added(spec(name, name)), Moment::START);
+    }
+    assert_eq!(started(&mut scheduler), ["a", "b"]);
+    assert_eq!(scheduler.counters().held_by_caps, 2);
+    assert_eq!(scheduler.next_wakeup(), None, "time alone frees no slot");
+    scheduler.apply(Input::Finished(id("a"), SUCCESS), at(1.0));
+    assert_eq!(started(&mut scheduler), ["c"]);
+
+    let mut scheduler = super::Scheduler::new(Settings { rate_per_second: 1, ..Settings::default() }, 7);
+    for name in ["a", "b"] {
+        scheduler.apply(Input::Added(spec(name, name)), Moment::START);
+    }
+    assert_eq!(started(&mut scheduler), ["a"]);
+    let wake = scheduler.next_wakeup().unwrap();
+    near(wake.since(Moment::START).as_secs_f64(), 1.0, 1.001);
+    scheduler.apply(Input::Tick, wake);
+    assert_eq!(started(&mut scheduler), ["b"]);
+}
+
+#[test]
+fn results_that_wait_for_the_database_hold_their_target_back() {
+    let mut scheduler = scheduler(Settings::default());
+    scheduler.apply(Input::Unwritten(id("a"), 5), Moment::START);
+    scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
+    started(&mut scheduler);
+    scheduler.apply(Input::Finished(id("a"), SUCCESS), at(1.0));
+    scheduler.apply(Input::Unwritten(id("a"), 5), at(1.0));
+    scheduler.apply(Input::Tick, at(10.0));
+    assert_eq!(started(&mut scheduler), Vec::<String>::new());
+    assert_eq!(scheduler.counters().skipped_unwritten, 1);
+    scheduler.apply(Input::Unwritten(id("a"), 0), at(11.0));
+    scheduler.apply(Input::Tick, at(20.0));
+    assert_eq!(started(&mut scheduler), ["a"]);
+}
+
+#[test]
+fn a_removed_or_changed_target_forgets_the_poll_that_is_under_way() {
+    let mut scheduler = scheduler(Settings::default());
+    scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
+    assert_eq!(started(&mut scheduler), ["a"]);
+    scheduler.apply(Input::Removed(id("a")), at(1.0));
+    scheduler.apply(Input::Added(spec("a", "h")), at(2.0));
+    assert_eq!(started(&mut scheduler), Vec::<String>::new(), "never two polls of one target");
+    scheduler.apply(Input::Finished(id("a"), PERMANENT), at(3.0));
+    assert_eq!(started(&mut scheduler), ["a"], "the old outcome says nothing");
+    assert_eq!(scheduler.status(&id("a"), at(3.0)).unwrap().schedule.dead, None);
+    scheduler.apply(Input::Changed(spec("a", "other"), Change::Reset), at(4.0));
+    scheduler.apply(Input::Finished(id("a"), PERMANENT), at(5.0));
+    assert_eq!(started(&mut scheduler), ["a"]);
+    scheduler.apply(Input::Asked(id("a"), Ask::Disable), at(6.0));
+    scheduler.apply(Input::Finished(id("a"), SUCCESS), at(7.0));
+    assert_eq!(scheduler.next_wakeup(), None);
+    scheduler.apply(Input::Asked(id("a"), Ask::Enable), at(8.0));
+    assert_eq!(started(&mut scheduler), ["a"]);
+}
+
+#[test]
+fn a_kind_without_a_plugin_is_a_state_and_not_a_failure() {
+    let mut scheduler = scheduler(Settings::default());
+    let kind = Kind::new("http").unwrap();
+    scheduler.apply(Input::KindServed(kind.clone(), false), Moment::START);
+    scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
+    assert_eq!(started(&mut scheduler), Vec::<String>::new());
+    assert_eq!(scheduler.status(&id("a"), at(1.0)).unwrap().place, Place::NoPlugin);
+    scheduler.apply(Input::KindServed(kind, true), at(2.0));
+    assert_eq!(started(&mut scheduler), ["a"]);
+}
+
+#[test]
+fn a_restart_keeps_streaks_and_spreads_what_fell_due() {
+    let mut before = scheduler(Settings::default());
+    let mut now = Moment::START;
+    before.apply(Input::Added(spec("a", "h")), now);
+    for _ in 0..3 {
+        before.apply(Input::Finished(id("a"), TRANSIENT), now);
+        now = before.status(&id("a"), now).unwrap().schedule.due;
+        before.apply(Input::Tick, now);
+    }
+    // Killed while the probe is under way.
+    let saved = before.saved(&id("a"), now).unwrap();
+    assert_eq!(saved.breaker.state, BreakerState::Open);
+    near(saved.due.since(now).as_secs_f64(), 40.0, 40.0);
+
+    let mut after = scheduler(Settings::default());
+    let overdue = |name: &str| (spec(name, name), Some(Saved { last_polled: Some(at(-50.0)), ..Saved::new(at(-5.0)) }));
+    let far = (spec("far", "far"), Some(Saved::new(at(1e7))));
+    after.apply(Input::Started(vec![overdue("b"), overdue("c"), (spec("a", "a"), Some(saved)), far]), Moment::START);
+    let due = |name| after.status(&id(name), Moment::START).unwrap().schedule.due;
+    assert_eq!((due("b"), due("c")), (at(0.0), at(5.0)));
+    assert_eq!(due("far"), at(300.0), "a clock that jumped stalls nobody");
+    assert_eq!(after.status(&id("a"), Moment::START).unwrap().schedule.failures, 3);
+}
+
+#[test]
+fn the_same_inputs_give_the_same_actions() {
+    let run = || {
+        let mut scheduler = scheduler(Settings { max_in_flight: 3, cadence: Cadence::Adaptive, ..Settings::default() });
+        let mut log = Vec::new();
+        let targets = (0..20).map(|n| TargetSpec { cadence: None, ..spec(&format!("t{n}"), &format!("h{}", n % 4)) });
+        scheduler.apply(Input::Started(targets.map(|spec| (spec, None)).collect()), Moment::START);
+        let mut now = Moment::START;
+        for step in 0..500_u32 {
+            let actions = scheduler.drain();
+            for action in &actions {
+                if let Action::Start(target, _) = action {
+                    let finish = if step % 7 == 0 { TRANSIENT } else { SUCCESS };
+                    scheduler.apply(Input::Finished(target.clone(), finish), now);
+                }
+            }
+            log.extend(actions);
+            now = scheduler.next_wakeup().unwrap_or(now);
+            scheduler.apply(Input::Tick, now);
+        }
+        log
+    };
+    assert_eq!(run(), run());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Wait(u32),
+    Finish(u8, u8),
+    Add(u8),
+    Remove(u8),
+    Reset(u8),
+    Ask(u8, u8),
+    Served(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0u32..100_000).prop_map(Step::Wait),
+        8 => (0u8..12, 0u8..5).prop_map(|(target, how)| Step::Finish(target, how)),
+        2 => (0u8..12).prop_map(Step::Add),
+        1 => (0u8..12).prop_map(Step::Remove),
+        1 => (0u8..12).prop_map(Step::Reset),
+        1 => (0u8..12, 0u8..5).prop_map(|(target, ask)| Step::Ask(target, ask)),
+        1 => any::<bool>().prop_map(Step::Served),
+    ]
+}
+
+proptest! {
+    /// Whatever happens: never two polls of one target, never more than the caps, never before the due time, and a
+    /// target is in exactly one place.
+    #[test]
+    fn invariants_hold(steps in proptest::collection::vec(step(), 1..150)) {
+        let settings = Settings { max_in_flight: 4, max_per_host: 2, ..Settings::default() };
+        let mut scheduler = scheduler(settings);
+        let mut now = Moment::START;
+        let mut running = BTreeMap::new();
+        let name = |n: u8| format!("t{n}");
+        let made = |n: u8| spec(&format!("t{n}"), ["h0", "h1", "h2"][usize::from(n) % 3]);
+        for step in steps {
+            match step {
+                Step::Wait(millis) => now = now.after(Duration::from_millis(millis.into())),
+                Step::Finish(n, how) => {
+                    if running.remove(&id(&name(n))).is_some() {
+                        let finish = [SUCCESS, TRANSIENT, PERMANENT, Finish::PluginFault, Finish::Skipped][usize::from(how)];
+                        scheduler.apply(Input::Finished(id(&name(n)), finish), now);
+                    }
+                }
+                Step::Add(n) => scheduler.apply(Input::Added(made(n)), now),
+                Step::Remove(n) => scheduler.apply(Input::Removed(id(&name(n))), now),
+                Step::Reset(n) => scheduler.apply(Input::Changed(made(n), Change::Reset), now),
+                Step::Ask(n, ask) => {
+                    let ask = [Ask::PollNow, Ask::Retry, Ask::ResetBreaker, Ask::Enable, Ask::Disable][usize::from(ask)];
+                    scheduler.apply(Input::Asked(id(&name(n)), ask), now);
+                }
+                Step::Served(served) => scheduler.apply(Input::KindServed(Kind::new("http").unwrap(), served), now),
+            }
+            scheduler.apply(Input::Tick, now);
+            for action in scheduler.drain() {
+                if let Action::Start(target, due) = action {
+                    prop_assert!(due <= now, "{target} started before it was due");
+                    let host = scheduler.targets[&target].spec.host.clone();
+                    prop_assert_eq!(running.insert(target, host), None);
+                }
+            }
+            prop_assert!(running.len() <= 4);
+            for host in ["h0", "h1", "h2"] {
+                prop_assert!(running.values().filter(|held| &***held == host).count() <= 2);
+            }
+            prop_assert_eq!(scheduler.flights.len(), running.len());
+            let places = |place| scheduler.targets.values().filter(|target| target.place == place).count();
+            prop_assert_eq!(scheduler.queue.len(), places(Place::Queued));
+            prop_assert_eq!(scheduler.ready.len(), places(Place::Ready));
+            prop_assert_eq!(scheduler.hosts.waiting(), places(Place::WaitingForHost));
+            // Nobody is forgotten: whoever could run is somewhere from where it will.
+            for target in scheduler.targets.values().filter(|target| target.place == Place::WaitingForHost) {
+                prop_assert!(running.values().filter(|host| **host == target.spec.host).count() > 0);
+            }
+        }
+    }
+}

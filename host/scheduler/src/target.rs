@@ -1,0 +1,254 @@
+//! What the scheduler knows of one target.
+
+use crate::cadence::{Bounds, Scores, activity, staleness};
+use crate::{Breaker, BreakerState, Cadence, Settings};
+use model::{Cause, Kind, Moment, TargetId};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a dead letter is left alone.
+pub(crate) const DEAD_LETTER_LOOK: Duration = Duration::from_secs(30 * 60);
+/// No Retry-After asks for longer.
+pub(crate) const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
+/// The base where nobody says anything.
+const BASE: Duration = Duration::from_secs(10);
+
+/// A target as the scheduler needs to know it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetSpec {
+    /// Its id.
+    pub id: TargetId,
+    /// Its kind.
+    pub kind: Kind,
+    /// A hash of its URL: the order of first polls.
+    pub url_hash: u64,
+    /// Lower-case host name; polls at a time are limited for each.
+    pub host: Arc<str>,
+    /// Scheme, host and port; a success of one revives another's dead letter.
+    pub origin: Arc<str>,
+    /// Its own cadence.
+    pub cadence: Option<Cadence>,
+    /// Its own base interval.
+    pub interval: Option<Duration>,
+    /// Its own shortest interval.
+    pub min: Option<Duration>,
+    /// Its own longest interval.
+    pub max: Option<Duration>,
+    /// The base interval of its kind.
+    pub kind_interval: Option<Duration>,
+    /// Whether it is polled at all.
+    pub enabled: bool,
+}
+
+/// Where a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Waits for its due time.
+    Queued,
+    /// Due, and held back by a cap over the process.
+    Ready,
+    /// Due, and waits for a slot of its host.
+    WaitingForHost,
+    /// Being polled.
+    InFlight,
+    /// Not polled: disabled by an operator.
+    Disabled,
+    /// Not polled: no plugin serves its kind.
+    NoPlugin,
+}
+
+impl Place {
+    /// The word used on every surface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Ready => "ready",
+            Self::WaitingForHost => "waiting_for_host",
+            Self::InFlight => "in_flight",
+            Self::Disabled => "disabled",
+            Self::NoPlugin => "no_plugin",
+        }
+    }
+}
+
+/// Why a target is a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadReason {
+    /// A failure that will not go away by itself.
+    Permanent,
+    /// Five transient failures in a row.
+    Retries,
+}
+
+impl DeadReason {
+    /// Pulse's word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Permanent => "permanent_failure",
+            Self::Retries => "max_retry_attempts",
+        }
+    }
+
+    /// The reason that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Permanent, Self::Retries].into_iter().find(|reason| reason.as_str() == word)
+    }
+}
+
+/// A target that is looked at every half hour only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Why.
+    pub reason: DeadReason,
+    /// When it became one.
+    pub since: Moment,
+    /// The last failed look, or the failure that made it one.
+    pub last_attempt: Moment,
+    /// How many times it was sent here.
+    pub retries: u32,
+}
+
+/// What of a target's schedule survives a restart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Saved {
+    /// When it runs next.
+    pub due: Moment,
+    /// The last smoothed interval.
+    pub interval: Option<Duration>,
+    /// Failures in a row.
+    pub failures: u32,
+    /// When the first of them was.
+    pub first_failure: Option<Moment>,
+    /// What the last of them was about.
+    pub last_cause: Option<Cause>,
+    /// Plugin faults in a row.
+    pub plugin_faults: u32,
+    /// Its breaker.
+    pub breaker: Breaker,
+    /// Whether it is a dead letter.
+    pub dead: Option<DeadLetter>,
+    /// Whether a neighbour's success has revived it since its own last success.
+    pub revived: bool,
+    /// Its last success.
+    pub last_success: Option<Moment>,
+    /// When it was last polled.
+    pub last_polled: Option<Moment>,
+    /// The last transition.
+    pub last_change: Option<Moment>,
+    /// Whether a dependency that is not skipped is critical.
+    pub critical: bool,
+}
+
+impl Saved {
+    pub(crate) fn new(due: Moment) -> Self {
+        Self {
+            due,
+            interval: None,
+            failures: 0,
+            first_failure: None,
+            last_cause: None,
+            plugin_faults: 0,
+            breaker: Breaker::CLOSED,
+            dead: None,
+            revived: false,
+            last_success: None,
+            last_polled: None,
+            last_change: None,
+            critical: false,
+        }
+    }
+
+    /// Forgets streaks, breaker and dead letter: the target is another one now.
+    pub(crate) fn reset(&mut self) {
+        *self = Self {
+            last_success: self.last_success,
+            last_polled: self.last_polled,
+            last_change: self.last_change,
+            ..Self::new(self.due)
+        };
+    }
+}
+
+/// A target's schedule, for people and programs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetStatus {
+    /// Where it is.
+    pub place: Place,
+    /// Its schedule.
+    pub schedule: Saved,
+    /// Staleness, 0 (just polled) to 1.
+    pub staleness: f64,
+    /// The cadence it follows.
+    pub cadence: Cadence,
+}
+
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub spec: TargetSpec,
+    pub place: Place,
+    pub schedule: Saved,
+    /// Results that the database has not taken yet.
+    pub unwritten: u8,
+}
+
+impl Target {
+    pub(crate) fn cadence(&self, settings: &Settings) -> Cadence {
+        self.spec.cadence.unwrap_or(settings.cadence)
+    }
+
+    /// The bounds that hold for it; a base outside them is moved to the nearer one.
+    pub(crate) fn bounds(&self, settings: &Settings) -> Bounds {
+        let min = self.spec.min.unwrap_or(settings.min);
+        let max = self.spec.max.unwrap_or(settings.max).max(min);
+        let base = self.spec.interval.or(settings.base).or(self.spec.kind_interval).unwrap_or(BASE);
+        Bounds { base: base.clamp(min, max), min, max }
+    }
+
+    pub(crate) fn scores(&self, settings: &Settings, now: Moment) -> Scores {
+        let age = |moment: Option<Moment>| moment.map(|moment| now.since(moment));
+        Scores {
+            staleness: staleness(age(self.schedule.last_success), self.bounds(settings).max),
+            activity: activity(age(self.schedule.last_change), self.schedule.critical),
+        }
+    }
+
+    /// The score that breaks ties in the queue.
+    pub(crate) fn score(&self, settings: &Settings, now: Moment) -> f32 {
+        let scores = self.scores(settings, now);
+        match self.cadence(settings) {
+            Cadence::Adaptive => scores.staleness.max(scores.activity) as f32,
+            Cadence::Pulse | Cadence::Fixed => scores.staleness as f32,
+        }
+    }
+
+    /// The latest that its next poll can reasonably be: what a restored due time is held against, so that a clock that
+    /// jumped while the host was down stalls nobody.
+    pub(crate) fn latest_due(&self, settings: &Settings, now: Moment) -> Moment {
+        let failing = self.schedule.failures > 0 || self.schedule.plugin_faults > 0;
+        let longest = match (self.schedule.dead, self.schedule.breaker.open_for) {
+            (Some(_), _) => DEAD_LETTER_LOOK.mul_f64(1.1).max(LONGEST_RETRY_AFTER),
+            (None, open_for) if failing || open_for.is_some() => LONGEST_RETRY_AFTER,
+            _ => self.bounds(settings).max,
+        };
+        now.after(longest)
+    }
+
+    pub(crate) fn status(&self, settings: &Settings, now: Moment) -> TargetStatus {
+        TargetStatus {
+            place: self.place,
+            schedule: self.schedule.clone(),
+            staleness: self.scores(settings, now).staleness,
+            cadence: self.cadence(settings),
+        }
+    }
+
+    /// As it is to be found after a restart: a probe that is under way will then have ended without an outcome.
+    pub(crate) fn saved(&self, now: Moment) -> Saved {
+        let mut saved = self.schedule.clone();
+        if saved.breaker.state == BreakerState::HalfOpen {
+            let again = saved.breaker.lose_probe(now).unwrap_or_default();
+            saved.due = now.after(again);
+        }
+        saved
+    }
+}

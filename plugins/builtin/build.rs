@@ -1,0 +1,21 @@
+//! Compiles the built-in plugins and lists them for `src/lib.rs`.
+
+use plugin_build::{What, components};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+const PLUGINS: [&str; 3] = ["plugin-http", "plugin-mapping", "plugin-proactive-deps"];
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let sources = ["plugins/http", "plugins/mapping", "plugins/proactive-deps"];
+    let mut list = String::from("&[\n");
+    for (name, file) in components(&root, &What::Packages(&PLUGINS), &sources) {
+        let kind = name.trim_start_matches("plugin-");
+        writeln!(list, "    Builtin {{ kind: {kind:?}, component: include_bytes!({file:?}) }},")
+            .expect("writing to a string never fails");
+    }
+    list.push_str("]\n");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
+    std::fs::write(out.join("builtin.rs"), list).expect("OUT_DIR can be written to");
+}

@@ -1,0 +1,96 @@
+use super::*;
+use polliwog_sdk::testing::{Recording, check_settings, poll, target};
+
+const NOW: u64 = 1_784_578_620_000;
+
+/// One GET answered with this response (the JSON of a recording).
+fn answer(settings: &str, response: &str) -> Report {
+    let recording = Recording::parse(&format!(r#"[{{"request":{{"method":"GET","url":"/"}},{response}}}]"#));
+    poll::<Http>(recording, target(settings)).unwrap_or_else(|error| panic!("{error:?}"))
+}
+
+fn statuses(report: &Report) -> Vec<(&str, Status)> {
+    report.dependencies.iter().map(|dependency| (dependency.name.as_str(), dependency.status)).collect()
+}
+
+#[test]
+fn the_status_is_judged() {
+    for (settings, status, expected) in [
+        ("{}", 204, Status::Ok),
+        ("{}", 302, Status::Critical),
+        ("{}", 503, Status::Critical),
+        (r#"{"expected_status":[401,"3xx"]}"#, 401, Status::Ok),
+        (r#"{"expected_status":[401,"3xx"]}"#, 308, Status::Ok),
+        (r#"{"expected_status":[401,"3xx"]}"#, 200, Status::Critical),
+    ] {
+        let report = answer(settings, &format!(r#""response":{{"status":{status}}}"#));
+        assert_eq!(statuses(&report), [("response", expected)], "{settings} {status}");
+        assert_eq!(report.dependencies[0].code, Some(status));
+    }
+}
+
+#[test]
+fn text_and_latency_are_judged() {
+    let settings = r#"{"body_contains":["up"],"body_excludes":["fatal"],"latency_warning_ms":100,"latency_critical_ms":900}"#;
+    for (body, ms, text, latency) in [
+        ("all up", 50.0, Status::Ok, Status::Ok),
+        ("down", 500.0, Status::Critical, Status::Warning),
+        ("up, fatal", 1000.0, Status::Critical, Status::Critical),
+    ] {
+        let report = answer(settings, &format!(r#""response":{{"status":200,"body":"{body}","totalMs":{ms}}}"#));
+        assert_eq!(statuses(&report), [("response", Status::Ok), ("body", text), ("latency", latency)]);
+    }
+}
+
+#[test]
+fn the_certificate_is_judged_by_the_days_left() {
+    for (days, expected) in [(100, Status::Ok), (20, Status::Warning), (3, Status::Critical), (-1, Status::Critical)] {
+        let not_after = NOW.saturating_add_signed(days * DAY_MS as i64);
+        let report = answer(
+            "{}",
+            &format!(
+                r#""response":{{"status":200,"tls":{{"fingerprint":"00","subject":"CN=a","issuer":"CN=b",
+                   "notBefore":0,"notAfter":{not_after}}}}}"#
+            ),
+        );
+        assert_eq!(statuses(&report), [("response", Status::Ok), ("certificate", expected)], "{days} days");
+    }
+}
+
+#[test]
+fn no_answer_is_a_fact_and_a_wrong_configuration_a_failure() {
+    let error = |code: &str| format!(r#""error":{{"code":"{code}","message":"m","retryable":true}}"#);
+    for code in ["connect_refused", "timeout", "dns_not_found", "tls_fingerprint_mismatch", "body_too_large"] {
+        let report = answer(r#"{"body_contains":["x"]}"#, &error(code));
+        assert_eq!(statuses(&report), [("response", Status::Critical), ("body", Status::Unknown)]);
+        assert!(report.dependencies[0].error.as_ref().is_some_and(|error| error.contains(code)));
+    }
+    for code in ["denied", "secret_unknown"] {
+        let recording = Recording::parse(&format!(r#"[{{"request":{{"method":"GET","url":"/"}},{}}}]"#, error(code)));
+        assert_eq!(poll::<Http>(recording, target("{}")).expect_err(code).failure().code, code);
+    }
+}
+
+#[test]
+fn without_an_answer_a_known_certificate_stands() {
+    let recording = Recording::parse(
+        r#"[{"request":{"method":"GET","url":"https://a/"},"error":{"code":"timeout","message":"m","retryable":true}}]"#,
+    );
+    let target = Target { url: "https://a/".to_owned(), ..target("{}") };
+    assert_eq!(poll::<Http>(recording, target).expect("a report").kept, ["certificate"]);
+}
+
+#[test]
+fn bad_settings_are_named() {
+    for (settings, word) in [
+        (r#"{"expected_status":[]}"#, "expected_status"),
+        (r#"{"expected_status":["9xx"]}"#, "9xx"),
+        (r#"{"method":"HEAD","body_contains":["a"]}"#, "HEAD"),
+        (r#"{"latency_warning_ms":2,"latency_critical_ms":1}"#, "latency_warning_ms"),
+        (r#"{"certificate_warning_days":1}"#, "certificate_warning_days"),
+        (r#"{"colour":1}"#, "colour"),
+    ] {
+        let problems = check_settings::<Http>(settings).join("; ");
+        assert!(problems.contains(word), "{settings}: {problems}");
+    }
+}

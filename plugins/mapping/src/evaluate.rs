@@ -1,0 +1,211 @@
+//! A mapping applied to a body. Pure.
+
+use crate::settings::{Field, Fields, Mapping};
+use polliwog_sdk::prelude::*;
+use polliwog_sdk::serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+pub(crate) fn report(mapping: &Mapping, body: &Value) -> Result<Report, PollError> {
+    if !body.is_array() && !body.is_object() {
+        return Err(shape("the body is neither a JSON array nor an object".to_owned()));
+    }
+    let root = if mapping.root.is_empty() { Some(body) } else { resolve(body, &mapping.root) };
+    let mut warnings = BTreeSet::new();
+    let mut dependencies = Vec::new();
+    let mut take = |item: Item<'_>| match dependency(&mapping.fields, &item, &mut warnings) {
+        Ok(dependency) => dependencies.push(dependency),
+        Err(warning) => drop(warnings.insert(warning)),
+    };
+    match root {
+        Some(Value::Array(items)) => {
+            items.iter().enumerate().for_each(|(index, value)| take(Item { place: Place::Index(index), value }));
+        }
+        Some(Value::Object(members)) => {
+            in_js_order(members).into_iter().for_each(|(key, value)| take(Item { place: Place::Key(key), value }));
+        }
+        _ => {
+            let root = &mapping.root;
+            return Err(shape(format!("the mapping's root {root:?} leads to neither an array nor an object in the body")));
+        }
+    }
+    Ok(Report { warnings: warnings.into_iter().collect(), ..dependencies.into_iter().collect() })
+}
+
+fn shape(message: String) -> PollError {
+    PollError::transient("unexpected_shape", message)
+}
+
+struct Item<'a> {
+    place: Place<'a>,
+    value: &'a Value,
+}
+
+enum Place<'a> {
+    Index(usize),
+    Key(&'a str),
+}
+
+impl std::fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Index(index) => write!(f, "item {index}"),
+            Self::Key(key) => write!(f, "member {key:?}"),
+        }
+    }
+}
+
+fn dependency(fields: &Fields, item: &Item<'_>, warnings: &mut BTreeSet<String>) -> Result<Dependency, String> {
+    let Item { place, value } = item;
+    if !value.is_object() {
+        return Err(format!("{place} is skipped: it is no JSON object"));
+    }
+    let name = match (&fields.name, place) {
+        (Field::Path(path), Place::Key(key)) if path == "$key" => Some((*key).to_owned()),
+        (field, _) => string(Some(field), value),
+    };
+    let name = name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| format!("{place} is skipped: its \"name\" is missing or no text"))?;
+    let skipped = fields.skipped.as_ref().and_then(|field| healthy(field, value)) == Some(true);
+    let status = if skipped { Status::Ok } else { status(fields, &name, value, warnings)? };
+    Ok(Dependency {
+        kind: string(fields.kind.as_ref(), value).filter(|kind| !kind.trim().is_empty()),
+        skipped,
+        code: Some(if status == Status::Critical { 500 } else { 200 }),
+        latency_ms: found(fields.latency.as_ref(), value).and_then(Value::as_f64),
+        description: string(fields.description.as_ref(), value),
+        impact: string(fields.impact.as_ref(), value),
+        error: at(fields.error.as_deref(), value).filter(|error| !error.is_null()).map(Value::to_string),
+        error_message: at(fields.error_message.as_deref(), value).and_then(Value::as_str).map(str::to_owned),
+        contact: object(fields.contact.as_deref(), value),
+        check_details: object(fields.check_details.as_deref(), value),
+        ..Dependency::new(name, status)
+    })
+}
+
+/// The worse of what `healthy` and `severity` say, where both are mapped.
+fn status(fields: &Fields, name: &str, item: &Value, warnings: &mut BTreeSet<String>) -> Result<Status, String> {
+    let plain = match &fields.healthy {
+        None => None,
+        Some(field) => match healthy(field, item) {
+            Some(true) => Some(Status::Ok),
+            Some(false) => Some(Status::Critical),
+            None => return Err(format!("{name:?} is skipped: its \"healthy\" could not be resolved")),
+        },
+    };
+    let graded = match at(fields.severity.as_deref(), item) {
+        None | Some(Value::Null) => None,
+        Some(value) => Some(severity(value).unwrap_or_else(|| {
+            warnings.insert(format!("the severity of {name:?} is {value}, which is none of the known words"));
+            Status::Unknown
+        })),
+    };
+    match (plain, graded) {
+        (Some(plain), Some(graded)) => Ok(plain.worse(graded)),
+        (Some(status), None) | (None, Some(status)) => Ok(status),
+        (None, None) => Err(format!("{name:?} is skipped: its \"severity\" could not be resolved")),
+    }
+}
+
+fn severity(value: &Value) -> Option<Status> {
+    match js_string(value)?.to_lowercase().as_str() {
+        "ok" | "up" | "healthy" | "0" => Some(Status::Ok),
+        "warn" | "warning" | "degraded" | "1" => Some(Status::Warning),
+        "error" | "critical" | "down" | "2" => Some(Status::Critical),
+        _ => None,
+    }
+}
+
+/// Upstream's rule for healthy and skipped.
+fn healthy(field: &Field, item: &Value) -> Option<bool> {
+    match field {
+        Field::Path(path) => match resolve(item, path)? {
+            Value::Bool(healthy) => Some(*healthy),
+            Value::String(word) => match word.to_lowercase().as_str() {
+                "true" | "ok" | "healthy" | "up" => Some(true),
+                "false" | "error" | "unhealthy" | "down" | "critical" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        },
+        Field::Comparison { field, equals } => {
+            let value = resolve(item, field).filter(|value| !value.is_null())?;
+            let lower = |value: &Value| js_string(value).map(|text| text.to_lowercase());
+            // What has no plain text (an object, an array) equals nothing that can be written in a mapping.
+            Some(lower(value).is_some_and(|text| Some(text) == lower(&equals.to_value())))
+        }
+    }
+}
+
+/// A comparison yields a boolean, which is no text and no number: as upstream, it is ignored outside healthy and skipped.
+fn found<'a>(field: Option<&Field>, item: &'a Value) -> Option<&'a Value> {
+    match field? {
+        Field::Path(path) => resolve(item, path),
+        Field::Comparison { .. } => None,
+    }
+}
+
+fn string(field: Option<&Field>, item: &Value) -> Option<String> {
+    found(field, item)?.as_str().map(str::to_owned)
+}
+
+fn at<'a>(path: Option<&str>, item: &'a Value) -> Option<&'a Value> {
+    resolve(item, path?)
+}
+
+fn object(path: Option<&str>, item: &Value) -> Option<String> {
+    at(path, item).filter(|value| value.is_object()).map(Value::to_string)
+}
+
+/// Walks members and array indices; dots cannot be escaped. An array's `length` is not a value of the body.
+fn resolve<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(value, |value, step| match value {
+        Value::Object(members) => members.get(step),
+        Value::Array(items) => step.parse::<usize>().ok().filter(|index| index.to_string() == step).and_then(|i| items.get(i)),
+        _ => None,
+    })
+}
+
+/// JavaScript's order of an object's members: array-index keys ascending, then the others as they came.
+fn in_js_order(members: &Map<String, Value>) -> Vec<(&str, &Value)> {
+    let index = |key: &str| key.parse::<u32>().ok().filter(|&n| n < u32::MAX && n.to_string() == key);
+    let mut ordered: Vec<_> = members.iter().map(|(key, value)| (key.as_str(), value)).collect();
+    ordered.sort_by_key(|(key, _)| index(key).map_or((1, 0), |n| (0, n)));
+    ordered
+}
+
+/// JavaScript's `String(value)` for what has a plain text.
+fn js_string(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(boolean) => Some(boolean.to_string()),
+        Value::Number(number) => number.as_f64().map(js_number),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// ECMAScript's Number::toString: exponents from 1e21 up and below 1e-6, else plain digits, no trailing `.0`.
+fn js_number(number: f64) -> String {
+    let size = number.abs();
+    if number == 0.0 {
+        return "0".to_owned();
+    }
+    if (1e-6..1e21).contains(&size) {
+        return number.to_string();
+    }
+    let text = format!("{number:e}");
+    if size >= 1.0 { text.replace('e', "e+") } else { text }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_in_javascript() {
+        for (number, text) in
+            [(0.0, "0"), (-0.0, "0"), (1.0, "1"), (-1.5, "-1.5"), (200.0, "200"), (1e21, "1e+21"), (1e20, "100000000000000000000"), (1.5e-7, "1.5e-7")]
+        {
+            assert_eq!(js_number(number), text);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Kind `mapping`: any JSON, by a mapping that the target's settings hold (Depsera's SchemaMapping, and a little more).
+//!
+//! `{"root": "dot.path", "fields": {"name": ..., "healthy": ..., ...}}`: each element of the array, or each member of the
+//! object, at `root` becomes a dependency. What upstream's mappings mean is kept exactly. Beyond upstream: an absent or
+//! empty root is the body itself, `equals` may be a number or boolean, and a field `severity` tells ok, warning and
+//! critical apart; with it `healthy` may be left out, and of both the worse counts.
+
+#![deny(unsafe_code)]
+
+mod evaluate;
+mod settings;
+
+use polliwog_sdk::prelude::*;
+use settings::Mapping;
+
+/// The plugin.
+pub struct MappingPoller;
+
+impl Poller for MappingPoller {
+    type Settings = Mapping;
+    const INFO: Info = Info {
+        kind: "mapping",
+        title: "JSON mapping",
+        version: env!("CARGO_PKG_VERSION"),
+        summary: "Dependencies from any JSON, by a mapping of its fields",
+        ..Info::SERVICE
+    };
+
+    fn check(mapping: &Mapping) -> Vec<String> {
+        mapping.problems()
+    }
+
+    fn poll(_: &Target, mapping: Mapping) -> Result<Report, PollError> {
+        if let Some(problem) = mapping.problems().into_iter().next() {
+            return Err(PollError::permanent("bad_settings", problem));
+        }
+        let response = http::Request::get("").header("accept", "application/json").send()?.success()?;
+        evaluate::report(&mapping, &response.json()?)
+    }
+}
+
+polliwog_sdk::register!(MappingPoller);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+use super::*;
+use polliwog_sdk::serde_json;
+use polliwog_sdk::testing::{Recording, check_settings, describe, poll, target};
+
+fn report(mapping: &str, body: &str) -> Result<Report, PollError> {
+    poll::<MappingPoller>(Recording::of_body(body), target(mapping))
+}
+
+/// Names and statuses, and the warnings.
+fn outline(mapping: &str, body: &str) -> (String, Vec<String>) {
+    let report = report(mapping, body).unwrap_or_else(|error| panic!("{error:?}"));
+    let word = |dependency: &Dependency| {
+        format!("{}={}{}", dependency.name, dependency.status.as_str(), if dependency.skipped { "(skipped)" } else { "" })
+    };
+    (report.dependencies.iter().map(word).collect::<Vec<_>>().join(" "), report.warnings)
+}
+
+fn check(mapping: &str, body: &str, expected: &str) {
+    let (found, warnings) = outline(mapping, body);
+    assert_eq!((found.as_str(), warnings.len()), (expected, 0), "{mapping} of {body}: {warnings:?}");
+}
+
+const BY_KEY: &str = r#"{"root":"components","fields":{"name":"$key","healthy":{"field":"status","equals":"UP"}}}"#;
+
+#[test]
+fn objects_and_arrays_become_dependencies() {
+    check(BY_KEY, r#"{"components":{"db":{"status":"up"},"10":{"status":"DOWN"},"9":{"status":"UP"}}}"#, "9=ok 10=critical db=ok");
+    check(
+        r#"{"root":"data.services","fields":{"name":"n.m","healthy":"h"}}"#,
+        r#"{"data":{"services":[{"n":{"m":" a "},"h":true},{"n":{"m":"b"},"h":"Down"}]}}"#,
+        "a=ok b=critical",
+    );
+    check(r#"{"fields":{"name":"n","healthy":"h"}}"#, r#"[{"n":"a","h":"OK"}]"#, "a=ok");
+    check(r#"{"root":"","fields":{"name":"$key","healthy":"h"}}"#, r#"{"a":{"h":false}}"#, "a=critical");
+    check(r#"{"root":"list.1","fields":{"name":"n","healthy":"h.0"}}"#, r#"{"list":[[],[{"n":"a","h":[true]}]]}"#, "a=ok");
+    check(r#"{"root":"a","fields":{"name":"n","healthy":"h"}}"#, r#"{"a":[]}"#, "");
+}
+
+#[test]
+fn comparisons_are_of_text_in_any_case() {
+    for (equals, value, expected) in [
+        (r#""Healthy""#, r#""HEALTHY""#, "ok"),
+        (r#""0""#, "0", "ok"),
+        ("0", "0", "ok"),
+        ("0", "0.0", "ok"),
+        ("1", r#""1""#, "ok"),
+        ("true", r#""True""#, "ok"),
+        (r#""true""#, "true", "ok"),
+        ("false", "true", "critical"),
+        (r#""x""#, "{}", "critical"),
+        (r#""up ""#, r#""up""#, "critical"),
+    ] {
+        let mapping = format!(r#"{{"fields":{{"name":"n","healthy":{{"field":"v","equals":{equals}}}}}}}"#);
+        check(&mapping, &format!(r#"[{{"n":"a","v":{value}}}]"#), &format!("a={expected}"));
+    }
+}
+
+#[test]
+fn severity_grades_and_the_worse_counts() {
+    let alone = r#"{"fields":{"name":"n","severity":"s"}}"#;
+    for (value, expected) in [
+        (r#""ok""#, "ok"), (r#""UP""#, "ok"), (r#""healthy""#, "ok"), ("0", "ok"),
+        (r#""warn""#, "warning"), (r#""Warning""#, "warning"), (r#""degraded""#, "warning"), ("1", "warning"), (r#""1""#, "warning"),
+        (r#""error""#, "critical"), (r#""critical""#, "critical"), (r#""down""#, "critical"), ("2", "critical"),
+    ] {
+        check(alone, &format!(r#"[{{"n":"a","s":{value}}}]"#), &format!("a={expected}"));
+    }
+    let both = r#"{"fields":{"name":"n","severity":"s","healthy":"h"}}"#;
+    check(both, r#"[{"n":"a","s":"warn","h":true},{"n":"b","s":"ok","h":false},{"n":"c","h":true}]"#, "a=warning b=critical c=ok");
+    let (found, warnings) = outline(both, r#"[{"n":"a","s":"on fire","h":true}]"#);
+    assert_eq!((found.as_str(), warnings.len()), ("a=unknown", 1), "never falsely ok");
+    let (found, warnings) = outline(alone, r#"[{"n":"a"}]"#);
+    assert_eq!((found.as_str(), warnings.len()), ("", 1));
+}
+
+#[test]
+fn skipped_is_ok_whatever_the_rest_says() {
+    let mapping = r#"{"fields":{"name":"n","healthy":"h","skipped":{"field":"mode","equals":"off"}}}"#;
+    check(mapping, r#"[{"n":"a","h":false,"mode":"off"},{"n":"b","mode":"OFF"}]"#, "a=ok(skipped) b=ok(skipped)");
+}
+
+#[test]
+fn what_cannot_be_read_is_skipped_with_one_warning_a_reason() {
+    let (found, warnings) = outline(
+        r#"{"fields":{"name":"n","healthy":"h"}}"#,
+        r#"[1, null, {"n":" ","h":true}, {"n":7,"h":true}, {"n":"a","h":"Degraded"}, {"n":"a","h":"Degraded"}, {"n":"b","h":1}]"#,
+    );
+    assert_eq!(found, "");
+    assert_eq!(warnings.len(), 6, "{warnings:?}");
+}
+
+#[test]
+fn every_field_is_read() {
+    let mapping = r#"{"fields":{"name":"n","healthy":"h","latency":"l","impact":"i","description":"d","type":"t",
+        "checkDetails":"c","contact":"k","error":"e","errorMessage":"m"}}"#;
+    let body = r#"[{"n":"a","h":false,"l":4.5,"i":"bad","d":"the db","t":"database","c":{"q":1},"k":{"who":"me"},"e":[1],"m":"no"},
+        {"n":"b","h":true,"l":"00:00:00.02","i":3,"t":" ","c":[1],"k":"x","e":null,"m":5}]"#;
+    let report = report(mapping, body).expect("an array");
+    let [a, b] = &report.dependencies[..] else { panic!("{report:?}") };
+    assert_eq!((a.latency_ms, a.impact.as_deref(), a.description.as_deref()), (Some(4.5), Some("bad"), Some("the db")));
+    assert_eq!((a.kind.as_deref(), a.check_details.as_deref()), (Some("database"), Some(r#"{"q":1}"#)));
+    assert_eq!((a.contact.as_deref(), a.error.as_deref()), (Some(r#"{"who":"me"}"#), Some("[1]")));
+    assert_eq!((a.error_message.as_deref(), a.code), (Some("no"), Some(500)));
+    assert_eq!(b, &Dependency { code: Some(200), ..Dependency::ok("b") });
+}
+
+#[test]
+fn a_root_that_leads_nowhere_and_a_body_that_is_no_json_fail() {
+    for body in ["{}", r#"{"components":3}"#, "7", "<html>"] {
+        let error = report(BY_KEY, body).expect_err(body);
+        assert!(matches!(error, PollError::Transient(_)), "{body}");
+    }
+}
+
+#[test]
+fn bad_mappings_are_named() {
+    let bad = [
+        ("{}", "fields"),
+        (r#"{"fields":{"healthy":"h"}}"#, "name"),
+        (r#"{"fields":{"name":"n"}}"#, "severity"),
+        (r#"{"fields":{"name":"n","healthy":"h","color":"c"}}"#, "color"),
+        (r#"{"fields":{"name":"","healthy":"h"}}"#, "empty path"),
+        (r#"{"fields":{"name":"n","healthy":"$key"}}"#, "$key"),
+        (r#"{"fields":{"name":"n","healthy":{"field":"","equals":"a"}}}"#, "empty path"),
+        (r#"{"fields":{"name":"n","healthy":{"field":"f","equals":""}}}"#, "equals"),
+        (r#"{"fields":{"name":"n","healthy":{"field":"f"}}}"#, "Field"),
+        (r#"{"fields":{"name":"n","healthy":"h","contact":{"field":"f","equals":"e"}}}"#, "contact"),
+    ];
+    for (mapping, word) in bad {
+        let problems = check_settings::<MappingPoller>(mapping).join("; ");
+        assert!(problems.contains(word) || problems.contains("expected"), "{mapping}: {problems}");
+        assert!(!problems.is_empty(), "{mapping}");
+    }
+    assert_eq!(check_settings::<MappingPoller>(BY_KEY), Vec::<String>::new());
+    let schema: serde_json::Value = serde_json::from_str(&describe::<MappingPoller>().settings_schema).expect("JSON");
+    assert_eq!(schema["required"][0], "fields");
+}

@@ -1,0 +1,262 @@
+//! Kind `proactive-deps`: the JSON array that the proactive-deps libraries (and services that copy them) answer with.
+//!
+//! Both forms are read, item by item: nested (`health.state`, `health.code`, `health.latency`, `health.skipped`) and flat
+//! (`healthCode`, `latencyMs`). `health.state` is a number (0 ok, 1 warning, 2 critical) or one of the library's words;
+//! `code` is whatever the source says and never a state. Of `healthy` and the state the worse counts. An item that cannot
+//! be read is skipped with a warning; a body that is no array fails the poll.
+
+#![deny(unsafe_code)]
+
+use jiff::Timestamp;
+use polliwog_sdk::prelude::*;
+use polliwog_sdk::serde_json::{self, value::RawValue};
+use std::str::FromStr;
+
+/// The plugin.
+pub struct ProactiveDeps;
+
+impl Poller for ProactiveDeps {
+    type Settings = NoSettings;
+    const INFO: Info = Info {
+        kind: "proactive-deps",
+        title: "proactive-deps",
+        version: env!("CARGO_PKG_VERSION"),
+        summary: "Dependencies of a service, as the proactive-deps libraries report them",
+        ..Info::SERVICE
+    };
+
+    fn poll(_: &Target, _: NoSettings) -> Result<Report, PollError> {
+        let response = http::Request::get("").header("accept", "application/json").send()?.success()?;
+        read(response.body())
+    }
+}
+
+polliwog_sdk::register!(ProactiveDeps);
+
+/// One item, its fields unread: each is judged by itself, so that one odd field does not cost the others.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Item<'a> {
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    description: Option<&'a RawValue>,
+    #[serde(borrow)]
+    impact: Option<&'a RawValue>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
+    #[serde(borrow)]
+    healthy: Option<&'a RawValue>,
+    #[serde(borrow)]
+    health: Option<&'a RawValue>,
+    #[serde(borrow)]
+    health_code: Option<&'a RawValue>,
+    #[serde(borrow)]
+    latency_ms: Option<&'a RawValue>,
+    #[serde(borrow)]
+    last_checked: Option<&'a RawValue>,
+    #[serde(borrow)]
+    contact: Option<&'a RawValue>,
+    #[serde(borrow)]
+    check_details: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error_message: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct Health<'a> {
+    #[serde(borrow)]
+    state: Option<&'a RawValue>,
+    #[serde(borrow)]
+    code: Option<&'a RawValue>,
+    #[serde(borrow)]
+    latency: Option<&'a RawValue>,
+    #[serde(borrow)]
+    skipped: Option<&'a RawValue>,
+}
+
+fn read(body: &[u8]) -> Result<Report, PollError> {
+    let items: Vec<&RawValue> = json(body)?;
+    let mut report = Report::empty();
+    for (index, item) in items.into_iter().enumerate() {
+        match dependency(item, &mut report.warnings) {
+            Ok(dependency) => report.dependencies.push(dependency),
+            Err(why) => report.warn(format!("item {index} is skipped: {why}")),
+        }
+    }
+    Ok(report)
+}
+
+fn dependency(item: &RawValue, warnings: &mut Vec<String>) -> Result<Dependency, String> {
+    let item: Item<'_> = parse(item).ok_or("it is no JSON object of the expected form")?;
+    let name: String = item.name.and_then(parse).ok_or("its \"name\" is missing or no text")?;
+    if name.trim().is_empty() {
+        return Err("its \"name\" is empty".to_owned());
+    }
+    let health: Option<Health<'_>> = item.health.filter(|raw| is_object(raw)).and_then(parse);
+    let nested = health.is_some();
+    let health = health.unwrap_or_default();
+    let skipped = health.skipped.and_then(parse).unwrap_or(false);
+    let status = match item.healthy.and_then(parse::<bool>) {
+        _ if skipped => Status::Ok,
+        Some(healthy) => status(&name, healthy, health.state, warnings),
+        None => return Err(format!("\"healthy\" of {name:?} is missing or neither true nor false")),
+    };
+    let (code, latency) =
+        if nested { (health.code, health.latency) } else { (item.health_code, item.latency_ms) };
+    let checked_at = item.last_checked.and_then(|raw| checked_at(&name, raw, warnings));
+    Ok(Dependency {
+        kind: item.kind.and_then(parse::<String>).filter(|kind| !kind.trim().is_empty()),
+        skipped,
+        code: code.and_then(parse::<f64>).map(|code| code as i32),
+        latency_ms: latency.and_then(parse),
+        description: item.description.and_then(parse),
+        impact: item.impact.and_then(parse),
+        checked_at,
+        error: item.error.map(text),
+        error_message: item.error_message.and_then(parse),
+        contact: item.contact.filter(|raw| is_object(raw)).map(text),
+        check_details: item.check_details.filter(|raw| is_object(raw)).map(text),
+        ..Dependency::new(name, status)
+    })
+}
+
+/// The worse of what `healthy` and the state say. A state that nobody knows makes it unknown at best.
+fn status(name: &str, healthy: bool, state: Option<&RawValue>, warnings: &mut Vec<String>) -> Status {
+    let plain = if healthy { Status::Ok } else { Status::Critical };
+    let Some(state) = state else { return plain };
+    let stated = match parse::<String>(state) {
+        Some(word) => match word.trim().to_ascii_lowercase().as_str() {
+            "ok" | "0" => Some(Status::Ok),
+            "warning" | "1" => Some(Status::Warning),
+            "critical" | "2" => Some(Status::Critical),
+            _ => None,
+        },
+        None => match parse::<f64>(state) {
+            Some(0.0) => Some(Status::Ok),
+            Some(1.0) => Some(Status::Warning),
+            Some(2.0) => Some(Status::Critical),
+            _ => None,
+        },
+    };
+    let stated = stated.unwrap_or_else(|| {
+        warnings.push(format!("the state of {name:?} is {}, which is none of 0, 1, 2, OK, WARNING, CRITICAL", state.get()));
+        Status::Unknown
+    });
+    plain.worse(stated)
+}
+
+fn checked_at(name: &str, raw: &RawValue, warnings: &mut Vec<String>) -> Option<u64> {
+    let time = parse::<String>(raw).and_then(|text| Timestamp::from_str(&text).ok());
+    if time.is_none() {
+        warnings.push(format!("\"lastChecked\" of {name:?} is {}, which is no ISO 8601 time with a zone", raw.get()));
+    }
+    u64::try_from(time?.as_millisecond()).ok()
+}
+
+fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+fn is_object(raw: &RawValue) -> bool {
+    raw.get().starts_with('{')
+}
+
+fn text(raw: &RawValue) -> String {
+    raw.get().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polliwog_sdk::testing::{Recording, poll, target};
+
+    fn report(body: &str) -> Report {
+        poll::<ProactiveDeps>(Recording::of_body(body), target("{}")).expect("the body is an array")
+    }
+
+    fn status_of(item: &str) -> Status {
+        let report = report(&format!("[{item}]"));
+        report.dependencies.first().unwrap_or_else(|| panic!("skipped: {:?}", report.warnings)).status
+    }
+
+    #[test]
+    fn of_healthy_and_state_the_worse_counts() {
+        let cases = [
+            (r#"{"name":"a","healthy":true}"#, Status::Ok),
+            (r#"{"name":"a","healthy":false}"#, Status::Critical),
+            (r#"{"name":"a","healthy":true,"health":{}}"#, Status::Ok),
+            (r#"{"name":"a","healthy":false,"health":{}}"#, Status::Critical),
+            (r#"{"name":"a","healthy":true,"health":{"state":1,"code":2}}"#, Status::Warning),
+            (r#"{"name":"a","healthy":true,"health":{"state":"WARNING","code":2}}"#, Status::Warning),
+            (r#"{"name":"a","healthy":true,"health":{"state":"critical"}}"#, Status::Critical),
+            (r#"{"name":"a","healthy":false,"health":{"state":"OK"}}"#, Status::Critical),
+            (r#"{"name":"a","healthy":true,"health":{"state":0,"code":1}}"#, Status::Ok),
+            (r#"{"name":"a","healthy":true,"health":{"state":"MELTING"}}"#, Status::Unknown),
+            (r#"{"name":"a","healthy":false,"health":{"state":7}}"#, Status::Critical),
+            (r#"{"name":"a","healthy":false,"health":{"state":2,"skipped":true}}"#, Status::Ok),
+            (r#"{"name":"a","health":{"skipped":true}}"#, Status::Ok),
+        ];
+        for (item, expected) in cases {
+            assert_eq!(status_of(item), expected, "{item}");
+        }
+    }
+
+    #[test]
+    fn every_field_of_both_forms_is_read() {
+        let found = report(
+            r##"[{"name":"db","type":"database","description":"main","impact":"all","healthy":false,
+                 "health":{"state":"CRITICAL","code":1,"latency":31.5,"skipped":false},
+                 "lastChecked":"2025-04-13T14:00:00.1230000+02:00","contact":{"slack":"#db"},
+                 "checkDetails":{"type":"rest"},"error":{"name":"Error"},"errorMessage":"refused"},
+                {"name":"flat","healthy":true,"healthCode":200,"latencyMs":12,"contact":["no object"],"error":"text"}]"##,
+        );
+        assert_eq!(found.warnings, Vec::<String>::new());
+        let [db, flat] = &found.dependencies[..] else { panic!("{found:?}") };
+        assert_eq!(db.kind.as_deref(), Some("database"));
+        assert_eq!((db.code, db.latency_ms), (Some(1), Some(31.5)));
+        assert_eq!(db.checked_at, Some(1_744_545_600_123));
+        assert_eq!(db.contact.as_deref(), Some(r##"{"slack":"#db"}"##));
+        assert_eq!(db.error.as_deref(), Some(r#"{"name":"Error"}"#));
+        assert_eq!(db.error_message.as_deref(), Some("refused"));
+        assert_eq!((flat.code, flat.latency_ms, flat.contact.as_deref()), (Some(200), Some(12.0), None));
+        assert_eq!(flat.error.as_deref(), Some("\"text\""));
+    }
+
+    #[test]
+    fn bad_items_are_skipped_with_a_warning_each() {
+        let found = report(
+            r#"[1, {"healthy":true}, {"name":" ","healthy":true}, {"name":"b"}, {"name":"c","healthy":"yes"},
+                {"name":"good","healthy":true,"lastChecked":"yesterday"}]"#,
+        );
+        assert_eq!(found.dependencies.len(), 1);
+        assert_eq!(found.warnings.len(), 6, "{:?}", found.warnings);
+        assert!(found.warnings[3].contains("\"healthy\" of \"b\""), "{:?}", found.warnings);
+    }
+
+    #[test]
+    fn a_body_that_is_no_array_fails_the_poll() {
+        for (body, code) in [("{}", "unexpected_shape"), ("<html>", "not_json"), ("", "not_json"), ("[1,", "not_json")] {
+            let error = poll::<ProactiveDeps>(Recording::of_body(body), target("{}")).expect_err(body);
+            assert!(matches!(error, PollError::Transient(_)), "{body}");
+            assert_eq!(error.failure().code, code, "{body}");
+        }
+    }
+
+    #[test]
+    fn statuses_become_failures() {
+        for (status, code, transient) in
+            [(401, "unauthorized", false), (404, "not_found", false), (503, "server_error", true), (429, "too_many_requests", true)]
+        {
+            let recording = Recording::parse(&format!(
+                r#"[{{"request":{{"method":"GET","url":"/"}},
+                     "response":{{"status":{status},"headers":[["Retry-After","7"]]}}}}]"#
+            ));
+            let error = poll::<ProactiveDeps>(recording, target("{}")).expect_err("no 2xx");
+            assert_eq!((error.failure().code.as_str(), error.failure().retry_after_ms), (code, Some(7000)));
+            assert_eq!(matches!(error, PollError::Transient(_)), transient, "{status}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Requests to the target's own origins.
+//!
+//! The host adds what is secret, limits, and refuses everything else; see the contract's `http` interface.
+
+use crate::bindings::polliwog::poller::http as contract;
+use crate::{Failure, PollError};
+use serde::Deserialize;
+use std::time::{Duration, UNIX_EPOCH};
+
+pub use contract::{BodyEncoding, Header, HttpError, Method, TlsInfo};
+
+/// A request, made step by step.
+#[derive(Clone)]
+pub struct Request(contract::Request);
+
+/// An answer, whatever its status.
+#[derive(Clone, PartialEq)]
+pub struct Response(contract::Response);
+
+impl Request {
+    /// A request for a path and query, resolved against the target's URL (`""` is that URL itself), or for an absolute
+    /// URL with one of the target's origins.
+    pub fn new(method: Method, path: impl Into<String>) -> Self {
+        Self(contract::Request {
+            method,
+            path: path.into(),
+            headers: Vec::new(),
+            body: None,
+            body_encoding: BodyEncoding::Raw,
+            captures: Vec::new(),
+            timeout_ms: None,
+        })
+    }
+
+    /// A GET.
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::Get, path)
+    }
+
+    /// Adds a header. `${secret.NAME}` and `${basic.NAME}` in its value are filled in by the host.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.0.headers.push(Header { name: name.into(), value: value.into() });
+        self
+    }
+
+    /// Sets the body. `${secret.NAME}` in it is filled in by the host, escaped as `encoding` says.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Vec<u8>>, encoding: BodyEncoding) -> Self {
+        self.0.body = Some(body.into());
+        self.0.body_encoding = encoding;
+        self
+    }
+
+    /// Gives the request less time than is left of the poll. Milliseconds.
+    #[must_use]
+    pub fn timeout_ms(mut self, timeout_ms: u32) -> Self {
+        self.0.timeout_ms = Some(timeout_ms);
+        self
+    }
+
+    /// Sends it. Any status is an answer; only having none is an error.
+    pub fn send(self) -> Result<Response, HttpError> {
+        transport::fetch(&self.0).map(Response)
+    }
+}
+
+/// Sends all at once, within the host's limits; results in the order of the requests.
+pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response, HttpError>> {
+    let requests: Vec<_> = requests.into_iter().map(|request| request.0).collect();
+    transport::fetch_all(&requests).into_iter().map(|result| result.map(Response)).collect()
+}
+
+/// GETs a path and expects a 2xx answer; anything else is the [`PollError`] that DESIGN's table gives it.
+pub fn get(path: impl Into<String>) -> Result<Response, PollError> {
+    Request::get(path).send().map_err(PollError::from)?.success()
+}
+
+/// Whether a secret is configured, or was captured and has not expired.
+pub fn has_secret(name: &str) -> bool {
+    transport::has_secret(name)
+}
+
+impl Response {
+    /// The status: any three digits.
+    pub fn status(&self) -> u16 {
+        self.0.status
+    }
+
+    /// The HTTP/1 reason phrase; may be empty.
+    pub fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
+    /// The body.
+    pub fn body(&self) -> &[u8] {
+        &self.0.body
+    }
+
+    /// The body as text; bytes that are no UTF-8 are replaced.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.body).into_owned()
+    }
+
+    /// The first header of this name, in any case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.0.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value.as_str())
+    }
+
+    /// From sending the request to the last byte, in milliseconds.
+    pub fn total_ms(&self) -> f64 {
+        self.0.timing.total_ms
+    }
+
+    /// The certificate, when the connection was encrypted.
+    pub fn tls(&self) -> Option<&TlsInfo> {
+        self.0.tls.as_ref()
+    }
+
+    /// The body as JSON of a known shape; see [`crate::json`].
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, PollError> {
+        crate::json(&self.0.body)
+    }
+
+    /// The answer itself when its status is 2xx, else the error that stands for its status.
+    pub fn success(self) -> Result<Self, PollError> {
+        if (200..300).contains(&self.0.status) { Ok(self) } else { Err(self.status_error()) }
+    }
+
+    fn status_error(&self) -> PollError {
+        let status = self.0.status;
+        let reason = if self.0.reason.is_empty() { String::new() } else { format!(" {}", self.0.reason) };
+        let (code, advice) = match status {
+            401 => ("unauthorized", "check the target's secret"),
+            403 => ("forbidden", "the secret is right, and its rights are not enough"),
+            404 => ("not_found", "check the path in the target's URL"),
+            300..=399 => ("redirect", "write the final address as the target's URL"),
+            408 => ("request_timeout", "the server took too long to read the request"),
+            429 => ("too_many_requests", "the server asks for fewer requests"),
+            500..=599 => ("server_error", "look at the server's log"),
+            _ => ("unexpected_status", "check the target's URL"),
+        };
+        let failure = Failure {
+            code: code.to_owned(),
+            message: format!("the server answered {status}{reason}: {advice}"),
+            retry_after_ms: self.retry_after_ms(),
+        };
+        match status {
+            408 | 425 | 429 | 500.. => PollError::Transient(failure),
+            _ => PollError::Permanent(failure),
+        }
+    }
+
+    /// `Retry-After` as seconds, or as a date counted from the answer's own `Date`.
+    fn retry_after_ms(&self) -> Option<u32> {
+        let value = self.header("retry-after")?.trim();
+        let wait = match value.parse() {
+            Ok(seconds) => Duration::from_secs(seconds),
+            Err(_) => {
+                let since_epoch = |text| httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok();
+                since_epoch(value)?.saturating_sub(since_epoch(self.header("date")?)?)
+            }
+        };
+        Some(u32::try_from(wait.as_millis()).unwrap_or(u32::MAX))
+    }
+}
+
+impl From<HttpError> for PollError {
+    fn from(error: HttpError) -> Self {
+        if error.retryable {
+            Self::transient(error.code, error.message)
+        } else {
+            Self::permanent(error.code, error.message)
+        }
+    }
+}
+
+#[cfg(target_family = "wasm")]
+use contract as transport;
+#[cfg(not(target_family = "wasm"))]
+use crate::testing as transport;

@@ -1,0 +1,100 @@
+//! What the author of a Polliwog plugin depends on.
+//!
+//! A plugin says what a reply *means*. The host decides when to ask, sends the request, holds the secrets and keeps what
+//! is found. A plugin that needs one GET and a parser is one function and [`register!`]:
+//!
+//! ```
+//! use polliwog_sdk::prelude::*;
+//!
+//! polliwog_sdk::register! {
+//!     kind: "queues",
+//!     title: "Queue depths",
+//!     summary: "A JSON object of queue names and how many messages wait in each",
+//!     parse: queues,
+//! }
+//!
+//! fn queues(body: &[u8]) -> Result<Report, PollError> {
+//!     let depths: std::collections::BTreeMap<String, u64> = json(body)?;
+//!     Ok(depths.into_iter().map(|(queue, depth)| match depth {
+//!         0..1000 => Dependency::ok(queue),
+//!         _ => Dependency::warning(queue, format!("{depth} messages wait")),
+//!     }).collect())
+//! }
+//!
+//! assert_eq!(queues(br#"{"mail": 3}"#).unwrap().dependencies.len(), 1);
+//! ```
+//!
+//! One that needs settings or more requests implements [`Poller`] and is registered by `register!(MyPoller)`.
+//!
+//! `register!` expands for wasm32 only, so that plugins are tested natively with `cargo test`; [`testing`] answers their
+//! requests from recorded exchanges.
+
+#![deny(unsafe_code)]
+
+pub mod http;
+mod poller;
+mod report;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
+
+/// The contract as wit-bindgen makes it from `polliwog:poller@0.1.0`.
+#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, clippy::undocumented_unsafe_blocks)]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: "../wit",
+        world: "plugin",
+        pub_export_macro: true,
+        export_macro_name: "export_plugin",
+        default_bindings_module: "polliwog_sdk::bindings",
+        additional_derives: [PartialEq, Clone],
+        generate_all,
+    });
+}
+
+pub use bindings::exports::polliwog::poller::poller::Descriptor;
+pub use bindings::polliwog::poller::types::{
+    Dependency, Failure, Label, PollError, Report, Sample, SampleKind, SecretSpec, Status, Target,
+};
+pub use poller::{Exported, Info, NoSettings, Poller, json};
+pub use {schemars, serde, serde_json};
+
+/// What most plugins need.
+pub mod prelude {
+    pub use crate::http;
+    pub use crate::{Dependency, Info, NoSettings, PollError, Poller, Report, Status, Target, json};
+    pub use schemars::JsonSchema;
+    pub use serde::Deserialize;
+}
+
+/// Makes a component of a [`Poller`], or of a function from a body to a report.
+#[macro_export]
+macro_rules! register {
+    ($poller:ident) => {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            type Export = $crate::Exported<$poller>;
+            $crate::bindings::export_plugin!(Export with_types_in $crate::bindings);
+        };
+    };
+    (kind: $kind:expr, title: $title:expr, summary: $summary:expr, parse: $parse:path $(,)?) => {
+        /// The plugin that this crate registers.
+        pub struct Plugin;
+
+        impl $crate::Poller for Plugin {
+            type Settings = $crate::NoSettings;
+            const INFO: $crate::Info = $crate::Info {
+                kind: $kind,
+                title: $title,
+                version: env!("CARGO_PKG_VERSION"),
+                summary: $summary,
+                ..$crate::Info::SERVICE
+            };
+
+            fn poll(_: &$crate::Target, _: Self::Settings) -> Result<$crate::Report, $crate::PollError> {
+                $parse($crate::http::get("")?.body())
+            }
+        }
+
+        $crate::register!(Plugin);
+    };
+}

@@ -1,0 +1,258 @@
+//! Testing a plugin natively, against recorded exchanges.
+//!
+//! A recording is a JSON file: a list of exchanges, each a request and what came of it.
+//!
+//! ```json
+//! [
+//!   {
+//!     "request": { "method": "GET", "url": "http://127.0.0.1:8080/health" },
+//!     "response": { "status": 200, "reason": "OK", "headers": [["content-type", "application/json"]], "body": "{}" }
+//!   },
+//!   {
+//!     "request": { "method": "GET", "url": "http://127.0.0.1:8080/logo" },
+//!     "response": { "status": 200, "bodyBase64": "iVBORw0KGgo=" }
+//!   },
+//!   {
+//!     "request": { "method": "GET", "url": "http://127.0.0.1:8080/slow" },
+//!     "error": { "code": "timeout", "message": "no answer within 10 s", "retryable": true }
+//!   }
+//! ]
+//! ```
+//!
+//! `request.url` is absolute or a path; it is compared with what the plugin asks for, resolved against the target's URL.
+//! `request.body` and `request.headers` are kept for people and not compared. In a `response`, `reason`, `headers`,
+//! `body` (text) or `bodyBase64`, `totalMs` and `tls` (`fingerprint`, `subject`, `issuer`, `notBefore`, `notAfter`, the
+//! last two in milliseconds since 1970) may be left out. An exchange answers once, and the last of several with one URL
+//! goes on answering.
+
+use crate::bindings::exports::polliwog::poller::poller::Guest;
+use crate::bindings::polliwog::poller::http as contract;
+use crate::{Descriptor, Exported, PollError, Poller, Report, Target};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use contract::{Header, HttpError, Method, Timing, TlsInfo};
+use serde::Deserialize;
+use std::cell::RefCell;
+
+/// Recorded exchanges.
+#[derive(Clone, Debug)]
+pub struct Recording(Vec<Exchange>);
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exchange {
+    request: RecordedRequest,
+    response: Option<RecordedResponse>,
+    error: Option<RecordedError>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordedRequest {
+    method: String,
+    url: String,
+    #[serde(default)]
+    #[expect(dead_code, reason = "for people")]
+    headers: Vec<(String, String)>,
+    #[expect(dead_code, reason = "for people")]
+    body: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RecordedResponse {
+    status: u16,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    headers: Vec<(String, String)>,
+    body: Option<String>,
+    body_base64: Option<String>,
+    #[serde(default)]
+    total_ms: f64,
+    tls: Option<RecordedTls>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RecordedTls {
+    fingerprint: String,
+    subject: String,
+    issuer: String,
+    not_before: u64,
+    not_after: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordedError {
+    code: String,
+    message: String,
+    retryable: bool,
+}
+
+impl Recording {
+    /// Reads a recording.
+    ///
+    /// # Panics
+    /// When the text is no recording: this is for tests.
+    pub fn parse(text: &str) -> Self {
+        let exchanges: Vec<Exchange> = serde_json::from_str(text).unwrap_or_else(|error| panic!("no recording: {error}"));
+        for exchange in &exchanges {
+            let one = exchange.response.is_some() != exchange.error.is_some();
+            assert!(one, "{}: an exchange has either a response or an error", exchange.request.url);
+        }
+        Self(exchanges)
+    }
+
+    /// One GET of the target's URL, answered 200 with this body.
+    pub fn of_body(body: impl AsRef<[u8]>) -> Self {
+        Self(vec![Exchange {
+            request: RecordedRequest { method: "GET".to_owned(), url: String::new(), headers: Vec::new(), body: None },
+            response: Some(RecordedResponse {
+                status: 200,
+                reason: "OK".to_owned(),
+                headers: Vec::new(),
+                body: None,
+                body_base64: Some(STANDARD.encode(body)),
+                total_ms: 1.0,
+                tls: None,
+            }),
+            error: None,
+        }])
+    }
+
+    fn answer(&mut self, base: &str, request: &contract::Request) -> Result<contract::Response, HttpError> {
+        let wanted = resolve(base, &request.path);
+        let matches = |exchange: &&Exchange| {
+            exchange.request.method == method(request.method) && resolve(base, &exchange.request.url) == wanted
+        };
+        let positions: Vec<usize> =
+            (0..self.0.len()).filter(|&index| self.0.get(index).as_ref().is_some_and(matches)).collect();
+        let exchange = match positions[..] {
+            [] => panic!("the recording has no {} {wanted}", method(request.method)),
+            [last] => self.0[last].clone(),
+            [first, ..] => self.0.remove(first),
+        };
+        match (exchange.response, exchange.error) {
+            (Some(response), _) => Ok(response.into()),
+            (None, Some(error)) => {
+                Err(HttpError { code: error.code, message: error.message, retryable: error.retryable })
+            }
+            (None, None) => unreachable!("checked when the recording was read"),
+        }
+    }
+}
+
+impl From<RecordedResponse> for contract::Response {
+    fn from(response: RecordedResponse) -> Self {
+        let body = match (response.body, response.body_base64) {
+            (Some(text), _) => text.into_bytes(),
+            (None, Some(encoded)) => STANDARD.decode(encoded).unwrap_or_else(|error| panic!("bodyBase64: {error}")),
+            (None, None) => Vec::new(),
+        };
+        let total_ms = response.total_ms;
+        Self {
+            status: response.status,
+            reason: response.reason,
+            headers: response.headers.into_iter().map(|(name, value)| Header { name, value }).collect(),
+            body,
+            timing: Timing { dns_ms: 0.0, connect_ms: 0.0, tls_ms: 0.0, first_byte_ms: total_ms, total_ms },
+            tls: response.tls.map(|tls| TlsInfo {
+                fingerprint: tls.fingerprint,
+                subject: tls.subject,
+                issuer: tls.issuer,
+                not_before: tls.not_before,
+                not_after: tls.not_after,
+            }),
+        }
+    }
+}
+
+/// A target with these settings (JSON text), at `http://127.0.0.1:8080/`; the time is that of the first moon landing's
+/// 57th anniversary.
+pub fn target(settings: &str) -> Target {
+    Target {
+        id: "test".to_owned(),
+        name: "Test".to_owned(),
+        url: "http://127.0.0.1:8080/".to_owned(),
+        also: Vec::new(),
+        labels: Vec::new(),
+        settings: settings.to_owned(),
+        secrets: Vec::new(),
+        now: 1_784_578_620_000,
+        timeout_ms: 10_000,
+    }
+}
+
+/// One poll, with its requests answered from a recording.
+pub fn poll<P: Poller>(recording: Recording, target: Target) -> Result<Report, PollError> {
+    let replay = Replay { recording, base: target.url.clone(), secrets: target.secrets.clone() };
+    REPLAY.with(|slot| *slot.borrow_mut() = Some(replay));
+    let result = Exported::<P>::poll(target);
+    REPLAY.with(|slot| *slot.borrow_mut() = None);
+    result
+}
+
+/// What the plugin says of itself.
+pub fn describe<P: Poller>() -> Descriptor {
+    Exported::<P>::describe()
+}
+
+/// What the plugin says of settings (JSON text).
+pub fn check_settings<P: Poller>(settings: &str) -> Vec<String> {
+    Exported::<P>::check_settings(settings.to_owned())
+}
+
+struct Replay {
+    recording: Recording,
+    base: String,
+    secrets: Vec<String>,
+}
+
+thread_local! {
+    static REPLAY: RefCell<Option<Replay>> = const { RefCell::new(None) };
+}
+
+fn with_replay<T>(act: impl FnOnce(&mut Replay) -> T) -> T {
+    REPLAY.with(|slot| act(slot.borrow_mut().as_mut().expect("requests are made inside `testing::poll`")))
+}
+
+pub(crate) fn fetch(request: &contract::Request) -> Result<contract::Response, HttpError> {
+    with_replay(|replay| replay.recording.answer(&replay.base, request))
+}
+
+pub(crate) fn fetch_all(requests: &[contract::Request]) -> Vec<Result<contract::Response, HttpError>> {
+    requests.iter().map(fetch).collect()
+}
+
+pub(crate) fn has_secret(name: &str) -> bool {
+    with_replay(|replay| replay.secrets.iter().any(|known| known == name))
+}
+
+/// `path` against `base`, for the few forms that recordings hold.
+fn resolve(base: &str, path: &str) -> String {
+    let origin_end = base.find("://").map_or(0, |at| base[at + 3..].find('/').map_or(base.len(), |end| at + 3 + end));
+    if path.is_empty() {
+        base.to_owned()
+    } else if path.contains("://") {
+        path.to_owned()
+    } else if path.starts_with('/') {
+        format!("{}{path}", &base[..origin_end])
+    } else {
+        let folder = base.rfind('/').filter(|&at| at >= origin_end).unwrap_or(base.len());
+        format!("{}/{path}", &base[..folder])
+    }
+}
+
+fn method(method: Method) -> &'static str {
+    match method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Post => "POST",
+        Method::Put => "PUT",
+        Method::Patch => "PATCH",
+        Method::Delete => "DELETE",
+        Method::Options => "OPTIONS",
+    }
+}
