@@ -1,1 +1,66 @@
-//! egress
+//! The only way out.
+//!
+//! Every request that leaves the process goes through here: the address is resolved once and checked, the connection is
+//! made to an address that was checked, secrets are filled in on the way out and masked on the way back, and everything
+//! has a cap. What this room decides: whether a request may leave, on which connection, and what of its answer is seen.
+//! What it leaves out: when to ask, and what an answer means.
+//!
+//! - [`Egress`] is shared by the process: request slots for each host, coalescing, the budget of body bytes.
+//! - [`Lane`] is a runtime's share of it, with connections of its own.
+//! - [`Session`] is one poll's: a [`Grant`] (origins, TLS, secrets), limits, a deadline.
+//!
+//! Invariant: no connection is made to an address that [`address`] has not allowed.
+//! Invariant: no value of a secret is in anything that a [`Session`] gives back. (An origin that knows a secret could
+//! still send it back in a form that nobody can know: that is out of reach.)
+//!
+//! # Error codes
+//!
+//! | code | retryable | what it means |
+//! |---|---|---|
+//! | `denied` | no | the request may not leave: origin, address or method is not the target's |
+//! | `bad_request` | no | the plugin's request cannot be sent as it is |
+//! | `unsupported` | no | the host cannot do this |
+//! | `secret_unknown` | no | the request names a secret that the target does not have |
+//! | `too_many_requests_in_poll` | no | the poll has used up its requests |
+//! | `dns_not_found` | yes | nobody knows the host name |
+//! | `dns_failed` | yes | the name could not be looked up |
+//! | `connect_refused` | yes | nothing listens there |
+//! | `connect_failed` | yes | no way there, or the connection broke while it was made |
+//! | `tls_fingerprint_mismatch` | no | another certificate than the configured one |
+//! | `tls_untrusted` | no | a certificate that no configured authority signed |
+//! | `tls_name_mismatch` | no | a certificate for another name |
+//! | `tls_expired` | no | a certificate whose time is over, or has not begun |
+//! | `tls_certificate_version` | no | an X.509 version 1 certificate |
+//! | `tls_failed` | yes | the handshake failed otherwise |
+//! | `timeout` | yes | no whole answer in time |
+//! | `closed` | yes | the connection ended before the answer did |
+//! | `protocol` | yes | what came back is no HTTP |
+//! | `headers_too_large` | no | more or longer headers than allowed |
+//! | `body_too_large` | no | a longer body than allowed |
+//! | `encoded_body` | no | a compressed body, which nobody asked for |
+
+#![forbid(unsafe_code)]
+
+pub mod address;
+mod budget;
+mod coalesce;
+mod connect;
+mod error;
+mod exchange;
+mod grant;
+mod mask;
+mod pool;
+mod secrets;
+mod session;
+mod tls;
+
+pub use address::{Cidr, Reach};
+pub use budget::Gauges;
+pub use error::Error;
+pub use grant::{Grant, InvalidUrl, Origin, OriginGrant};
+pub use secrets::{InvalidSecret, Secrets};
+pub use session::{BodyEncoding, Config, Egress, Lane, Limits, Method, Request, Response, Session, Timing, Usage};
+pub use tls::{Certificate, Fingerprint, Tls, TlsError};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! Resolve once, check every address, connect to one that was checked.
+
+use crate::address::{self, Reach};
+use crate::tls::{Certificate, Refusal, Refused};
+use crate::{Error, Origin, Tls};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// One of several addresses is given up after this; the last one has all the time that is left.
+const ATTEMPT: Duration = Duration::from_secs(3);
+/// Errors print this many denied or failed addresses at most.
+const SHOWN: usize = 3;
+
+/// Where to connect, and within which walls.
+#[derive(Clone, Debug)]
+pub(crate) struct Destination {
+    pub origin: Origin,
+    pub tls: Tls,
+    pub reach: Reach,
+}
+
+/// How long each phase took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Phases {
+    pub dns: Duration,
+    pub connect: Duration,
+    pub tls: Duration,
+}
+
+/// A connected stream.
+pub(crate) enum Stream {
+    Plain(TokioIo<TcpStream>),
+    Tls { stream: TokioIo<Box<TlsStream<TcpStream>>>, certificate: Option<Arc<Certificate>>, http2: bool },
+}
+
+pub(crate) async fn connect(
+    destination: &Destination,
+    own: &[SocketAddr],
+    phase: impl Fn(&'static str),
+) -> Result<(Stream, Phases), Error> {
+    let mut phases = Phases::default();
+    let start = Instant::now();
+    phase("looking up the name");
+    let addresses = allowed(destination, own, resolve(&destination.origin).await?)?;
+    phases.dns = start.elapsed();
+    phase("connecting");
+    let tcp = first_to_answer(&addresses).await?;
+    // Small requests wait for nobody's acknowledgement.
+    let _ = tcp.set_nodelay(true);
+    phases.connect = start.elapsed() - phases.dns;
+    if !destination.origin.https {
+        return Ok((Stream::Plain(TokioIo::new(tcp)), phases));
+    }
+    phase("shaking hands");
+    let shaken = Instant::now();
+    let stream = handshake(destination, tcp).await?;
+    phases.tls = shaken.elapsed();
+    Ok((stream, phases))
+}
+
+async fn resolve(origin: &Origin) -> Result<Vec<SocketAddr>, Error> {
+    if let Some(ip) = origin.address() {
+        return Ok(vec![SocketAddr::new(ip, origin.port)]);
+    }
+    let name = origin.host.to_string();
+    let found = tokio::net::lookup_host((&*origin.host, origin.port)).await.map(Vec::from_iter);
+    match found {
+        Ok(addresses) if addresses.is_empty() => Err(Error::DnsNotFound(name)),
+        Ok(addresses) => Ok(addresses),
+        // The resolver's own words for "no such name" and "no address for it"; every other failure is the resolver's.
+        Err(error) if ["not known", "No address", "nodename"].iter().any(|word| error.to_string().contains(word)) => {
+            Err(Error::DnsNotFound(name))
+        }
+        Err(error) => Err(Error::DnsFailed { name, why: error.to_string() }),
+    }
+}
+
+fn allowed(destination: &Destination, own: &[SocketAddr], found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Error> {
+    let named = destination.origin.address();
+    let mut allowed = Vec::new();
+    let mut denied = None;
+    for address in found {
+        match address::check(address, named, &destination.reach, own) {
+            Ok(()) => allowed.push(address),
+            Err(why) => denied = Some((address, why)),
+        }
+    }
+    match denied {
+        Some((address, why)) if allowed.is_empty() => {
+            let what = format!("{} stands for {}, which may not be reached", destination.origin.host, address.ip());
+            Err(Error::Denied { what, why })
+        }
+        _ => Ok(allowed),
+    }
+}
+
+async fn first_to_answer(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
+    let mut failures = Vec::new();
+    for (index, &address) in addresses.iter().enumerate() {
+        let attempt = TcpStream::connect(address);
+        let result = if index + 1 < addresses.len() {
+            match tokio::time::timeout(ATTEMPT, attempt).await {
+                Ok(result) => result,
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            }
+        } else {
+            attempt.await
+        };
+        match result {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failures.push((address, error)),
+        }
+    }
+    let tried: Vec<String> = failures.iter().take(SHOWN).map(|(address, _)| address.to_string()).collect();
+    let address = tried.join(", ");
+    if failures.iter().all(|(_, error)| error.kind() == io::ErrorKind::ConnectionRefused) {
+        return Err(Error::ConnectRefused(address));
+    }
+    let why = failures.pop().map_or_else(String::new, |(_, error)| without_os_number(&error));
+    Err(Error::ConnectFailed { address, why })
+}
+
+/// "Connection refused (os error 111)" without what only a kernel developer wants to know.
+pub(crate) fn without_os_number(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+async fn handshake(destination: &Destination, tcp: TcpStream) -> Result<Stream, Error> {
+    let host = destination.origin.host.to_string();
+    let name = destination.origin.authority();
+    let server = ServerName::try_from(host).map_err(|error| Error::BadRequest(error.to_string()))?;
+    let connector = TlsConnector::from(destination.tls.config());
+    match connector.connect(server, tcp).await {
+        Ok(stream) => {
+            let (_, session) = stream.get_ref();
+            let leaf = session.peer_certificates().and_then(|chain| chain.first());
+            let certificate = leaf.map(|leaf| Arc::new(Certificate::of(leaf)));
+            let http2 = session.alpn_protocol() == Some(b"h2");
+            Ok(Stream::Tls { stream: TokioIo::new(Box::new(stream)), certificate, http2 })
+        }
+        Err(error) => Err(handshake_error(name, &error)),
+    }
+}
+
+fn handshake_error(name: String, error: &io::Error) -> Error {
+    let Some(cause) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
+        return Error::TlsFailed { name, why: without_os_number(error) };
+    };
+    let Some(Refused { found, refusal }) = Refused::of(cause) else {
+        return Error::TlsFailed { name, why: cause.to_string() };
+    };
+    let found = found.to_string();
+    match refusal {
+        Refusal::Fingerprint { expected } => {
+            let expected: Vec<String> = expected.iter().map(ToString::to_string).collect();
+            Error::FingerprintMismatch { name, found, expected: expected.join(" or ") }
+        }
+        Refusal::Untrusted => Error::Untrusted { name, found },
+        Refusal::Name => Error::NameMismatch { name, found },
+        Refusal::Expired => Error::Expired { name, why: "it has expired" },
+        Refusal::NotYetValid => Error::Expired { name, why: "its time has not begun" },
+        Refusal::Version1 => Error::CertificateVersion { name },
+    }
+}

@@ -1,0 +1,289 @@
+//! One request on the wire and its whole answer, unmasked.
+
+use crate::budget::{Bytes as Budget, Gauges, Held, Slots};
+use crate::connect::{Destination, Phases, Stream, connect, without_os_number};
+use crate::pool::{Connection, Key, Pool, Sender};
+use crate::tls::Certificate;
+use crate::{Error, Method, Timing};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::ext::ReasonPhrase;
+use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, USER_AGENT};
+use hyper::{Uri, Version};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+
+/// Header bytes and headers of one answer.
+const HEADER_BYTES: usize = 64 * 1024;
+const HEADER_COUNT: usize = 256;
+/// The first piece of the budget for a body of unknown length; each further one doubles what is held.
+const FIRST_HOLD: usize = 16 * 1024;
+
+/// A request with its secrets filled in. Never printed.
+pub(crate) struct Plan {
+    pub destination: Destination,
+    pub method: Method,
+    pub path_and_query: String,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// A whole answer as it came.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    pub status: u16,
+    pub reason: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    pub timing: Timing,
+    pub tls: Option<Arc<Certificate>>,
+    /// The body's share of the budget, given back with the answer.
+    pub _held: Option<Held>,
+}
+
+impl Raw {
+    /// A copy for one more caller, under the budget's share of the first.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            status: self.status,
+            reason: self.reason.clone(),
+            headers: self.headers.clone(),
+            body: self.body.clone(),
+            timing: self.timing,
+            tls: self.tls.clone(),
+            _held: None,
+        }
+    }
+}
+
+/// What the whole process shares.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub own: Vec<SocketAddr>,
+    pub user_agent: HeaderValue,
+    pub slots: Slots,
+    pub bytes: Budget,
+    pub gauges: Gauges,
+}
+
+/// How far a request has come, for whoever gives up on it; and how much of its body may be read.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    phase: Mutex<&'static str>,
+    /// The largest cap of anybody who waits for the answer.
+    pub cap: AtomicUsize,
+}
+
+impl Progress {
+    pub(crate) fn new(cap: usize) -> Self {
+        Self { phase: Mutex::new("waiting for its turn"), cap: AtomicUsize::new(cap) }
+    }
+
+    pub(crate) fn phase(&self) -> &'static str {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, phase: &'static str) {
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+}
+
+pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress: &Progress) -> Result<Raw, Error> {
+    let _slot = common.slots.acquire(&plan.destination.origin.host, &common.gauges).await;
+    let start = Instant::now();
+    let key = Key::of(&plan.destination);
+    while let Some(connection) = pool.take(&key) {
+        match attempt(common, pool, plan, progress, (connection, Phases::default(), start)).await {
+            // The server closed an idle connection just when it was taken: nothing was answered, so ask again.
+            Err(Error::Closed(_)) if plan.method.is_safe() => {}
+            result => return result,
+        }
+    }
+    let (stream, phases) = connect(&plan.destination, &common.own, |phase| progress.enter(phase)).await?;
+    let connection = open(stream, plan).await?;
+    common.gauges.connections.fetch_add(1, Ordering::Relaxed);
+    attempt(common, pool, plan, progress, (connection, phases, start)).await
+}
+
+async fn attempt(
+    common: &Common,
+    pool: &Pool,
+    plan: &Plan,
+    progress: &Progress,
+    (mut connection, phases, start): (Connection, Phases, Instant),
+) -> Result<Raw, Error> {
+    progress.enter("waiting for the answer");
+    let response = send(&mut connection, plan, &common.user_agent).await?;
+    let first_byte = start.elapsed();
+    if let Some(encoding) = response.headers().get(CONTENT_ENCODING).filter(|value| *value != "identity") {
+        return Err(Error::EncodedBody(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
+    }
+    progress.enter("reading the answer");
+    let (parts, incoming) = response.into_parts();
+    let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    let (body, held) = read(common, incoming, (length, plan.method), &progress.cap, plan).await?;
+    let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
+    let raw = Raw {
+        status: parts.status.as_u16(),
+        reason: reason(&parts),
+        headers: headers(&parts.headers),
+        body,
+        timing: Timing {
+            dns_ms: millis(phases.dns),
+            connect_ms: millis(phases.connect),
+            tls_ms: millis(phases.tls),
+            first_byte_ms: millis(first_byte),
+            total_ms: millis(start.elapsed()),
+        },
+        tls: connection.certificate.clone(),
+        _held: Some(held),
+    };
+    pool.put(Key::of(&plan.destination), connection);
+    Ok(raw)
+}
+
+async fn open(stream: Stream, plan: &Plan) -> Result<Connection, Error> {
+    match stream {
+        Stream::Plain(io) => Ok(Connection { sender: http1(io, plan).await?, certificate: None }),
+        Stream::Tls { stream, certificate, http2: false } => {
+            Ok(Connection { sender: http1(stream, plan).await?, certificate })
+        }
+        Stream::Tls { stream, certificate, http2: true } => {
+            Ok(Connection { sender: http2(stream, plan).await?, certificate })
+        }
+    }
+}
+
+/// The connection's own task ends with the connection, or when its last sender is dropped.
+async fn http1<S>(io: TokioIo<S>, plan: &Plan) -> Result<Sender, Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let handshake = http1::Builder::new().max_header_size(HEADER_BYTES).max_headers(HEADER_COUNT).handshake(io);
+    let (sender, connection) = handshake.await.map_err(|error| translate(&error, plan))?;
+    tokio::spawn(connection);
+    Ok(Sender::Http1(sender))
+}
+
+async fn http2<S>(io: TokioIo<S>, plan: &Plan) -> Result<Sender, Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let handshake = http2::Builder::new(TokioExecutor::new()).max_header_list_size(HEADER_BYTES as u32).handshake(io);
+    let (sender, connection) = handshake.await.map_err(|error| translate(&error, plan))?;
+    tokio::spawn(connection);
+    Ok(Sender::Http2(sender))
+}
+
+async fn send(
+    connection: &mut Connection,
+    plan: &Plan,
+    user_agent: &HeaderValue,
+) -> Result<hyper::Response<Incoming>, Error> {
+    let authority = plan.destination.origin.authority();
+    let mut request = hyper::Request::new(Full::new(plan.body.clone()));
+    *request.method_mut() = plan.method.to_http();
+    *request.headers_mut() = plan.headers.clone();
+    request.headers_mut().entry(USER_AGENT).or_insert_with(|| user_agent.clone());
+    let bad = |why: String| Error::BadRequest(why);
+    let result = match &mut connection.sender {
+        Sender::Http1(sender) => {
+            *request.uri_mut() = plan.path_and_query.parse().map_err(|error: hyper::http::uri::InvalidUri| bad(error.to_string()))?;
+            let host = HeaderValue::from_str(&authority).map_err(|error| bad(error.to_string()))?;
+            request.headers_mut().insert(HOST, host);
+            match sender.ready().await {
+                Ok(()) => sender.send_request(request).await,
+                Err(error) => Err(error),
+            }
+        }
+        Sender::Http2(sender) => {
+            let uri = Uri::builder().scheme("https").authority(authority.as_str()).path_and_query(&plan.path_and_query);
+            *request.uri_mut() = uri.build().map_err(|error| bad(error.to_string()))?;
+            *request.version_mut() = Version::HTTP_2;
+            match sender.ready().await {
+                Ok(()) => sender.send_request(request).await,
+                Err(error) => Err(error),
+            }
+        }
+    };
+    result.map_err(|error| translate(&error, plan))
+}
+
+/// Reads a body within the cap and the budget. What is too long is left on the wire, and the connection with it.
+async fn read(
+    common: &Common,
+    mut incoming: Incoming,
+    (length, method): (Option<usize>, Method),
+    cap: &AtomicUsize,
+    plan: &Plan,
+) -> Result<(Vec<u8>, Held), Error> {
+    let limit = || cap.load(Ordering::Relaxed);
+    if method != Method::Head && length.is_some_and(|length| length > limit()) {
+        return Err(Error::BodyTooLarge { limit: limit() });
+    }
+    let expected = if method == Method::Head { 0 } else { length.unwrap_or(FIRST_HOLD).min(limit()) };
+    let mut held = common.bytes.hold(expected, &common.gauges).await;
+    let mut body = Vec::with_capacity(expected);
+    while let Some(frame) = incoming.frame().await {
+        let frame = frame.map_err(|error| translate(&error, plan))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if body.len() + data.len() > limit() {
+            return Err(Error::BodyTooLarge { limit: limit() });
+        }
+        while body.len() + data.len() > held.bytes() {
+            let more = held.bytes().max(FIRST_HOLD).min(limit());
+            held.add(common.bytes.hold(more, &common.gauges).await);
+        }
+        body.extend_from_slice(&data);
+    }
+    held.shrink(body.len());
+    Ok((body, held))
+}
+
+/// hyper leaves the phrase out when it is the canonical one.
+fn reason(parts: &hyper::http::response::Parts) -> String {
+    match parts.extensions.get::<ReasonPhrase>() {
+        Some(phrase) => String::from_utf8_lossy(phrase.as_bytes()).into_owned(),
+        None => parts.status.canonical_reason().unwrap_or_default().to_owned(),
+    }
+}
+
+fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+}
+
+/// hyper's error in our words. Whatever ended the connection before the answer was whole is `closed`.
+fn translate(error: &hyper::Error, plan: &Plan) -> Error {
+    let name = plan.destination.origin.authority();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<std::io::Error>() {
+            return match io.kind() {
+                std::io::ErrorKind::ConnectionReset
+                | std::io::ErrorKind::BrokenPipe
+                | std::io::ErrorKind::UnexpectedEof
+                | std::io::ErrorKind::ConnectionAborted => Error::Closed(name),
+                _ => Error::Protocol { name, why: without_os_number(io) },
+            };
+        }
+        source = cause.source();
+    }
+    if error.is_incomplete_message() || error.is_canceled() || error.is_closed() || error.is_body_write_aborted() {
+        return Error::Closed(name);
+    }
+    // hyper has no question for this one; its text is "message head is too large".
+    if error.is_parse() && error.to_string().contains("too large") {
+        return Error::HeadersTooLarge { limit: HEADER_BYTES, count: HEADER_COUNT };
+    }
+    Error::Protocol { name, why: error.to_string() }
+}

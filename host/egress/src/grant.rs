@@ -1,0 +1,131 @@
+//! What one target may reach.
+
+use crate::{Reach, Secrets, Tls};
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use url::{Host, Url};
+
+/// Scheme, host and port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// Whether the connection is encrypted.
+    pub https: bool,
+    /// The lower-case host name, or an address without brackets.
+    pub host: Arc<str>,
+    /// The port.
+    pub port: u16,
+}
+
+/// A URL that no request can be sent to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{url:?} is no usable URL: {why}")]
+pub struct InvalidUrl {
+    url: String,
+    why: String,
+}
+
+impl Origin {
+    /// The origin of a URL with scheme http or https and without user information.
+    pub fn of(url: &Url) -> Result<Self, InvalidUrl> {
+        let invalid = |why: &str| InvalidUrl { url: without_password(url), why: why.to_owned() };
+        let https = match url.scheme() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(invalid("only http and https are spoken")),
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(invalid("it holds a user name or password: write it as a secret"));
+        }
+        let host = match url.host() {
+            Some(Host::Domain(name)) => name.trim_end_matches('.').to_owned(),
+            Some(Host::Ipv4(address)) => address.to_string(),
+            Some(Host::Ipv6(address)) => address.to_string(),
+            None => return Err(invalid("it has no host")),
+        };
+        match url.port_or_known_default() {
+            Some(port @ 1..) if !host.is_empty() => Ok(Self { https, host: host.into(), port }),
+            _ => Err(invalid("it has no host or port")),
+        }
+    }
+
+    /// Reads a URL and its origin.
+    pub fn parse(text: &str) -> Result<(Url, Self), InvalidUrl> {
+        let url = Url::parse(text).map_err(|error| InvalidUrl {
+            url: text.to_owned(),
+            why: format!("{error}; write it as https://host:port/path"),
+        })?;
+        let origin = Self::of(&url)?;
+        Ok((url, origin))
+    }
+
+    /// The address, where the host is one.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.host.parse().ok()
+    }
+
+    /// Host and port as they stand in a `Host` header; the port is left out where the scheme implies it.
+    pub(crate) fn authority(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() };
+        let implied = if self.https { 443 } else { 80 };
+        if self.port == implied { host } else { format!("{host}:{}", self.port) }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", if self.https { "https" } else { "http" }, self.authority())
+    }
+}
+
+fn without_password(url: &Url) -> String {
+    let mut url = url.clone();
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    url.to_string()
+}
+
+/// One origin that a target may reach, and how.
+#[derive(Clone, Debug)]
+pub struct OriginGrant {
+    /// Which.
+    pub origin: Origin,
+    /// How its certificate is judged.
+    pub tls: Tls,
+}
+
+/// What one target may reach.
+#[derive(Debug)]
+pub struct Grant {
+    /// The target's URL: paths are resolved against it.
+    pub base: Url,
+    /// Its own origin and those of `also`.
+    pub origins: Vec<OriginGrant>,
+    /// Which addresses those names may stand for.
+    pub reach: Reach,
+    /// What may be filled in.
+    pub secrets: Secrets,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_become_origins() {
+        for (url, origin) in [
+            ("HTTP://Example.COM./x?y", "http://example.com"),
+            ("https://a:8006", "https://a:8006"),
+            ("http://[::1]:8080/", "http://[::1]:8080"),
+            ("http://2130706433/", "http://127.0.0.1"),
+            ("http://0x7f.1/", "http://127.0.0.1"),
+            ("https://bücher.example", "https://xn--bcher-kva.example"),
+        ] {
+            assert_eq!(Origin::parse(url).unwrap().1.to_string(), origin, "{url}");
+        }
+        for bad in ["", "a", "ftp://a", "file:///etc/passwd", "http://u:p@a", "http://u@a", "http://", "http://a:0", "http://a:99999"] {
+            assert!(Origin::parse(bad).is_err(), "{bad}");
+        }
+        assert!(!Origin::parse("http://u:hunter2@a").unwrap_err().to_string().contains("hunter2"));
+    }
+}

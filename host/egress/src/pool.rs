@@ -1,0 +1,123 @@
+//! A lane's idle connections, by origin, TLS identity and reach.
+
+use crate::connect::Destination;
+use crate::tls::Certificate;
+use crate::{Origin, Reach};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::{http1, http2};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// An origin's idle connections beyond this many are closed.
+const IDLE_EACH: usize = 8;
+/// A lane's idle connections beyond this many make room by age.
+const IDLE_ALL: usize = 2048;
+/// Longer than the longest default interval, so that a quiet target keeps its connection.
+const IDLE_TIME: Duration = Duration::from_secs(330);
+
+/// A connection that requests can be sent on.
+pub(crate) enum Sender {
+    Http1(http1::SendRequest<Full<Bytes>>),
+    Http2(http2::SendRequest<Full<Bytes>>),
+}
+
+/// A connection with what is known of it.
+pub(crate) struct Connection {
+    pub sender: Sender,
+    pub certificate: Option<Arc<Certificate>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    origin: Origin,
+    tls: Option<Arc<str>>,
+    reach: Reach,
+}
+
+impl Key {
+    pub(crate) fn of(destination: &Destination) -> Self {
+        let Destination { origin, tls, reach } = destination;
+        Self { origin: origin.clone(), tls: origin.https.then(|| tls.identity().clone()), reach: reach.clone() }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Pool {
+    idle: Mutex<Idle>,
+}
+
+#[derive(Default)]
+struct Idle {
+    by_key: HashMap<Key, Vec<(Instant, Connection)>>,
+    count: usize,
+}
+
+impl Pool {
+    /// The connection used last of those that are still open.
+    pub(crate) fn take(&self, key: &Key) -> Option<Connection> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = idle.by_key.get_mut(key)?;
+        let before = held.len();
+        let mut found = None;
+        while let Some((since, connection)) = held.pop() {
+            if since.elapsed() >= IDLE_TIME || connection.is_closed() {
+                continue;
+            }
+            // An HTTP/2 connection carries many requests at once; it stays for the others.
+            if let Sender::Http2(sender) = &connection.sender {
+                let shared = Sender::Http2(sender.clone());
+                let certificate = connection.certificate.clone();
+                held.push((Instant::now(), connection));
+                found = Some(Connection { sender: shared, certificate });
+            } else {
+                found = Some(connection);
+            }
+            break;
+        }
+        let gone = before - held.len();
+        if held.is_empty() {
+            idle.by_key.remove(key);
+        }
+        idle.count -= gone;
+        found
+    }
+
+    pub(crate) fn put(&self, key: Key, connection: Connection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.count >= IDLE_ALL {
+            idle.forget_old();
+        }
+        let held = idle.by_key.entry(key).or_default();
+        let shared = held.iter().any(|(_, held)| matches!(held.sender, Sender::Http2(_)));
+        if held.len() < IDLE_EACH && !shared {
+            held.push((Instant::now(), connection));
+            idle.count += 1;
+        }
+    }
+}
+
+impl Idle {
+    /// Closes what is closed or too old, and where that is not enough, the older half.
+    fn forget_old(&mut self) {
+        let mut ages: Vec<Instant> = self.by_key.values().flatten().map(|(since, _)| *since).collect();
+        ages.sort_unstable();
+        let median = ages.get(ages.len() / 2).copied();
+        self.by_key.retain(|_, held| {
+            held.retain(|(since, connection)| !connection.is_closed() && Some(*since) > median);
+            !held.is_empty()
+        });
+        self.count = self.by_key.values().map(Vec::len).sum();
+    }
+}
+
+impl Connection {
+    fn is_closed(&self) -> bool {
+        match &self.sender {
+            Sender::Http1(sender) => sender.is_closed(),
+            Sender::Http2(sender) => sender.is_closed(),
+        }
+    }
+}

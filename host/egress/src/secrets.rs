@@ -1,0 +1,165 @@
+//! Secrets on their way out.
+//!
+//! `${secret.NAME}` in header values and bodies, `${basic.NAME}` in header values.
+
+use crate::Error;
+use crate::mask::Masker;
+use crate::session::BodyEncoding;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::{ExposeSecret, SecretString};
+use std::collections::BTreeMap;
+
+/// Shorter values would star out half of every answer.
+const SHORTEST: usize = 8;
+
+/// A target's secrets by name. Never printed.
+#[derive(Debug, Default)]
+pub struct Secrets {
+    values: BTreeMap<String, SecretString>,
+    masker: Masker,
+}
+
+/// A value that cannot be a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the value of the secret {name:?} {why}")]
+pub struct InvalidSecret {
+    name: String,
+    why: &'static str,
+}
+
+impl Secrets {
+    /// Checks each value: at least 8 bytes, without CR, LF and NUL.
+    pub fn new(values: BTreeMap<String, SecretString>) -> Result<Self, InvalidSecret> {
+        for (name, value) in &values {
+            let value = value.expose_secret();
+            let why = if value.len() < SHORTEST {
+                "is shorter than 8 bytes, too short to be masked in answers: use a longer one"
+            } else if value.contains(['\r', '\n', '\0']) {
+                "contains a line break or a NUL byte: remove it (a file may end in one line break)"
+            } else {
+                continue;
+            };
+            return Err(InvalidSecret { name: name.clone(), why });
+        }
+        let masker = Masker::new(values.values().map(ExposeSecret::expose_secret));
+        Ok(Self { values, masker })
+    }
+
+    /// Whether there is a secret of this name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// The names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str)
+    }
+
+    pub(crate) fn masker(&self) -> &Masker {
+        &self.masker
+    }
+
+    /// A header's value with its secrets filled in.
+    pub(crate) fn expand_header(&self, value: &str) -> Result<String, Error> {
+        self.expand(value, |scheme, secret| match scheme {
+            "secret" => Some(secret.to_owned()),
+            "basic" => Some(STANDARD.encode(secret)),
+            _ => None,
+        })
+    }
+
+    /// A body with its secrets filled in. One that is no UTF-8 names none.
+    pub(crate) fn expand_body(&self, body: Vec<u8>, encoding: BodyEncoding) -> Result<Vec<u8>, Error> {
+        let text = match String::from_utf8(body) {
+            Ok(text) => text,
+            Err(error) => return Ok(error.into_bytes()),
+        };
+        let expanded = self.expand(&text, |scheme, secret| (scheme == "secret").then(|| encoded(secret, encoding)))?;
+        Ok(expanded.into_bytes())
+    }
+
+    /// Replaces each `${scheme.NAME}` whose scheme `render` knows.
+    fn expand(&self, text: &str, render: impl Fn(&str, &str) -> Option<String>) -> Result<String, Error> {
+        let mut expanded = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find("${") {
+            expanded.push_str(&rest[..at]);
+            rest = &rest[at..];
+            let reference = rest.find('}').and_then(|end| Some((end, rest[2..end].split_once('.')?)));
+            match reference {
+                Some((end, (scheme @ ("secret" | "basic"), name))) => {
+                    let value = self.values.get(name).ok_or_else(|| Error::SecretUnknown(name.to_owned()))?;
+                    match render(scheme, value.expose_secret()) {
+                        Some(value) => expanded.push_str(&value),
+                        None => expanded.push_str(&rest[..=end]),
+                    }
+                    rest = &rest[end + 1..];
+                }
+                _ => {
+                    expanded.push_str("${");
+                    rest = &rest[2..];
+                }
+            }
+        }
+        expanded.push_str(rest);
+        Ok(expanded)
+    }
+}
+
+fn encoded(secret: &str, encoding: BodyEncoding) -> String {
+    match encoding {
+        BodyEncoding::Raw => secret.to_owned(),
+        BodyEncoding::Form => secret.bytes().fold(String::new(), |form, byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => form + &char::from(byte).to_string(),
+            _ => form + &format!("%{byte:02X}"),
+        }),
+        BodyEncoding::Json => {
+            let quoted = serde_json::Value::from(secret).to_string();
+            quoted[1..quoted.len() - 1].to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets() -> Secrets {
+        let values = [("token", "s3cr\"t &val"), ("login", "user:password")];
+        Secrets::new(values.map(|(name, value)| (name.to_owned(), SecretString::from(value))).into()).unwrap()
+    }
+
+    #[test]
+    fn references_are_filled_in() {
+        let secrets = secrets();
+        for (text, expected) in [
+            ("plain", "plain"),
+            ("Bearer ${secret.token}!", "Bearer s3cr\"t &val!"),
+            ("Basic ${basic.login}", "Basic dXNlcjpwYXNzd29yZA=="),
+            ("${other.x} ${ $ ${secret", "${other.x} ${ $ ${secret"),
+            ("${secret.token}${secret.token}", "s3cr\"t &vals3cr\"t &val"),
+        ] {
+            assert_eq!(secrets.expand_header(text).unwrap(), expected);
+        }
+        assert_eq!(secrets.expand_header("${secret.nobody}"), Err(Error::SecretUnknown("nobody".to_owned())));
+        for (encoding, expected) in [
+            (BodyEncoding::Raw, "p=s3cr\"t &val ${basic.login}"),
+            (BodyEncoding::Form, "p=s3cr%22t%20%26val ${basic.login}"),
+            (BodyEncoding::Json, "p=s3cr\\\"t &val ${basic.login}"),
+        ] {
+            let body = secrets.expand_body(b"p=${secret.token} ${basic.login}".to_vec(), encoding).unwrap();
+            assert_eq!(String::from_utf8(body).unwrap(), expected);
+        }
+        assert_eq!(secrets.expand_body(vec![0xff, b'$'], BodyEncoding::Raw).unwrap(), vec![0xff, b'$']);
+    }
+
+    #[test]
+    fn bad_values_are_refused_and_never_printed() {
+        for bad in ["tiny", "with\nbreak", "with\0nul!", "with\rreturn"] {
+            let error = Secrets::new([("t".to_owned(), SecretString::from(bad))].into()).unwrap_err();
+            assert!(!error.to_string().contains(bad), "{error}");
+        }
+        assert!(!format!("{:?}", secrets()).contains("password"));
+    }
+}

@@ -1,0 +1,344 @@
+//! The public face: the process's egress, a lane's, and one poll's.
+
+use crate::budget::{Bytes, Gauges, Slots};
+use crate::coalesce::Flights;
+use crate::connect::Destination;
+use crate::exchange::{Common, Plan, exchange};
+use crate::pool::Pool;
+use crate::tls::Certificate;
+use crate::{Error, Grant, Origin, OriginGrant};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+/// What the host decides about each of these; a plugin's word would break the connection or a promise.
+const FORBIDDEN_HEADERS: [&str; 12] = [
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "proxy-connection",
+];
+
+/// The room's settings.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Requests at a time for each host.
+    pub max_requests_per_host: usize,
+    /// Bytes of bodies held at a time, over the whole process.
+    pub max_body_bytes_in_flight: usize,
+    /// Where this process listens: never connected to by a name.
+    pub own_listeners: Vec<SocketAddr>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { max_requests_per_host: 20, max_body_bytes_in_flight: 256 << 20, own_listeners: Vec::new() }
+    }
+}
+
+/// The process's way out.
+#[derive(Clone)]
+pub struct Egress {
+    common: Arc<Common>,
+    flights: Arc<Flights>,
+}
+
+/// A runtime's share of it: requests that begin here are carried out here.
+#[derive(Clone)]
+pub struct Lane {
+    egress: Egress,
+    handle: Handle,
+    pool: Arc<Pool>,
+}
+
+impl Egress {
+    /// The way out of a process; make one.
+    pub fn new(config: Config) -> Self {
+        let common = Common {
+            own: config.own_listeners,
+            user_agent: HeaderValue::from_static(concat!("polliwog/", env!("CARGO_PKG_VERSION"))),
+            slots: Slots::new(config.max_requests_per_host),
+            bytes: Bytes::new(config.max_body_bytes_in_flight),
+            gauges: Gauges::default(),
+        };
+        Self { common: Arc::new(common), flights: Arc::default() }
+    }
+
+    /// The share of the runtime behind `handle`.
+    pub fn lane(&self, handle: Handle) -> Lane {
+        Lane { egress: self.clone(), handle, pool: Arc::default() }
+    }
+
+    /// What has happened so far.
+    pub fn gauges(&self) -> &Gauges {
+        &self.common.gauges
+    }
+}
+
+/// What one poll may use up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests in all.
+    pub requests: u32,
+    /// Bytes of one body.
+    pub body: usize,
+    /// Bytes of all bodies.
+    pub bodies: usize,
+}
+
+/// An HTTP method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the words of HTTP")]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Patch,
+    Delete,
+    Options,
+}
+
+impl Method {
+    pub(crate) fn is_safe(self) -> bool {
+        matches!(self, Self::Get | Self::Head)
+    }
+
+    pub(crate) fn to_http(self) -> hyper::Method {
+        match self {
+            Self::Get => hyper::Method::GET,
+            Self::Head => hyper::Method::HEAD,
+            Self::Post => hyper::Method::POST,
+            Self::Put => hyper::Method::PUT,
+            Self::Patch => hyper::Method::PATCH,
+            Self::Delete => hyper::Method::DELETE,
+            Self::Options => hyper::Method::OPTIONS,
+        }
+    }
+}
+
+/// How secrets are escaped inside a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyEncoding {
+    /// Not at all.
+    Raw,
+    /// As in `application/x-www-form-urlencoded`.
+    Form,
+    /// As inside a JSON string.
+    Json,
+}
+
+/// What a plugin asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// A path and query, resolved against the target's URL, or an absolute URL with one of the target's origins.
+    pub path: String,
+    /// Names and values; the values may name secrets.
+    pub headers: Vec<(String, String)>,
+    /// The body; it may name secrets.
+    pub body: Option<Vec<u8>>,
+    /// How secrets are escaped inside the body.
+    pub body_encoding: BodyEncoding,
+    /// How many captures the plugin asks for.
+    pub captures: usize,
+    /// Less than what is left of the poll.
+    pub timeout: Option<Duration>,
+}
+
+impl Request {
+    /// A plain GET.
+    pub fn get(path: impl Into<String>) -> Self {
+        Self {
+            method: Method::Get,
+            path: path.into(),
+            headers: Vec::new(),
+            body: None,
+            body_encoding: BodyEncoding::Raw,
+            captures: 0,
+            timeout: None,
+        }
+    }
+}
+
+/// How long each phase took, in milliseconds. Phases that a reused connection skips are 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Timing {
+    /// Looking up the name.
+    pub dns_ms: f64,
+    /// Connecting.
+    pub connect_ms: f64,
+    /// The TLS handshake.
+    pub tls_ms: f64,
+    /// From the beginning to the first byte of the answer.
+    pub first_byte_ms: f64,
+    /// From the beginning to its last byte.
+    pub total_ms: f64,
+}
+
+/// An answer, with every secret masked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Response {
+    /// Any three digits.
+    pub status: u16,
+    /// The HTTP/1 reason phrase, or the canonical one; may be empty.
+    pub reason: String,
+    /// Names and values; bytes that are no UTF-8 are replaced.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// How long it took.
+    pub timing: Timing,
+    /// The certificate, when the connection was encrypted.
+    pub tls: Option<Arc<Certificate>>,
+}
+
+/// What a poll has used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Requests made.
+    pub requests: u32,
+    /// Bytes of bodies received.
+    pub bytes: u64,
+}
+
+/// One poll's requests.
+pub struct Session {
+    lane: Lane,
+    grant: Arc<Grant>,
+    limits: Limits,
+    deadline: Instant,
+    requests: AtomicU32,
+    bytes: AtomicUsize,
+}
+
+impl Session {
+    /// For a poll that ends at `deadline` at the latest.
+    pub fn new(lane: Lane, grant: Arc<Grant>, limits: Limits, deadline: Instant) -> Self {
+        Self { lane, grant, limits, deadline, requests: AtomicU32::new(0), bytes: AtomicUsize::new(0) }
+    }
+
+    /// What the target may reach.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// What was used up so far.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            requests: self.requests.load(Ordering::Relaxed).min(self.limits.requests),
+            bytes: self.bytes.load(Ordering::Relaxed) as u64,
+        }
+    }
+
+    /// Sends a request and waits for its whole answer.
+    pub async fn fetch(&self, request: Request) -> Result<Response, Error> {
+        if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests {
+            return Err(Error::TooManyRequests(self.limits.requests));
+        }
+        if request.captures > 0 {
+            return Err(Error::Unsupported("this host does not capture secrets from answers"));
+        }
+        let start = Instant::now();
+        let deadline = request.timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
+        let left = self.limits.bodies.saturating_sub(self.bytes.load(Ordering::Relaxed));
+        let cap = self.limits.body.min(left);
+        let plan = plan(&self.grant, request)?;
+        let Lane { egress, handle, pool } = &self.lane;
+        let (common, pool) = (egress.common.clone(), pool.clone());
+        let flight = egress.flights.join(plan, cap, (handle, &egress.common.gauges), |plan, progress| async move {
+            exchange(&common, &pool, &plan, &progress).await
+        });
+        let raw = match timeout_at(deadline, flight.answer.clone()).await {
+            Ok(result) => result.map_err(|error| self.masked(error))?,
+            Err(_) => return Err(Error::Timeout { after: start.elapsed(), phase: flight.progress.phase() }),
+        };
+        if raw.body.len() > cap {
+            return Err(Error::BodyTooLarge { limit: cap });
+        }
+        self.bytes.fetch_add(raw.body.len(), Ordering::Relaxed);
+        drop(flight);
+        // Whoever is alone with the answer takes its body; the others copy it.
+        let raw = Arc::try_unwrap(raw).unwrap_or_else(|shared| shared.copy());
+        let masker = self.grant.secrets.masker();
+        Ok(Response {
+            status: raw.status,
+            reason: masker.text(raw.reason),
+            headers: raw.headers.into_iter().map(|(name, value)| (name, masker.text(value))).collect(),
+            body: masker.body(raw.body),
+            timing: raw.timing,
+            tls: raw.tls,
+        })
+    }
+
+    /// A server's words can stand in an error, and a secret in them.
+    fn masked(&self, error: Error) -> Error {
+        let masker = self.grant.secrets.masker();
+        match error {
+            Error::Protocol { name, why } => Error::Protocol { name, why: masker.text(why) },
+            Error::TlsFailed { name, why } => Error::TlsFailed { name, why: masker.text(why) },
+            Error::EncodedBody(encoding) => Error::EncodedBody(masker.text(encoding)),
+            other => other,
+        }
+    }
+}
+
+/// Checks a request against the grant and fills in its secrets.
+fn plan(grant: &Grant, request: Request) -> Result<Plan, Error> {
+    let (origin, path_and_query) = address(grant, &request.path)?;
+    let OriginGrant { tls, .. } = grant.origins.iter().find(|granted| granted.origin == origin).ok_or_else(|| {
+        let what = format!("{origin} is not an origin of this target");
+        Error::Denied { what, why: "a request goes to the target's url or one of its also, and nowhere else" }
+    })?;
+    let mut headers = HeaderMap::with_capacity(request.headers.len());
+    for (name, value) in &request.headers {
+        let (name, value) = header(grant, name, value)?;
+        headers.append(name, value);
+    }
+    let body = match request.body {
+        Some(body) => grant.secrets.expand_body(body, request.body_encoding)?,
+        None => Vec::new(),
+    };
+    let destination = Destination { origin, tls: tls.clone(), reach: grant.reach.clone() };
+    Ok(Plan { destination, method: request.method, path_and_query, headers, body: body.into() })
+}
+
+fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
+    // What a URL parser would silently drop or turn round is refused, so that what was judged is what is sent.
+    if let Some(odd) = path.chars().find(|c| c.is_control() || matches!(c, ' ' | '\\')) {
+        return Err(Error::BadRequest(format!("its path has the character {odd:?}, which must be percent-encoded")));
+    }
+    let url = grant.base.join(path).map_err(|error| Error::BadRequest(format!("its path {path:?}: {error}")))?;
+    let origin = Origin::of(&url).map_err(|error| Error::BadRequest(error.to_string()))?;
+    let path_and_query = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    Ok((origin, path_and_query))
+}
+
+fn header(grant: &Grant, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Error> {
+    let name: HeaderName =
+        name.parse().map_err(|_| Error::BadRequest(format!("{name:?} is no name of a header")))?;
+    if FORBIDDEN_HEADERS.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
+        return Err(Error::BadRequest(format!("the header {name} is the host's to set")));
+    }
+    let expanded = grant.secrets.expand_header(value)?;
+    let mut value = HeaderValue::from_str(&expanded)
+        .map_err(|_| Error::BadRequest(format!("the value of its header {name} has a line break or control character")))?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
