@@ -1,1 +1,31 @@
-//! sandbox
+//! Running a plugin: wasmtime, limits, capabilities.
+//!
+//! Every poll gets a fresh instance from `InstancePre` on the pooling allocator; nothing of one target reaches another's
+//! poll. What this room decides: what may be loaded, how much a poll may use, and what of its output is taken. What it
+//! leaves out: when to poll, and what is done with a report.
+//!
+//! A poll runs where its I/O runs: on a *lane*, a current-thread runtime, one for each core. One that has used more than
+//! 2 ms of CPU is moved, in flight, to the slow lane, so that an endless loop delays nobody.
+//!
+//! Invariant: a guest has no capability but `http`, `cache` and `log`; WASI is linked with nothing behind it.
+//! Invariant: whatever a guest does, its poll ends, and says which limit ended it.
+
+#![deny(unsafe_code)]
+
+mod cache;
+mod convert;
+mod engine;
+mod host;
+mod lanes;
+mod limits;
+mod load;
+mod meter;
+mod run;
+
+pub use lanes::Lanes;
+pub use limits::Limits;
+pub use load::{Descriptor, Plugin, Refusal, SecretSpec};
+pub use run::{Config, Done, Job, Sandbox, SetupError, Target, Usage};
+
+/// The versions of the contract that this host speaks, newest first.
+pub const CONTRACT_VERSIONS: [&str; 1] = ["0.1"];

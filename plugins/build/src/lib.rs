@@ -63,9 +63,9 @@ fn build(root: &Path, what: &What<'_>) -> PathBuf {
     cargo.current_dir(root).args(["build", "--profile", "plugin", "--locked", "--target", TARGET, "--target-dir"]);
     cargo.arg(&target_dir);
     match what {
-        What::Packages(names) => names.iter().for_each(|name| drop(cargo.args(["-p", name]))),
-        What::ExamplesOf(package, _) => drop(cargo.args(["-p", package, "--examples"])),
-    }
+        What::Packages(names) => cargo.args(names.iter().flat_map(|name| ["-p", name])),
+        What::ExamplesOf(package, _) => cargo.args(["-p", package, "--examples"]),
+    };
     for name in OUTER_ONLY {
         cargo.env_remove(name);
     }

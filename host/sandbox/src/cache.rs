@@ -1,0 +1,136 @@
+//! What plugins keep from one poll of a target to the next. In memory only.
+
+use lru::LruCache;
+use model::TargetId;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Bytes that one target may keep, and all together.
+const EACH: usize = 1 << 20;
+const ALL: usize = 64 << 20;
+/// What an entry costs beside its key and value, so that many empty ones are not free.
+const OVERHEAD: usize = 128;
+/// A key's longest name.
+const KEY: usize = 256;
+
+/// Whose entry: a target's, of one version of its plugin.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    pub target: TargetId,
+    pub plugin: [u8; 32],
+}
+
+struct Entry {
+    value: Vec<u8>,
+    expires: Instant,
+}
+
+/// All entries; when they are too many, the least recently used goes first.
+pub(crate) struct Cache {
+    entries: Mutex<Entries>,
+}
+
+struct Entries {
+    by_key: LruCache<(Owner, String), Entry>,
+    bytes: usize,
+    by_owner: HashMap<Owner, usize>,
+}
+
+impl Cache {
+    pub(crate) fn new() -> Self {
+        let entries = Entries { by_key: LruCache::unbounded(), bytes: 0, by_owner: HashMap::new() };
+        Self { entries: Mutex::new(entries) }
+    }
+
+    pub(crate) fn get(&self, owner: &Owner, key: &str) -> Option<Vec<u8>> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (owner.clone(), key.to_owned());
+        let entry = entries.by_key.get(&key)?;
+        if entry.expires <= Instant::now() {
+            entries.remove(&key);
+            return None;
+        }
+        Some(entry.value.clone())
+    }
+
+    /// Keeps a value; says why not when it is too large for its target.
+    pub(crate) fn set(&self, owner: &Owner, key: &str, value: Vec<u8>, ttl: Duration) -> Result<(), String> {
+        if key.len() > KEY {
+            return Err(format!("a key has at most {KEY} bytes"));
+        }
+        let size = key.len() + value.len() + OVERHEAD;
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (owner.clone(), key.to_owned());
+        entries.remove(&key);
+        if entries.by_owner.get(owner).copied().unwrap_or_default() + size > EACH {
+            return Err(format!("a target keeps at most {EACH} bytes"));
+        }
+        entries.by_key.put(key, Entry { value, expires: Instant::now() + ttl });
+        entries.bytes += size;
+        *entries.by_owner.entry(owner.clone()).or_default() += size;
+        while entries.bytes > ALL {
+            let Some(oldest) = entries.by_key.peek_lru().map(|(key, _)| key.clone()) else { break };
+            entries.remove(&oldest);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove(&self, owner: &Owner, key: &str) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.remove(&(owner.clone(), key.to_owned()));
+    }
+}
+
+impl Entries {
+    fn remove(&mut self, key: &(Owner, String)) {
+        let Some(entry) = self.by_key.pop(key) else { return };
+        let size = key.1.len() + entry.value.len() + OVERHEAD;
+        self.bytes -= size;
+        if let Some(held) = self.by_owner.get_mut(&key.0) {
+            *held -= size;
+            if *held == 0 {
+                self.by_owner.remove(&key.0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(n: usize) -> Owner {
+        Owner { target: TargetId::new(&format!("t{n}")).unwrap(), plugin: [0; 32] }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn values_expire_and_belong_to_their_target_and_plugin() {
+        let cache = Cache::new();
+        cache.set(&owner(1), "k", b"v".to_vec(), Duration::from_secs(5)).unwrap();
+        assert_eq!(cache.get(&owner(1), "k"), Some(b"v".to_vec()));
+        assert_eq!(cache.get(&owner(2), "k"), None);
+        assert_eq!(cache.get(&Owner { plugin: [1; 32], ..owner(1) }, "k"), None);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(cache.get(&owner(1), "k"), None);
+        assert_eq!(cache.entries.lock().unwrap().bytes, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_target_and_all_together_have_a_bound() {
+        let cache = Cache::new();
+        let minute = Duration::from_secs(60);
+        assert!(cache.set(&owner(0), "k", vec![0; EACH], minute).is_err());
+        assert!(cache.set(&owner(0), &"k".repeat(KEY + 1), vec![], minute).is_err());
+        for n in 0..70 {
+            cache.set(&owner(n), "k", vec![0; EACH - 1000], minute).unwrap();
+            cache.set(&owner(n), "k", vec![1; EACH - 1000], minute).unwrap();
+        }
+        assert_eq!(cache.get(&owner(0), "k"), None, "the oldest went");
+        assert!(cache.get(&owner(69), "k").is_some());
+        assert!(cache.entries.lock().unwrap().bytes <= ALL);
+        cache.remove(&owner(69), "k");
+        assert_eq!(cache.get(&owner(69), "k"), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! A guest's report as the host's types, held against the limits.
+//!
+//! Output is repaired where that is safe, with a warning, and refused where it is not.
+
+use crate::host::v0_1::types;
+use crate::limits::Limits;
+use model::{Dependency, Failure, FailureCategory, Json, Report, Sample, SampleKind, Status, Timestamp};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+/// Longest texts, in bytes.
+const NAME: usize = 256;
+const MESSAGE: usize = 1024;
+const DESCRIPTION: usize = 4096;
+const JSON: usize = 64 * 1024;
+/// Repairs that are listed one by one; the rest are counted.
+const SHOWN_REPAIRS: usize = 50;
+/// Longest code of a failure.
+const CODE: usize = 64;
+
+/// What a poll's result comes to.
+pub(crate) fn outcome(
+    result: Result<types::Report, types::PollError>,
+    limits: &Limits,
+) -> Result<Report, Failure> {
+    let (category, failure) = match result {
+        Ok(report) => return self::report(report, limits),
+        Err(types::PollError::Transient(failure)) => (FailureCategory::Transient, failure),
+        Err(types::PollError::Permanent(failure)) => (FailureCategory::Permanent, failure),
+    };
+    Err(Failure {
+        category,
+        code: code(&failure.code),
+        message: clean(&failure.message, MESSAGE),
+        retry_after: failure.retry_after_ms.map(|ms| Duration::from_millis(ms.into())),
+    })
+}
+
+/// Text as it may be shown: without control characters, at most `longest` bytes.
+pub(crate) fn clean(text: &str, longest: usize) -> String {
+    let odd = |c: char| c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut cleaned = String::with_capacity(text.len().min(longest));
+    for c in text.chars() {
+        let c = if c == '\n' || c == '\t' { ' ' } else { c };
+        if odd(c) {
+            continue;
+        }
+        if cleaned.len() + c.len_utf8() > longest.saturating_sub('…'.len_utf8()) {
+            cleaned.push('…');
+            break;
+        }
+        cleaned.push(c);
+    }
+    cleaned
+}
+
+fn code(code: &str) -> String {
+    let good = !code.is_empty() && code.len() <= CODE && code.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if good { code.to_owned() } else { "unspecified".to_owned() }
+}
+
+fn refused(category: FailureCategory, code: &str, message: String) -> Failure {
+    Failure { category, code: code.to_owned(), message, retry_after: None }
+}
+
+/// What was put right, for people.
+#[derive(Default)]
+struct Repairs {
+    shown: BTreeSet<String>,
+    more: usize,
+}
+
+impl Repairs {
+    fn note(&mut self, repair: String) {
+        if self.shown.len() < SHOWN_REPAIRS {
+            self.shown.insert(repair);
+        } else if !self.shown.contains(&repair) {
+            self.more += 1;
+        }
+    }
+}
+
+fn report(report: types::Report, limits: &Limits) -> Result<Report, Failure> {
+    let too_many = |what: &str, count: usize, limit: usize| format!("the report has {count} {what}, more than {limit}");
+    if report.dependencies.len() > limits.dependencies {
+        let message = too_many("dependencies", report.dependencies.len(), limits.dependencies);
+        return Err(refused(FailureCategory::Permanent, "too_many_dependencies", message));
+    }
+    if report.samples.len() > limits.samples {
+        let message = too_many("samples", report.samples.len(), limits.samples);
+        return Err(refused(FailureCategory::Plugin, "too_many_samples", message));
+    }
+    let mut repairs = Repairs::default();
+    let dependencies = without_repeats(report.dependencies, &mut repairs);
+    let mut dependencies: Vec<Dependency> =
+        dependencies.into_iter().filter_map(|dependency| self::dependency(dependency, &mut repairs)).collect();
+    check_parents(&mut dependencies, &mut repairs);
+    let samples = samples(report.samples, &mut repairs);
+    let kept = report.kept.into_iter().filter(|name| !name.is_empty() && name.len() <= NAME).collect();
+    let mut seen = HashSet::new();
+    let mut warnings: Vec<String> = report.warnings.iter().map(|warning| clean(warning, MESSAGE)).collect();
+    warnings.extend(repairs.shown);
+    if repairs.more > 0 {
+        warnings.push(format!("{} more repairs of this kind", repairs.more));
+    }
+    warnings.retain(|warning| !warning.is_empty() && seen.insert(warning.clone()));
+    warnings.truncate(limits.warnings);
+    Ok(Report { dependencies, kept, samples, warnings })
+}
+
+/// Of two with one name the last wins, in the place of the first.
+fn without_repeats(dependencies: Vec<types::Dependency>, repairs: &mut Repairs) -> Vec<types::Dependency> {
+    let mut place: HashMap<String, usize> = HashMap::with_capacity(dependencies.len());
+    let mut kept: Vec<types::Dependency> = Vec::with_capacity(dependencies.len());
+    for dependency in dependencies {
+        match place.get(&dependency.name) {
+            Some(&index) => {
+                repairs.note(format!("{:?} is reported more than once: the last counts", clean(&dependency.name, NAME)));
+                kept[index] = dependency;
+            }
+            None => {
+                place.insert(dependency.name.clone(), kept.len());
+                kept.push(dependency);
+            }
+        }
+    }
+    kept
+}
+
+fn dependency(found: types::Dependency, repairs: &mut Repairs) -> Option<Dependency> {
+    let name = found.name;
+    if name.trim().is_empty() || name.len() > NAME || name.chars().any(char::is_control) {
+        let shown = clean(&name, 60);
+        repairs.note(format!("a dependency is left out: its name {shown:?} is empty, longer than {NAME} bytes, or has control characters"));
+        return None;
+    }
+    let text = |text: Option<String>, longest| text.map(|text| clean(&text, longest)).filter(|text| !text.is_empty());
+    let mut json = |what: &str, text: Option<String>, object: bool| {
+        let text = text?;
+        let good = text.len() <= JSON
+            && serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok()
+            && (!object || text.trim_start().starts_with('{'));
+        if !good {
+            let shape = if object { "a JSON object" } else { "JSON" };
+            repairs.note(format!("{what} of {name:?} is left out: it is not {shape} of at most {JSON} bytes"));
+        }
+        good.then(|| Json::checked(text))
+    };
+    let error = json("error", found.error, false).filter(|error| error.as_str().trim() != "null");
+    let contact = json("contact", found.contact, true);
+    let check_details = json("check-details", found.check_details, true);
+    let latency_ms = found.latency_ms.filter(|ms| {
+        let good = ms.is_finite() && *ms >= 0.0;
+        if !good {
+            repairs.note(format!("latency of {name:?} is left out: {ms} is no time"));
+        }
+        good
+    });
+    Some(Dependency {
+        title: text(found.title, NAME),
+        kind: text(found.kind, NAME).unwrap_or_else(|| "other".to_owned()),
+        status: if found.skipped { Status::Ok } else { status(found.status) },
+        skipped: found.skipped,
+        code: found.code,
+        latency_ms,
+        description: text(found.description, DESCRIPTION),
+        impact: text(found.impact, MESSAGE),
+        checked_at: found.checked_at.and_then(|ms| i64::try_from(ms).ok()).map(Timestamp::from_millis),
+        error,
+        error_message: text(found.error_message, MESSAGE),
+        contact,
+        check_details,
+        parent: found.parent,
+        name,
+    })
+}
+
+fn status(status: types::Status) -> Status {
+    match status {
+        types::Status::Ok => Status::Ok,
+        types::Status::Warning => Status::Warning,
+        types::Status::Critical => Status::Critical,
+        types::Status::Unknown => Status::Unknown,
+    }
+}
+
+/// Drops a parent that is not in the report, and one on a circle.
+fn check_parents(dependencies: &mut [Dependency], repairs: &mut Repairs) {
+    let place: HashMap<&str, usize> =
+        dependencies.iter().enumerate().map(|(index, dependency)| (dependency.name.as_str(), index)).collect();
+    let parents: Vec<Option<usize>> = (dependencies.iter())
+        .map(|dependency| dependency.parent.as_deref().and_then(|parent| place.get(parent).copied()))
+        .collect();
+    let circular = on_circles(&parents);
+    for (index, dependency) in dependencies.iter_mut().enumerate() {
+        let missing = dependency.parent.is_some() && parents[index].is_none();
+        if missing || circular[index] {
+            let why = if missing { "is not in the report" } else { "runs on it in turn" };
+            repairs.note(format!("the parent of {:?} is left out: it {why}", dependency.name));
+            dependency.parent = None;
+        }
+    }
+}
+
+/// Which nodes lie on a circle. Each node is walked once.
+fn on_circles(parents: &[Option<usize>]) -> Vec<bool> {
+    let mut circular = vec![false; parents.len()];
+    let mut walk_of = vec![usize::MAX; parents.len()];
+    for start in 0..parents.len() {
+        let mut at = Some(start);
+        while let Some(node) = at.filter(|&node| walk_of[node] == usize::MAX) {
+            walk_of[node] = start;
+            at = parents[node];
+        }
+        let mut node = at.filter(|&node| walk_of[node] == start && !circular[node]);
+        while let Some(next) = node.filter(|&node| !circular[node]) {
+            circular[next] = true;
+            node = parents[next];
+        }
+    }
+    circular
+}
+
+fn samples(found: Vec<types::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
+    let mut kinds: HashMap<String, SampleKind> = HashMap::new();
+    let mut samples = Vec::with_capacity(found.len());
+    for sample in found {
+        let kind = match sample.kind {
+            types::SampleKind::Gauge => SampleKind::Gauge,
+            types::SampleKind::Counter => SampleKind::Counter,
+            types::SampleKind::Untyped => SampleKind::Untyped,
+        };
+        let name = clean(&sample.name, NAME);
+        let problem = if !is_metric_name(&sample.name) {
+            Some("its name is no Prometheus metric name")
+        } else if ["polliwog_", "pulse_monitor_", "scheduler_"].iter().any(|prefix| name.starts_with(prefix)) {
+            Some("its name begins with the host's own prefix")
+        } else if !sample.value.is_finite() {
+            Some("its value is no finite number")
+        } else if sample.labels.iter().any(|label| !is_label_name(&label.name)) {
+            Some("it has a label whose name is no Prometheus label name")
+        } else if kinds.get(&name).is_some_and(|known| *known != kind) {
+            Some("it was another type before")
+        } else {
+            None
+        };
+        match problem {
+            Some(problem) => repairs.note(format!("a sample {name:?} is left out: {problem}")),
+            None => {
+                kinds.insert(name.clone(), kind);
+                let labels = sample.labels.into_iter().map(|label| (label.name, clean(&label.value, NAME))).collect();
+                samples.push(Sample { name, kind, labels, value: sample.value });
+            }
+        }
+    }
+    samples
+}
+
+fn is_metric_name(name: &str) -> bool {
+    let head = |b: u8| b.is_ascii_alphabetic() || b == b'_' || b == b':';
+    name.len() <= NAME && name.bytes().next().is_some_and(head) && name.bytes().all(|b| head(b) || b.is_ascii_digit())
+}
+
+fn is_label_name(name: &str) -> bool {
+    is_metric_name(name) && !name.contains(':') && !matches!(name, "instance" | "instance_type" | "le")
+}
+
+#[cfg(test)]
+mod tests;

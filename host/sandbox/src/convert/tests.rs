@@ -1,0 +1,105 @@
+use super::*;
+
+fn found(name: &str) -> types::Dependency {
+    types::Dependency {
+        name: name.to_owned(),
+        title: None,
+        kind: None,
+        status: types::Status::Ok,
+        skipped: false,
+        code: None,
+        latency_ms: None,
+        description: None,
+        impact: None,
+        checked_at: None,
+        error: None,
+        error_message: None,
+        contact: None,
+        check_details: None,
+        parent: None,
+    }
+}
+
+fn convert(dependencies: Vec<types::Dependency>) -> Report {
+    let report = types::Report { dependencies, kept: vec![], samples: vec![], warnings: vec![] };
+    outcome(Ok(report), &Limits::default()).unwrap()
+}
+
+#[test]
+fn of_two_with_one_name_the_last_wins() {
+    let second = types::Dependency { code: Some(2), ..found("a") };
+    let report = convert(vec![found("a"), found("b"), second]);
+    assert_eq!(report.dependencies.iter().map(|d| (d.name.as_str(), d.code)).collect::<Vec<_>>(), [("a", Some(2)), ("b", None)]);
+    assert_eq!(report.warnings.len(), 1);
+}
+
+#[test]
+fn fields_that_cannot_be_are_left_out_with_a_warning() {
+    let odd = types::Dependency {
+        latency_ms: Some(f64::NAN),
+        contact: Some("[]".to_owned()),
+        check_details: Some("{".to_owned()),
+        error: Some("nope".to_owned()),
+        checked_at: Some(u64::MAX),
+        error_message: Some(format!("a\u{1b}[31m\n{}", "x".repeat(5000))),
+        skipped: true,
+        status: types::Status::Critical,
+        ..found("a")
+    };
+    let report = convert(vec![odd, found(""), found(&"n".repeat(257)), found("a\nb")]);
+    let [a] = &report.dependencies[..] else { panic!("{report:?}") };
+    assert_eq!((a.latency_ms, &a.contact, &a.check_details, &a.error, a.checked_at), (None, &None, &None, &None, None));
+    assert_eq!(a.status, Status::Ok, "skipped is ok");
+    let message = a.error_message.as_deref().unwrap();
+    assert!(message.starts_with("a[31m x") && message.len() <= 1024 && message.ends_with('…'), "{message}");
+    assert_eq!(report.warnings.len(), 7, "{:?}", report.warnings);
+    for (ms, kept) in [(0.0, true), (-0.5, false), (f64::INFINITY, false), (1e300, true)] {
+        let report = convert(vec![types::Dependency { latency_ms: Some(ms), ..found("a") }]);
+        assert_eq!(report.dependencies[0].latency_ms.is_some(), kept, "{ms}");
+    }
+}
+
+#[test]
+fn parents_that_are_missing_or_circular_are_dropped() {
+    let on = |name: &str, parent: &str| types::Dependency { parent: Some(parent.to_owned()), ..found(name) };
+    let report = convert(vec![on("a", "b"), on("b", "c"), on("c", "b"), on("d", "gone"), on("e", "f"), found("f"), on("g", "g")]);
+    let parents: Vec<_> = report.dependencies.iter().map(|d| d.parent.as_deref().unwrap_or("-")).collect();
+    assert_eq!(parents, ["b", "-", "-", "-", "f", "-", "-"]);
+}
+
+#[test]
+fn samples_are_checked() {
+    let sample = |name: &str, kind, value, label: &str| types::Sample {
+        name: name.to_owned(),
+        kind,
+        labels: vec![types::Label { name: label.to_owned(), value: "v\n".to_owned() }],
+        value,
+    };
+    use types::SampleKind::{Counter, Gauge};
+    let samples = vec![
+        sample("good_total", Counter, 1.0, "l"),
+        sample("good_total", Gauge, 1.0, "l"),
+        sample("polliwog_poll_total", Gauge, 1.0, "l"),
+        sample("1bad", Gauge, 1.0, "l"),
+        sample("nan", Gauge, f64::NAN, "l"),
+        sample("label", Gauge, 1.0, "instance"),
+    ];
+    let report = types::Report { dependencies: vec![], kept: vec![], samples, warnings: vec!["w".to_owned(), "w".to_owned()] };
+    let report = outcome(Ok(report), &Limits::default()).unwrap();
+    assert_eq!(report.samples.len(), 1);
+    assert_eq!(report.warnings.len(), 6, "{:?}", report.warnings);
+}
+
+#[test]
+fn too_much_is_refused_and_says_whose_fault_it_is() {
+    let limits = Limits { dependencies: 1, samples: 0, ..Limits::default() };
+    let report = |dependencies, samples| types::Report { dependencies, kept: vec![], samples, warnings: vec![] };
+    let failure = outcome(Ok(report(vec![found("a"), found("b")], vec![])), &limits).unwrap_err();
+    assert_eq!((failure.category, failure.code.as_str()), (FailureCategory::Permanent, "too_many_dependencies"));
+    let sample = types::Sample { name: "a".to_owned(), kind: types::SampleKind::Gauge, labels: vec![], value: 0.0 };
+    let failure = outcome(Ok(report(vec![], vec![sample])), &limits).unwrap_err();
+    assert_eq!((failure.category, failure.code.as_str()), (FailureCategory::Plugin, "too_many_samples"));
+    let error = types::PollError::Transient(types::Failure { code: "Bad Code".to_owned(), message: "m".to_owned(), retry_after_ms: Some(u32::MAX) });
+    let failure = outcome(Err(error), &limits).unwrap_err();
+    assert_eq!((failure.code.as_str(), failure.retry_after), ("unspecified", Some(Duration::from_millis(u32::MAX.into()))));
+}

@@ -1,0 +1,217 @@
+//! What a guest finds when it calls out. One file for each version of the contract; capability checks live below them.
+
+use crate::cache::{Cache, Owner};
+use crate::limits::Limiter;
+use crate::meter::Meter;
+use egress::Session;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::AsyncWrite;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+pub(crate) mod v0_1;
+
+/// The last bytes that a guest wrote to stdout or stderr; a panic's message is among them.
+const TAIL: usize = 4096;
+/// The longest log line, in bytes.
+const LOG_LINE: usize = 2048;
+/// A guest may ask WASI for this many random bytes at once.
+const RANDOM: u64 = 4096;
+
+/// The state of one poll's store.
+pub(crate) struct State {
+    wasi: Option<WasiCtx>,
+    table: ResourceTable,
+    pub limiter: Limiter,
+    pub meter: Arc<Meter>,
+    /// Nothing in `describe` and `check-settings`.
+    pub session: Option<Arc<Session>>,
+    pub waiting: Waiting,
+    pub output: Tail,
+    cache: Option<(Arc<Cache>, Owner)>,
+    log: Log,
+}
+
+/// Whether the guest waits for the host.
+#[derive(Clone, Default)]
+pub(crate) struct Waiting(Arc<AtomicBool>);
+
+impl Waiting {
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    async fn during<T>(&self, future: impl Future<Output = T>) -> T {
+        self.0.store(true, Ordering::Relaxed);
+        let result = future.await;
+        self.0.store(false, Ordering::Relaxed);
+        result
+    }
+}
+
+/// Who logs, and how much it may still.
+pub(crate) struct Log {
+    plugin: String,
+    target: String,
+    left: u32,
+    pub lines: u32,
+}
+
+impl Log {
+    pub(crate) fn new(plugin: &str, target: &str, lines: u32) -> Self {
+        Self { plugin: plugin.to_owned(), target: target.to_owned(), left: lines, lines: 0 }
+    }
+}
+
+impl State {
+    pub(crate) fn new(limiter: Limiter, meter: Arc<Meter>, log: Log) -> Self {
+        let table = ResourceTable::new();
+        let (waiting, output) = (Waiting::default(), Tail::default());
+        Self { wasi: None, table, limiter, meter, session: None, waiting, output, cache: None, log }
+    }
+
+    pub(crate) fn with_session(mut self, session: Arc<Session>, cache: Arc<Cache>, owner: Owner) -> Self {
+        self.session = Some(session);
+        self.cache = Some((cache, owner));
+        self
+    }
+
+    pub(crate) fn log_lines(&self) -> u32 {
+        self.log.lines
+    }
+
+    async fn fetch(&mut self, request: egress::Request) -> Result<egress::Response, egress::Error> {
+        match &self.session {
+            Some(session) => self.waiting.during(session.fetch(request)).await,
+            None => Err(no_http()),
+        }
+    }
+
+    async fn fetch_all(&mut self, requests: Vec<egress::Request>) -> Vec<Result<egress::Response, egress::Error>> {
+        match &self.session {
+            Some(session) => {
+                let all = requests.into_iter().map(|request| session.fetch(request));
+                self.waiting.during(futures_util::future::join_all(all)).await
+            }
+            None => requests.iter().map(|_| Err(no_http())).collect(),
+        }
+    }
+
+    fn cache_get(&self, key: &str) -> Option<Vec<u8>> {
+        self.cache.as_ref().and_then(|(cache, owner)| cache.get(owner, key))
+    }
+
+    fn cache_set(&self, key: &str, value: Vec<u8>, ttl: Duration) -> Result<(), String> {
+        match &self.cache {
+            Some((cache, owner)) => cache.set(owner, key, value, ttl),
+            None => Err("only a poll can keep values".to_owned()),
+        }
+    }
+
+    fn cache_remove(&self, key: &str) {
+        if let Some((cache, owner)) = &self.cache {
+            cache.remove(owner, key);
+        }
+    }
+
+    fn log(&mut self, level: tracing::Level, message: &str) {
+        if self.log.left == 0 {
+            return;
+        }
+        self.log.left -= 1;
+        self.log.lines += 1;
+        let message = crate::convert::clean(message, LOG_LINE);
+        let (plugin, target) = (&self.log.plugin, &self.log.target);
+        match level {
+            tracing::Level::ERROR => tracing::error!(plugin, target_id = target, "{message}"),
+            tracing::Level::WARN => tracing::warn!(plugin, target_id = target, "{message}"),
+            tracing::Level::INFO => tracing::info!(plugin, target_id = target, "{message}"),
+            tracing::Level::DEBUG => tracing::debug!(plugin, target_id = target, "{message}"),
+            _ => tracing::trace!(plugin, target_id = target, "{message}"),
+        }
+        if self.log.left == 0 {
+            tracing::warn!(plugin, target_id = target, "this poll has used up its log lines");
+        }
+    }
+}
+
+fn no_http() -> egress::Error {
+    egress::Error::Denied { what: "describe and check-settings are pure".to_owned(), why: "only a poll has http" }
+}
+
+/// WASI with nothing behind it: no files, environment, arguments, sockets or names. Made when a guest first asks.
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let output = &self.output;
+        let inert = || {
+            WasiCtx::builder()
+                .stdout(output.clone())
+                .stderr(output.clone())
+                .allow_tcp(false)
+                .allow_udp(false)
+                .allow_ip_name_lookup(false)
+                .max_random_size(RANDOM)
+                .build()
+        };
+        WasiCtxView { ctx: self.wasi.get_or_insert_with(inert), table: &mut self.table }
+    }
+}
+
+/// The end of what was written.
+#[derive(Clone, Default)]
+pub(crate) struct Tail(Arc<Mutex<Vec<u8>>>);
+
+impl Tail {
+    pub(crate) fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        crate::convert::clean(&String::from_utf8_lossy(&bytes), TAIL)
+    }
+
+    fn push(&self, bytes: &[u8]) {
+        let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(bytes);
+        let surplus = tail.len().saturating_sub(TAIL);
+        tail.drain(..surplus);
+    }
+}
+
+impl IsTerminal for Tail {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Tail {
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        // Only interfaces of WASI 0.3, which are not linked, ask for this one.
+        Box::new(tokio::io::sink())
+    }
+
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+}
+
+impl OutputStream for Tail {
+    fn write(&mut self, bytes: bytes::Bytes) -> StreamResult<()> {
+        self.push(&bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(TAIL)
+    }
+}
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for Tail {
+    async fn ready(&mut self) {}
+}

@@ -1,0 +1,124 @@
+//! `polliwog:poller@0.1`: the generated types, and the host's side of its imports.
+
+use super::State;
+use std::time::Duration;
+use wasmtime::Result;
+
+#[allow(missing_docs, unreachable_pub, clippy::all)]
+mod generated {
+    wasmtime::component::bindgen!({
+        world: "plugin",
+        path: "../../wit",
+        imports: { default: async | trappable },
+        exports: { default: async },
+    });
+}
+
+pub(crate) use generated::exports::polliwog::poller::poller::Descriptor;
+pub(crate) use generated::polliwog::poller::{cache, http, log, types};
+pub(crate) use generated::{Plugin, PluginPre};
+
+impl types::Host for State {}
+
+impl http::Host for State {
+    async fn has_secret(&mut self, name: String) -> Result<bool> {
+        Ok(self.session.as_ref().is_some_and(|session| session.grant().secrets.contains(&name)))
+    }
+
+    async fn forget_secret(&mut self, _name: String) -> Result<()> {
+        Ok(())
+    }
+
+    async fn fetch(&mut self, request: http::Request) -> Result<Result<http::Response, http::HttpError>> {
+        Ok(answer(State::fetch(self, request.into()).await))
+    }
+
+    async fn fetch_all(&mut self, requests: Vec<http::Request>) -> Result<Vec<Result<http::Response, http::HttpError>>> {
+        let requests = requests.into_iter().map(Into::into).collect();
+        Ok(State::fetch_all(self, requests).await.into_iter().map(answer).collect())
+    }
+}
+
+impl cache::Host for State {
+    async fn get(&mut self, key: String) -> Result<Option<Vec<u8>>> {
+        Ok(self.cache_get(&key))
+    }
+
+    async fn set(&mut self, key: String, value: Vec<u8>, ttl_ms: u32) -> Result<Result<(), String>> {
+        Ok(self.cache_set(&key, value, Duration::from_millis(ttl_ms.into())))
+    }
+
+    async fn remove(&mut self, key: String) -> Result<()> {
+        self.cache_remove(&key);
+        Ok(())
+    }
+}
+
+impl log::Host for State {
+    async fn write(&mut self, level: log::Level, message: String) -> Result<()> {
+        let level = match level {
+            log::Level::Trace => tracing::Level::TRACE,
+            log::Level::Debug => tracing::Level::DEBUG,
+            log::Level::Info => tracing::Level::INFO,
+            log::Level::Warn => tracing::Level::WARN,
+            log::Level::Error => tracing::Level::ERROR,
+        };
+        State::log(self, level, &message);
+        Ok(())
+    }
+}
+
+impl From<http::Request> for egress::Request {
+    fn from(request: http::Request) -> Self {
+        Self {
+            method: match request.method {
+                http::Method::Get => egress::Method::Get,
+                http::Method::Head => egress::Method::Head,
+                http::Method::Post => egress::Method::Post,
+                http::Method::Put => egress::Method::Put,
+                http::Method::Patch => egress::Method::Patch,
+                http::Method::Delete => egress::Method::Delete,
+                http::Method::Options => egress::Method::Options,
+            },
+            path: request.path,
+            headers: request.headers.into_iter().map(|header| (header.name, header.value)).collect(),
+            body: request.body,
+            body_encoding: match request.body_encoding {
+                http::BodyEncoding::Raw => egress::BodyEncoding::Raw,
+                http::BodyEncoding::Form => egress::BodyEncoding::Form,
+                http::BodyEncoding::Json => egress::BodyEncoding::Json,
+            },
+            captures: request.captures.len(),
+            timeout: request.timeout_ms.map(|ms| Duration::from_millis(ms.into())),
+        }
+    }
+}
+
+fn answer(result: Result<egress::Response, egress::Error>) -> Result<http::Response, http::HttpError> {
+    let response = result.map_err(|error| http::HttpError {
+        code: error.code().to_owned(),
+        message: error.to_string(),
+        retryable: error.retryable(),
+    })?;
+    let timing = response.timing;
+    Ok(http::Response {
+        status: response.status,
+        reason: response.reason,
+        headers: response.headers.into_iter().map(|(name, value)| http::Header { name, value }).collect(),
+        body: response.body,
+        timing: http::Timing {
+            dns_ms: timing.dns_ms,
+            connect_ms: timing.connect_ms,
+            tls_ms: timing.tls_ms,
+            first_byte_ms: timing.first_byte_ms,
+            total_ms: timing.total_ms,
+        },
+        tls: response.tls.map(|certificate| http::TlsInfo {
+            fingerprint: certificate.fingerprint.clone(),
+            subject: certificate.subject.clone(),
+            issuer: certificate.issuer.clone(),
+            not_before: certificate.not_before,
+            not_after: certificate.not_after,
+        }),
+    })
+}

@@ -1,0 +1,90 @@
+//! The runtimes that polls run on.
+//!
+//! A lane is a current-thread runtime on a thread of its own, one for each core; a target always runs on the same one.
+//! The slow lane takes what has used more CPU than a healthy poll does; it looks at its timers and its queue after every
+//! turn, so that eight endless loops share it fairly.
+
+use model::TargetId;
+use std::future::Future;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::num::NonZeroUsize;
+use std::thread::{self, JoinHandle};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+
+/// All lanes of a process.
+pub struct Lanes {
+    lanes: Vec<Lane>,
+    slow: Option<Runtime>,
+}
+
+struct Lane {
+    handle: Handle,
+    egress: egress::Lane,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lanes {
+    /// Starts `count` lanes and the slow one.
+    pub fn start(count: NonZeroUsize, egress: &egress::Egress) -> io::Result<Self> {
+        let lanes = (0..count.get()).map(|index| Lane::start(index, egress)).collect::<io::Result<_>>()?;
+        let slow = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("slow-lane")
+            .event_interval(1)
+            .global_queue_interval(1)
+            .enable_all()
+            .build()?;
+        Ok(Self { lanes, slow: Some(slow) })
+    }
+
+    /// Runs a future on a target's lane.
+    pub fn spawn(&self, target: &TargetId, future: impl Future<Output = ()> + Send + 'static) {
+        self.of(target).handle.spawn(future);
+    }
+
+    /// The connections of a target's lane.
+    pub fn egress(&self, target: &TargetId) -> egress::Lane {
+        self.of(target).egress.clone()
+    }
+
+    pub(crate) fn slow(&self) -> &Handle {
+        self.slow.as_ref().expect("only dropping takes the slow lane").handle()
+    }
+
+    fn of(&self, target: &TargetId) -> &Lane {
+        let mut hasher = DefaultHasher::new();
+        target.hash(&mut hasher);
+        &self.lanes[hasher.finish() as usize % self.lanes.len()]
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        for lane in &mut self.lanes {
+            drop(lane.stop.take());
+        }
+        for lane in &mut self.lanes {
+            if let Some(thread) = lane.thread.take() {
+                let _ = thread.join();
+            }
+        }
+        if let Some(slow) = self.slow.take() {
+            slow.shutdown_background();
+        }
+    }
+}
+
+impl Lane {
+    fn start(index: usize, egress: &egress::Egress) -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let run = move || drop(runtime.block_on(stopped));
+        let thread = thread::Builder::new().name(format!("lane-{index}")).spawn(run)?;
+        let egress = egress.lane(handle.clone());
+        Ok(Self { handle, egress, stop: Some(stop), thread: Some(thread) })
+    }
+}

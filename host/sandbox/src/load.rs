@@ -1,0 +1,364 @@
+//! Taking a plugin: what it may import, who it says it is.
+
+use crate::CONTRACT_VERSIONS;
+use crate::convert::clean;
+use crate::host::v0_1::{self, PluginPre};
+use crate::host::{Log, State};
+use crate::limits::{Limiter, Limits};
+use crate::run::{Call, Sandbox};
+use jsonschema::Validator;
+use model::Kind;
+use regex::Regex;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use wasmtime::Store;
+use wasmtime::component::Component;
+
+/// The largest plugin file.
+const FILE: usize = 64 << 20;
+const SCHEMA: usize = 256 << 10;
+const TITLE: usize = 256;
+const VERSION: usize = 64;
+const SECRETS: usize = 32;
+/// What plugins of all three languages import of WASI; it is linked with nothing behind it.
+const INERT: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
+const CONTRACT: [&str; 4] = ["cache", "http", "log", "types"];
+/// What operators may enter as an interval, and so what a plugin may suggest.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
+const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Why a file was not taken: a code for programs, and one sentence that says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// Stable, snake_case.
+    pub code: &'static str,
+    /// What is wrong, and the remedy.
+    pub message: String,
+}
+
+impl Refusal {
+    fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// Who a plugin says it is, checked.
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    /// The kind it serves.
+    pub kind: Kind,
+    /// What people call it.
+    pub title: String,
+    /// Its own version.
+    pub version: String,
+    /// One sentence.
+    pub summary: String,
+    /// A JSON Schema.
+    pub settings_schema: Value,
+    /// The secrets an operator can give.
+    pub secrets: Vec<SecretSpec>,
+    /// How often a target is polled where nobody says.
+    pub default_interval: Duration,
+    /// How long a poll may take where nobody says.
+    pub default_timeout: Duration,
+}
+
+/// A secret that a plugin knows how to use.
+#[derive(Clone, Debug)]
+pub struct SecretSpec {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Whether nothing works without it.
+    pub required: bool,
+    /// What the whole value looks like.
+    pub pattern: Option<Regex>,
+    /// What to say when it does not.
+    pub hint: Option<String>,
+}
+
+/// A plugin, ready to poll. Cheap to clone.
+#[derive(Clone)]
+pub struct Plugin(Arc<Inner>);
+
+struct Inner {
+    pre: PluginPre<State>,
+    descriptor: Descriptor,
+    schema: Validator,
+    digest: [u8; 32],
+    size: usize,
+    imports: Vec<String>,
+    compile_time: Duration,
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Plugin({} {})", self.0.descriptor.kind, self.0.descriptor.version)
+    }
+}
+
+impl Plugin {
+    /// Who it says it is.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.0.descriptor
+    }
+
+    /// The SHA-256 of its file.
+    pub fn digest(&self) -> [u8; 32] {
+        self.0.digest
+    }
+
+    /// The size of its file in bytes.
+    pub fn size(&self) -> usize {
+        self.0.size
+    }
+
+    /// What it imports, in order.
+    pub fn imports(&self) -> &[String] {
+        &self.0.imports
+    }
+
+    /// How long compiling it took.
+    pub fn compile_time(&self) -> Duration {
+        self.0.compile_time
+    }
+
+    /// The version of the contract it was built for.
+    pub fn contract_version(&self) -> &'static str {
+        CONTRACT_VERSIONS[0]
+    }
+
+    pub(crate) fn pre(&self) -> &PluginPre<State> {
+        &self.0.pre
+    }
+
+    /// Where settings do not fit the schema.
+    fn schema_problems(&self, settings: &Value) -> Vec<String> {
+        let unknown = unknown_keys(&self.0.descriptor.settings_schema, settings);
+        if !unknown.is_empty() {
+            return unknown;
+        }
+        let problem = |error: jsonschema::ValidationError<'_>| match error.instance_path().to_string() {
+            path if path.is_empty() => error.to_string(),
+            path => format!("{path}: {error}"),
+        };
+        self.0.schema.iter_errors(settings).map(problem).collect()
+    }
+}
+
+impl Sandbox {
+    /// Takes a plugin's file: checks what it imports, compiles it, and asks who it is.
+    pub async fn load(&self, bytes: &[u8]) -> Result<Plugin, Refusal> {
+        check_format(bytes)?;
+        let started = tokio::time::Instant::now();
+        let component = Component::from_binary(self.engine(), bytes)
+            .map_err(|error| Refusal::new("not_valid", format!("it does not compile: {}", first_line(&error))))?;
+        let compile_time = started.elapsed();
+        let imports = self.check_imports(&component)?;
+        check_resources(&component)?;
+        let instance = self.linker().instantiate_pre(&component);
+        let pre = instance.and_then(PluginPre::new).map_err(|error| {
+            let message = format!("it does not fit the contract: {}: build it with the SDK of this version", first_line(&error));
+            Refusal::new("contract_mismatch", message)
+        })?;
+        let described = self.describe(&pre).await?;
+        let (descriptor, schema) = check_descriptor(described)?;
+        let digest = Sha256::digest(bytes).into();
+        let inner = Inner { pre, descriptor, schema, digest, size: bytes.len(), imports, compile_time };
+        Ok(Plugin(Arc::new(inner)))
+    }
+
+    /// What is wrong with settings: by their schema first, and where that has nothing to say, by the plugin itself.
+    pub async fn check_settings(&self, plugin: &Plugin, settings: &Value) -> Vec<String> {
+        let problems = plugin.schema_problems(settings);
+        if !problems.is_empty() {
+            return problems;
+        }
+        let (text, pre) = (settings.to_string(), plugin.pre().clone());
+        let enter = move |mut store: Store<State>| async move {
+            let result = match pre.instantiate_async(&mut store).await {
+                Ok(instance) => instance.polliwog_poller_poller().call_check_settings(&mut store, &text).await,
+                Err(error) => Err(error),
+            };
+            (result, store)
+        };
+        match self.call(Call::pure(plugin.descriptor().kind.as_str()), enter).await.result {
+            Ok(problems) => problems.iter().map(|problem| clean(problem, TITLE * 4)).collect(),
+            Err(fault) => vec![format!("the plugin could not check them: {}", fault.message)],
+        }
+    }
+
+    fn check_imports(&self, component: &Component) -> Result<Vec<String>, Refusal> {
+        let kind = component.component_type();
+        let imports: Vec<String> = kind.imports(self.engine()).map(|(name, _)| name.to_owned()).collect();
+        for import in &imports {
+            check_import(import)?;
+        }
+        let exports: Vec<String> = kind.exports(self.engine()).map(|(name, _)| name.to_owned()).collect();
+        match exports.iter().find(|export| export.starts_with("polliwog:poller/poller@")) {
+            Some(export) => check_version(export)?,
+            None => {
+                let message = "it is a component, but does not export polliwog:poller/poller: build it with the SDK";
+                return Err(Refusal::new("no_poller", message));
+            }
+        }
+        Ok(imports)
+    }
+
+    async fn describe(&self, pre: &PluginPre<State>) -> Result<v0_1::Descriptor, Refusal> {
+        let pre = pre.clone();
+        let enter = move |mut store: Store<State>| async move {
+            let result = match pre.instantiate_async(&mut store).await {
+                Ok(instance) => instance.polliwog_poller_poller().call_describe(&mut store).await,
+                Err(error) => Err(error),
+            };
+            (result, store)
+        };
+        self.call(Call::pure("describe"), enter).await.result.map_err(|fault| {
+            Refusal::new("describe_failed", format!("asking who it is failed ({}): {}", fault.code, fault.message))
+        })
+    }
+}
+
+/// Keys of the settings that the schema does not have, each with the near one that it has.
+fn unknown_keys(schema: &Value, settings: &Value) -> Vec<String> {
+    let (Some(settings), Some(false)) = (settings.as_object(), schema["additionalProperties"].as_bool()) else {
+        return Vec::new();
+    };
+    let known: Vec<&str> = schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+    let unknown = settings.keys().filter(|key| !known.contains(&key.as_str()));
+    unknown.map(|key| format!("unknown key {key:?}{}", suggestion(key, &known))).collect()
+}
+
+fn suggestion(key: &str, known: &[&str]) -> String {
+    const NEAR: f64 = 0.8;
+    let near = known.iter().map(|name| (strsim::jaro_winkler(key, name), name)).filter(|(score, _)| *score >= NEAR);
+    match near.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
+        Some((_, name)) => format!(": did you mean {name:?}?"),
+        None if known.is_empty() => ": this kind has no settings".to_owned(),
+        None => format!(": this kind has {}", known.join(", ")),
+    }
+}
+
+fn first_line(error: &wasmtime::Error) -> String {
+    clean(format!("{error:#}").lines().next().unwrap_or_default(), TITLE * 2)
+}
+
+fn check_format(bytes: &[u8]) -> Result<(), Refusal> {
+    const CORE: [u8; 8] = *b"\0asm\x01\0\0\0";
+    const COMPONENT: [u8; 8] = *b"\0asm\x0d\0\x01\0";
+    let refuse = |code, message: &str| Err(Refusal::new(code, message));
+    match bytes {
+        [] => refuse("empty", "it is empty: copy it again"),
+        _ if bytes.len() > FILE => refuse("too_large", "it is larger than 64 MiB: build it without debug information"),
+        _ if bytes.starts_with(&COMPONENT) => Ok(()),
+        _ if bytes.starts_with(&CORE) => {
+            refuse("core_module", "it is a core module and no component: build it for the target wasm32-wasip2")
+        }
+        _ if bytes.starts_with(b"\x7fELF") => {
+            refuse("not_wasm", "it is machine code (ELF), which is never loaded: drop in the .wasm it was made from")
+        }
+        _ if bytes.starts_with(b"(") => refuse("not_wasm", "it is WebAssembly text: assemble it into a component first"),
+        _ => refuse("not_wasm", "it is no WebAssembly: drop in a component, as the SDK builds it"),
+    }
+}
+
+fn check_import(name: &str) -> Result<(), Refusal> {
+    let known = CONTRACT.iter().any(|part| name.starts_with(&format!("polliwog:poller/{part}@")));
+    if known {
+        return check_version(name);
+    }
+    if INERT.iter().any(|prefix| name.starts_with(prefix)) {
+        return Ok(());
+    }
+    let message = if name.starts_with("wasi:http/") {
+        format!("it imports {name}, which plugins do not get: use polliwog:poller/http, which the host watches over")
+    } else {
+        format!("it imports {name}, which this host does not have: a plugin may import polliwog:poller and nothing else")
+    };
+    Err(Refusal::new("import_refused", message))
+}
+
+/// `polliwog:poller/x@0.1.z` fits a host that speaks 0.1.
+fn check_version(name: &str) -> Result<(), Refusal> {
+    let version = name.rsplit('@').next().unwrap_or_default();
+    let minor = version.rsplitn(2, '.').last().unwrap_or_default();
+    if CONTRACT_VERSIONS.contains(&minor) {
+        return Ok(());
+    }
+    let speaks = CONTRACT_VERSIONS.join(" and ");
+    let message = format!("it was built for polliwog:poller@{minor}, this host speaks {speaks}: build it with this host's SDK");
+    Err(Refusal::new("contract_version", message))
+}
+
+fn check_resources(component: &Component) -> Result<(), Refusal> {
+    let limit = Limits::default().memory as u64;
+    let required = component.resources_required();
+    let initial = required.and_then(|required| required.max_initial_memory_size).unwrap_or(0);
+    // The documentation says pages; the value is bytes in some versions. Either way a limit of pages is the larger one.
+    if initial > limit {
+        let message = format!("it begins with {initial} bytes of memory, more than the {limit} that a poll may have");
+        return Err(Refusal::new("memory_limit", message));
+    }
+    Ok(())
+}
+
+fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Validator), Refusal> {
+    let bad = |message: String| Refusal::new("bad_descriptor", message);
+    let kind = Kind::new(&found.kind).map_err(|error| bad(format!("its kind is no kind: {error}")))?;
+    if found.version.is_empty() || found.version.len() > VERSION {
+        return Err(bad("its version is empty or longer than 64 bytes".to_owned()));
+    }
+    if found.settings_schema.len() > SCHEMA {
+        return Err(bad("its settings schema is longer than 256 KiB".to_owned()));
+    }
+    let settings_schema: Value = serde_json::from_str(&found.settings_schema)
+        .map_err(|error| bad(format!("its settings schema is no JSON: {error}")))?;
+    let schema = jsonschema::validator_for(&settings_schema)
+        .map_err(|error| bad(format!("its settings schema is no JSON Schema: {}", clean(&error.to_string(), TITLE))))?;
+    if found.secrets.len() > SECRETS {
+        return Err(bad(format!("it names {} secrets, more than {SECRETS}", found.secrets.len())));
+    }
+    let secrets = found.secrets.into_iter().map(secret).collect::<Result<_, _>>()?;
+    let clamp = |ms: u32, low, high| Duration::from_millis(ms.into()).clamp(low, high);
+    let descriptor = Descriptor {
+        kind,
+        title: clean(&found.title, TITLE),
+        version: clean(&found.version, VERSION),
+        summary: clean(&found.summary, TITLE * 4),
+        settings_schema,
+        secrets,
+        default_interval: clamp(found.default_interval_ms, SHORTEST_INTERVAL, LONGEST_INTERVAL),
+        default_timeout: clamp(found.default_timeout_ms, SHORTEST_TIMEOUT, LONGEST_TIMEOUT),
+    };
+    Ok((descriptor, schema))
+}
+
+fn secret(spec: v0_1::types::SecretSpec) -> Result<SecretSpec, Refusal> {
+    let name = clean(&spec.name, VERSION);
+    let pattern = spec.pattern.map(|pattern| Regex::new(&format!("^(?:{pattern})$"))).transpose();
+    Ok(SecretSpec {
+        pattern: pattern.map_err(|_| {
+            Refusal::new("bad_descriptor", format!("the pattern of its secret {name:?} is no regular expression"))
+        })?,
+        description: clean(&spec.description, TITLE * 4),
+        required: spec.required,
+        hint: spec.hint.map(|hint| clean(&hint, TITLE * 4)),
+        name,
+    })
+}
+
+impl Call {
+    fn pure(name: &str) -> Self {
+        let limits = Limits::pure();
+        let log = Log::new(name, "", limits.log_lines);
+        Self { limits, log, limiter: Limiter::new(limits.memory), session: None, wall: limits.cpu * 5 }
+    }
+}

@@ -1,0 +1,11 @@
+//! Never comes back.
+
+use polliwog_sdk::{PollError, Report, Target};
+
+guests::guest!("endless-loop", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    loop {
+        std::hint::black_box(0);
+    }
+}

@@ -1,0 +1,233 @@
+//! Plugins in the sandbox, honest and not, against a real server.
+
+use axum::Router;
+use axum::routing::get;
+use egress::{Egress, Grant, Origin, OriginGrant, Reach, Secrets, Tls};
+use model::{FailureCategory, Outcome, Status, TargetId, Timestamp};
+use sandbox::{Config, Done, Job, Limits, Plugin, Sandbox, Target};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tests::guests;
+use tokio::net::TcpListener;
+
+fn sandbox_with(slots: u32) -> Arc<Sandbox> {
+    let egress = Egress::new(egress::Config::default());
+    Arc::new(Sandbox::new(Config { instance_slots: slots, lanes: NonZeroUsize::MIN }, &egress).unwrap())
+}
+
+/// A server that answers `/` at once and `/never` never.
+async fn server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let routes = Router::new().route("/", get(async || "fine")).route("/never", get(std::future::pending::<()>));
+    tokio::spawn(async { axum::serve(listener, routes).await });
+    url
+}
+
+fn job(plugin: &Plugin, url: &str, timeout: Duration) -> Job {
+    let (base, origin) = Origin::parse(url).unwrap();
+    let origins = vec![OriginGrant { origin, tls: Tls::system().unwrap() }];
+    let target = Target {
+        id: TargetId::new("test").unwrap(),
+        name: "Test".to_owned(),
+        url: url.to_owned(),
+        also: Vec::new(),
+        labels: Vec::new(),
+        settings: "{}".to_owned(),
+        secrets: Vec::new(),
+    };
+    Job {
+        plugin: plugin.clone(),
+        target: Arc::new(target),
+        grant: Arc::new(Grant { base, origins, reach: Reach::Everywhere, secrets: Secrets::default() }),
+        limits: Limits::default(),
+        timeout,
+        now: Timestamp::from_millis(1_784_578_620_000),
+    }
+}
+
+/// Loads a guest and polls it once.
+async fn poll(guest: &[u8], timeout: Duration) -> Done {
+    let sandbox = sandbox_with(8);
+    let plugin = sandbox.load(guest).await.unwrap();
+    sandbox.poll(job(&plugin, &server().await, timeout)).await
+}
+
+fn failure(done: &Done) -> (FailureCategory, &str, &str) {
+    match &done.outcome {
+        Outcome::Failure(failure) => (failure.category, failure.code.as_str(), failure.message.as_str()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn builtin(kind: &str) -> &'static [u8] {
+    builtin::ALL.iter().find(|plugin| plugin.kind == kind).unwrap().component
+}
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn an_honest_plugin_reports() {
+    let done = poll(builtin("http"), LONG).await;
+    let Outcome::Success(report) = &done.outcome else { panic!("{done:?}") };
+    assert_eq!(report.dependencies.len(), 1);
+    assert_eq!((report.dependencies[0].status, report.dependencies[0].code), (Status::Ok, Some(200)));
+    assert_eq!((done.usage.requests, done.usage.bytes), (1, 4));
+    assert!(done.usage.memory > 0 && done.usage.cpu > Duration::ZERO && done.usage.wall >= done.usage.cpu);
+}
+
+#[tokio::test]
+async fn every_builtin_says_who_it_is() {
+    let sandbox = sandbox_with(8);
+    for plugin in builtin::ALL {
+        let loaded = sandbox.load(plugin.component).await.unwrap();
+        assert_eq!(loaded.descriptor().kind.as_str(), plugin.kind);
+        assert!(loaded.descriptor().settings_schema.is_object() && !loaded.descriptor().summary.is_empty());
+        let problems = sandbox.check_settings(&loaded, &serde_json::json!({ "no_such_key": 1 })).await;
+        assert!(problems.iter().any(|problem| problem.contains("no_such_key")), "{}: {problems:?}", plugin.kind);
+    }
+    let mapping = sandbox.load(builtin("mapping")).await.unwrap();
+    let settings = serde_json::json!({ "fields": { "name": "n" } });
+    let problems = sandbox.check_settings(&mapping, &settings).await;
+    assert!(problems[0].contains("severity"), "what the schema cannot say, the plugin does: {problems:?}");
+}
+
+#[tokio::test]
+async fn an_endless_loop_ends_with_its_cpu_time() {
+    let done = poll(guests::ENDLESS_LOOP, LONG).await;
+    let (category, code, _) = failure(&done);
+    assert_eq!((category, code), (FailureCategory::Plugin, "cpu_limit"));
+    assert!(done.usage.cpu >= Limits::default().cpu);
+}
+
+#[tokio::test]
+async fn an_endless_loop_ends_with_the_wall_clock_too() {
+    let done = poll(guests::ENDLESS_LOOP, Duration::from_millis(100)).await;
+    assert_eq!(failure(&done).1, "wall_clock_limit");
+}
+
+#[tokio::test]
+async fn a_memory_bomb_ends_at_its_limit() {
+    let done = poll(guests::MEMORY_BOMB, LONG).await;
+    let (category, code, _) = failure(&done);
+    assert_eq!((category, code), (FailureCategory::Plugin, "memory_limit"));
+    assert!(done.usage.memory <= Limits::default().memory);
+}
+
+#[tokio::test]
+async fn an_oversized_report_is_refused() {
+    let done = poll(guests::OVERSIZED_REPORT, LONG).await;
+    let (category, code, _) = failure(&done);
+    assert_eq!((category, code), (FailureCategory::Plugin, "output_limit"));
+}
+
+#[tokio::test]
+async fn a_guest_that_waits_for_an_answer_is_no_plugin_fault() {
+    let done = poll(guests::STUCK_IN_FETCH, Duration::from_millis(200)).await;
+    let (category, code, _) = failure(&done);
+    assert_eq!((category, code), (FailureCategory::Transient, "timeout"));
+    assert!(done.usage.cpu < Duration::from_millis(100), "waiting is not charged: {:?}", done.usage.cpu);
+}
+
+#[tokio::test]
+async fn a_panic_is_told_with_its_message() {
+    let done = poll(guests::PANICKING, LONG).await;
+    let (category, code, message) = failure(&done);
+    assert_eq!((category, code), (FailureCategory::Plugin, "panic"));
+    assert!(message.contains("did not expect test"), "{message}");
+}
+
+#[tokio::test]
+async fn every_poll_has_a_fresh_instance_and_the_targets_cache() {
+    let sandbox = sandbox_with(8);
+    let plugin = sandbox.load(guests::CACHED).await.unwrap();
+    for expected in 1..=3 {
+        let done = sandbox.poll(job(&plugin, "http://127.0.0.1:9/", LONG)).await;
+        let Outcome::Success(report) = &done.outcome else { panic!("{done:?}") };
+        let codes: Vec<_> = report.dependencies.iter().map(|dependency| dependency.code).collect();
+        assert_eq!(codes, [Some(expected), Some(1)]);
+        assert_eq!(done.usage.log_lines, 100);
+    }
+}
+
+#[tokio::test]
+async fn healthy_polls_go_on_beside_eight_endless_loops() {
+    let sandbox = sandbox_with(32);
+    let endless = sandbox.load(guests::ENDLESS_LOOP).await.unwrap();
+    let honest = sandbox.load(builtin("http")).await.unwrap();
+    let url = server().await;
+    let ended = Arc::new(AtomicUsize::new(0));
+    let loops: Vec<_> = (0..8)
+        .map(|_| {
+            let (sandbox, job, ended) = (sandbox.clone(), job(&endless, &url, LONG), ended.clone());
+            tokio::spawn(async move {
+                let done = sandbox.poll(job).await;
+                ended.fetch_add(1, Ordering::SeqCst);
+                done
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        let done = sandbox.poll(job(&honest, &url, LONG)).await;
+        assert!(matches!(done.outcome, Outcome::Success(_)), "{done:?}");
+    }
+    assert!(ended.load(Ordering::SeqCst) < 8, "the healthy ones did not wait for the loops to end");
+    for one in loops {
+        assert_eq!(failure(&one.await.unwrap()).1, "cpu_limit");
+    }
+    assert!(sandbox.counters().0 >= 8, "loops are moved to the slow lane");
+}
+
+#[tokio::test]
+async fn a_poll_that_never_gets_a_slot_is_skipped() {
+    let sandbox = sandbox_with(1);
+    let stuck = sandbox.load(guests::STUCK_IN_FETCH).await.unwrap();
+    let url = server().await;
+    let holder = {
+        let (sandbox, job) = (sandbox.clone(), job(&stuck, &url, LONG));
+        tokio::spawn(async move { sandbox.poll(job).await })
+    };
+    // Whichever of both comes first holds the only slot; soon it is the one that waits for ever.
+    let mut outcome = None;
+    for _ in 0..100 {
+        outcome = Some(sandbox.poll(job(&stuck, &url, Duration::from_millis(50))).await.outcome);
+        if outcome == Some(Outcome::Skipped) {
+            break;
+        }
+    }
+    assert_eq!(outcome, Some(Outcome::Skipped));
+    assert!(sandbox.counters().1 > 0, "and was counted");
+    holder.abort();
+}
+
+#[tokio::test]
+async fn files_that_are_no_plugins_are_refused_with_a_remedy() {
+    let sandbox = sandbox_with(8);
+    let component = |text: &str| wat::parse_str(text).unwrap();
+    let importing = |name: &str| component(&format!("(component (import {name:?} (instance)))"));
+    let cases: Vec<(Vec<u8>, &str, &str)> = vec![
+        (vec![], "empty", "copy"),
+        (b"\x7fELF...".to_vec(), "not_wasm", "machine code"),
+        (b"hello".to_vec(), "not_wasm", "component"),
+        (b"(component)".to_vec(), "not_wasm", "text"),
+        (wat::parse_str("(module)").unwrap(), "core_module", "wasm32-wasip2"),
+        (component("(component)"), "no_poller", "SDK"),
+        (importing("wasi:http/outgoing-handler@0.2.0"), "import_refused", "wasi:http/outgoing-handler@0.2.0"),
+        (importing("evil:corp/shell@1.0.0"), "import_refused", "evil:corp/shell@1.0.0"),
+        (importing("polliwog:poller/http@0.3.0"), "contract_version", "0.3"),
+        (builtin("http")[..1000].to_vec(), "not_valid", "compile"),
+    ];
+    for (bytes, code, word) in cases {
+        let refusal = sandbox.load(&bytes).await.expect_err(code);
+        assert_eq!(refusal.code, code, "{refusal}");
+        assert!(refusal.message.contains(word), "{refusal}");
+    }
+}
+
+/// The build lists the guests from their folder; this list is written by hand, so that one without a test is noticed.
+#[test]
+fn every_guest_has_a_test() {
+    assert_eq!(guests::NAMES, ["cached", "endless-loop", "memory-bomb", "oversized-report", "panicking", "stuck-in-fetch"]);
+}
