@@ -1,0 +1,142 @@
+use super::*;
+use model::Dependency as Reported;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1000)
+}
+
+fn report(dependencies: Vec<Reported>) -> Outcome {
+    Outcome::Success(Report { dependencies, ..Report::default() })
+}
+
+fn dependency(name: &str, status: Status) -> Reported {
+    Reported::new(name, status)
+}
+
+fn failure(category: FailureCategory, code: &str, message: &str) -> Outcome {
+    Outcome::Failure(Failure { category, code: code.to_owned(), message: message.to_owned(), retry_after: None })
+}
+
+/// Learns reports one after the other; gives what each changed, in short.
+fn learn(known: &mut Known, outcomes: Vec<Outcome>) -> Vec<String> {
+    let mut seen = Vec::new();
+    for (index, outcome) in outcomes.into_iter().enumerate() {
+        let changes = known.learn(outcome, at(10 * index as i64), &Aliases::new());
+        let mut parts: Vec<String> = Vec::new();
+        for t in &changes.transitions {
+            parts.push(format!("{}:{}>{}", t.dependency, t.previous.as_str(), t.current.as_str()));
+        }
+        for e in &changes.errors {
+            parts.push(format!("{}!{}", e.dependency, e.message.as_deref().unwrap_or("recovered")));
+        }
+        if let Some(entry) = &changes.poll_error {
+            parts.push(entry.failure.as_ref().map_or("poll recovered".to_owned(), |(_, code, _)| format!("poll {code}")));
+        }
+        parts.push(format!("{}u{}d", changes.urgent.len(), changes.details.len()));
+        seen.push(parts.join(" "));
+    }
+    seen
+}
+
+#[test]
+fn transitions_are_changes_of_status_and_nothing_else() {
+    use Status::{Critical, Ok, Unknown, Warning};
+    let statuses = [Ok, Ok, Warning, Critical, Critical, Unknown, Ok];
+    let mut known = Known::default();
+    let seen = learn(&mut known, statuses.map(|status| report(vec![dependency("a", status)])).to_vec());
+    assert_eq!(
+        seen,
+        ["1u0d", "0u0d", "a:ok>warning 1u0d", "a:warning>critical a!Unhealthy 1u0d", "0u0d", "a:critical>unknown 1u0d", "a:unknown>ok a!recovered 1u0d"]
+    );
+    assert_eq!(known.dependencies[0].facts.last_status_change, Some(at(60)));
+}
+
+#[test]
+fn the_error_history_follows_the_error_and_not_its_message() {
+    let critical = |error: Option<&str>, message: Option<&str>| {
+        let error = error.map(Json::checked);
+        report(vec![Reported { error, error_message: message.map(str::to_owned), ..dependency("a", Status::Critical) }])
+    };
+    let seen = learn(
+        &mut Known::default(),
+        vec![
+            critical(None, Some("no route")),
+            critical(None, Some("no route at all")),
+            critical(Some("1"), None),
+            critical(Some("1"), Some("other words")),
+            critical(Some("2"), Some("worse")),
+        ],
+    );
+    assert_eq!(seen, ["a!no route 1u0d", "0u1d", "a!Unhealthy 1u0d", "0u1d", "a!worse 1u0d"]);
+}
+
+#[test]
+fn what_is_no_longer_reported_is_missing_unless_kept() {
+    let mut known = Known::default();
+    let names = |names: &[&str], kept: &[&str]| {
+        let dependencies = names.iter().map(|name| dependency(name, Status::Ok)).collect();
+        Outcome::Success(Report { dependencies, kept: kept.iter().map(ToString::to_string).collect(), ..Report::default() })
+    };
+    learn(&mut known, vec![names(&["a", "disk/1", "disk/2", "b"], &[]), names(&["a"], &["disk/"])]);
+    let missing = |known: &Known| -> Vec<String> {
+        let gone = known.dependencies.iter().filter(|d| d.facts.missing_since.is_some());
+        gone.map(|d| d.facts.reported.name.clone()).collect()
+    };
+    assert_eq!(missing(&known), ["b"]);
+    assert_eq!(learn(&mut known, vec![names(&["a", "b"], &["disk/1"])]), ["2u0d"], "b is back, disk/2 is missing");
+    assert_eq!(missing(&known), ["disk/2"]);
+    let many: Vec<String> = (0..MISSING + 10).map(|n| format!("n{n}")).collect();
+    learn(&mut known, vec![names(&many.iter().map(String::as_str).collect::<Vec<_>>(), &[])]);
+    let changes = known.learn(names(&[], &[]), at(100), &Aliases::new());
+    assert_eq!(missing(&known).len(), MISSING);
+    assert!(changes.forgotten.len() >= 10 && known.get("n1009").is_some() != known.get("n0").is_some());
+}
+
+#[test]
+fn a_failed_poll_makes_everything_stale_and_changes_nothing_else() {
+    let mut known = Known::default();
+    let transient = |code: &str, message: &str| failure(FailureCategory::Transient, code, message);
+    let seen = learn(
+        &mut known,
+        vec![
+            report(vec![dependency("a", Status::Critical)]),
+            transient("timeout", "after 1 s"),
+            transient("timeout", "after 2 s"),
+            transient("closed", "x"),
+            failure(FailureCategory::Plugin, "cpu_limit", "x"),
+        ],
+    );
+    assert_eq!(seen, ["a!Unhealthy 1u0d", "poll timeout 0u0d", "0u0d", "poll closed 0u0d", "poll cpu_limit 0u0d"]);
+    assert_eq!((known.stale_since, known.dependencies[0].facts.reported.status), (Some(at(10)), Status::Critical));
+    assert_eq!(learn(&mut known, vec![report(vec![dependency("a", Status::Critical)])]), ["poll recovered 0u0d"]);
+    assert_eq!((known.stale_since, &known.failure), (None, &None));
+}
+
+#[test]
+fn a_poll_that_finds_everything_as_it_was_changes_nothing() {
+    let mut known = Known::default();
+    let same = |latency: f64, checked: i64| {
+        let reported = Reported { latency_ms: Some(latency), checked_at: Some(at(checked)), ..dependency("a", Status::Ok) };
+        report(vec![reported])
+    };
+    learn(&mut known, vec![same(1.0, 1)]);
+    for (second, latency) in [(20, 2.0), (30, 3.0)] {
+        let changes = known.learn(same(latency, second), at(second), &Aliases::new());
+        assert_eq!(changes, Changes::default());
+    }
+    assert_eq!(known.dependencies[0].live.latency_ms, Some(3.0));
+    let changes = known.learn(same(9.0, 400), at(400), &Aliases::new());
+    let [(0, point)] = changes.points[..] else { panic!("{changes:?}") };
+    assert_eq!((point.count, point.max), (3, 3.0));
+    assert!(!changes.is_urgent());
+}
+
+#[test]
+fn aliases_give_canonical_names() {
+    let aliases = Aliases::from([("PostgreSQL main".to_owned(), "postgres".to_owned())]);
+    let mut known = Known::default();
+    known.learn(report(vec![dependency("PostgreSQL main", Status::Ok)]), at(0), &aliases);
+    assert_eq!(known.dependencies[0].facts.canonical.as_deref(), Some("postgres"));
+    let changes = known.learn(report(vec![dependency("PostgreSQL main", Status::Ok)]), at(1), &Aliases::new());
+    assert_eq!((changes.urgent.len(), changes.urgent[0].canonical.clone()), (1, None));
+}

@@ -1,0 +1,245 @@
+//! Opening a database: one process at a time, brought up to date, and what is known read back.
+
+use crate::known::{Dependency, Facts, Known, Live, PollFailure};
+use crate::reader::Reader;
+use crate::record::{Acknowledge, Schedule};
+use crate::schema::{MigrationError, migrate};
+use crate::wire::{Journal, Snapshot};
+use crate::writer::{Limits, Writer};
+use model::{FailureCategory, Json, Kind, Status, TargetId, Timestamp};
+use rusqlite::{Connection, Row};
+use std::collections::HashMap;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The room's settings.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The database's file.
+    pub path: PathBuf,
+    /// History older than this many days goes.
+    pub history_days: u32,
+    /// Rows of each history beyond this many go, oldest first.
+    pub history_rows: u64,
+}
+
+/// Why a database could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each variant's text says what it is")]
+pub enum OpenError {
+    #[error("{file} is in use by another polliwog: end that one, or give this one another --data-dir")]
+    InUse { file: PathBuf },
+    #[error("{file} cannot be opened: {why}")]
+    Open { file: PathBuf, why: String },
+    #[error("{file}: {source}")]
+    Migrate { file: PathBuf, source: MigrationError },
+}
+
+/// What was known of a target when the database was last written.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its kind then.
+    pub kind: Kind,
+    /// What is known.
+    pub known: Known,
+    /// Its schedule.
+    pub schedule: Option<Schedule>,
+}
+
+/// The database of a running host.
+pub struct Store {
+    writer: Writer,
+    reader: Reader,
+    _lock: File,
+}
+
+impl Store {
+    /// Opens or makes a database. `acknowledge` hears of everything that is on disk.
+    pub fn open(config: &Config, acknowledge: Acknowledge) -> Result<(Self, HashMap<TargetId, Loaded>), OpenError> {
+        let file = config.path.clone();
+        let failed = |error: &dyn std::fmt::Display| OpenError::Open { file: file.clone(), why: error.to_string() };
+        let lock = lock(&config.path)?;
+        let mut connection = connect(&config.path).map_err(|error| failed(&error))?;
+        migrate(&mut connection, &config.path)
+            .map_err(|source| OpenError::Migrate { file: file.clone(), source })?;
+        let (numbers, loaded, state) = load(&connection).map_err(|error| failed(&error))?;
+        let limits = Limits { days: config.history_days, rows: config.history_rows };
+        let writer = Writer::start(connection, state, numbers, limits, acknowledge).map_err(|error| failed(&error))?;
+        let reader = Reader::new(config.path.clone());
+        Ok((Self { writer, reader, _lock: lock }, loaded))
+    }
+
+    /// Where results go.
+    pub fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
+    /// Where history comes from.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Writes everything that was handed in, folds the journal, and closes the database.
+    pub fn close(self) {
+        self.writer.finish();
+    }
+}
+
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let name = path.with_extension("lock");
+    let failed = |why: String| OpenError::Open { file: name.clone(), why };
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
+    }
+    let file = File::create(&name).map_err(|error| failed(error.to_string()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { file: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(failed(error.to_string())),
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // A WAL that grew once, behind a slow reader, is cut back to this at the next checkpoint.
+    connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+    connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    Ok(connection)
+}
+
+/// What the writer has to remember of earlier writes.
+#[derive(Debug, Default)]
+pub(crate) struct WriterState {
+    pub version: u64,
+    pub journal: Journal,
+    pub journal_rows: u64,
+}
+
+type Everything = (HashMap<TargetId, i64>, HashMap<TargetId, Loaded>, WriterState);
+
+fn load(connection: &Connection) -> rusqlite::Result<Everything> {
+    let state = journal(connection)?;
+    let mut newest: HashMap<i64, &Snapshot> = HashMap::new();
+    for (num, snapshot) in &state.journal.snapshots {
+        newest.insert(*num, snapshot);
+    }
+    let mut dependencies = dependencies(connection)?;
+    let (mut numbers, mut loaded) = (HashMap::new(), HashMap::new());
+    let mut version = state.version;
+    let mut statement = connection.prepare(
+        "SELECT num, id, kind, warnings, failure_category, failure_code, failure_message, failure_at, stale_since, snapshot
+         FROM target",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let num: i64 = row.get(0)?;
+        let (Ok(id), Ok(kind)) = (TargetId::new(&row.get::<_, String>(1)?), Kind::new(&row.get::<_, String>(2)?)) else {
+            continue;
+        };
+        let own: Option<Snapshot> =
+            row.get::<_, Option<Vec<u8>>>(9)?.and_then(|bytes| postcard::from_bytes(&bytes).ok());
+        let journaled = newest.get(&num).copied();
+        // Both may have been written since the other; the later one holds.
+        let snapshot = match (&own, journaled) {
+            (Some(own), Some(journaled)) if journaled.version > own.version => Some(journaled),
+            (Some(own), _) => Some(own),
+            (None, journaled) => journaled,
+        };
+        version = version.max(snapshot.map_or(0, |snapshot| snapshot.version));
+        let known = known(row, snapshot, dependencies.remove(&num).unwrap_or_default())?;
+        let schedule = snapshot.map(|snapshot| Schedule::from(&snapshot.schedule));
+        numbers.insert(id.clone(), num);
+        loaded.insert(id, Loaded { kind, known, schedule });
+    }
+    Ok((numbers, loaded, WriterState { version, ..state }))
+}
+
+fn journal(connection: &Connection) -> rusqlite::Result<WriterState> {
+    let mut state = WriterState::default();
+    let mut statement = connection.prepare("SELECT body FROM journal ORDER BY sequence")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        state.journal_rows += 1;
+        // A row that cannot be read costs its 30 seconds and nothing else.
+        if let Ok(entry) = postcard::from_bytes::<Journal>(&row.get::<_, Vec<u8>>(0)?) {
+            state.journal.snapshots.extend(entry.snapshots);
+            state.journal.points.extend(entry.points);
+        }
+    }
+    Ok(state)
+}
+
+fn known(row: &Row<'_>, snapshot: Option<&Snapshot>, facts: Vec<Facts>) -> rusqlite::Result<Known> {
+    let time = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_millis));
+    let category = row.get::<_, Option<String>>(4)?.and_then(|word| FailureCategory::from_word(&word));
+    let failure = match category {
+        Some(category) => Some(PollFailure {
+            category,
+            code: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
+            message: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
+            at: time(7)?.unwrap_or_default(),
+        }),
+        None => None,
+    };
+    let report = snapshot.and_then(|snapshot| snapshot.last_report).map(Timestamp::from_millis);
+    let live: HashMap<u32, Live> = match (snapshot, report) {
+        (Some(snapshot), Some(report)) => snapshot.live.iter().map(|live| live.restore(report)).collect(),
+        _ => HashMap::new(),
+    };
+    let mut known = Known::default();
+    known.warnings = serde_json::from_str(&row.get::<_, String>(3)?).unwrap_or_default();
+    known.failure = failure;
+    known.stale_since = time(8)?;
+    known.last_report = report;
+    let dependency = |facts: Facts| {
+        let live = live.get(&facts.slot).copied();
+        let unseen = Live { checked_at: facts.last_status_change.unwrap_or(facts.first_seen), ..Live::default() };
+        Dependency { live: live.unwrap_or(unseen), facts: Arc::new(facts) }
+    };
+    Ok(known.restored(facts.into_iter().map(dependency).collect()))
+}
+
+fn dependencies(connection: &Connection) -> rusqlite::Result<HashMap<i64, Vec<Facts>>> {
+    let mut statement = connection.prepare(
+        "SELECT target, slot, name, canonical_name, title, type, status, skipped, code, description, impact, error,
+                error_message, error_state, contact, check_details, parent, first_seen, last_status_change, missing_since
+         FROM dependency",
+    )?;
+    let mut by_target: HashMap<i64, Vec<Facts>> = HashMap::new();
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        by_target.entry(row.get(0)?).or_default().push(facts(row)?);
+    }
+    Ok(by_target)
+}
+
+fn facts(row: &Row<'_>) -> rusqlite::Result<Facts> {
+    let json = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<String>>(column)?.map(Json::checked));
+    let status = Status::from_word(&row.get::<_, String>(6)?).unwrap_or(Status::Unknown);
+    let reported = model::Dependency {
+        title: row.get(4)?,
+        kind: row.get(5)?,
+        skipped: row.get(7)?,
+        code: row.get(8)?,
+        description: row.get(9)?,
+        impact: row.get(10)?,
+        error: json(11)?,
+        error_message: row.get(12)?,
+        contact: json(14)?,
+        check_details: json(15)?,
+        parent: row.get(16)?,
+        ..model::Dependency::new(row.get::<_, String>(2)?, status)
+    };
+    Ok(Facts {
+        slot: row.get(1)?,
+        reported,
+        canonical: row.get(3)?,
+        error_state: json(13)?,
+        first_seen: Timestamp::from_millis(row.get(17)?),
+        last_status_change: row.get::<_, Option<i64>>(18)?.map(Timestamp::from_millis),
+        missing_since: row.get::<_, Option<i64>>(19)?.map(Timestamp::from_millis),
+    })
+}

@@ -1,0 +1,123 @@
+//! History, read from connections of its own.
+//!
+//! Every read is one statement with a bound on its rows and on its steps, so that no reader holds the WAL back for long.
+
+use crate::history::LatencyPoint;
+use crate::record::StoredEvent;
+use crate::wire::{EventWire, PointWire};
+use model::{TargetId, Timestamp};
+use rusqlite::{Connection, OpenFlags, params};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// Connections kept for the next read.
+const KEPT: usize = 4;
+/// Steps of SQLite's machine that one read may take: about a second's worth.
+const STEPS: i32 = 50_000_000;
+
+/// A read that did not work.
+#[derive(Debug, thiserror::Error)]
+#[error("the database could not be read: {0}")]
+pub struct ReadError(#[from] rusqlite::Error);
+
+/// Where history comes from. Reads block: call them where that is allowed.
+pub struct Reader {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Reader {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, idle: Mutex::default() }
+    }
+
+    /// Events after a place in the sequence, at most `limit`, in order.
+    pub fn events_after(&self, sequence: i64, limit: u32) -> Result<Vec<StoredEvent>, ReadError> {
+        self.with(|connection| {
+            let sql = "SELECT sequence, at, body FROM event WHERE sequence > ?1 ORDER BY sequence LIMIT ?2";
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement.query_map(params![sequence, limit], |row| {
+                let at = Timestamp::from_millis(row.get(1)?);
+                let event = serde_json::from_str::<EventWire>(&row.get::<_, String>(2)?).ok().and_then(|wire| wire.restore(at));
+                Ok((row.get(0)?, event))
+            })?;
+            // A row of another version's that cannot be read is left out; its number is not given to another.
+            let read = rows.collect::<rusqlite::Result<Vec<(i64, _)>>>()?;
+            Ok(read.into_iter().filter_map(|(sequence, event)| Some(StoredEvent { sequence, event: event? })).collect())
+        })
+    }
+
+    /// The place of the first event that is still kept, and of the last that was ever given.
+    pub fn event_bounds(&self) -> Result<(i64, i64), ReadError> {
+        self.with(|connection| {
+            let first = connection.query_row("SELECT coalesce(min(sequence), 0) FROM event", [], |row| row.get(0))?;
+            let sql = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0)";
+            Ok((first, connection.query_row(sql, [], |row| row.get(0))?))
+        })
+    }
+
+    /// How often a dependency changed its status, newest first: previous, current, when.
+    pub fn transitions(&self, target: &TargetId, dependency: &str, limit: u32) -> Result<Vec<(String, String, Timestamp)>, ReadError> {
+        self.with(|connection| {
+            let sql = "SELECT previous, current, at FROM transition
+                       WHERE target = (SELECT num FROM target WHERE id = ?1) AND dependency = ?2
+                       ORDER BY id DESC LIMIT ?3";
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement.query_map(params![target.as_str(), dependency, limit], |row| {
+                Ok((row.get(0)?, row.get(1)?, Timestamp::from_millis(row.get(2)?)))
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// A dependency's error history, newest first: error, message, when. Without an error it is a recovery.
+    pub fn errors(&self, target: &TargetId, dependency: &str, limit: u32) -> Result<Vec<(Option<String>, Option<String>, Timestamp)>, ReadError> {
+        self.with(|connection| {
+            let sql = "SELECT error, message, at FROM error_history
+                       WHERE target = (SELECT num FROM target WHERE id = ?1) AND dependency = ?2
+                       ORDER BY id DESC LIMIT ?3";
+            let mut statement = connection.prepare_cached(sql)?;
+            let rows = statement.query_map(params![target.as_str(), dependency, limit], |row| {
+                Ok((row.get(0)?, row.get(1)?, Timestamp::from_millis(row.get(2)?)))
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// A dependency's latency points in a span of time, oldest first.
+    pub fn latency(&self, target: &TargetId, slot: u32, (from, to): (Timestamp, Timestamp)) -> Result<Vec<LatencyPoint>, ReadError> {
+        self.with(|connection| {
+            let sql = "SELECT points FROM latency_block
+                       WHERE target = (SELECT num FROM target WHERE id = ?1) AND hour BETWEEN ?2 AND ?3 ORDER BY hour";
+            let hour = |at: Timestamp| at.as_millis().div_euclid(3_600_000);
+            let mut statement = connection.prepare_cached(sql)?;
+            let blocks = statement.query_map(params![target.as_str(), hour(from), hour(to)], |row| row.get::<_, Vec<u8>>(0))?;
+            let mut points = Vec::new();
+            for block in blocks {
+                let block: Vec<(u32, PointWire)> = postcard::from_bytes(&block?).unwrap_or_default();
+                let own = block.into_iter().filter(|(own, _)| *own == slot).map(|(_, point)| LatencyPoint::from(point));
+                points.extend(own.filter(|point| (from..=to).contains(&point.start)));
+            }
+            Ok(points)
+        })
+    }
+
+    fn with<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ReadError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => {
+                let connection = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+                connection.busy_timeout(std::time::Duration::from_secs(5))?;
+                connection
+            }
+        };
+        connection.progress_handler(STEPS, Some(|| true))?;
+        let result = read(&connection)?;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < KEPT {
+            idle.push(connection);
+        }
+        Ok(result)
+    }
+}

@@ -1,0 +1,202 @@
+use super::*;
+use crate::open::{Config, Loaded, OpenError, Store};
+use crate::record::Schedule;
+use crate::{Aliases, Known};
+use model::{EventKind, Outcome, Report, Status};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1000)
+}
+
+fn id(name: &str) -> TargetId {
+    TargetId::new(name).unwrap()
+}
+
+fn kind() -> Kind {
+    Kind::new("http").unwrap()
+}
+
+fn open(folder: &Path) -> (Store, HashMap<TargetId, Loaded>, Receiver<Committed>) {
+    let config = Config { path: folder.join("p.db"), history_days: 365, history_rows: 50 };
+    let (sender, receiver) = channel();
+    let (store, loaded) = Store::open(&config, Box::new(move |committed| drop(sender.send(committed)))).unwrap();
+    (store, loaded, receiver)
+}
+
+fn schedule(due: i64) -> Schedule {
+    Schedule {
+        due: at(due),
+        interval: Some(Duration::from_secs(30)),
+        failures: 2,
+        first_failure: Some(at(1)),
+        last_cause: Some(model::Cause::Unreachable),
+        plugin_faults: 1,
+        breaker_open: true,
+        breaker_since: Some(at(2)),
+        open_for: Some(Duration::from_secs(40)),
+        dead: Some(crate::DeadRecord { reason: "permanent_failure".to_owned(), since: at(3), last_attempt: at(4), retries: 5 }),
+        revived: true,
+        last_success: Some(at(6)),
+        last_polled: Some(at(7)),
+        last_change: None,
+        critical: true,
+    }
+}
+
+fn report(status: Status, latency: f64) -> Outcome {
+    let dependency = model::Dependency { latency_ms: Some(latency), ..model::Dependency::new("db", status) };
+    Outcome::Success(Report { dependencies: vec![dependency], warnings: vec!["w".to_owned()], ..Report::default() })
+}
+
+fn commit(known: &mut Known, outcome: Outcome, seconds: i64) -> Commit {
+    let changes = known.learn(outcome, at(seconds), &Aliases::new());
+    let events = changes.transitions.iter().map(|t| Event {
+        at: at(seconds),
+        kind: EventKind::StatusChange { target: id("a"), dependency: t.dependency.clone(), previous: t.previous, current: t.current },
+    });
+    Commit { target: id("a"), kind: kind(), at: at(seconds), events: events.collect(), schedule: Some(schedule(seconds)), changes }
+}
+
+fn progress(known: &Known, due: i64) -> Progress {
+    Progress::of(id("a"), kind(), schedule(due), known)
+}
+
+#[test]
+fn what_was_committed_is_known_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, loaded, acknowledged) = open(folder.path());
+    assert!(loaded.is_empty());
+    let mut known = Known::default();
+    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10));
+    store.writer().commit(commit(&mut known, report(Status::Critical, 5.0), 20));
+    assert_eq!(acknowledged.recv().unwrap().events, []);
+    assert_eq!(acknowledged.recv().unwrap().events[0].sequence, 1);
+    store.writer().progress(vec![progress(&known, 50)], at(30));
+    store.close();
+
+    let (store, mut loaded, _) = open(folder.path());
+    let loaded = loaded.remove(&id("a")).unwrap();
+    assert_eq!(loaded.schedule, Some(schedule(50)));
+    assert_eq!(loaded.known.dependencies, known.dependencies);
+    assert_eq!((loaded.known.warnings, loaded.known.last_report), (known.warnings, Some(at(20))));
+    let transitions = store.reader().transitions(&id("a"), "db", 10).unwrap();
+    assert_eq!(transitions, [("ok".to_owned(), "critical".to_owned(), at(20))]);
+    assert_eq!(store.reader().errors(&id("a"), "db", 10).unwrap()[0].1.as_deref(), Some("Unhealthy"));
+}
+
+#[test]
+fn a_kill_costs_only_what_was_not_handed_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let killed = tempfile::tempdir().unwrap();
+    let (store, _, acknowledged) = open(folder.path());
+    let mut known = Known::default();
+    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10));
+    store.writer().progress(vec![progress(&known, 40)], at(30));
+    // A later urgent change of the schedule holds against the journal's.
+    store.writer().commit(commit(&mut known, report(Status::Warning, 4.0), 45));
+    acknowledged.recv().unwrap();
+    acknowledged.recv().unwrap();
+    // As a kill leaves them: database and WAL, nothing folded, nothing closed.
+    for file in ["p.db", "p.db-wal"] {
+        std::fs::copy(folder.path().join(file), killed.path().join(file)).unwrap();
+    }
+    let (_store, mut loaded, _) = open(killed.path());
+    let loaded = loaded.remove(&id("a")).unwrap();
+    assert_eq!(loaded.schedule, Some(schedule(45)));
+    assert_eq!(loaded.known.get("db").unwrap().facts.reported.status, Status::Warning);
+}
+
+#[test]
+fn sequences_go_on_after_everything_was_pruned() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _, acknowledged) = open(folder.path());
+    for n in 0..200 {
+        store.writer().event(Event { at: at(n), kind: EventKind::ServiceStarted { target: id("a") } });
+    }
+    for _ in 0..200 {
+        acknowledged.recv().unwrap();
+    }
+    for n in 0..FOLD as i64 {
+        store.writer().progress(vec![], at(n));
+    }
+    store.close();
+    let (store, _, acknowledged) = open(folder.path());
+    assert_eq!(store.reader().event_bounds().unwrap(), (151, 200), "the newest 50 are kept");
+    assert_eq!(store.reader().events_after(198, 10).unwrap().len(), 2);
+    store.writer().progress(vec![], at(400 * 24 * 3600));
+    store.close();
+    let (store, _, _) = open(folder.path());
+    store.writer().event(Event { at: at(1), kind: EventKind::ServiceStopped { target: id("a") } });
+    store.close();
+    drop(acknowledged);
+    let (store, _, _) = open(folder.path());
+    assert_eq!(store.reader().event_bounds().unwrap(), (201, 201), "all were too old; the sequence went on");
+}
+
+#[test]
+fn latency_points_end_in_blocks_and_are_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _, _) = open(folder.path());
+    let mut known = Known::default();
+    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 0));
+    for step in 1..40 {
+        let changes = known.learn(report(Status::Ok, f64::from(step)), at(i64::from(step) * 150), &Aliases::new());
+        store.writer().progress(vec![Progress { changes, ..progress(&known, 0) }], at(i64::from(step) * 150));
+    }
+    store.close();
+    let (store, loaded, _) = open(folder.path());
+    let slot = loaded[&id("a")].known.dependencies[0].facts.slot;
+    let points = store.reader().latency(&id("a"), slot, (at(300), at(3900))).unwrap();
+    assert_eq!(points.len(), 13);
+    assert_eq!((points[0].start, points[0].min, points[0].max, points[0].count), (at(300), 2.0, 3.0, 2));
+    assert!(points.windows(2).all(|pair| pair[0].start < pair[1].start));
+}
+
+#[test]
+fn a_forgotten_target_is_gone_and_may_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _, _) = open(folder.path());
+    store.writer().commit(commit(&mut Known::default(), report(Status::Critical, 4.0), 10));
+    store.writer().forget(id("a"));
+    store.writer().commit(commit(&mut Known::default(), report(Status::Ok, 4.0), 20));
+    store.close();
+    let (store, loaded, _) = open(folder.path());
+    assert_eq!(loaded[&id("a")].known.dependencies[0].facts.first_seen, at(20));
+    assert!(store.reader().errors(&id("a"), "db", 10).unwrap().is_empty());
+    store.writer().forget(id("a"));
+    store.close();
+    assert!(open(folder.path()).1.is_empty());
+}
+
+#[test]
+fn two_hosts_do_not_share_a_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_store, _, _) = open(folder.path());
+    let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1 };
+    let error = Store::open(&config, Box::new(drop)).err().unwrap();
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+    let config = Config { path: folder.path().join("broken.db"), ..config };
+    std::fs::write(&config.path, "this is no database, although it is long enough to look like a file of one").unwrap();
+    let error = Store::open(&config, Box::new(drop)).err().unwrap();
+    assert!(error.to_string().contains("broken.db"), "{error}");
+}
+
+#[test]
+fn a_commit_that_fails_is_tried_again_and_nothing_is_acknowledged_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, _, acknowledged) = open(folder.path());
+    let rival = Connection::open(folder.path().join("p.db")).unwrap();
+    rival.execute_batch("DROP TABLE transition").unwrap();
+    let mut known = Known::default();
+    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10));
+    acknowledged.recv().unwrap();
+    store.writer().commit(commit(&mut known, report(Status::Critical, 4.0), 20));
+    while store.writer().gauges().failures.load(Ordering::Relaxed) == 0 {
+        thread::yield_now();
+    }
+    assert!(acknowledged.try_recv().is_err(), "not told before it is on disk");
+    rival.execute_batch("CREATE TABLE transition (id INTEGER PRIMARY KEY, target, dependency, previous, current, at)").unwrap();
+    assert_eq!(acknowledged.recv().unwrap().events.len(), 1);
+}
