@@ -1,1 +1,28 @@
-//! web
+//! What people and programs see: REST, SSE, pages, metrics.
+//!
+//! This room defines the trait it needs ([`Host`]: reads and commands) and whoever wires the rooms together implements
+//! it. Views are plain types of this room; how they look as JSON is decided in [`wire`](self) and nowhere else.
+//!
+//! Invariant: everything but `/healthz`, `/readyz`, the log-in page and the metrics port needs a token.
+//! Invariant: what a plugin or a polled system says is escaped where it is shown.
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod auth;
+mod events;
+mod host;
+mod metrics;
+mod page;
+mod server;
+mod wire;
+
+pub use auth::{Auth, TokenHash};
+pub use events::{Announcement, Announcer};
+pub use host::{
+    BreakerView, CommandError, DeadView, DependencyView, Host, Overview, PluginView, PollErrorView, ProcessView,
+    SampleView, TargetView,
+};
+pub use metrics::{Metrics, PollMeasure};
+pub use server::{ServerError, serve, serve_metrics};
+pub use wire::{dependency_id, event_json};

@@ -1,0 +1,211 @@
+//! What this room needs of the host, and what it is shown.
+
+use futures_util::future::BoxFuture;
+use model::{FailureCategory, Kind, Sample, Status, TargetId, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reads and commands. Reads answer from what is committed.
+pub trait Host: Send + Sync + 'static {
+    /// Everything that pages and lists show.
+    fn overview(&self) -> BoxFuture<'_, Overview>;
+    /// Whether polls run and results are stored; if not, why.
+    fn readiness(&self) -> Result<(), String>;
+    /// Polls a target now.
+    fn poll_now(&self, target: &TargetId) -> BoxFuture<'_, Result<(), CommandError>>;
+    /// The plugins that serve, and those that were refused.
+    fn plugins(&self) -> Vec<PluginView>;
+    /// Stored events after a place in the sequence; `None` when some of them are gone.
+    fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<Option<Vec<(i64, model::Event)>>, String>>;
+    /// A target's name.
+    fn target_name(&self, target: &TargetId) -> Option<String>;
+    /// The time.
+    fn now(&self) -> Timestamp;
+}
+
+/// A command that was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommandError {
+    /// There is no such target.
+    #[error("there is no target {0:?}")]
+    NoTarget(String),
+    /// It cannot be done in the state things are in.
+    #[error("{0}")]
+    Conflict(String),
+}
+
+/// The host at one moment.
+#[derive(Clone, Debug)]
+pub struct Overview {
+    /// When.
+    pub at: Timestamp,
+    /// Whether the cadence is adaptive.
+    pub adaptive: bool,
+    /// Targets that wait for their due time, a host or a cap.
+    pub depth: usize,
+    /// Those of them that are due within 12 seconds.
+    pub due_soon: usize,
+    /// The depth by kind.
+    pub depth_by_kind: BTreeMap<Kind, usize>,
+    /// Polls in flight, by kind.
+    pub in_flight: BTreeMap<Kind, usize>,
+    /// Every target, by id.
+    pub targets: Vec<TargetView>,
+    /// The process.
+    pub process: ProcessView,
+}
+
+/// Numbers of the process.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessView {
+    /// Counters and gauges: name, help, whether it only goes up, value.
+    pub numbers: Vec<(&'static str, &'static str, bool, f64)>,
+}
+
+/// One target.
+#[derive(Clone, Debug)]
+pub struct TargetView {
+    /// Its id.
+    pub id: TargetId,
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its URL.
+    pub url: String,
+    /// Names and values.
+    pub labels: Vec<(String, String)>,
+    /// Whether it is polled at all.
+    pub enabled: bool,
+    /// Where it is: `queued`, `in_flight`, ...
+    pub place: &'static str,
+    /// Its cadence.
+    pub cadence: &'static str,
+    /// Its interval as computed last.
+    pub interval: Option<Duration>,
+    /// When it is polled next; nothing while it is not.
+    pub next_run: Option<Timestamp>,
+    /// Its last success.
+    pub last_success: Option<Timestamp>,
+    /// When it was last polled.
+    pub last_polled: Option<Timestamp>,
+    /// Why its last poll failed.
+    pub last_error: Option<PollErrorView>,
+    /// Failures in a row.
+    pub failures: u32,
+    /// When the first of them was.
+    pub first_failure: Option<Timestamp>,
+    /// Staleness, 0 to 1.
+    pub staleness: f64,
+    /// Since when what is known is stale.
+    pub stale_since: Option<Timestamp>,
+    /// Its breaker.
+    pub breaker: BreakerView,
+    /// Whether it is a dead letter.
+    pub dead: Option<DeadView>,
+    /// What the plugin could not read.
+    pub warnings: Vec<String>,
+    /// What is known.
+    pub dependencies: Vec<DependencyView>,
+    /// What its plugin reported as numbers; empty while it fails.
+    pub samples: Arc<Vec<Sample>>,
+}
+
+/// Why a poll failed.
+#[derive(Clone, Debug)]
+pub struct PollErrorView {
+    /// When.
+    pub at: Timestamp,
+    /// Whose failure.
+    pub category: FailureCategory,
+    /// For programs.
+    pub code: String,
+    /// For people.
+    pub message: String,
+}
+
+/// A breaker.
+#[derive(Clone, Debug)]
+pub struct BreakerView {
+    /// `closed`, `open` or `half_open`.
+    pub state: &'static str,
+    /// When it came into its state.
+    pub since: Option<Timestamp>,
+    /// When the next probe runs.
+    pub retry_at: Option<Timestamp>,
+}
+
+/// A dead letter.
+#[derive(Clone, Debug)]
+pub struct DeadView {
+    /// `permanent_failure` or `max_retry_attempts`.
+    pub reason: &'static str,
+    /// When it became one.
+    pub since: Timestamp,
+    /// The last failed look.
+    pub last_attempt: Timestamp,
+    /// How many times it was sent there.
+    pub retries: u32,
+}
+
+/// One dependency.
+#[derive(Clone, Debug)]
+pub struct DependencyView {
+    /// Its name.
+    pub name: String,
+    /// The name that several targets' dependencies share.
+    pub canonical: Option<String>,
+    /// What a person reads where the name is not enough.
+    pub title: Option<String>,
+    /// What kind of thing it is.
+    pub kind: String,
+    /// How it was, when it was last reported.
+    pub status: Status,
+    /// Whether its check was left out on purpose.
+    pub skipped: bool,
+    /// The source's code.
+    pub code: Option<i32>,
+    /// Milliseconds.
+    pub latency_ms: Option<f64>,
+    /// What it is.
+    pub description: Option<String>,
+    /// What happens when it fails.
+    pub impact: Option<String>,
+    /// JSON.
+    pub error: Option<model::Json>,
+    /// For people.
+    pub error_message: Option<String>,
+    /// JSON.
+    pub contact: Option<model::Json>,
+    /// JSON.
+    pub check_details: Option<model::Json>,
+    /// What it runs on.
+    pub parent: Option<String>,
+    /// When it was looked at.
+    pub checked_at: Timestamp,
+    /// When its status last changed.
+    pub last_status_change: Option<Timestamp>,
+    /// Since when it is no longer reported.
+    pub missing_since: Option<Timestamp>,
+}
+
+/// A number that a plugin reported.
+pub type SampleView = Sample;
+
+/// A plugin, or a file that was refused.
+#[derive(Clone, Debug)]
+pub struct PluginView {
+    /// The kind it serves; nothing when it was refused.
+    pub kind: Option<Kind>,
+    /// Its version.
+    pub version: Option<String>,
+    /// Where it came from: `built-in` or a file.
+    pub source: String,
+    /// Why it was refused.
+    pub refusal: Option<String>,
+    /// Polls that it ran, and faults of its own among them.
+    pub polls: u64,
+    /// Polls that ended in the plugin's own fault.
+    pub faults: u64,
+}

@@ -1,0 +1,206 @@
+//! What Prometheus sees: Pulse's seven metrics, RedFlag's, and what plugins report.
+//!
+//! What is counted is kept here; what is a state of the host is taken from an [`Overview`] when somebody asks, so that a
+//! series goes when its target goes.
+
+use crate::host::{Overview, TargetView};
+use model::{FailureCategory, Kind, SampleKind, Status, TargetId, Timestamp};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Pulse's buckets, and two below them for what answers fast.
+const BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0];
+
+type Labels = Vec<(String, String)>;
+type FloatGauge = Gauge<f64, AtomicU64>;
+type FloatCounter = Counter<f64, AtomicU64>;
+
+/// Everything that is counted.
+pub struct Metrics {
+    prefix: String,
+    registry: Registry,
+    polls: Family<Labels, Counter>,
+    durations: Family<Labels, Histogram, fn() -> Histogram>,
+    errors: Family<Labels, Counter>,
+    /// Label sets of each target, to be removed with it.
+    series: Mutex<BTreeMap<TargetId, Kind>>,
+}
+
+/// How a poll went.
+#[derive(Clone, Copy, Debug)]
+pub struct PollMeasure {
+    /// How long it took.
+    pub wall: Duration,
+    /// Why there is no report.
+    pub failure: Option<FailureCategory>,
+}
+
+fn instance(kind: &Kind, target: &TargetId) -> Labels {
+    vec![("instance_type".to_owned(), kind.to_string()), ("instance".to_owned(), target.to_string())]
+}
+
+fn with(mut labels: Labels, name: &str, value: &str) -> Labels {
+    labels.push((name.to_owned(), value.to_owned()));
+    labels
+}
+
+impl Metrics {
+    /// With `polliwog` or another prefix.
+    pub fn new(prefix: &str) -> Self {
+        let mut registry = Registry::default();
+        let polls = Family::default();
+        let durations: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
+        let errors = Family::default();
+        registry.register(format!("{prefix}_poll"), "Polls by result", polls.clone());
+        registry.register(format!("{prefix}_poll_duration_seconds"), "How long polls took", durations.clone());
+        registry.register(format!("{prefix}_poll_errors"), "Failed polls by category", errors.clone());
+        Self { prefix: prefix.to_owned(), registry, polls, durations, errors, series: Mutex::default() }
+    }
+
+    /// Counts a poll.
+    pub fn poll(&self, kind: &Kind, target: &TargetId, measure: PollMeasure) {
+        let labels = instance(kind, target);
+        self.series.lock().unwrap_or_else(PoisonError::into_inner).insert(target.clone(), kind.clone());
+        let result = if measure.failure.is_some() { "error" } else { "success" };
+        self.polls.get_or_create(&with(labels.clone(), "result", result)).inc();
+        if let Some(category) = measure.failure {
+            self.errors.get_or_create(&with(labels.clone(), "category", category.as_str())).inc();
+        }
+        self.durations.get_or_create(&labels).observe(measure.wall.as_secs_f64());
+    }
+
+    /// Takes a target's series away.
+    pub fn forget(&self, target: &TargetId) {
+        let kind = self.series.lock().unwrap_or_else(PoisonError::into_inner).remove(target);
+        let Some(kind) = kind else { return };
+        let labels = instance(&kind, target);
+        self.durations.remove(&labels);
+        for result in ["success", "error"] {
+            self.polls.remove(&with(labels.clone(), "result", result));
+        }
+        for category in [FailureCategory::Transient, FailureCategory::Permanent, FailureCategory::Plugin] {
+            self.errors.remove(&with(labels.clone(), "category", category.as_str()));
+        }
+    }
+
+    pub(crate) fn render(&self, overview: &Overview, now: Timestamp) -> String {
+        let states = self.states(overview, now);
+        let mut text = String::new();
+        // Writing to a string fails only when a label's own encoding does, and ours are plain text.
+        for registry in [&self.registry, &states] {
+            if let Err(error) = encode_registry(&mut text, registry) {
+                tracing::error!("metrics could not be written: {error}");
+            }
+        }
+        let _ = encode_eof(&mut text);
+        text
+    }
+
+    fn states(&self, overview: &Overview, now: Timestamp) -> Registry {
+        let mut states = Registry::default();
+        let prefix = &self.prefix;
+        let mut gauges = |name: &str, help: &str, values: Vec<(Labels, f64)>| {
+            let family = Family::<Labels, FloatGauge>::default();
+            for (labels, value) in values {
+                family.get_or_create(&labels).set(value);
+            }
+            states.register(format!("{prefix}_{name}"), help, family);
+        };
+        let by_target = |value: &dyn Fn(&TargetView) -> Option<f64>| -> Vec<(Labels, f64)> {
+            overview.targets.iter().filter_map(|t| Some((instance(&t.kind, &t.id), value(t)?))).collect()
+        };
+        let seconds = |at: Timestamp| at.as_millis() as f64 / 1000.0;
+        gauges(
+            "poll_staleness_seconds",
+            "0 while the last poll succeeded, age of the last success while failing, -1 never",
+            by_target(&|target| Some(staleness(target, now))),
+        );
+        gauges(
+            "poll_last_success_timestamp",
+            "When a target last answered, in seconds since 1970",
+            by_target(&|target| target.last_success.map(seconds)),
+        );
+        gauges("poll_queue_depth", "Targets that wait for their turn", vec![(Vec::new(), overview.depth as f64)]);
+        let kinds = overview.in_flight.iter();
+        let in_flight = kinds.map(|(kind, n)| (vec![("instance_type".to_owned(), kind.to_string())], *n as f64));
+        gauges("poll_inflight", "Polls in flight", in_flight.collect());
+        let dependencies = overview.targets.iter().filter(|target| target.stale_since.is_none()).flat_map(|target| {
+            let reported = target.dependencies.iter().filter(|dependency| dependency.missing_since.is_none());
+            reported.map(|d| (with(instance(&target.kind, &target.id), "dependency", &d.name), number(d.status)))
+        });
+        gauges(
+            "dependency_status",
+            "0 ok, 1 warning, 2 critical, 3 unknown; gone while it is stale or missing",
+            dependencies.collect(),
+        );
+        for (name, help, counts, value) in &overview.process.numbers {
+            if *counts {
+                let counter = FloatCounter::default();
+                counter.inc_by(*value);
+                states.register(*name, *help, counter);
+            } else {
+                let gauge = FloatGauge::default();
+                gauge.set(*value);
+                states.register(*name, *help, gauge);
+            }
+        }
+        samples(&mut states, overview);
+        states
+    }
+}
+
+fn staleness(target: &TargetView, now: Timestamp) -> f64 {
+    match target.last_success {
+        Some(_) if target.last_error.is_none() => 0.0,
+        Some(at) => now.since(at).as_secs_f64(),
+        None => -1.0,
+    }
+}
+
+fn number(status: Status) -> f64 {
+    match status {
+        Status::Ok => 0.0,
+        Status::Warning => 1.0,
+        Status::Critical => 2.0,
+        Status::Unknown => 3.0,
+    }
+}
+
+/// What plugins report, gone while their target fails. A name that two plugins use for different types goes to the first.
+fn samples(states: &mut Registry, overview: &Overview) {
+    let mut families: BTreeMap<&str, (SampleKind, Vec<(Labels, f64)>)> = BTreeMap::new();
+    for target in overview.targets.iter().filter(|target| target.stale_since.is_none()) {
+        for sample in target.samples.iter() {
+            let (kind, values) = families.entry(&sample.name).or_insert_with(|| (sample.kind, Vec::new()));
+            if *kind == sample.kind {
+                let mut labels = instance(&target.kind, &target.id);
+                labels.extend(sample.labels.iter().cloned());
+                values.push((labels, sample.value));
+            }
+        }
+    }
+    for (name, (kind, values)) in families {
+        if kind == SampleKind::Counter {
+            let family = Family::<Labels, FloatCounter>::default();
+            for (labels, value) in values {
+                // A counter that is negative is none; its value is left at 0.
+                family.get_or_create(&labels).inc_by(value.max(0.0));
+            }
+            states.register(name.trim_end_matches("_total"), "Reported by a plugin", family);
+        } else {
+            let family = Family::<Labels, FloatGauge>::default();
+            for (labels, value) in values {
+                family.get_or_create(&labels).set(value);
+            }
+            states.register(name, "Reported by a plugin", family);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! People's view: one page that shows every target with its dependencies and keeps itself up to date.
+
+use crate::auth::Auth;
+use crate::host::{DependencyView, Overview, TargetView};
+use crate::server::Shared;
+use crate::wire::{time, worst};
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{DOCTYPE, Markup, html};
+use model::{Status, Timestamp};
+use serde::Deserialize;
+use std::time::Duration;
+
+const STYLE: &str = include_str!("../assets/style.css");
+const SCRIPT: &str = include_str!("../assets/app.js");
+
+pub(crate) async fn asset(Path(file): Path<String>) -> Response {
+    let (kind, body) = match file.as_str() {
+        "style.css" => ("text/css; charset=utf-8", STYLE),
+        "app.js" => ("text/javascript; charset=utf-8", SCRIPT),
+        _ => return StatusCode::NOT_FOUND.into_response(),
+    };
+    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "max-age=60")], body).into_response()
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Token {
+    token: Option<String>,
+}
+
+/// The link of the first start carries the token; without one there is a form.
+pub(crate) async fn login(State(shared): State<Shared>, Query(query): Query<Token>) -> Response {
+    match query.token {
+        Some(token) => admit(&shared, &token),
+        None => form(None).into_response(),
+    }
+}
+
+pub(crate) async fn log_in(State(shared): State<Shared>, Form(form): Form<Token>) -> Response {
+    admit(&shared, form.token.as_deref().unwrap_or_default().trim())
+}
+
+fn admit(shared: &Shared, token: &str) -> Response {
+    if !shared.auth.is_right(token) {
+        return (StatusCode::UNAUTHORIZED, form(Some("This is not the token."))).into_response();
+    }
+    ([(header::SET_COOKIE, Auth::cookie(token))], Redirect::to("/")).into_response()
+}
+
+fn form(problem: Option<&str>) -> Markup {
+    document(
+        None,
+        &html! {
+            main.login {
+                h1 { "Polliwog" }
+                p { "Paste the admin token. The first start printed it, with a link; " code { "POLLIWOG_ADMIN_TOKEN" } " sets another." }
+                @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
+                form method="post" action="/login" {
+                    label { "Token " input type="password" name="token" autocomplete="current-password" autofocus required; }
+                    button { "Log in" }
+                }
+            }
+        },
+    )
+}
+
+fn document(csrf: Option<&str>, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                @if let Some(csrf) = csrf { meta name="csrf-token" content=(csrf); }
+                title { "Polliwog" }
+                link rel="stylesheet" href="/assets/style.css";
+                @if csrf.is_some() { script src="/assets/app.js" defer {} }
+            }
+            body { (body) }
+        }
+    }
+}
+
+pub(crate) async fn index(State(shared): State<Shared>, headers: HeaderMap) -> Markup {
+    let csrf = Auth::csrf_of(&headers).unwrap_or_default();
+    let overview = shared.host.overview().await;
+    let body = html! {
+        header.top {
+            h1 { "Polliwog" }
+            p #connection role="status" { "connecting" }
+        }
+        main #targets { (listing(&overview)) }
+    };
+    document(Some(&csrf), &body)
+}
+
+/// The part of the page that changes.
+pub(crate) async fn targets(State(shared): State<Shared>) -> Markup {
+    listing(&shared.host.overview().await)
+}
+
+fn listing(overview: &Overview) -> Markup {
+    let all = || overview.targets.iter().flat_map(|target| target.dependencies.iter().map(move |d| Look::of(target, d)));
+    html! {
+        p.summary {
+            (overview.targets.len()) " targets, " (all().count()) " dependencies: "
+            @for look in Look::ALL {
+                span class={ "tag " (look.class()) } { (look.sign()) " " (all().filter(|l| *l == look).count()) " " (look.class()) }
+                " "
+            }
+        }
+        @if overview.targets.is_empty() {
+            p.empty { "No targets yet. Add a [[target]] to polliwog.toml, or start with --demo." }
+        }
+        @for target in &overview.targets { (section(target, overview.at)) }
+    }
+}
+
+fn section(target: &TargetView, now: Timestamp) -> Markup {
+    let state = state(target, now);
+    let stale = target.stale_since.is_some();
+    html! {
+        section.target id={ "t-" (target.id) } data-state=(target.place) {
+            h2 {
+                span class={ "dot " (if stale { "stale" } else { worst(target).as_str() }) } aria-hidden="true" {}
+                (target.name) " " small { (target.kind) " · " (target.url) }
+            }
+            p.state { (state) " " button.poll type="button" data-poll=(target.id) { "Poll now" } }
+            @if let Some(error) = &target.last_error {
+                p.problem { strong { (error.code) } ": " (error.message) }
+            }
+            @for warning in target.warnings.iter().take(5) { p.note { "⚠ " (warning) } }
+            @if target.warnings.len() > 5 { p.note { "and " (target.warnings.len() - 5) " more warnings" } }
+            ul.dependencies { @for dependency in &target.dependencies { (item(target, dependency, now)) } }
+        }
+    }
+}
+
+/// What is going on with a target, in words.
+fn state(target: &TargetView, now: Timestamp) -> String {
+    let next = target.next_run.map_or_else(String::new, |at| format!(", next look in {}", span(at.since(now))));
+    let healthy = match (target.last_success, target.place) {
+        (_, "disabled") => "disabled".to_owned(),
+        (_, "no_plugin") => format!("no plugin serves kind {}: drop its .wasm into the plugin directory", target.kind),
+        (Some(at), _) if target.failures == 0 && target.stale_since.is_none() => format!("polled {} ago", span(now.since(at))),
+        (None, _) if target.failures == 0 && target.stale_since.is_none() => "not polled yet".to_owned(),
+        (Some(at), _) => format!("stale: last success {} ago", span(now.since(at))),
+        (None, _) => "stale: never answered".to_owned(),
+    };
+    let trouble = match (&target.dead, target.breaker.state) {
+        (Some(dead), _) => format!(", dead letter ({})", dead.reason.replace('_', " ")),
+        (None, "closed") if target.failures > 0 => format!(", {} failures in a row", target.failures),
+        (None, "closed") => String::new(),
+        (None, state) => format!(", breaker {} after {} failures", state.replace('_', "-"), target.failures),
+    };
+    format!("{healthy}{trouble}{next}")
+}
+
+fn span(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min", seconds / 60),
+        seconds @ 3600..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+fn item(target: &TargetView, dependency: &DependencyView, now: Timestamp) -> Markup {
+    let look = Look::of(target, dependency);
+    let name = dependency.title.as_deref().unwrap_or(&dependency.name);
+    html! {
+        li class={ "dependency " (look.class()) } data-status=(dependency.status.as_str()) title=(time(dependency.checked_at)) {
+            span.sign aria-hidden="true" { (look.sign()) }
+            " " span.name { (name) }
+            @if dependency.title.is_some() { " " small { (dependency.name) } }
+            " " span.word { (look.word(dependency.status)) }
+            @if let Some(ms) = dependency.latency_ms { " " small { (format!("{ms:.0} ms")) } }
+            @if let Some(since) = dependency.missing_since { " " small { "since " (span(now.since(since))) } }
+            @if let Some(message) = &dependency.error_message { span.message { (message) } }
+        }
+    }
+}
+
+/// How a dependency looks. Each look has a colour, a sign and a word of its own, so that none depends on the colour.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Ok,
+    Warning,
+    Critical,
+    Unknown,
+    Stale,
+    Missing,
+    Skipped,
+}
+
+impl Look {
+    const ALL: [Self; 7] =
+        [Self::Ok, Self::Warning, Self::Critical, Self::Unknown, Self::Stale, Self::Missing, Self::Skipped];
+
+    fn of(target: &TargetView, dependency: &DependencyView) -> Self {
+        match dependency.status {
+            _ if dependency.missing_since.is_some() => Self::Missing,
+            _ if target.stale_since.is_some() => Self::Stale,
+            _ if dependency.skipped => Self::Skipped,
+            Status::Ok => Self::Ok,
+            Status::Warning => Self::Warning,
+            Status::Critical => Self::Critical,
+            Status::Unknown => Self::Unknown,
+        }
+    }
+
+    fn class(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+            Self::Unknown => "unknown",
+            Self::Stale => "stale",
+            Self::Missing => "missing",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Ok => "✓",
+            Self::Warning => "!",
+            Self::Critical => "✗",
+            Self::Unknown => "?",
+            Self::Stale => "⏱",
+            Self::Missing => "∅",
+            Self::Skipped => "»",
+        }
+    }
+
+    /// What was known last stays to be seen in what is stale or missing.
+    fn word(self, status: Status) -> String {
+        match self {
+            Self::Stale | Self::Missing => format!("{}, was {}", self.class(), status.as_str()),
+            _ => self.class().to_owned(),
+        }
+    }
+}
