@@ -41,6 +41,8 @@ pub enum OpenError {
 pub struct Loaded {
     /// Its kind then.
     pub kind: Kind,
+    /// Its identity then.
+    pub identity: i64,
     /// What is known.
     pub known: Known,
     /// Its schedule.
@@ -130,7 +132,7 @@ fn load(connection: &Connection) -> rusqlite::Result<Everything> {
     let (mut numbers, mut loaded) = (HashMap::new(), HashMap::new());
     let mut version = state.version;
     let mut statement = connection.prepare(
-        "SELECT num, id, kind, warnings, failure_category, failure_code, failure_message, failure_at, stale_since, snapshot
+        "SELECT num, id, kind, warnings, failure_category, failure_code, failure_message, failure_at, stale_since, snapshot, identity
          FROM target",
     )?;
     let mut rows = statement.query([])?;
@@ -152,7 +154,7 @@ fn load(connection: &Connection) -> rusqlite::Result<Everything> {
         let known = known(row, snapshot, dependencies.remove(&num).unwrap_or_default())?;
         let schedule = snapshot.map(|snapshot| Schedule::from(&snapshot.schedule));
         numbers.insert(id.clone(), num);
-        loaded.insert(id, Loaded { kind, known, schedule });
+        loaded.insert(id, Loaded { kind, identity: row.get(10)?, known, schedule });
     }
     Ok((numbers, loaded, WriterState { version, ..state }))
 }

@@ -56,6 +56,14 @@ impl Reader {
         })
     }
 
+    /// The hash of an admin token, where one was made.
+    pub fn admin_token(&self) -> Result<Option<[u8; 32]>, ReadError> {
+        self.with(|connection| {
+            let sql = "SELECT hash FROM token WHERE scope = 'admin' ORDER BY created_at LIMIT 1";
+            connection.prepare_cached(sql)?.query_map([], |row| row.get(0))?.next().transpose()
+        })
+    }
+
     /// How often a dependency changed its status, newest first: previous, current, when.
     pub fn transitions(&self, target: &TargetId, dependency: &str, limit: u32) -> Result<Vec<(String, String, Timestamp)>, ReadError> {
         self.with(|connection| {

@@ -12,6 +12,8 @@ CREATE TABLE target (
     num INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     kind TEXT NOT NULL,
+    -- A hash of what makes it another target: URL, TLS, kind, secrets. A schedule of another identity is not taken up.
+    identity INTEGER NOT NULL DEFAULT 0,
     warnings TEXT NOT NULL DEFAULT '[]',
     failure_category TEXT,
     failure_code TEXT,
@@ -86,6 +88,12 @@ CREATE TABLE latency_block (
     target INTEGER NOT NULL,
     points BLOB NOT NULL,
     PRIMARY KEY (hour, target)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE token (
+    hash BLOB PRIMARY KEY,
+    scope TEXT NOT NULL,
+    created_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- What merely continued, a row for each 30 seconds, until it is folded into target.snapshot and latency_block.

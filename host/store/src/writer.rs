@@ -50,7 +50,9 @@ enum Job {
     Commit(Box<Commit>),
     Event(Event),
     Progress(Vec<Progress>, Timestamp),
+    Register(Vec<(TargetId, Kind, i64)>),
     Forget(TargetId),
+    Token([u8; 32], Timestamp),
     Finish,
 }
 
@@ -110,6 +112,16 @@ impl Writer {
         self.push(Job::Progress(progress, now));
     }
 
+    /// Makes targets known with their identities; a row that says the same already is left alone.
+    pub fn register(&self, targets: Vec<(TargetId, Kind, i64)>) {
+        self.push(Job::Register(targets));
+    }
+
+    /// Keeps the hash of an admin token.
+    pub fn admin_token(&self, hash: [u8; 32], now: Timestamp) {
+        self.push(Job::Token(hash, now));
+    }
+
     /// Forgets a target and everything that is known of it; its history goes by age.
     pub fn forget(&self, target: TargetId) {
         self.push(Job::Forget(target));
@@ -120,7 +132,8 @@ impl Writer {
         &self.queue.gauges
     }
 
-    pub(crate) fn finish(&self) {
+    /// Writes everything that was handed in, folds the journal, and ends.
+    pub fn finish(&self) {
         self.push(Job::Finish);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -227,6 +240,15 @@ impl Desk {
                     pruned_to = Some(*now);
                     write_progress(&transaction, &self.numbers, progress, &mut draft)?;
                 }
+                Job::Register(targets) => {
+                    for (target, kind, identity) in targets {
+                        register(&transaction, target, kind, *identity)?;
+                    }
+                }
+                Job::Token(hash, now) => {
+                    let sql = "INSERT OR IGNORE INTO token (hash, scope, created_at) VALUES (?1, 'admin', ?2)";
+                    transaction.execute(sql, params![hash, now.as_millis()])?;
+                }
                 Job::Forget(target) => {
                     forget(&transaction, target)?;
                     let num = draft.numbers.remove(target).or_else(|| self.numbers.get(target).copied());
@@ -285,6 +307,17 @@ fn number(
         .query_row([target.as_str()], |row| row.get(0))?;
     draft.numbers.insert(target.clone(), num);
     Ok(num)
+}
+
+fn register(transaction: &Transaction<'_>, target: &TargetId, kind: &Kind, identity: i64) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO target (id, kind, identity) VALUES (?1, ?2, ?3) ON CONFLICT (id) DO UPDATE
+             SET kind = excluded.kind, identity = excluded.identity
+             WHERE kind != excluded.kind OR identity != excluded.identity",
+        )?
+        .execute(params![target.as_str(), kind.as_str(), identity])
+        .map(drop)
 }
 
 fn write_commit(

@@ -1,0 +1,122 @@
+//! What the simulated services answer.
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::get;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// How long the slow service thinks.
+const SLOW: Duration = Duration::from_millis(2500);
+/// Of this many requests the flaky service fails the last two.
+const FLAKY: u32 = 7;
+
+/// Every service but the one that dies.
+pub(crate) fn router(start: Instant) -> Router {
+    let seconds = move || start.elapsed().as_secs();
+    let requests = Arc::new(AtomicU32::new(0));
+    Router::new()
+        .route("/", get(async || Html("<h1>Welcome</h1>")))
+        .route("/shop/dependencies", get(async move || body(&shop(seconds()))))
+        .route("/legacy/health", get(async move || body(&legacy(seconds()))))
+        .route("/actuator/health", get(async move || body(&spring(seconds()))))
+        .route("/aspnet/health", get(async move || body(&aspnet(seconds()))))
+        .route("/status", get(async move || body(&status_page(seconds()))))
+        .route("/flaky", get(async move || flaky(requests.fetch_add(1, Ordering::Relaxed))))
+        .route("/slow", get(slow))
+        .route("/vault", get(async || (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], "token required")))
+}
+
+/// The service that dies and returns, while it lives.
+pub(crate) fn phoenix() -> Router {
+    let answer = json!([item("ashes", "OK", 3.0), item("feathers", "OK", 5.0)]);
+    Router::new().route("/dependencies", get(async move || body(&answer)))
+}
+
+fn body(value: &Value) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+/// An item as the proactive-deps library writes it: a word as state, and a code that is no state.
+fn item(name: &str, state: &str, latency: f64) -> Value {
+    let code = match state {
+        "OK" => 0,
+        "CRITICAL" => 1,
+        _ => 2,
+    };
+    let mut item = json!({
+        "name": name,
+        "description": format!("{name} of the shop"),
+        "impact": "Orders may be late",
+        "healthy": state != "CRITICAL",
+        "health": { "state": state, "code": code, "latency": latency, "skipped": false },
+        "contact": { "team": "Platform" },
+    });
+    if state == "CRITICAL" {
+        item["error"] = json!({ "name": "Error", "message": "connect ECONNREFUSED" });
+        item["errorMessage"] = json!(format!("{name} does not answer"));
+    }
+    item
+}
+
+/// Its queue goes from well to worse and back; one check is left out, and one item is broken.
+fn shop(seconds: u64) -> Value {
+    let queue = ["OK", "OK", "WARNING", "CRITICAL", "WARNING"][(seconds / 15 % 5) as usize];
+    let mut skipped = item("carrier-pigeon", "OK", 0.0);
+    skipped["health"]["skipped"] = json!(true);
+    let wave = 10.0 + (seconds % 20) as f64;
+    let mut items = vec![item("postgres", "OK", wave), item("redis", "OK", 1.5), item("queue", queue, 40.0), skipped];
+    if seconds / 30 % 2 == 0 {
+        items.push(item("recommendations", "OK", 80.0));
+    }
+    items.push(json!({ "name": "broken item", "healthy": "perhaps" }));
+    Value::from(items)
+}
+
+fn legacy(seconds: u64) -> Value {
+    json!([
+        { "name": "mainframe", "healthy": true, "healthCode": 200, "latencyMs": 120 },
+        { "name": "printer", "healthy": seconds / 40 % 2 == 0, "healthCode": 200, "latencyMs": 30 },
+    ])
+}
+
+fn spring(seconds: u64) -> Value {
+    let disk = if seconds / 25 % 4 == 3 { "DOWN" } else { "UP" };
+    json!({ "status": disk, "components": {
+        "db": { "status": "UP", "details": { "database": "PostgreSQL" } },
+        "diskSpace": { "status": disk, "details": { "total": 107_374_182_400_u64, "free": 85_899_345_920_u64 } },
+        "ping": { "status": "UP" },
+    } })
+}
+
+fn aspnet(seconds: u64) -> Value {
+    let redis = if seconds / 20 % 3 == 1 { "Degraded" } else { "Healthy" };
+    json!({ "status": redis, "entries": {
+        "sqlserver": { "status": "Healthy", "ok": true, "duration": "00:00:00.0234567", "description": "SQL Server" },
+        "redis": { "status": redis, "ok": true, "duration": "00:00:00.1500000", "description": "Redis" },
+        "oracle": { "status": "Bewildered", "ok": true, "description": "Nobody knows" },
+    } })
+}
+
+fn status_page(seconds: u64) -> Value {
+    json!({ "meta": { "version": "2.1.0" }, "data": { "services": [
+        { "serviceName": "Payment gateway", "isActive": true, "metrics": { "latencyMs": 45 }, "severity": "high", "label": "Card payments" },
+        { "serviceName": "Email", "isActive": seconds / 60 % 2 == 0, "metrics": { "latencyMs": 20 }, "severity": "low", "label": "Mail" },
+    ] } })
+}
+
+fn flaky(request: u32) -> Response {
+    if request % FLAKY >= FLAKY - 2 {
+        return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "2")], "try again").into_response();
+    }
+    body(&json!([item("upstream", "OK", 12.0)]))
+}
+
+async fn slow() -> &'static str {
+    sleep(SLOW).await;
+    "at last"
+}

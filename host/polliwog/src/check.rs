@@ -1,0 +1,43 @@
+//! `check`: everything that is wrong, before it is run.
+
+use crate::cli::Common;
+use crate::config::Problem;
+use crate::estate;
+use crate::plugins::PluginSet;
+use crate::run::{counted, read};
+use egress::Egress;
+use sandbox::Sandbox;
+use serde_json::json;
+
+/// Validates; 0 when all is well, 1 when something is wrong.
+pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
+    let (problems, warnings, targets) = match read(&common.places(), None)? {
+        Err(problems) => (problems, Vec::new(), 0),
+        Ok(config) => {
+            let sandbox = Sandbox::new(sandbox::Config::default(), &Egress::new(egress::Config::default()))?;
+            let plugins = PluginSet::load(&sandbox, &config.plugin_dir).await;
+            let mut problems: Vec<Problem> = (plugins.refused().iter())
+                .map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() })
+                .collect();
+            problems.extend(estate::build(&config, &sandbox, &plugins).await.err().into_iter().flatten());
+            let unserved = config.targets.iter().filter(|target| plugins.get(&target.kind).is_none());
+            let warnings = unserved.map(|target| Problem {
+                place: format!("{}:{}", config.file, target.line),
+                message: format!("target {:?}: no plugin serves kind {}: drop one into {}", target.id, target.kind, config.plugin_dir.display()),
+            });
+            (problems, warnings.collect(), config.targets.len())
+        }
+    };
+    if json {
+        let list = |all: &[Problem]| -> Vec<_> { all.iter().map(|p| json!({ "place": p.place, "message": p.message })).collect() };
+        println!("{}", json!({ "ok": problems.is_empty(), "problems": list(&problems), "warnings": list(&warnings) }));
+    } else {
+        problems.iter().for_each(|problem| println!("{problem}"));
+        warnings.iter().for_each(|warning| println!("{warning} (a warning)"));
+        match problems.len() {
+            0 => println!("all is well: {}", counted(targets, "target")),
+            count => println!("{}", counted(count, "problem")),
+        }
+    }
+    Ok(u8::from(!problems.is_empty()))
+}

@@ -1,0 +1,154 @@
+//! The command line.
+
+use crate::config::Places;
+use crate::{check, plugin_command, poll, run};
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use tracing_subscriber::EnvFilter;
+
+/// The exit code of wrong usage (EX_USAGE of sysexits).
+pub(crate) const USAGE: u8 = 64;
+
+/// Polls things and says how they are.
+#[derive(Debug, Parser)]
+#[command(name = "polliwog", version, about, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the host
+    Run(RunArguments),
+    /// Validate configuration, plugins and settings: every problem with file, line and remedy
+    Check {
+        #[command(flatten)]
+        common: Common,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Poll once, now, in this process, storing nothing
+    ///
+    /// Exit code: 0 ok, 1 warning, 2 critical, 3 unknown or failed; of several, critical before unknown before warning.
+    Poll(PollArguments),
+    /// For plugin authors
+    #[command(subcommand)]
+    Plugin(PluginCommand),
+}
+
+/// Where things lie.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Common {
+    /// The configuration [default: ./polliwog.toml, then the XDG place, then /etc/polliwog]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where data lies [default: the XDG place]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+impl Common {
+    /// The same for the configuration.
+    pub(crate) fn places(&self) -> Places {
+        Places { config: self.config.clone(), data_dir: self.data_dir.clone() }
+    }
+}
+
+/// What `run` is told.
+#[derive(Args, Debug)]
+pub(crate) struct RunArguments {
+    #[command(flatten)]
+    pub common: Common,
+    /// Add simulated services to poll; needs no configuration
+    #[arg(long)]
+    pub demo: bool,
+    /// Where the simulated services listen (they take this port and the next)
+    #[arg(long, value_name = "PORT", default_value_t = demo::PORT, requires = "demo")]
+    pub demo_port: u16,
+}
+
+/// What `poll` is told.
+#[derive(Args, Debug)]
+pub(crate) struct PollArguments {
+    /// A target of the configuration
+    #[arg(required_unless_present = "kind", conflicts_with_all = ["kind", "url", "settings", "secret", "fingerprint", "insecure"])]
+    pub target: Option<String>,
+    /// The kind of something that is in no configuration
+    #[arg(long, requires = "url")]
+    pub kind: Option<String>,
+    /// Its URL
+    #[arg(long, requires = "kind")]
+    pub url: Option<String>,
+    /// Its settings, as JSON
+    #[arg(long, value_name = "JSON")]
+    pub settings: Option<String>,
+    /// A secret: NAME=env:VARIABLE or NAME=file:PATH
+    #[arg(long, value_name = "NAME=SOURCE")]
+    pub secret: Vec<String>,
+    /// The SHA-256 of its certificate
+    #[arg(long, value_name = "H", conflicts_with = "insecure")]
+    pub fingerprint: Option<String>,
+    /// Take any certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+#[derive(Debug, Subcommand)]
+enum PluginCommand {
+    /// The plugins of the running host; where none answers, those that this configuration would load
+    List {
+        #[command(flatten)]
+        common: Common,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Who a plugin's file says it is, what it imports, and whether this host would take it
+    Inspect {
+        /// The file
+        file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Does what was asked; gives the exit code.
+pub(crate) fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
+    let level = if matches!(arguments.command, Command::Run(_)) { "info" } else { "warn" };
+    log(level)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    runtime.block_on(async {
+        match arguments.command {
+            Command::Run(arguments) => run::run(arguments).await,
+            Command::Check { common, json } => check::check(&common, json).await,
+            Command::Poll(arguments) => poll::poll(arguments).await,
+            Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list(&common, json).await,
+            Command::Plugin(PluginCommand::Inspect { file, json }) => plugin_command::inspect(&file, json).await,
+        }
+    })
+}
+
+/// What is logged goes to stderr; `RUST_LOG` says how much.
+fn log(level: &str) -> anyhow::Result<()> {
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(filter) => EnvFilter::try_new(&filter).with_context(|| format!("RUST_LOG={filter:?}"))?,
+        Err(_) => EnvFilter::new(level),
+    };
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).with_target(false).init();
+    Ok(())
+}

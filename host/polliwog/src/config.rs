@@ -1,0 +1,33 @@
+//! The configuration: what was written, checked in one pass that reports every problem with its place.
+//!
+//! The environment wins over the file, the file over the defaults.
+
+mod checked;
+mod places;
+mod reader;
+mod targets;
+mod value;
+
+pub(crate) use checked::{Config, Limits};
+pub(crate) use places::{Places, find};
+pub(crate) use targets::{SecretSource, TargetConfig, TlsConfig};
+
+use std::fmt;
+
+/// Something that is wrong, where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// `polliwog.toml:12`, or an environment variable.
+    pub place: String,
+    /// One sentence.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests;

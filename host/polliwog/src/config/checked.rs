@@ -1,0 +1,280 @@
+//! The whole configuration, checked.
+
+use crate::config::Problem;
+use crate::config::places::{Places, data_dir};
+use crate::config::reader::{Notes, Section, count, suggestion, text};
+use crate::config::targets::{TargetConfig, alias_of, secret_source, targets};
+use crate::config::value::{Entry, Value, parse};
+use egress::Cidr;
+use model::Kind;
+use scheduler::{Cadence, Profile, Settings};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What people may enter as an interval; the configuration may allow less.
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(3600);
+const SECTIONS: [&str; 9] =
+    ["server", "metrics", "store", "egress", "plugins", "scheduler", "secrets", "target", "alias"];
+
+/// Everything that an operator decided.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Where pages and API listen.
+    pub listen: SocketAddr,
+    /// Where `/metrics` listens.
+    pub metrics_listen: SocketAddr,
+    /// The first word of our metrics' names.
+    pub metrics_prefix: String,
+    /// Where data lies.
+    pub data_dir: PathBuf,
+    /// The database.
+    pub store: store::Config,
+    /// Requests at a time for each host.
+    pub max_requests_per_host: usize,
+    /// Bytes of bodies held at a time.
+    pub max_body_bytes_in_flight: usize,
+    /// Where plugins are dropped.
+    pub plugin_dir: PathBuf,
+    /// Instances at a time.
+    pub instance_slots: u32,
+    /// What polls of a kind may use.
+    pub limits: BTreeMap<Kind, Limits>,
+    /// The scheduler's settings.
+    pub scheduler: Settings,
+    /// Every target.
+    pub targets: Vec<TargetConfig>,
+    /// Other names of dependencies.
+    pub aliases: HashMap<String, String>,
+    /// The file's name, for messages.
+    pub file: String,
+}
+
+/// A kind's limits, where they are not the contract's.
+pub(crate) type Limits = sandbox::Limits;
+
+impl Config {
+    /// Reads a file's text (none: the defaults) with the environment over it.
+    pub(crate) fn read(
+        (file, text): (&str, &str),
+        places: &Places,
+        demo: bool,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, Vec<Problem>> {
+        let notes = Notes { file: file.to_owned(), problems: RefCell::default(), environment };
+        let document = match parse(text) {
+            Ok(document) => document,
+            Err((line, why)) => {
+                let message = format!("this is no TOML: {}", why.lines().next().unwrap_or_default());
+                return Err(vec![Problem { place: format!("{file}:{line}"), message }]);
+            }
+        };
+        let config = checked(&notes, &document, data_dir(places, demo, environment));
+        let mut problems = notes.problems.into_inner();
+        if problems.is_empty() {
+            return Ok(config);
+        }
+        problems.sort_by_key(|problem| line(&problem.place));
+        Err(problems)
+    }
+}
+
+fn line(place: &str) -> usize {
+    place.rsplit(':').next().and_then(|line| line.parse().ok()).unwrap_or(0)
+}
+
+fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
+    for entry in document.iter().filter(|entry| !SECTIONS.contains(&entry.key.as_str())) {
+        notes.at(entry.line, format!("unknown section {:?}{}", entry.key, suggestion(&entry.key, &SECTIONS)));
+    }
+    let (listen, metrics_listen) = server(Section::top(notes, document, "server"));
+    let scheduler = scheduler(notes, Section::top(notes, document, "scheduler"));
+    let store = store_config(Section::top(notes, document, "store"), &data_dir);
+    let egress = Section::top(notes, document, "egress");
+    let max_requests_per_host = at_least_one(notes, &egress, "max_requests_per_host").unwrap_or(20);
+    let max_body_bytes_in_flight = at_least_one(notes, &egress, "max_body_bytes_in_flight").unwrap_or(256 << 20);
+    // Targets made through the API do not exist yet; what they may reach is checked for form all the same.
+    let _ = egress.get("api_target_cidrs", cidrs);
+    egress.finish();
+    let plugins = Section::top(notes, document, "plugins");
+    let plugin_dir = plugins.text("dir").map_or_else(|| data_dir.join("plugins"), PathBuf::from);
+    let instance_slots = at_least_one(notes, &plugins, "instance_slots").unwrap_or(512);
+    let limits = plugins.table("limits").map(|entries| limits(notes, entries)).unwrap_or_default();
+    plugins.finish();
+    Config {
+        listen,
+        metrics_listen,
+        metrics_prefix: metrics_prefix(notes, Section::top(notes, document, "metrics")),
+        store,
+        max_requests_per_host,
+        max_body_bytes_in_flight,
+        plugin_dir,
+        instance_slots: u32::try_from(instance_slots).unwrap_or(u32::MAX),
+        limits,
+        targets: targets(notes, document, &scheduler),
+        scheduler,
+        aliases: aliases(notes, document),
+        file: api_secrets(notes, document),
+        data_dir,
+    }
+}
+
+/// The secrets that targets made through the API may name are checked for form; the file's name is given back.
+fn api_secrets(notes: &Notes<'_>, document: &[Entry]) -> String {
+    let Some(Value::Table(entries)) = document.iter().find(|e| e.key == "secrets").map(|e| &e.node.value) else {
+        return notes.file.clone();
+    };
+    for entry in entries {
+        let _ = secret_source(notes, entry, true);
+    }
+    notes.file.clone()
+}
+
+fn server(section: Section<'_>) -> (SocketAddr, SocketAddr) {
+    let address = |value: &Value| {
+        let text = text(value)?;
+        text.parse::<SocketAddr>().map_err(|_| format!("{text:?} is no address with a port: write it as 127.0.0.1:7411"))
+    };
+    let listen = section.get("listen", address);
+    let metrics = section.get("metrics_listen", address);
+    section.finish();
+    let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    (listen.unwrap_or_else(|| local(7411)), metrics.unwrap_or_else(|| local(9091)))
+}
+
+fn metrics_prefix(notes: &Notes<'_>, section: Section<'_>) -> String {
+    let prefix = section.text("prefix");
+    let line = section.line("prefix");
+    section.finish();
+    let prefix = prefix.unwrap_or_else(|| "polliwog".to_owned());
+    if !prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') || !prefix.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        notes.at(line, format!("prefix: {prefix:?} is no beginning of a metric's name: use letters, digits and '_'"));
+    }
+    prefix
+}
+
+fn store_config(section: Section<'_>, data_dir: &std::path::Path) -> store::Config {
+    let config = store::Config {
+        path: section.text("path").map_or_else(|| data_dir.join("polliwog.db"), PathBuf::from),
+        history_days: section.count("history_days").map_or(365, |days| u32::try_from(days).unwrap_or(u32::MAX)),
+        history_rows: section.count("history_rows").unwrap_or(1_000_000),
+    };
+    section.finish();
+    config
+}
+
+fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
+    let defaults = Settings::default();
+    let word = |value: &Value, known: &[&str]| {
+        let text = text(value)?;
+        if known.contains(&text.as_str()) { Ok(text) } else { Err(format!("{text:?} is none{}", suggestion(&text, known))) }
+    };
+    let profiles = Profile::ALL.map(Profile::as_str);
+    let cadences = Cadence::ALL.map(Cadence::as_str);
+    let profile = section.get("profile", |value| word(value, &profiles)).and_then(|word| Profile::from_word(&word));
+    let mut cadence = section.get("cadence", |value| word(value, &cadences)).and_then(|word| Cadence::from_word(&word));
+    // Pulse's switch for the adaptive cadence.
+    if let Some(enabled) = (notes.environment)("ADAPTIVE_POLLING_ENABLED") {
+        match enabled.trim().to_lowercase().as_str() {
+            "false" | "0" | "no" | "off" => cadence = Some(Cadence::Fixed),
+            "true" | "1" | "yes" | "on" => {}
+            _ => notes.note("environment ADAPTIVE_POLLING_ENABLED".to_owned(), "this should be true or false"),
+        }
+    }
+    let interval = |key: &'static str| section.get(key, |value| interval(value, SHORTEST));
+    let settings = Settings {
+        profile: profile.unwrap_or(defaults.profile),
+        cadence: cadence.unwrap_or(defaults.cadence),
+        base: interval("base_interval"),
+        min: interval("min_interval").unwrap_or(defaults.min),
+        max: interval("max_interval").unwrap_or(defaults.max),
+        max_in_flight: at_least_one(notes, &section, "max_in_flight").unwrap_or(defaults.max_in_flight),
+        max_per_host: at_least_one(notes, &section, "max_per_host").unwrap_or(defaults.max_per_host),
+        rate_per_second: section.count("rate_per_second").map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX)),
+    };
+    let line = section.line("min_interval");
+    section.finish();
+    if settings.min > settings.max {
+        notes.at(line, "min_interval is above max_interval: lower one or raise the other");
+    } else if settings.base.is_some_and(|base| base < settings.min || base > settings.max) {
+        notes.at(line, "base_interval lies outside min_interval and max_interval");
+    }
+    settings
+}
+
+/// An interval that a person entered.
+pub(crate) fn interval(value: &Value, shortest: Duration) -> Result<Duration, String> {
+    let duration = crate::config::value::parse_duration(&text(value)?)?;
+    let show = crate::config::value::show_duration;
+    if duration < shortest || duration > LONGEST {
+        return Err(format!("{} is no interval: use {} to {}", show(duration), show(shortest), show(LONGEST)));
+    }
+    Ok(duration)
+}
+
+fn at_least_one(notes: &Notes<'_>, section: &Section<'_>, key: &'static str) -> Option<usize> {
+    let value = section.count(key)?;
+    if value == 0 {
+        notes.at(section.line(key), format!("{key} is 0, and nothing would ever run: use 1 or more"));
+    }
+    Some(usize::try_from(value).unwrap_or(usize::MAX).max(1))
+}
+
+fn cidrs(value: &Value) -> Result<Vec<Cidr>, String> {
+    let items = match value {
+        Value::Array(items) => items.iter().map(|item| text(&item.value)).collect::<Result<Vec<_>, _>>()?,
+        Value::Text(list) => list.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect(),
+        other => return Err(format!("this is {}, and should be a list of networks", other.kind())),
+    };
+    items.iter().map(|item| item.parse()).collect()
+}
+
+fn limits(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<Kind, Limits> {
+    let mut limits = BTreeMap::new();
+    for entry in entries {
+        let kind = match Kind::new(&entry.key) {
+            Ok(kind) => kind,
+            Err(error) => {
+                notes.at(entry.line, error.to_string());
+                continue;
+            }
+        };
+        let Value::Table(entries) = &entry.node.value else {
+            notes.at(entry.line, format!("limits of {kind} are a table: [plugins.limits.{kind}]"));
+            continue;
+        };
+        let section = Section::inner(notes, format!("plugins.limits.{kind}"), entries);
+        let of = |key: &'static str, default: usize| section.get(key, count).map_or(default, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        let defaults = Limits::default();
+        let own = Limits {
+            memory: of("memory_bytes", defaults.memory),
+            cpu: section.duration("cpu").unwrap_or(defaults.cpu),
+            requests: u32::try_from(of("requests", defaults.requests as usize)).unwrap_or(u32::MAX),
+            body: of("body_bytes", defaults.body),
+            bodies: of("bodies_bytes", defaults.bodies),
+            dependencies: of("dependencies", defaults.dependencies),
+            samples: of("samples", defaults.samples),
+            warnings: of("warnings", defaults.warnings),
+            report: of("report_bytes", defaults.report),
+            log_lines: u32::try_from(of("log_lines", defaults.log_lines as usize)).unwrap_or(u32::MAX),
+        };
+        if own.memory > defaults.memory {
+            notes.at(section.line("memory_bytes"), format!("memory_bytes: a poll has at most {} bytes", defaults.memory));
+        }
+        section.finish();
+        limits.insert(kind, own);
+    }
+    limits
+}
+
+fn aliases(notes: &Notes<'_>, document: &[Entry]) -> HashMap<String, String> {
+    let Some(entry) = document.iter().find(|entry| entry.key == "alias") else { return HashMap::new() };
+    let Value::Array(items) = &entry.node.value else {
+        notes.at(entry.line, "an alias is written as [[alias]], with two brackets");
+        return HashMap::new();
+    };
+    items.iter().filter_map(|item| alias_of(notes, item)).collect()
+}

@@ -1,0 +1,193 @@
+//! Reading keys with every problem noted: unknown ones, wrong ones, and where each is.
+
+use crate::config::Problem;
+use crate::config::value::{Entry, Node, Value, parse_duration};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Names that are near enough to be suggested.
+const NEAR: f64 = 0.8;
+
+/// Where problems are noted, and where overrides come from.
+pub(crate) struct Notes<'a> {
+    /// The file's name.
+    pub file: String,
+    pub problems: RefCell<Vec<Problem>>,
+    pub environment: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Notes<'_> {
+    pub(crate) fn at(&self, line: usize, message: impl Into<String>) {
+        self.note(format!("{}:{line}", self.file), message);
+    }
+
+    pub(crate) fn note(&self, place: String, message: impl Into<String>) {
+        self.problems.borrow_mut().push(Problem { place, message: message.into() });
+    }
+}
+
+/// A table whose keys are taken one by one.
+pub(crate) struct Section<'a> {
+    notes: &'a Notes<'a>,
+    /// `scheduler`, `target[2].tls`: how messages call it, and what variables are named after.
+    name: String,
+    entries: &'a [Entry],
+    asked: RefCell<BTreeSet<&'static str>>,
+    /// Whether `POLLIWOG_SECTION_KEY` overrides its keys.
+    overridable: bool,
+}
+
+/// Where a value was found.
+pub(crate) enum Found<'a> {
+    File(&'a Node),
+    Variable(String, String),
+}
+
+impl Found<'_> {
+    fn value(&self) -> Value {
+        match self {
+            Self::File(node) => node.value.clone(),
+            Self::Variable(_, text) => Value::Text(text.clone()),
+        }
+    }
+}
+
+impl<'a> Section<'a> {
+    /// One of the document's sections; its keys can be overridden by the environment.
+    pub(crate) fn top(notes: &'a Notes<'a>, document: &'a [Entry], name: &'static str) -> Self {
+        let entries = match document.iter().find(|entry| entry.key == name).map(|entry| &entry.node) {
+            Some(Node { value: Value::Table(entries), .. }) => entries,
+            Some(node) => {
+                notes.at(node.line, format!("{name} is {}, and should be a table: [{name}]", node.value.kind()));
+                &[][..]
+            }
+            None => &[],
+        };
+        Self { notes, name: name.to_owned(), entries, asked: RefCell::default(), overridable: true }
+    }
+
+    /// A table inside another.
+    pub(crate) fn inner(notes: &'a Notes<'a>, name: String, entries: &'a [Entry]) -> Self {
+        Self { notes, name, entries, asked: RefCell::default(), overridable: false }
+    }
+
+    fn find(&self, key: &'static str) -> Option<Found<'a>> {
+        self.asked.borrow_mut().insert(key);
+        if self.overridable {
+            let own = format!("POLLIWOG_{}_{}", self.name.to_uppercase(), key.to_uppercase());
+            for variable in [own.as_str()].into_iter().chain(alias(&self.name, key)) {
+                if let Some(text) = (self.notes.environment)(variable) {
+                    return Some(Found::Variable(variable.to_owned(), text));
+                }
+            }
+        }
+        self.entries.iter().find(|entry| entry.key == key).map(|entry| Found::File(&entry.node))
+    }
+
+    /// A key's value, as `parse` understands it; a problem is noted when it does not.
+    pub(crate) fn get<T>(&self, key: &'static str, parse: impl FnOnce(&Value) -> Result<T, String>) -> Option<T> {
+        let found = self.find(key)?;
+        match parse(&found.value()) {
+            Ok(value) => Some(value),
+            Err(why) => {
+                match found {
+                    Found::File(node) => self.notes.at(node.line, format!("{key}: {why}")),
+                    Found::Variable(variable, _) => self.notes.note(format!("environment {variable}"), why),
+                }
+                None
+            }
+        }
+    }
+
+    pub(crate) fn text(&self, key: &'static str) -> Option<String> {
+        self.get(key, text)
+    }
+
+    pub(crate) fn duration(&self, key: &'static str) -> Option<Duration> {
+        self.get(key, |value| parse_duration(&text(value)?))
+    }
+
+    pub(crate) fn count(&self, key: &'static str) -> Option<u64> {
+        self.get(key, count)
+    }
+
+    pub(crate) fn boolean(&self, key: &'static str) -> Option<bool> {
+        self.get(key, boolean)
+    }
+
+    /// A table inside this one, as it was written.
+    pub(crate) fn table(&self, key: &'static str) -> Option<&'a [Entry]> {
+        match self.find(key)? {
+            Found::File(Node { value: Value::Table(entries), .. }) => Some(entries),
+            Found::File(node) => {
+                self.notes.at(node.line, format!("{key} is {}, and should be a table: {{ … }}", node.value.kind()));
+                None
+            }
+            Found::Variable(variable, _) => {
+                self.notes.note(format!("environment {variable}"), "a table can only be written in the file");
+                None
+            }
+        }
+    }
+
+    /// The line of a key, or of the section's first key.
+    pub(crate) fn line(&self, key: &str) -> usize {
+        let own = self.entries.iter().find(|entry| entry.key == key);
+        own.or(self.entries.first()).map_or(1, |entry| entry.line)
+    }
+
+    /// Notes every key that nobody asked for, with the near one that exists.
+    pub(crate) fn finish(self) {
+        let known = self.asked.borrow();
+        for entry in self.entries.iter().filter(|entry| !known.contains(entry.key.as_str())) {
+            let known: Vec<&str> = known.iter().copied().collect();
+            self.notes.at(entry.line, format!("unknown key {:?} in {}{}", entry.key, self.name, suggestion(&entry.key, &known)));
+        }
+    }
+}
+
+/// "did you mean …?", or all there are.
+pub(crate) fn suggestion(key: &str, known: &[&str]) -> String {
+    let near = known.iter().map(|name| (strsim::jaro_winkler(key, name), name)).filter(|(score, _)| *score >= NEAR);
+    match near.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
+        Some((_, name)) => format!(": did you mean {name:?}?"),
+        None => format!(": there are {}", known.join(", ")),
+    }
+}
+
+/// The reference documents' own names for some variables.
+fn alias(section: &str, key: &str) -> Option<&'static str> {
+    match (section, key) {
+        ("scheduler", "base_interval") => Some("ADAPTIVE_POLLING_BASE_INTERVAL"),
+        ("scheduler", "min_interval") => Some("ADAPTIVE_POLLING_MIN_INTERVAL"),
+        ("scheduler", "max_interval") => Some("ADAPTIVE_POLLING_MAX_INTERVAL"),
+        ("scheduler", "max_per_host") => Some("POLL_MAX_CONCURRENT_PER_HOST"),
+        _ => None,
+    }
+}
+
+pub(crate) fn text(value: &Value) -> Result<String, String> {
+    match value {
+        Value::Text(text) => Ok(text.clone()),
+        other => Err(format!("this is {}, and should be text in quotes", other.kind())),
+    }
+}
+
+pub(crate) fn count(value: &Value) -> Result<u64, String> {
+    let wrong = || "this should be a whole number that is not negative".to_owned();
+    match value {
+        Value::Integer(integer) => u64::try_from(*integer).map_err(|_| wrong()),
+        Value::Text(text) => text.trim().parse().map_err(|_| wrong()),
+        _ => Err(wrong()),
+    }
+}
+
+pub(crate) fn boolean(value: &Value) -> Result<bool, String> {
+    match value {
+        Value::Boolean(boolean) => Ok(*boolean),
+        Value::Text(text) if ["true", "1", "yes", "on"].contains(&text.trim().to_lowercase().as_str()) => Ok(true),
+        Value::Text(text) if ["false", "0", "no", "off"].contains(&text.trim().to_lowercase().as_str()) => Ok(false),
+        _ => Err("this should be true or false".to_owned()),
+    }
+}

@@ -1,0 +1,277 @@
+//! `[[target]]` and what is in it.
+
+use crate::config::checked::interval;
+use crate::config::reader::{Notes, Section, suggestion, text};
+use crate::config::value::{Entry, Node, Value, show_duration};
+use egress::{Fingerprint, Origin, Tls};
+use model::{Kind, TargetId};
+use scheduler::{Cadence, Settings};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+use url::Url;
+
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
+const TIMEOUT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(300));
+
+/// One target, as it was written.
+#[derive(Clone, Debug)]
+pub(crate) struct TargetConfig {
+    /// Its id.
+    pub id: TargetId,
+    /// Its name.
+    pub name: String,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its URL.
+    pub url: Url,
+    /// Other origins of the same thing.
+    pub also: Vec<AlsoConfig>,
+    /// How its certificate is judged.
+    pub tls: TlsConfig,
+    /// Its base interval.
+    pub interval: Option<Duration>,
+    /// Its cadence.
+    pub cadence: Option<Cadence>,
+    /// Its shortest interval.
+    pub min_interval: Option<Duration>,
+    /// Its longest interval.
+    pub max_interval: Option<Duration>,
+    /// How long a poll may take.
+    pub timeout: Option<Duration>,
+    /// Whether it is polled.
+    pub enabled: bool,
+    /// Where its secrets come from.
+    pub secrets: BTreeMap<String, SecretSource>,
+    /// Names and values.
+    pub labels: BTreeMap<String, String>,
+    /// What its kind's schema says.
+    pub settings: serde_json::Value,
+    /// The line its id stands on.
+    pub line: usize,
+}
+
+/// Another origin of a target.
+#[derive(Clone, Debug)]
+pub(crate) struct AlsoConfig {
+    /// Where.
+    pub url: Url,
+    /// How its certificate is judged.
+    pub tls: TlsConfig,
+}
+
+/// How a certificate is judged, as it was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TlsConfig {
+    /// Any of these leaves.
+    pub fingerprints: BTreeSet<Fingerprint>,
+    /// Authorities in a PEM file.
+    pub ca_file: Option<PathBuf>,
+    /// Not at all.
+    pub insecure: bool,
+    /// HTTP/2 where it is offered.
+    pub http2: bool,
+}
+
+impl TlsConfig {
+    /// The policy itself; a file is read.
+    pub(crate) fn build(&self) -> Result<Tls, egress::TlsError> {
+        let tls = match self {
+            Self { insecure: true, .. } => Tls::insecure(),
+            Self { ca_file: Some(file), .. } => Tls::ca_file(file),
+            Self { fingerprints, .. } if !fingerprints.is_empty() => Tls::pinned(fingerprints.clone()),
+            Self { .. } => Tls::system(),
+        }?;
+        Ok(if self.http2 { tls.with_http2() } else { tls })
+    }
+}
+
+/// Where a secret's value comes from; never a literal.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SecretSource {
+    /// An environment variable.
+    Variable(String),
+    /// A file; one line break at its end is not part of the value.
+    File(PathBuf),
+}
+
+pub(crate) fn targets(notes: &Notes<'_>, document: &[Entry], scheduler: &Settings) -> Vec<TargetConfig> {
+    let Some(entry) = document.iter().find(|entry| entry.key == "target") else { return Vec::new() };
+    let Value::Array(items) = &entry.node.value else {
+        notes.at(entry.line, "a target is written as [[target]], with two brackets");
+        return Vec::new();
+    };
+    let mut targets: Vec<TargetConfig> = Vec::new();
+    for item in items {
+        let Some(target) = target(notes, item, scheduler) else { continue };
+        match targets.iter().find(|earlier| earlier.id == target.id) {
+            Some(earlier) => {
+                let message = format!("there are two targets {:?} (the other is on line {}): give one another id", target.id, earlier.line);
+                notes.at(target.line, message);
+            }
+            None => targets.push(target),
+        }
+    }
+    targets
+}
+
+fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<TargetConfig> {
+    let Value::Table(entries) = &item.value else {
+        notes.at(item.line, "a target is written as [[target]], with two brackets");
+        return None;
+    };
+    let written = entries.iter().find(|entry| entry.key == "id").map(|entry| &entry.node.value);
+    let name = match written {
+        Some(Value::Text(id)) => format!("target {id:?}"),
+        _ => "target".to_owned(),
+    };
+    let section = Section::inner(notes, name.clone(), entries);
+    let required = |key: &'static str| {
+        if !entries.iter().any(|entry| entry.key == key) {
+            notes.at(item.line, format!("{name} has no {key}"));
+        }
+    };
+    ["id", "kind", "url"].into_iter().for_each(required);
+    let id = section.get("id", |value| TargetId::new(&text(value)?).map_err(|error| error.to_string()));
+    let kind = section.get("kind", |value| Kind::new(&text(value)?).map_err(|error| error.to_string()));
+    let url = section.get("url", |value| Origin::parse(&text(value)?).map_err(|error| error.to_string()));
+    let also = section.get("also", |value| also(notes, value)).unwrap_or_default();
+    let tls = section.table("tls").map(|entries| tls(notes, entries)).unwrap_or_default();
+    let shortest = SHORTEST_INTERVAL.min(scheduler.min);
+    let own = |key: &'static str| section.get(key, |value| interval(value, shortest));
+    let (base, min_interval, max_interval) = (own("interval"), own("min_interval"), own("max_interval"));
+    let cadence = section.get("cadence", |value| {
+        let word = text(value)?;
+        Cadence::from_word(&word).ok_or_else(|| format!("{word:?} is none{}", suggestion(&word, &Cadence::ALL.map(Cadence::as_str))))
+    });
+    let timeout = section.duration("timeout");
+    if timeout.is_some_and(|timeout| timeout < TIMEOUT.0 || timeout > TIMEOUT.1) {
+        notes.at(section.line("timeout"), "timeout: use 100ms to 5m");
+    }
+    let enabled = section.boolean("enabled").unwrap_or(true);
+    let secrets = section.table("secrets").map(|entries| secrets(notes, entries)).unwrap_or_default();
+    let labels = section.get("labels", labels).unwrap_or_default();
+    let settings = section.get("settings", |value| match value {
+        Value::Table(_) => Ok(value.to_json()),
+        other => Err(format!("this is {}, and should be a table: [target.settings]", other.kind())),
+    });
+    let shown = section.text("name");
+    let line = section.line("id");
+    section.finish();
+    let (min, max) = (min_interval.unwrap_or(scheduler.min), max_interval.unwrap_or(scheduler.max));
+    if base.is_some_and(|base| base < min || base > max) {
+        let bounds = format!("{} to {}", show_duration(min), show_duration(max));
+        notes.at(line, format!("{name}: its interval lies outside its bounds, {bounds}: set min_interval or max_interval too"));
+    }
+    let id = id?;
+    Some(TargetConfig {
+        name: shown.unwrap_or_else(|| id.to_string()),
+        id,
+        kind: kind?,
+        url: url?.0,
+        also,
+        tls,
+        interval: base,
+        cadence,
+        min_interval,
+        max_interval,
+        timeout,
+        enabled,
+        secrets,
+        labels,
+        settings: settings.unwrap_or_else(|| serde_json::json!({})),
+        line,
+    })
+}
+
+fn also(notes: &Notes<'_>, value: &Value) -> Result<Vec<AlsoConfig>, String> {
+    let Value::Array(items) = value else {
+        return Err("this should be a list: also = [{ url = \"…\" }]".to_owned());
+    };
+    let mut origins = Vec::new();
+    for item in items {
+        let Value::Table(entries) = &item.value else {
+            return Err("each of also is a table: { url = \"…\" }".to_owned());
+        };
+        let section = Section::inner(notes, "also".to_owned(), entries);
+        let url = section.get("url", |value| Origin::parse(&text(value)?).map_err(|error| error.to_string()));
+        let tls = section.table("tls").map(|entries| tls(notes, entries)).unwrap_or_default();
+        section.finish();
+        origins.extend(url.map(|(url, _)| AlsoConfig { url, tls }));
+    }
+    Ok(origins)
+}
+
+fn tls(notes: &Notes<'_>, entries: &[Entry]) -> TlsConfig {
+    let section = Section::inner(notes, "tls".to_owned(), entries);
+    let parse = |text: &str| Fingerprint::parse(text).map_err(|error| error.to_string());
+    let fingerprints = section.get("fingerprint", |value| match value {
+        Value::Text(text) => Ok(BTreeSet::from([parse(text)?])),
+        Value::Array(items) => items.iter().map(|item| parse(&text(&item.value)?)).collect(),
+        other => Err(format!("this is {}, and should be text or a list of texts", other.kind())),
+    });
+    let tls = TlsConfig {
+        fingerprints: fingerprints.unwrap_or_default(),
+        ca_file: section.text("ca_file").map(PathBuf::from),
+        insecure: section.boolean("insecure").unwrap_or(false),
+        http2: section.boolean("http2").unwrap_or(false),
+    };
+    let line = section.line("fingerprint");
+    section.finish();
+    let ways = [!tls.fingerprints.is_empty(), tls.ca_file.is_some(), tls.insecure].into_iter().filter(|way| *way).count();
+    if ways > 1 {
+        notes.at(line, "tls: fingerprint, ca_file and insecure exclude one another: keep one");
+    }
+    tls
+}
+
+fn secrets(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<String, SecretSource> {
+    let source = |entry: &Entry| Some((entry.key.clone(), secret_source(notes, entry, false)?));
+    entries.iter().filter_map(source).collect()
+}
+
+/// `{ env = "…" }` or `{ file = "…" }`; those of `[secrets]` also say for whom they are.
+pub(crate) fn secret_source(notes: &Notes<'_>, entry: &Entry, shared: bool) -> Option<SecretSource> {
+    let Value::Table(entries) = &entry.node.value else {
+        let message = format!("the secret {:?} is written as {{ env = \"VARIABLE\" }} or {{ file = \"PATH\" }}, never as a value", entry.key);
+        notes.at(entry.line, message);
+        return None;
+    };
+    let section = Section::inner(notes, format!("the secret {:?}", entry.key), entries);
+    let (variable, file) = (section.text("env"), section.text("file"));
+    if shared {
+        let list = |value: &Value| if matches!(value, Value::Array(_)) { Ok(()) } else { Err("this should be a list".to_owned()) };
+        section.get("kinds", list);
+        section.get("origins", list);
+    }
+    section.finish();
+    match (variable, file) {
+        (Some(variable), None) => Some(SecretSource::Variable(variable)),
+        (None, Some(file)) => Some(SecretSource::File(file.into())),
+        _ => {
+            notes.at(entry.line, format!("the secret {:?} needs either env or file", entry.key));
+            None
+        }
+    }
+}
+
+fn labels(value: &Value) -> Result<BTreeMap<String, String>, String> {
+    let Value::Table(entries) = value else {
+        return Err("this should be a table: labels = { site = \"zurich\" }".to_owned());
+    };
+    entries.iter().map(|entry| Ok((entry.key.clone(), text(&entry.node.value)?))).collect()
+}
+
+pub(crate) fn alias_of(notes: &Notes<'_>, item: &Node) -> Option<(String, String)> {
+    let Value::Table(entries) = &item.value else {
+        notes.at(item.line, "an alias is written as [[alias]], with two brackets");
+        return None;
+    };
+    let section = Section::inner(notes, "alias".to_owned(), entries);
+    let (name, canonical) = (section.text("name"), section.text("canonical"));
+    section.finish();
+    if name.is_none() || canonical.is_none() {
+        notes.at(item.line, "an alias has a name and a canonical name");
+    }
+    Some((name?, canonical?))
+}

@@ -1,0 +1,143 @@
+//! A TOML document as a tree that knows its lines, and what its leaves mean.
+
+use serde_json::Value as Json;
+use std::time::Duration;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A value and the line it begins on.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub line: usize,
+    pub value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Boolean(bool),
+    Array(Vec<Node>),
+    Table(Vec<Entry>),
+}
+
+/// A key with its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub key: String,
+    pub line: usize,
+    pub node: Node,
+}
+
+/// Reads a document; what is wrong with it, and on which line.
+pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
+    match DeTable::parse(text) {
+        Ok(table) => Ok(entries(text, table.get_ref())),
+        Err(error) => {
+            let line = error.span().map_or(1, |span| line_of(text, span.start));
+            Err((line, error.message().to_owned()))
+        }
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn entries(text: &str, table: &DeTable<'_>) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = table
+        .iter()
+        .map(|(key, value)| Entry {
+            key: key.get_ref().to_string(),
+            line: line_of(text, key.span().start),
+            node: node(text, value),
+        })
+        .collect();
+    entries.sort_by_key(|entry| entry.line);
+    entries
+}
+
+fn node(text: &str, spanned: &Spanned<DeValue<'_>>) -> Node {
+    let value = match spanned.get_ref() {
+        DeValue::String(text) => Value::Text(text.to_string()),
+        DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
+            Ok(integer) => Value::Integer(integer),
+            Err(_) => Value::Text(integer.as_str().to_owned()),
+        },
+        DeValue::Float(float) => float.as_str().parse().map_or_else(|_| Value::Text(float.as_str().to_owned()), Value::Float),
+        DeValue::Boolean(boolean) => Value::Boolean(*boolean),
+        DeValue::Datetime(datetime) => Value::Text(datetime.to_string()),
+        DeValue::Array(items) => Value::Array(items.iter().map(|item| node(text, item)).collect()),
+        DeValue::Table(table) => Value::Table(entries(text, table)),
+    };
+    Node { line: line_of(text, spanned.span().start), value }
+}
+
+impl Value {
+    /// What a person calls it.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "text",
+            Self::Integer(_) => "a whole number",
+            Self::Float(_) => "a number",
+            Self::Boolean(_) => "true or false",
+            Self::Array(_) => "a list",
+            Self::Table(_) => "a table",
+        }
+    }
+
+    /// The same as JSON.
+    pub(crate) fn to_json(&self) -> Json {
+        match self {
+            Self::Text(text) => Json::from(text.as_str()),
+            Self::Integer(integer) => Json::from(*integer),
+            Self::Float(float) => Json::from(*float),
+            Self::Boolean(boolean) => Json::from(*boolean),
+            Self::Array(items) => items.iter().map(|item| item.value.to_json()).collect(),
+            Self::Table(entries) => {
+                Json::Object(entries.iter().map(|entry| (entry.key.clone(), entry.node.value.to_json())).collect())
+            }
+        }
+    }
+}
+
+/// `10s`, `5m`, `1h30m`, `250ms`.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no duration: write a number and a unit, as 250ms, 10s, 5m, 1h or 1d");
+    let mut total = Duration::ZERO;
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        rest = &rest[digits..];
+        let unit_end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let seconds = match &rest[..unit_end] {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" | "min" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return Err(wrong()),
+        };
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
+        total = total.checked_add(part).ok_or_else(wrong)?;
+        rest = &rest[unit_end..];
+    }
+    Ok(total)
+}
+
+/// A duration as [`parse_duration`] reads it.
+pub(super) fn show_duration(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    match millis {
+        0 => "0s".to_owned(),
+        _ if millis % 3_600_000 == 0 => format!("{}h", millis / 3_600_000),
+        _ if millis % 60_000 == 0 => format!("{}m", millis / 60_000),
+        _ if millis % 1000 == 0 => format!("{}s", millis / 1000),
+        _ => format!("{millis}ms"),
+    }
+}

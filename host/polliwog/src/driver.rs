@@ -1,0 +1,447 @@
+//! The driver: one loop over one enum of messages, which is all that moves the scheduler.
+//!
+//! It hands polls to the lanes, takes their results to scheduler and store, and announces what is on disk. It wakes at
+//! most every 2 ms and handles all due times and finished polls then. Every trigger (time, a finished poll, a commit, a
+//! person) comes in by the same channel and takes the same path.
+
+mod moments;
+mod worker;
+
+use crate::clock::Clock;
+use crate::estate::{Published, Target};
+use crate::plugins::PluginSet;
+use model::{Event, EventKind, Kind, Moment, TargetId};
+use sandbox::Sandbox;
+use scheduler::{Action, Ask, Counters, Input, Place, Scheduler, TargetStatus};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+use store::{Changes, Commit, Committed, Progress, Store, Transition};
+use tokio::sync::oneshot;
+use web::{Announcement, Announcer, CommandError, Metrics, PollMeasure};
+
+pub(crate) use moments::{saved, wall};
+pub(crate) use worker::Finished;
+
+/// The driver wakes at most this often.
+const TICK: Duration = Duration::from_millis(2);
+/// What merely continued is written this often; the contract says 30 s at the latest.
+const FLUSH: Duration = Duration::from_secs(20);
+/// What is under way at a shutdown has this long.
+const GRACE: Duration = Duration::from_secs(30);
+/// Messages that may wait. Each poll in flight sends one, each commit one, each web request one.
+pub(crate) const MESSAGES: usize = 16_384;
+
+/// What comes to the driver.
+pub(crate) enum Message {
+    /// A poll ended.
+    Finished(Box<Finished>),
+    /// A commit is on disk.
+    Committed(Committed),
+    /// Somebody wants to know how things stand.
+    Snapshot(oneshot::Sender<Snapshot>),
+    /// Somebody wants a target polled now.
+    PollNow(TargetId, oneshot::Sender<Result<(), CommandError>>),
+    /// The host is to end; answered when everything is handed to the store.
+    Shutdown(oneshot::Sender<()>),
+}
+
+/// The scheduler at one moment.
+pub(crate) struct Snapshot {
+    /// When.
+    pub now: Moment,
+    /// Whether the cadence is adaptive.
+    pub adaptive: bool,
+    /// Targets that wait.
+    pub depth: usize,
+    /// Those of them that are due within 12 seconds.
+    pub due_soon: usize,
+    /// The depth by kind.
+    pub depth_by_kind: BTreeMap<Kind, usize>,
+    /// Polls in flight, by kind.
+    pub in_flight: BTreeMap<Kind, usize>,
+    /// How often things happened.
+    pub counters: Counters,
+    /// Every target's schedule, as far as it is on disk, and where it is now.
+    pub targets: Vec<(Arc<Target>, TargetStatus)>,
+    /// Targets that are more than their longest interval late.
+    pub overdue: usize,
+}
+
+/// A result that is not yet on disk, and what is to be shown and told once it is.
+struct Pending {
+    /// Whether it is a commit of its own; one that changed nothing only keeps its place in the order.
+    commits: bool,
+    status: TargetStatus,
+    shown: Option<Published>,
+    measure: Option<PollMeasure>,
+    told: Vec<Event>,
+}
+
+/// What a step means for one target.
+#[derive(Default)]
+struct Step {
+    events: Vec<Event>,
+    urgent: bool,
+    finished: Option<Box<Finished>>,
+}
+
+/// What the driver is made of.
+pub(crate) struct Parts {
+    /// Time.
+    pub clock: Clock,
+    /// Where polls run.
+    pub sandbox: Arc<Sandbox>,
+    /// Who runs them.
+    pub plugins: Arc<PluginSet>,
+    /// Where results go.
+    pub store: Arc<Store>,
+    /// Who is told.
+    pub announcer: Announcer,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Other names of dependencies.
+    pub aliases: Arc<store::Aliases>,
+    /// Where messages come from, for the lanes.
+    pub sender: SyncSender<Message>,
+}
+
+/// The loop's state.
+pub(crate) struct Driver {
+    parts: Parts,
+    scheduler: Scheduler,
+    targets: BTreeMap<TargetId, Arc<Target>>,
+    /// What is on disk of each schedule.
+    statuses: HashMap<TargetId, TargetStatus>,
+    /// Polled since the last flush; with what is to be written then.
+    dirty: BTreeMap<TargetId, Changes>,
+    pending: HashMap<TargetId, VecDeque<Pending>>,
+    next_flush: Moment,
+    ending: Option<(oneshot::Sender<()>, Moment)>,
+}
+
+impl Driver {
+    /// With targets and what is known of their schedules; kinds that nobody serves are a state of their targets.
+    pub(crate) fn new(parts: Parts, mut scheduler: Scheduler, targets: Vec<(Arc<Target>, Option<scheduler::Saved>)>) -> Self {
+        let now = parts.clock.now();
+        let kinds: std::collections::BTreeSet<Kind> = targets.iter().map(|(target, _)| target.config.kind.clone()).collect();
+        for kind in kinds.into_iter().filter(|kind| parts.plugins.get(kind).is_none()) {
+            scheduler.apply(Input::KindServed(kind, false), now);
+        }
+        let by_id = targets.iter().map(|(target, _)| (target.id().clone(), target.clone())).collect();
+        let specs = targets.into_iter().map(|(target, saved)| (target.spec(), saved)).collect();
+        scheduler.apply(Input::Started(specs), now);
+        let mut driver = Self {
+            parts,
+            scheduler,
+            targets: by_id,
+            statuses: HashMap::new(),
+            dirty: BTreeMap::new(),
+            pending: HashMap::new(),
+            next_flush: now.after(FLUSH),
+            ending: None,
+        };
+        let ids: Vec<TargetId> = driver.targets.keys().cloned().collect();
+        for id in ids {
+            driver.note_status(&id, now);
+        }
+        driver
+    }
+
+    /// Runs until the host ends.
+    pub(crate) fn run(mut self, messages: &Receiver<Message>) {
+        self.act(None);
+        let mut woken = self.parts.clock.now();
+        loop {
+            let first = match messages.recv_timeout(self.patience()) {
+                Ok(message) => Some(message),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            // What else comes within the tick is handled in the same turn.
+            let early = TICK.saturating_sub(self.parts.clock.now().since(woken));
+            if !early.is_zero() {
+                std::thread::sleep(early);
+            }
+            woken = self.parts.clock.now();
+            for message in first.into_iter().chain(messages.try_iter()) {
+                self.handle(message);
+            }
+            self.apply(Input::Tick, None);
+            if self.parts.clock.now() >= self.next_flush {
+                self.flush();
+            }
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        let next = self.scheduler.next_wakeup().into_iter().chain([self.next_flush]).min();
+        let ending = self.ending.as_ref().map(|(_, until)| *until);
+        let next = next.into_iter().chain(ending).min();
+        next.map_or(FLUSH, |next| next.since(self.parts.clock.now()))
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Finished(finished) => {
+                let input = Input::Finished(finished.target.id().clone(), finished.finish);
+                self.apply(input, Some(finished));
+            }
+            Message::Committed(committed) => self.committed(committed),
+            // Whoever asked may have left; then nobody wants the answer.
+            Message::Snapshot(reply) => drop(reply.send(self.snapshot())),
+            Message::PollNow(target, reply) => drop(reply.send(self.poll_now(&target))),
+            Message::Shutdown(reply) => {
+                self.apply(Input::ShuttingDown, None);
+                self.ending = Some((reply, self.parts.clock.now().after(GRACE)));
+            }
+        }
+    }
+
+    fn apply(&mut self, input: Input, finished: Option<Box<Finished>>) {
+        self.scheduler.apply(input, self.parts.clock.now());
+        self.act(finished);
+    }
+
+    /// Carries out what the scheduler wants done.
+    fn act(&mut self, finished: Option<Box<Finished>>) {
+        let at = self.parts.clock.wall();
+        let mut steps: BTreeMap<TargetId, Step> = BTreeMap::new();
+        if let Some(finished) = finished {
+            let id = finished.target.id().clone();
+            steps.entry(id).or_default().finished = Some(finished);
+        }
+        for action in self.scheduler.drain() {
+            match action {
+                Action::Start(target, _) => self.start(&target),
+                Action::Emit(kind) => match kind.target().cloned() {
+                    Some(target) => steps.entry(target).or_default().events.push(Event { at, kind }),
+                    None => self.parts.store.writer().event(Event { at, kind }),
+                },
+                Action::Persist { target, urgent } => steps.entry(target).or_default().urgent |= urgent,
+            }
+        }
+        for (target, step) in steps {
+            self.settle(&target, step);
+        }
+    }
+
+    fn start(&self, id: &TargetId) {
+        let Some(target) = self.targets.get(id) else { return };
+        let Some(served) = self.parts.plugins.get(&target.config.kind) else { return };
+        let work = worker::Work {
+            clock: self.parts.clock,
+            sandbox: self.parts.sandbox.clone(),
+            served: served.clone(),
+            target: target.clone(),
+            aliases: self.parts.aliases.clone(),
+            sender: self.parts.sender.clone(),
+        };
+        self.parts.sandbox.lanes().spawn(id, work.run());
+    }
+
+    /// What a step means for one target: a commit when something changed, else a note for the next flush.
+    fn settle(&mut self, id: &TargetId, step: Step) {
+        let now = self.parts.clock.now();
+        let Some(target) = self.targets.get(id).cloned() else { return };
+        let Some(status) = self.scheduler.status(id, now) else { return };
+        let Step { mut events, urgent, finished } = step;
+        let (mut changes, mut pending) = (Changes::default(), Pending { commits: true, status, shown: None, measure: None, told: vec![] });
+        if let Some(finished) = finished {
+            let Finished { changes: found, shown, measure, told, at, failure, .. } = *finished;
+            events.extend(stored_events(id, &found, failure.as_ref(), at));
+            (changes, pending.shown, pending.measure, pending.told) = (found, shown, measure, told);
+        }
+        if !urgent && events.is_empty() && !changes.is_urgent() {
+            merge(self.dirty.entry(id.clone()).or_default(), changes);
+            return match self.pending.get_mut(id) {
+                // Results that came before are not on disk yet; they are shown first.
+                Some(waiting) => waiting.push_back(Pending { commits: false, ..pending }),
+                None => self.publish(&target, pending, Vec::new()),
+            };
+        }
+        let Some(saved) = self.scheduler.saved(id, now) else { return };
+        // Descriptions that changed and latency windows that ended go with it; what waited for the flush waits on.
+        self.dirty.entry(id.clone()).or_default();
+        let waiting = self.pending.entry(id.clone()).or_default();
+        waiting.push_back(pending);
+        let count = unwritten(waiting);
+        self.parts.store.writer().commit(Commit {
+            target: id.clone(),
+            kind: target.config.kind.clone(),
+            at: self.parts.clock.wall(),
+            changes,
+            schedule: Some(wall(&saved, &self.parts.clock)),
+            events,
+        });
+        self.scheduler.apply(Input::Unwritten(id.clone(), count), now);
+        self.act_on_starts();
+    }
+
+    /// After an input that can only cause starts.
+    fn act_on_starts(&mut self) {
+        for action in self.scheduler.drain() {
+            if let Action::Start(target, _) = action {
+                self.start(&target);
+            }
+        }
+    }
+
+    fn committed(&mut self, committed: Committed) {
+        let Some(id) = committed.target else {
+            return self.announce(committed.events);
+        };
+        let Some(mut waiting) = self.pending.remove(&id) else { return };
+        let mut stored = committed.events;
+        if let Some(target) = self.targets.get(&id).cloned() {
+            // This commit, and after it what changed nothing, up to the next commit.
+            while let Some(pending) = waiting.pop_front() {
+                self.publish(&target, pending, std::mem::take(&mut stored));
+                if waiting.front().is_none_or(|next| next.commits) {
+                    break;
+                }
+            }
+        }
+        let count = unwritten(&waiting);
+        if !waiting.is_empty() {
+            self.pending.insert(id.clone(), waiting);
+        }
+        self.scheduler.apply(Input::Unwritten(id, count), self.parts.clock.now());
+        self.act_on_starts();
+    }
+
+    /// Shows and tells what is on disk.
+    fn publish(&mut self, target: &Arc<Target>, pending: Pending, stored: Vec<store::StoredEvent>) {
+        let Pending { status, shown, measure, told, .. } = pending;
+        self.statuses.insert(target.id().clone(), status);
+        if let Some(shown) = shown {
+            *target.published() = shown;
+        }
+        if let Some(measure) = measure {
+            self.parts.metrics.poll(&target.config.kind, target.id(), measure);
+        }
+        for event in told {
+            self.parts.announcer.announce(Announcement { sequence: None, event });
+        }
+        self.announce(stored);
+    }
+
+    fn announce(&self, stored: Vec<store::StoredEvent>) {
+        for store::StoredEvent { sequence, event } in stored {
+            self.parts.announcer.announce(Announcement { sequence: Some(sequence), event });
+        }
+    }
+
+    fn note_status(&mut self, id: &TargetId, now: Moment) {
+        if let Some(status) = self.scheduler.status(id, now) {
+            self.statuses.insert(id.clone(), status);
+        }
+    }
+
+    /// Writes what merely continued since the last time, in one row.
+    fn flush(&mut self) {
+        let (now, at) = (self.parts.clock.now(), self.parts.clock.wall());
+        self.next_flush = now.after(FLUSH);
+        let dirty = std::mem::take(&mut self.dirty);
+        let progress: Vec<Progress> = (dirty.into_iter())
+            .filter_map(|(id, changes)| {
+                let target = self.targets.get(&id)?;
+                let schedule = wall(&self.scheduler.saved(&id, now)?, &self.parts.clock);
+                let progress = Progress::of(id, target.config.kind.clone(), schedule, &target.known());
+                Some(Progress { changes, ..progress })
+            })
+            .collect();
+        if !progress.is_empty() {
+            self.parts.store.writer().progress(progress, at);
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        let Some((_, until)) = &self.ending else { return false };
+        let under_way: usize = self.scheduler.in_flight().values().sum();
+        if under_way > 0 && self.parts.clock.now() < *until {
+            return false;
+        }
+        if under_way > 0 {
+            tracing::warn!("{under_way} polls were still under way after {GRACE:?}; they are given up");
+        }
+        self.flush();
+        if let Some((reply, _)) = self.ending.take() {
+            let _ = reply.send(());
+        }
+        true
+    }
+
+    fn poll_now(&mut self, id: &TargetId) -> Result<(), CommandError> {
+        let status = self.scheduler.status(id, self.parts.clock.now());
+        match status.map(|status| status.place) {
+            None => Err(CommandError::NoTarget(id.to_string())),
+            Some(Place::Disabled) => Err(CommandError::Conflict(format!("target {id} is disabled: enable it first"))),
+            Some(Place::NoPlugin) => {
+                Err(CommandError::Conflict(format!("no plugin serves the kind of target {id}: drop one into the plugin directory")))
+            }
+            // It is being polled already.
+            Some(Place::InFlight) => Ok(()),
+            Some(Place::Queued | Place::Ready | Place::WaitingForHost) => {
+                self.apply(Input::Asked(id.clone(), Ask::PollNow), None);
+                Ok(())
+            }
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        const DUE_SOON: Duration = Duration::from_secs(12);
+        let now = self.parts.clock.now();
+        let targets: Vec<_> = (self.targets.iter())
+            .filter_map(|(id, target)| {
+                let place = self.scheduler.status(id, now)?.place;
+                Some((target.clone(), TargetStatus { place, ..self.statuses.get(id)?.clone() }))
+            })
+            .collect();
+        let late = |status: &TargetStatus| {
+            let waits = matches!(status.place, Place::Queued | Place::Ready | Place::WaitingForHost);
+            waits && now.since(status.schedule.due) > self.scheduler.settings().max
+        };
+        Snapshot {
+            now,
+            adaptive: self.scheduler.settings().cadence != scheduler::Cadence::Fixed,
+            depth: self.scheduler.depth(),
+            due_soon: self.scheduler.due_within(now, DUE_SOON),
+            depth_by_kind: self.scheduler.depth_by_kind(),
+            in_flight: self.scheduler.in_flight().clone(),
+            counters: self.scheduler.counters(),
+            overdue: targets.iter().filter(|(_, status)| late(status)).count(),
+            targets,
+        }
+    }
+}
+
+/// The events of a poll that are stored: its transitions, and its error when that is another one than before.
+fn stored_events(id: &TargetId, changes: &Changes, failure: Option<&model::Failure>, at: model::Timestamp) -> Vec<Event> {
+    let change = |t: &Transition| EventKind::StatusChange {
+        target: id.clone(),
+        dependency: t.dependency.clone(),
+        previous: t.previous,
+        current: t.current,
+    };
+    let transitions = changes.transitions.iter().map(change);
+    let error = failure.filter(|_| changes.poll_error.is_some()).map(|failure| worker::poll_error(id, failure));
+    transitions.chain(error).map(|kind| Event { at, kind }).collect()
+}
+
+fn unwritten(waiting: &VecDeque<Pending>) -> u8 {
+    u8::try_from(waiting.iter().filter(|pending| pending.commits).count()).unwrap_or(u8::MAX)
+}
+
+/// Adds what one more poll left for the flush.
+fn merge(held: &mut Changes, more: Changes) {
+    let names: std::collections::HashSet<&str> = more.details.iter().map(|facts| facts.reported.name.as_str()).collect();
+    held.details.retain(|facts| !names.contains(facts.reported.name.as_str()));
+    drop(names);
+    held.details.extend(more.details);
+    held.points.extend(more.points);
+}

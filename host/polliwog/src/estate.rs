@@ -1,0 +1,221 @@
+//! Targets at run time: what a configuration says, made ready to be polled.
+
+use crate::config::{Config, Limits, Problem, SecretSource, TargetConfig};
+use crate::plugins::PluginSet;
+use egress::{Grant, Origin, OriginGrant, Reach, Secrets};
+use model::{Sample, TargetId, Timestamp};
+use sandbox::{Plugin, Sandbox};
+use scheduler::TargetSpec;
+use secrecy::SecretString;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use store::{Facts, Known, PollFailure};
+
+/// The timeout of a kind that nobody serves.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A target that can be polled.
+#[derive(Debug)]
+pub(crate) struct Target {
+    /// What was written.
+    pub config: TargetConfig,
+    /// What its plugin is told.
+    pub told: Arc<sandbox::Target>,
+    /// What it may reach.
+    pub grant: Arc<Grant>,
+    /// What a poll of it may use.
+    pub limits: Limits,
+    /// How long a poll may take.
+    pub timeout: Duration,
+    /// The base interval of its kind.
+    pub kind_interval: Option<Duration>,
+    /// A hash of what makes it another target.
+    pub identity: i64,
+    known: Mutex<Known>,
+    published: Mutex<Published>,
+}
+
+/// What of a target is on disk, and so may be shown.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Published {
+    /// Its dependencies.
+    pub facts: Vec<Arc<Facts>>,
+    /// The warnings of its last report.
+    pub warnings: Vec<String>,
+    /// Why its last poll failed.
+    pub failure: Option<PollFailure>,
+    /// Since when what is known is stale.
+    pub stale_since: Option<Timestamp>,
+    /// What its plugin reported as numbers.
+    pub samples: Arc<Vec<Sample>>,
+}
+
+impl Published {
+    /// What is known now, to be shown once it is on disk.
+    pub(crate) fn of(known: &Known, samples: Arc<Vec<Sample>>) -> Self {
+        Self {
+            facts: known.dependencies.iter().map(|dependency| dependency.facts.clone()).collect(),
+            warnings: known.warnings.clone(),
+            failure: known.failure.clone(),
+            stale_since: known.stale_since,
+            samples,
+        }
+    }
+}
+
+impl Target {
+    /// What is known, results that are not yet on disk included.
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes up what was known before a restart.
+    pub(crate) fn restore(&self, known: Known) {
+        *self.published() = Published::of(&known, Arc::default());
+        *self.known() = known;
+    }
+
+    /// What may be shown.
+    pub(crate) fn published(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> &TargetId {
+        &self.config.id
+    }
+
+    /// The target as the scheduler needs to know it.
+    pub(crate) fn spec(&self) -> TargetSpec {
+        let origin = &self.grant.origins[0].origin;
+        TargetSpec {
+            id: self.config.id.clone(),
+            kind: self.config.kind.clone(),
+            url_hash: hash(&[self.config.url.as_str()]) as u64,
+            host: origin.host.clone(),
+            origin: origin.to_string().into(),
+            cadence: self.config.cadence,
+            interval: self.config.interval,
+            min: self.config.min_interval,
+            max: self.config.max_interval,
+            kind_interval: self.kind_interval,
+            enabled: self.config.enabled,
+        }
+    }
+}
+
+/// The first eight bytes of a SHA-256, the same on every machine and in every version.
+fn hash(parts: &[&str]) -> i64 {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part);
+        hasher.update([0]);
+    }
+    let digest = hasher.finalize();
+    i64::from_be_bytes(digest[..8].try_into().expect("a SHA-256 has 32 bytes"))
+}
+
+/// Makes every target of a configuration ready; every problem there is.
+pub(crate) async fn build(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) -> Result<Vec<Arc<Target>>, Vec<Problem>> {
+    let (mut targets, mut problems) = (Vec::new(), Vec::new());
+    for written in &config.targets {
+        let place = format!("{}:{}", config.file, written.line);
+        let limits = config.limits.get(&written.kind).copied().unwrap_or_default();
+        let plugin = plugins.get(&written.kind).map(|served| &served.plugin);
+        match target(written, plugin, limits) {
+            Ok(target) => targets.push(Arc::new(target)),
+            Err(found) => problems.extend(found.into_iter().map(|message| Problem { place: place.clone(), message })),
+        }
+        if let Some(plugin) = plugin {
+            let found = sandbox.check_settings(plugin, &written.settings).await;
+            problems.extend(found.into_iter().map(|why| Problem {
+                place: place.clone(),
+                message: format!("target {:?}: settings: {why}", written.id),
+            }));
+        }
+    }
+    if problems.is_empty() { Ok(targets) } else { Err(problems) }
+}
+
+/// Makes one target ready; every problem there is.
+pub(crate) fn target(written: &TargetConfig, plugin: Option<&Plugin>, limits: Limits) -> Result<Target, Vec<String>> {
+    let mut problems = Vec::new();
+    let mut note = |why: String| problems.push(format!("target {:?}: {why}", written.id));
+    let mut origins = Vec::new();
+    let all = [(&written.url, &written.tls)].into_iter().chain(written.also.iter().map(|also| (&also.url, &also.tls)));
+    for (url, tls) in all {
+        match (Origin::of(url), tls.build()) {
+            (Ok(origin), Ok(tls)) => origins.push(OriginGrant { origin, tls }),
+            (origin, tls) => {
+                origin.err().into_iter().for_each(|error| note(error.to_string()));
+                tls.err().into_iter().for_each(|error| note(error.to_string()));
+            }
+        }
+    }
+    let values = secrets(written, plugin, &mut note);
+    let secrets = Secrets::new(values).map_err(|error| note(error.to_string()));
+    let (true, Ok(secrets)) = (problems.is_empty(), secrets) else { return Err(problems) };
+    let told = sandbox::Target {
+        id: written.id.clone(),
+        name: written.name.clone(),
+        url: written.url.to_string(),
+        also: written.also.iter().map(|also| also.url.to_string()).collect(),
+        labels: written.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        settings: written.settings.to_string(),
+        secrets: secrets.names().map(str::to_owned).collect(),
+    };
+    let descriptor = plugin.map(Plugin::descriptor);
+    let identity = format!("{:?} {:?} {:?}", written.also, written.tls, written.secrets);
+    Ok(Target {
+        told: Arc::new(told),
+        grant: Arc::new(Grant { base: written.url.clone(), origins, reach: Reach::Everywhere, secrets }),
+        limits,
+        timeout: written.timeout.or(descriptor.map(|d| d.default_timeout)).unwrap_or(TIMEOUT),
+        kind_interval: descriptor.map(|d| d.default_interval),
+        identity: hash(&[written.url.as_str(), written.kind.as_str(), &identity]),
+        known: Mutex::default(),
+        published: Mutex::default(),
+        config: written.clone(),
+    })
+}
+
+fn secrets(written: &TargetConfig, plugin: Option<&Plugin>, note: &mut impl FnMut(String)) -> BTreeMap<String, SecretString> {
+    let mut values = BTreeMap::new();
+    for (name, source) in &written.secrets {
+        match read_secret(source) {
+            Ok(value) => drop(values.insert(name.clone(), value)),
+            Err(why) => note(format!("the secret {name:?}: {why}")),
+        }
+    }
+    for spec in plugin.map(|plugin| plugin.descriptor().secrets.as_slice()).unwrap_or_default() {
+        use secrecy::ExposeSecret;
+        match (values.get(&spec.name), &spec.pattern) {
+            (None, _) if spec.required && !written.secrets.contains_key(&spec.name) => {
+                note(format!("it needs the secret {:?}: {}", spec.name, spec.description));
+            }
+            (Some(value), Some(pattern)) if !pattern.is_match(value.expose_secret()) => {
+                let hint = spec.hint.as_deref().unwrap_or("it does not have the expected form");
+                note(format!("the secret {:?}: {hint}", spec.name));
+            }
+            _ => {}
+        }
+    }
+    values
+}
+
+fn read_secret(source: &SecretSource) -> Result<SecretString, String> {
+    match source {
+        SecretSource::Variable(variable) => std::env::var(variable)
+            .map(SecretString::from)
+            .map_err(|_| format!("the environment variable {variable} is not set, or is no UTF-8")),
+        SecretSource::File(file) => match std::fs::read_to_string(file) {
+            Ok(text) => {
+                let value = text.strip_suffix('\n').unwrap_or(&text);
+                Ok(SecretString::from(value.strip_suffix('\r').unwrap_or(value)))
+            }
+            Err(error) => Err(format!("the file {} cannot be read: {error}", file.display())),
+        },
+    }
+}

@@ -1,0 +1,247 @@
+//! The host as the web room sees it.
+
+use crate::clock::Clock;
+use crate::driver::{Message, Snapshot};
+use crate::estate::Target;
+use crate::plugins::PluginSet;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use model::{Moment, TargetId, Timestamp};
+use sandbox::Sandbox;
+use scheduler::{BreakerState, Place, TargetStatus};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+use store::Store;
+use tokio::sync::oneshot;
+use web::{BreakerView, CommandError, DeadView, DependencyView, Overview, PluginView, PollErrorView, ProcessView, TargetView};
+
+/// Transactions that fail for longer than this many tries make the host not ready.
+const TROUBLE: u64 = 3;
+
+/// Reads and commands of a running host.
+pub(crate) struct RunningHost {
+    /// Time.
+    pub clock: Clock,
+    /// Where polls run.
+    pub sandbox: Arc<Sandbox>,
+    /// Who runs them.
+    pub plugins: Arc<PluginSet>,
+    /// Where history comes from.
+    pub store: Arc<Store>,
+    /// Every target's name.
+    pub names: HashMap<TargetId, String>,
+    /// The way out, for its numbers.
+    pub egress: egress::Egress,
+    /// Where messages go.
+    pub sender: SyncSender<Message>,
+}
+
+impl RunningHost {
+    async fn snapshot(&self) -> Option<Snapshot> {
+        let (reply, answer) = oneshot::channel();
+        self.sender.try_send(Message::Snapshot(reply)).ok()?;
+        answer.await.ok()
+    }
+
+    fn process(&self, snapshot: &Snapshot) -> ProcessView {
+        let counters = snapshot.counters;
+        let (demoted, waited) = self.sandbox.counters();
+        let store = self.store.writer().gauges();
+        let egress = self.egress.gauges();
+        let count = |value: &std::sync::atomic::AtomicU64| value.load(Ordering::Relaxed) as f64;
+        let in_flight: usize = snapshot.in_flight.values().sum();
+        let numbers = vec![
+            ("polliwog_scheduler_overdue", "Targets later than the longest interval", false, snapshot.overdue as f64),
+            ("scheduler_jobs_processed", "Polls started", true, counters.started as f64),
+            ("scheduler_backpressure_skips", "Polls left out because results waited for the database", true, counters.skipped_unwritten as f64),
+            ("scheduler_worker_pool_utilized", "Polls in flight", false, in_flight as f64),
+            ("scheduler_num_workers", "Lanes that polls run on", false, lanes() as f64),
+            ("polliwog_polls_held_by_caps", "Polls held back by a cap over the process", true, counters.held_by_caps as f64),
+            ("polliwog_polls_held_by_hosts", "Polls that waited for a slot of their host", true, counters.held_by_hosts as f64),
+            ("polliwog_polls_skipped_no_slot", "Polls that never got an instance slot", true, counters.skipped_no_slot as f64),
+            ("polliwog_polls_waited_for_slot", "Polls that waited for an instance slot", true, waited as f64),
+            ("polliwog_polls_demoted", "Polls that were moved to the slow lane", true, demoted as f64),
+            ("polliwog_egress_connections", "Connections made", true, count(&egress.connections)),
+            ("polliwog_egress_coalesced", "Requests that joined one under way", true, count(&egress.coalesced)),
+            ("polliwog_egress_waited_for_slot", "Requests that waited for a slot of their host", true, count(&egress.waited_for_slot)),
+            ("polliwog_egress_waited_for_bytes", "Bodies that waited for the budget of body bytes", true, count(&egress.waited_for_bytes)),
+            ("polliwog_store_queued", "Results that wait for the database", false, count(&store.queued)),
+            ("polliwog_store_transactions", "Transactions committed", true, count(&store.transactions)),
+            ("polliwog_store_failures", "Transactions that failed and were tried again", true, count(&store.failures)),
+        ];
+        ProcessView { numbers }
+    }
+}
+
+fn lanes() -> usize {
+    sandbox::Config::default().lanes.get()
+}
+
+impl web::Host for RunningHost {
+    fn overview(&self) -> BoxFuture<'_, Overview> {
+        async {
+            let at = self.clock.wall();
+            let Some(snapshot) = self.snapshot().await else {
+                // The driver has ended, or is overwhelmed: an empty overview says so better than waiting.
+                return Overview {
+                    at,
+                    adaptive: true,
+                    depth: 0,
+                    due_soon: 0,
+                    depth_by_kind: Default::default(),
+                    in_flight: Default::default(),
+                    targets: Vec::new(),
+                    process: ProcessView::default(),
+                };
+            };
+            let times = Times { now: snapshot.now, wall: at };
+            Overview {
+                at,
+                adaptive: snapshot.adaptive,
+                depth: snapshot.depth,
+                due_soon: snapshot.due_soon,
+                process: self.process(&snapshot),
+                depth_by_kind: snapshot.depth_by_kind,
+                in_flight: snapshot.in_flight,
+                targets: snapshot.targets.iter().map(|(target, status)| view(target, status, times)).collect(),
+            }
+        }
+        .boxed()
+    }
+
+    fn readiness(&self) -> Result<(), String> {
+        let gauges = self.store.writer().gauges();
+        let stuck = gauges.queued.load(Ordering::Relaxed) > 0 && gauges.failures.load(Ordering::Relaxed) >= TROUBLE;
+        if stuck { Err("the database does not take results: see the log".to_owned()) } else { Ok(()) }
+    }
+
+    fn poll_now(&self, target: &TargetId) -> BoxFuture<'_, Result<(), CommandError>> {
+        let target = target.clone();
+        async move {
+            let busy = || CommandError::Conflict("the host is busy or ending: try again".to_owned());
+            let (reply, answer) = oneshot::channel();
+            self.sender.try_send(Message::PollNow(target, reply)).map_err(|_| busy())?;
+            answer.await.map_err(|_| busy())?
+        }
+        .boxed()
+    }
+
+    fn plugins(&self) -> Vec<PluginView> {
+        self.plugins.views()
+    }
+
+    fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<Option<Vec<(i64, model::Event)>>, String>> {
+        let store = self.store.clone();
+        let read = move || {
+            let (first, last) = store.reader().event_bounds().map_err(|error| error.to_string())?;
+            // Pruned meanwhile, or a number that this database never gave.
+            if sequence > last || (first > 0 && sequence < first - 1) {
+                return Ok(None);
+            }
+            let stored = store.reader().events_after(sequence, limit).map_err(|error| error.to_string())?;
+            Ok(Some(stored.into_iter().map(|stored| (stored.sequence, stored.event)).collect()))
+        };
+        async move { tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())? }.boxed()
+    }
+
+    fn target_name(&self, target: &TargetId) -> Option<String> {
+        self.names.get(target).cloned()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.wall()
+    }
+}
+
+/// One moment on both clocks.
+#[derive(Clone, Copy)]
+struct Times {
+    now: Moment,
+    wall: Timestamp,
+}
+
+impl Times {
+    fn at(&self, moment: Moment) -> Timestamp {
+        let offset = (moment.as_nanos() - self.now.as_nanos()) / 1_000_000;
+        Timestamp::from_millis(self.wall.as_millis().saturating_add(offset))
+    }
+}
+
+fn view(target: &Target, status: &TargetStatus, times: Times) -> TargetView {
+    let schedule = &status.schedule;
+    let published = target.published().clone();
+    let known = target.known();
+    let live: HashMap<u32, store::Live> = known.dependencies.iter().map(|d| (d.facts.slot, d.live)).collect();
+    drop(known);
+    let waits = matches!(status.place, Place::Queued | Place::Ready | Place::WaitingForHost);
+    let next_run = waits.then(|| times.at(schedule.due));
+    let config = &target.config;
+    TargetView {
+        id: config.id.clone(),
+        name: config.name.clone(),
+        kind: config.kind.clone(),
+        url: config.url.to_string(),
+        labels: config.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        enabled: status.place != Place::Disabled,
+        place: status.place.as_str(),
+        cadence: status.cadence.as_str(),
+        interval: schedule.interval,
+        next_run,
+        last_success: schedule.last_success.map(|moment| times.at(moment)),
+        last_polled: schedule.last_polled.map(|moment| times.at(moment)),
+        last_error: published.failure.map(|failure| PollErrorView {
+            at: failure.at,
+            category: failure.category,
+            code: failure.code,
+            message: failure.message,
+        }),
+        failures: schedule.failures,
+        first_failure: schedule.first_failure.map(|moment| times.at(moment)),
+        staleness: status.staleness,
+        stale_since: published.stale_since,
+        breaker: BreakerView {
+            state: schedule.breaker.state.as_str(),
+            since: schedule.breaker.since.map(|moment| times.at(moment)),
+            retry_at: next_run.filter(|_| schedule.breaker.state != BreakerState::Closed),
+        },
+        dead: schedule.dead.map(|dead| DeadView {
+            reason: dead.reason.as_str(),
+            since: times.at(dead.since),
+            last_attempt: times.at(dead.last_attempt),
+            retries: dead.retries,
+        }),
+        warnings: published.warnings,
+        dependencies: published.facts.iter().map(|facts| dependency(facts, live.get(&facts.slot))).collect(),
+        samples: published.samples,
+    }
+}
+
+fn dependency(facts: &store::Facts, live: Option<&store::Live>) -> DependencyView {
+    let reported = &facts.reported;
+    DependencyView {
+        name: reported.name.clone(),
+        canonical: facts.canonical.clone(),
+        title: reported.title.clone(),
+        kind: reported.kind.clone(),
+        status: reported.status,
+        skipped: reported.skipped,
+        code: reported.code,
+        latency_ms: live.and_then(|live| live.latency_ms),
+        description: reported.description.clone(),
+        impact: reported.impact.clone(),
+        error: reported.error.clone(),
+        error_message: reported.error_message.clone(),
+        contact: reported.contact.clone(),
+        check_details: reported.check_details.clone(),
+        parent: reported.parent.clone(),
+        checked_at: live.map_or(facts.first_seen, |live| live.checked_at),
+        last_status_change: facts.last_status_change,
+        missing_since: facts.missing_since,
+    }
+}
+
+/// How long ending may take altogether.
+pub(crate) const ENDING: Duration = Duration::from_secs(45);

@@ -1,0 +1,137 @@
+//! `poll`: one poll now, in this process, storing nothing.
+
+mod output;
+
+use crate::cli::{PollArguments, USAGE};
+use crate::clock::Clock;
+use crate::config::{Config, SecretSource, TargetConfig, TlsConfig};
+use crate::estate;
+use crate::plugins::PluginSet;
+use crate::run::read;
+use anyhow::{Context, anyhow};
+use egress::{Egress, Fingerprint, Origin};
+use model::{Kind, TargetId};
+use sandbox::{Job, Sandbox};
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// The id of something that is in no configuration.
+const AD_HOC: &str = "ad-hoc";
+
+/// Polls once; the exit code tells the worst of what was found.
+pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
+    let clock = Clock::start();
+    let (config, target) = match wanted(&arguments) {
+        Ok(found) => found,
+        Err(Unusable::Usage(error)) => {
+            eprintln!("polliwog: {error:#}");
+            return Ok(USAGE);
+        }
+        Err(Unusable::Other(error)) => return Err(error),
+    };
+    let egress = Egress::new(egress::Config::default());
+    let sandbox = Sandbox::new(sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN }, &egress)?;
+    let plugins = PluginSet::load(&sandbox, &config.plugin_dir).await;
+    let Some(served) = plugins.get(&target.kind) else {
+        let kinds: Vec<&str> = plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
+        eprintln!("polliwog: no plugin serves kind {}: there are {}", target.kind, kinds.join(", "));
+        return Ok(output::FAILED);
+    };
+    let problems = sandbox.check_settings(&served.plugin, &target.settings).await;
+    if !problems.is_empty() {
+        problems.iter().for_each(|problem| eprintln!("polliwog: settings: {problem}"));
+        return Ok(USAGE);
+    }
+    let limits = config.limits.get(&target.kind).copied().unwrap_or_default();
+    let ready = estate::target(&target, Some(&served.plugin), limits);
+    let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?;
+    let done = sandbox
+        .poll(Job {
+            plugin: served.plugin.clone(),
+            target: ready.told.clone(),
+            grant: ready.grant.clone(),
+            limits,
+            timeout: ready.timeout,
+            now: clock.wall(),
+        })
+        .await;
+    if arguments.json {
+        println!("{}", output::json(&ready, &served.plugin, &done));
+    } else {
+        print!("{}", output::text(&ready, &done));
+    }
+    Ok(output::exit_code(&done.outcome))
+}
+
+enum Unusable {
+    Usage(anyhow::Error),
+    Other(anyhow::Error),
+}
+
+fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable> {
+    if let Some(id) = &arguments.target {
+        let config = read(&arguments.common.places(), None).map_err(Unusable::Other)?;
+        let config = config.map_err(|problems| {
+            let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            Unusable::Other(anyhow!("{}", all.join("\n")))
+        })?;
+        let found = config.targets.iter().find(|target| target.id.as_str() == id).cloned();
+        let target = found.ok_or_else(|| {
+            let known: Vec<&str> = config.targets.iter().map(|target| target.id.as_str()).collect();
+            Unusable::Usage(anyhow!("there is no target {id:?} in {}: there are {}", config.file, known.join(", ")))
+        })?;
+        return Ok((config, target));
+    }
+    let target = ad_hoc(arguments).map_err(Unusable::Usage)?;
+    // Only where plugins lie is of interest; a broken configuration is no reason not to poll something else.
+    let environment = |name: &str| std::env::var(name).ok();
+    let text = crate::config::find(&arguments.common.places(), &environment).ok().and_then(|path| std::fs::read_to_string(path).ok());
+    let read = |text: &str| Config::read(("the configuration", text), &arguments.common.places(), false, &environment);
+    let config = text.and_then(|text| read(&text).ok()).map_or_else(|| read(""), Ok);
+    let config = config.map_err(|problems| Unusable::Other(anyhow!("{}", problems[0])))?;
+    Ok((config, target))
+}
+
+fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
+    let kind = Kind::new(arguments.kind.as_deref().unwrap_or_default()).context("--kind")?;
+    let (url, _) = Origin::parse(arguments.url.as_deref().unwrap_or_default()).context("--url")?;
+    let settings = match &arguments.settings {
+        Some(text) => serde_json::from_str(text).context("--settings is no JSON")?,
+        None => serde_json::json!({}),
+    };
+    let fingerprints = match &arguments.fingerprint {
+        Some(text) => BTreeSet::from([Fingerprint::parse(text).context("--fingerprint")?]),
+        None => BTreeSet::new(),
+    };
+    let secrets = arguments.secret.iter().map(|text| secret(text)).collect::<anyhow::Result<_>>()?;
+    Ok(TargetConfig {
+        id: TargetId::new(AD_HOC)?,
+        name: url.to_string(),
+        kind,
+        url,
+        also: Vec::new(),
+        tls: TlsConfig { fingerprints, insecure: arguments.insecure, ..TlsConfig::default() },
+        interval: None,
+        cadence: None,
+        min_interval: None,
+        max_interval: None,
+        timeout: None,
+        enabled: true,
+        secrets,
+        labels: BTreeMap::new(),
+        settings,
+        line: 0,
+    })
+}
+
+fn secret(text: &str) -> anyhow::Result<(String, SecretSource)> {
+    let wrong = || anyhow!("--secret: write NAME=env:VARIABLE or NAME=file:PATH, never the value itself");
+    let (name, source) = text.split_once('=').ok_or_else(wrong)?;
+    let source = match source.split_once(':') {
+        Some(("env", variable)) => SecretSource::Variable(variable.to_owned()),
+        Some(("file", path)) => SecretSource::File(PathBuf::from(path)),
+        _ => return Err(wrong()),
+    };
+    Ok((name.to_owned(), source))
+}

@@ -1,0 +1,271 @@
+//! `run`: the host, from its configuration to its end.
+
+use crate::cli::RunArguments;
+use crate::clock::{Clock, random_bytes};
+use crate::config::{Config, Places, Problem, TargetConfig, TlsConfig, find};
+use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
+use crate::estate::{self, Target};
+use crate::host::{ENDING, RunningHost};
+use crate::plugins::PluginSet;
+use anyhow::{Context, bail};
+use egress::Egress;
+use model::{Event, EventKind, Kind, TargetId};
+use sandbox::Sandbox;
+use scheduler::{Saved, Scheduler};
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+use store::{Loaded, Store};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use web::{Announcer, Auth, Metrics};
+
+const ADMIN_TOKEN: &str = "POLLIWOG_ADMIN_TOKEN";
+/// The demo's targets are polled this often, at most and at least.
+const DEMO_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// Runs the host until it is told to end.
+pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
+    let clock = Clock::start();
+    let config = match read(&arguments.common.places(), arguments.demo.then_some(arguments.demo_port))? {
+        Ok(config) => config,
+        Err(problems) => return Ok(refuse(&problems)),
+    };
+    if arguments.demo {
+        demo::start(arguments.demo_port).await?;
+    }
+    let listeners = vec![config.listen, config.metrics_listen];
+    let egress = Egress::new(egress::Config {
+        max_requests_per_host: config.max_requests_per_host,
+        max_body_bytes_in_flight: config.max_body_bytes_in_flight,
+        own_listeners: listeners,
+    });
+    let slots = sandbox::Config { instance_slots: config.instance_slots, ..sandbox::Config::default() };
+    let sandbox = Arc::new(Sandbox::new(slots, &egress)?);
+    let plugins = Arc::new(PluginSet::load(&sandbox, &config.plugin_dir).await);
+    let targets = match estate::build(&config, &sandbox, &plugins).await {
+        Ok(targets) => targets,
+        Err(problems) => return Ok(refuse(&problems)),
+    };
+    warn_of(&config, &targets, &plugins);
+
+    let (sender, messages) = sync_channel(MESSAGES);
+    let (store, loaded) = open(&config, &sender)?;
+    let store = Arc::new(store);
+    let auth = admin(&store, &clock)?;
+    tell_of_plugins(&plugins, &store, &clock);
+    let restored = restore(&targets, loaded, &store, &clock);
+
+    let announcer = Announcer::default();
+    let metrics = Arc::new(Metrics::new(&config.metrics_prefix));
+    let seed = u64::from_le_bytes(random_bytes());
+    tracing::info!("the scheduler's seed is {seed}");
+    let parts = Parts {
+        clock,
+        sandbox: sandbox.clone(),
+        plugins: plugins.clone(),
+        store: store.clone(),
+        announcer: announcer.clone(),
+        metrics: metrics.clone(),
+        aliases: Arc::new(config.aliases.clone()),
+        sender: sender.clone(),
+    };
+    let scheduler = Scheduler::new(config.scheduler.clone(), seed);
+    let host = Arc::new(RunningHost {
+        clock,
+        sandbox,
+        plugins,
+        store: store.clone(),
+        names: targets.iter().map(|target| (target.id().clone(), target.config.name.clone())).collect(),
+        egress,
+        sender: sender.clone(),
+    });
+    let ending = CancellationToken::new();
+    let listening = web::serve(config.listen, host.clone(), (announcer, auth.0), ending.clone()).await?;
+    let measured = web::serve_metrics(config.metrics_listen, host, metrics, ending.clone()).await?;
+    greet(listening, measured, targets.len(), auth.1.as_deref());
+    let driver = Driver::new(parts, scheduler, restored);
+    let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(move || driver.run(&messages))?;
+
+    end_asked().await?;
+    tracing::info!("ending: nothing more is started; what is under way has 30 s");
+    ending.cancel();
+    finish(sender, thread, store).await
+}
+
+/// HTTP has stopped; polls under way end, results are saved, the database is closed.
+async fn finish(sender: SyncSender<Message>, driver: std::thread::JoinHandle<()>, store: Arc<Store>) -> anyhow::Result<u8> {
+    let (reply, ended) = oneshot::channel();
+    sender.try_send(Message::Shutdown(reply)).ok().context("the driver did not take the order to end")?;
+    tokio::time::timeout(ENDING, ended).await.context("the driver did not end in time")??;
+    tokio::task::spawn_blocking(move || {
+        let _ = driver.join();
+        match Arc::try_unwrap(store) {
+            Ok(store) => store.close(),
+            // A request under way still reads; the writer ends when the last one lets go.
+            Err(shared) => shared.writer().finish(),
+        }
+    })
+    .await?;
+    tracing::info!("everything is saved");
+    Ok(0)
+}
+
+async fn end_asked() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// The configuration, with the demo's targets where they are wanted.
+pub(crate) fn read(places: &Places, demo: Option<u16>) -> anyhow::Result<Result<Config, Vec<Problem>>> {
+    let environment = |name: &str| std::env::var(name).ok();
+    let (file, text) = match find(places, &environment) {
+        Ok(path) => {
+            let text = std::fs::read_to_string(&path).with_context(|| format!("the configuration {} cannot be read", path.display()))?;
+            (path.display().to_string(), text)
+        }
+        Err(_) if demo.is_some() => ("the demo".to_owned(), String::new()),
+        Err(looked_at) => {
+            let places: Vec<String> = looked_at.iter().map(|path| path.display().to_string()).collect();
+            bail!("there is no configuration ({}): write one, or look round with `polliwog run --demo`", places.join(", "));
+        }
+    };
+    let mut config = match Config::read((&file, &text), places, demo.is_some(), &environment) {
+        Ok(config) => config,
+        Err(problems) => return Ok(Err(problems)),
+    };
+    if let Some(port) = demo {
+        add_demo(&mut config, port)?;
+    }
+    Ok(Ok(config))
+}
+
+/// An operator's own target keeps its id.
+fn add_demo(config: &mut Config, port: u16) -> anyhow::Result<()> {
+    for simulated in demo::targets(port) {
+        if config.targets.iter().any(|target| target.id.as_str() == simulated.id) {
+            continue;
+        }
+        config.targets.push(TargetConfig {
+            id: TargetId::new(simulated.id)?,
+            name: simulated.name.to_owned(),
+            kind: Kind::new(simulated.kind)?,
+            url: simulated.url.parse()?,
+            also: Vec::new(),
+            tls: TlsConfig::default(),
+            interval: Some(simulated.interval),
+            cadence: None,
+            min_interval: Some(DEMO_BOUNDS.0),
+            max_interval: Some(DEMO_BOUNDS.1),
+            timeout: None,
+            enabled: true,
+            secrets: BTreeMap::new(),
+            labels: BTreeMap::from([("estate".to_owned(), "demo".to_owned())]),
+            settings: serde_json::from_str(simulated.settings)?,
+            line: 0,
+        });
+    }
+    Ok(())
+}
+
+fn refuse(problems: &[Problem]) -> u8 {
+    for problem in problems {
+        eprintln!("{problem}");
+    }
+    eprintln!("polliwog: {} in the configuration; nothing was started", counted(problems.len(), "problem"));
+    1
+}
+
+/// `1 problem`, `2 problems`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn warn_of(config: &Config, targets: &[Arc<Target>], plugins: &PluginSet) {
+    for address in [config.listen, config.metrics_listen] {
+        if !address.ip().is_loopback() {
+            tracing::warn!("{address} can be reached from other machines, without encryption: put a TLS proxy in front");
+        }
+    }
+    for target in targets {
+        let all = [&target.config.tls].into_iter().chain(target.config.also.iter().map(|also| &also.tls));
+        if all.into_iter().any(|tls| tls.insecure) {
+            tracing::warn!("target {}: its certificate is NOT verified (tls.insecure): anybody between can read its secrets", target.id());
+        }
+        if plugins.get(&target.config.kind).is_none() {
+            tracing::warn!("target {}: no plugin serves kind {}; it is not polled until one is dropped in", target.id(), target.config.kind);
+        }
+    }
+}
+
+fn tell_of_plugins(plugins: &PluginSet, store: &Store, clock: &Clock) {
+    for refused in plugins.refused() {
+        tracing::warn!("{} is refused: {}", refused.file, refused.reason);
+        let kind = EventKind::PluginRefused { file: refused.file.clone(), reason: refused.reason.clone() };
+        store.writer().event(Event { at: clock.wall(), kind });
+    }
+}
+
+fn open(config: &Config, sender: &SyncSender<Message>) -> anyhow::Result<(Store, HashMap<TargetId, Loaded>)> {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut private = std::fs::DirBuilder::new();
+    private.recursive(true).mode(0o700);
+    private.create(&config.data_dir).with_context(|| format!("the data directory {} cannot be made", config.data_dir.display()))?;
+    let sender = sender.clone();
+    // When the driver has ended, nobody is left to be told.
+    let acknowledge = move |committed| drop(sender.send(Message::Committed(committed)));
+    Ok(Store::open(&config.store, Box::new(acknowledge))?)
+}
+
+/// The admin token: from the environment, or made at the first start and then known by its hash only.
+fn admin(store: &Store, clock: &Clock) -> anyhow::Result<(Auth, Option<String>)> {
+    if let Ok(token) = std::env::var(ADMIN_TOKEN) {
+        if token.len() < 16 {
+            bail!("{ADMIN_TOKEN} is shorter than 16 characters: use a long random one, as from `openssl rand -hex 32`");
+        }
+        return Ok((Auth::new(Auth::hash(&token)), None));
+    }
+    if let Some(hash) = store.reader().admin_token()? {
+        return Ok((Auth::new(hash), None));
+    }
+    let token: String = random_bytes::<32>().iter().map(|byte| format!("{byte:02x}")).collect();
+    store.writer().admin_token(Auth::hash(&token), clock.wall());
+    Ok((Auth::new(Auth::hash(&token)), Some(token)))
+}
+
+/// What was known is known again; a schedule of what is another target now is not taken up.
+fn restore(
+    targets: &[Arc<Target>],
+    mut loaded: HashMap<TargetId, Loaded>,
+    store: &Store,
+    clock: &Clock,
+) -> Vec<(Arc<Target>, Option<Saved>)> {
+    let identities = targets.iter().map(|t| (t.id().clone(), t.config.kind.clone(), t.identity));
+    store.writer().register(identities.collect());
+    let take_up = |target: &Arc<Target>| {
+        let loaded = loaded.remove(target.id())?;
+        let same = loaded.identity == target.identity && loaded.kind == target.config.kind;
+        target.restore(loaded.known);
+        loaded.schedule.filter(|_| same).map(|schedule| saved(&schedule, clock))
+    };
+    let schedules: Vec<Option<Saved>> = targets.iter().map(take_up).collect();
+    targets.iter().cloned().zip(schedules).collect()
+}
+
+fn greet(listening: SocketAddr, measured: SocketAddr, targets: usize, token: Option<&str>) {
+    tracing::info!("polling {}; pages and API at http://{listening}/, metrics at http://{measured}/metrics", counted(targets, "target"));
+    match token {
+        Some(token) => {
+            println!("The admin token was made; it is not shown again:\n  {token}\nLog in with it:\n  http://{listening}/login?token={token}");
+        }
+        None => println!("Log in at http://{listening}/login with the admin token ({ADMIN_TOKEN} sets another)."),
+    }
+}
