@@ -18,7 +18,8 @@ fn main() {
         writeln!(list, "/// The guest `{name}`.\npub const {constant}: &[u8] = include_bytes!({file:?});")
             .expect("writing to a string never fails");
     }
-    writeln!(list, "/// Every guest's name.\npub const NAMES: &[&str] = &{names:?};").expect("writing to a string never fails");
+    writeln!(list, "/// Every guest's name.\npub const NAMES: &[&str] = &{names:?};")
+        .expect("writing to a string never fails");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
     std::fs::write(out.join("guests.rs"), list).expect("OUT_DIR can be written to");
 }

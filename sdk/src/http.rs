@@ -175,7 +175,7 @@ impl From<HttpError> for PollError {
     }
 }
 
-#[cfg(target_family = "wasm")]
-use contract as transport;
 #[cfg(not(target_family = "wasm"))]
 use crate::testing as transport;
+#[cfg(target_family = "wasm")]
+use contract as transport;

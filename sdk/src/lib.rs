@@ -38,7 +38,14 @@ mod report;
 pub mod testing;
 
 /// The contract as wit-bindgen makes it from `polliwog:poller@0.1.0`.
-#[allow(unsafe_code, missing_docs, unreachable_pub, clippy::all, clippy::unwrap_used, clippy::undocumented_unsafe_blocks)]
+#[allow(
+    unsafe_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::unwrap_used,
+    clippy::undocumented_unsafe_blocks
+)]
 pub mod bindings {
     wit_bindgen::generate!({
         path: "../wit",
@@ -73,7 +80,7 @@ macro_rules! register {
         #[cfg(target_arch = "wasm32")]
         const _: () = {
             type Export = $crate::Exported<$poller>;
-            $crate::bindings::export_plugin!(Export with_types_in $crate::bindings);
+    $crate::bindings::export_plugin!(Export with_types_in $crate::bindings);
         };
     };
     (kind: $kind:expr, title: $title:expr, summary: $summary:expr, parse: $parse:path $(,)?) => {

@@ -63,7 +63,8 @@ pub struct NoSettings {}
 pub fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, PollError> {
     serde_json::from_slice(body).map_err(|error| {
         let data = error.classify() == serde_json::error::Category::Data;
-        let (code, what) = if data { ("unexpected_shape", "another shape than expected") } else { ("not_json", "no JSON") };
+        let (code, what) =
+            if data { ("unexpected_shape", "another shape than expected") } else { ("not_json", "no JSON") };
         let start = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
         let message = format!("the body is {what} ({error}); it begins {start:?}: check that the URL is the right one");
         PollError::transient(code, message)
@@ -97,7 +98,10 @@ impl<P: Poller> Guest for Exported<P> {
 
     fn poll(target: Target) -> Result<Report, PollError> {
         let settings = serde_json::from_str(&target.settings).map_err(|error| {
-            PollError::permanent("bad_settings", format!("the target's settings do not fit kind {}: {error}", P::INFO.kind))
+            PollError::permanent(
+                "bad_settings",
+                format!("the target's settings do not fit kind {}: {error}", P::INFO.kind),
+            )
         })?;
         P::poll(&target, settings)
     }

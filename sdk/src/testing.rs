@@ -97,7 +97,8 @@ impl Recording {
     /// # Panics
     /// When the text is no recording: this is for tests.
     pub fn parse(text: &str) -> Self {
-        let exchanges: Vec<Exchange> = serde_json::from_str(text).unwrap_or_else(|error| panic!("no recording: {error}"));
+        let exchanges: Vec<Exchange> =
+            serde_json::from_str(text).unwrap_or_else(|error| panic!("no recording: {error}"));
         for exchange in &exchanges {
             let one = exchange.response.is_some() != exchange.error.is_some();
             assert!(one, "{}: an exchange has either a response or an error", exchange.request.url);

@@ -1,5 +1,7 @@
 //! Plugins in the sandbox, honest and not, against a real server.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
 use axum::Router;
 use axum::routing::get;
 use egress::{Egress, Grant, Origin, OriginGrant, Reach, Secrets, Tls};
@@ -229,5 +231,8 @@ async fn files_that_are_no_plugins_are_refused_with_a_remedy() {
 /// The build lists the guests from their folder; this list is written by hand, so that one without a test is noticed.
 #[test]
 fn every_guest_has_a_test() {
-    assert_eq!(guests::NAMES, ["cached", "endless-loop", "memory-bomb", "oversized-report", "panicking", "stuck-in-fetch"]);
+    assert_eq!(
+        guests::NAMES,
+        ["cached", "endless-loop", "memory-bomb", "oversized-report", "panicking", "stuck-in-fetch"]
+    );
 }

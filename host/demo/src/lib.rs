@@ -75,12 +75,12 @@ pub fn targets(port: u16) -> Vec<DemoTarget> {
             settings: r#"{"latency_warning_ms":1000,"latency_critical_ms":5000}"#,
             ..target("slow", "Slow report server", "http", "/slow", 5)
         },
-        DemoTarget { url: at(port + 1, "/dependencies"), ..target("phoenix", "Phoenix (dies and returns)", "proactive-deps", "", 2) },
-        target("vault", "Vault (wants a token)", "proactive-deps", "/vault", 5),
         DemoTarget {
-            settings: r#"{"body_contains":["Welcome"]}"#,
-            ..target("website", "Website", "http", "/", 5)
+            url: at(port + 1, "/dependencies"),
+            ..target("phoenix", "Phoenix (dies and returns)", "proactive-deps", "", 2)
         },
+        target("vault", "Vault (wants a token)", "proactive-deps", "/vault", 5),
+        DemoTarget { settings: r#"{"body_contains":["Welcome"]}"#, ..target("website", "Website", "http", "/", 5) },
     ]
 }
 

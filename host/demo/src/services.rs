@@ -28,7 +28,10 @@ pub(crate) fn router(start: Instant) -> Router {
         .route("/status", get(async move || body(&status_page(seconds()))))
         .route("/flaky", get(async move || flaky(requests.fetch_add(1, Ordering::Relaxed))))
         .route("/slow", get(slow))
-        .route("/vault", get(async || (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], "token required")))
+        .route(
+            "/vault",
+            get(async || (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], "token required")),
+        )
 }
 
 /// The service that dies and returns, while it lives.
@@ -70,7 +73,7 @@ fn shop(seconds: u64) -> Value {
     skipped["health"]["skipped"] = json!(true);
     let wave = 10.0 + (seconds % 20) as f64;
     let mut items = vec![item("postgres", "OK", wave), item("redis", "OK", 1.5), item("queue", queue, 40.0), skipped];
-    if seconds / 30 % 2 == 0 {
+    if (seconds / 30).is_multiple_of(2) {
         items.push(item("recommendations", "OK", 80.0));
     }
     items.push(json!({ "name": "broken item", "healthy": "perhaps" }));
@@ -80,7 +83,7 @@ fn shop(seconds: u64) -> Value {
 fn legacy(seconds: u64) -> Value {
     json!([
         { "name": "mainframe", "healthy": true, "healthCode": 200, "latencyMs": 120 },
-        { "name": "printer", "healthy": seconds / 40 % 2 == 0, "healthCode": 200, "latencyMs": 30 },
+        { "name": "printer", "healthy": (seconds / 40).is_multiple_of(2), "healthCode": 200, "latencyMs": 30 },
     ])
 }
 
@@ -105,7 +108,7 @@ fn aspnet(seconds: u64) -> Value {
 fn status_page(seconds: u64) -> Value {
     json!({ "meta": { "version": "2.1.0" }, "data": { "services": [
         { "serviceName": "Payment gateway", "isActive": true, "metrics": { "latencyMs": 45 }, "severity": "high", "label": "Card payments" },
-        { "serviceName": "Email", "isActive": seconds / 60 % 2 == 0, "metrics": { "latencyMs": 20 }, "severity": "low", "label": "Mail" },
+        { "serviceName": "Email", "isActive": (seconds / 60).is_multiple_of(2), "metrics": { "latencyMs": 20 }, "severity": "low", "label": "Mail" },
     ] } })
 }
 

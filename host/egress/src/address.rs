@@ -47,9 +47,7 @@ impl Cidr {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
                 prefix(u32::from(network).into(), 32) == prefix(u32::from(address).into(), 32)
             }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                prefix(network.into(), 128) == prefix(address.into(), 128)
-            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => prefix(network.into(), 128) == prefix(address.into(), 128),
             _ => false,
         }
     }
@@ -58,7 +56,12 @@ impl Cidr {
 /// Whether a connection to `address` may be made; if not, why.
 ///
 /// `named` is the address that the operator wrote as the URL's host, where it is one; `own` are the host's listeners.
-pub fn check(address: SocketAddr, named: Option<IpAddr>, reach: &Reach, own: &[SocketAddr]) -> Result<(), &'static str> {
+pub fn check(
+    address: SocketAddr,
+    named: Option<IpAddr>,
+    reach: &Reach,
+    own: &[SocketAddr],
+) -> Result<(), &'static str> {
     if named == Some(address.ip()) && *reach == Reach::Everywhere {
         return Ok(());
     }
@@ -145,11 +148,28 @@ mod tests {
     #[test]
     fn forbidden_in_every_wrapping() {
         for address in [
-            "169.254.169.254:80", "169.254.0.1:80", "100.100.100.200:80", "0.0.0.0:80", "0.1.2.3:80", "224.0.0.1:80",
-            "255.255.255.255:80", "[fe80::1]:80", "[febf::1]:80", "[::]:80", "[ff02::1]:80", "[fd00:ec2::254]:80",
-            "[::ffff:169.254.169.254]:80", "[64:ff9b::a9fe:a9fe]:80", "[64:ff9b:1::a9fe:a9fe]:80", "[2002:a9fe:a9fe::]:80",
-            "[2001:0:1:2:3:4:5601:5601]:80", "[::169.254.169.254]:80", "127.0.0.1:7411", "[::ffff:127.0.0.1]:7411",
-            "127.9.9.9:9091", "[::ffff:0.0.0.0]:80",
+            "169.254.169.254:80",
+            "169.254.0.1:80",
+            "100.100.100.200:80",
+            "0.0.0.0:80",
+            "0.1.2.3:80",
+            "224.0.0.1:80",
+            "255.255.255.255:80",
+            "[fe80::1]:80",
+            "[febf::1]:80",
+            "[::]:80",
+            "[ff02::1]:80",
+            "[fd00:ec2::254]:80",
+            "[::ffff:169.254.169.254]:80",
+            "[64:ff9b::a9fe:a9fe]:80",
+            "[64:ff9b:1::a9fe:a9fe]:80",
+            "[2002:a9fe:a9fe::]:80",
+            "[2001:0:1:2:3:4:5601:5601]:80",
+            "[::169.254.169.254]:80",
+            "127.0.0.1:7411",
+            "[::ffff:127.0.0.1]:7411",
+            "127.9.9.9:9091",
+            "[::ffff:0.0.0.0]:80",
         ] {
             assert!(verdict(address, None, &Reach::Everywhere).is_err(), "{address}");
         }
@@ -157,10 +177,20 @@ mod tests {
 
     #[test]
     fn allowed_for_the_operator() {
-        for address in ["127.0.0.1:80", "[::1]:80", "10.0.0.1:7411", "192.168.1.1:8006", "8.8.8.8:443", "[fd00::1]:80", "[2606::1]:80"] {
+        for address in [
+            "127.0.0.1:80",
+            "[::1]:80",
+            "10.0.0.1:7411",
+            "192.168.1.1:8006",
+            "8.8.8.8:443",
+            "[fd00::1]:80",
+            "[2606::1]:80",
+        ] {
             assert_eq!(verdict(address, None, &Reach::Everywhere), Ok(()), "{address}");
         }
-        for (address, named) in [("169.254.169.254:80", "169.254.169.254"), ("127.0.0.1:7411", "127.0.0.1"), ("[fe80::1]:80", "fe80::1")] {
+        for (address, named) in
+            [("169.254.169.254:80", "169.254.169.254"), ("127.0.0.1:7411", "127.0.0.1"), ("[fe80::1]:80", "fe80::1")]
+        {
             assert_eq!(verdict(address, Some(named), &Reach::Everywhere), Ok(()), "named {address}");
         }
         assert!(verdict("169.254.169.254:80", Some("169.254.169.253"), &Reach::Everywhere).is_err());
@@ -170,7 +200,15 @@ mod tests {
     fn private_addresses_of_api_targets_need_a_network() {
         let none = Reach::Public { except: vec![] };
         let some = Reach::Public { except: vec!["10.1.0.0/16".parse().unwrap(), "fd00::/8".parse().unwrap()] };
-        for address in ["10.1.2.3:80", "127.0.0.1:80", "[::1]:80", "100.64.0.1:80", "192.168.0.1:80", "[::ffff:10.1.2.3]:80", "[fd00::1]:80"] {
+        for address in [
+            "10.1.2.3:80",
+            "127.0.0.1:80",
+            "[::1]:80",
+            "100.64.0.1:80",
+            "192.168.0.1:80",
+            "[::ffff:10.1.2.3]:80",
+            "[fd00::1]:80",
+        ] {
             assert!(verdict(address, Some("10.1.2.3"), &none).is_err(), "{address}");
         }
         for address in ["10.1.2.3:80", "[::ffff:10.1.2.3]:80", "[fd00::1]:80", "8.8.8.8:80"] {

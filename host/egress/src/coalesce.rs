@@ -17,10 +17,12 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 type Answer = Result<Arc<Raw>, Error>;
+type SharedAnswer = Shared<BoxFuture<'static, Answer>>;
+type UnderWay = (WeakShared<BoxFuture<'static, Answer>>, Weak<Progress>);
 
 /// A request under way, as one of its callers holds it.
 pub(crate) struct Flight {
-    pub answer: Shared<BoxFuture<'static, Answer>>,
+    pub answer: SharedAnswer,
     pub progress: Arc<Progress>,
 }
 
@@ -36,7 +38,7 @@ struct Key {
 /// Requests under way that others may join.
 #[derive(Default)]
 pub(crate) struct Flights {
-    by_key: Mutex<HashMap<Key, (WeakShared<BoxFuture<'static, Answer>>, Weak<Progress>)>>,
+    by_key: Mutex<HashMap<Key, UnderWay>>,
 }
 
 impl Flights {
@@ -93,7 +95,7 @@ fn key(plan: &Plan) -> Option<Key> {
     })
 }
 
-fn shared(task: JoinHandle<Result<Raw, Error>>) -> Shared<BoxFuture<'static, Answer>> {
+fn shared(task: JoinHandle<Result<Raw, Error>>) -> SharedAnswer {
     struct AbortOnDrop(JoinHandle<Result<Raw, Error>>);
     impl Drop for AbortOnDrop {
         fn drop(&mut self) {

@@ -35,7 +35,9 @@ pub enum Error {
          once you have checked it on the server, tls.fingerprint = \"{found}\""
     )]
     Untrusted { name: String, found: String },
-    #[error("the certificate is not for the name {name}: use a name that is in it, or pin tls.fingerprint = \"{found}\"")]
+    #[error(
+        "the certificate is not for the name {name}: use a name that is in it, or pin tls.fingerprint = \"{found}\""
+    )]
     NameMismatch { name: String, found: String },
     #[error("the certificate of {name} is not valid today ({why}): renew it, and check both clocks")]
     Expired { name: String, why: &'static str },

@@ -197,7 +197,8 @@ async fn send(
     let bad = |why: String| Error::BadRequest(why);
     let result = match &mut connection.sender {
         Sender::Http1(sender) => {
-            *request.uri_mut() = plan.path_and_query.parse().map_err(|error: hyper::http::uri::InvalidUri| bad(error.to_string()))?;
+            *request.uri_mut() =
+                plan.path_and_query.parse().map_err(|error: hyper::http::uri::InvalidUri| bad(error.to_string()))?;
             let host = HeaderValue::from_str(&authority).map_err(|error| bad(error.to_string()))?;
             request.headers_mut().insert(HOST, host);
             match sender.ready().await {

@@ -123,7 +123,17 @@ mod tests {
         ] {
             assert_eq!(Origin::parse(url).unwrap().1.to_string(), origin, "{url}");
         }
-        for bad in ["", "a", "ftp://a", "file:///etc/passwd", "http://u:p@a", "http://u@a", "http://", "http://a:0", "http://a:99999"] {
+        for bad in [
+            "",
+            "a",
+            "ftp://a",
+            "file:///etc/passwd",
+            "http://u:p@a",
+            "http://u@a",
+            "http://",
+            "http://a:0",
+            "http://a:99999",
+        ] {
             assert!(Origin::parse(bad).is_err(), "{bad}");
         }
         assert!(!Origin::parse("http://u:hunter2@a").unwrap_err().to_string().contains("hunter2"));

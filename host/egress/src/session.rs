@@ -331,14 +331,14 @@ fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
 }
 
 fn header(grant: &Grant, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Error> {
-    let name: HeaderName =
-        name.parse().map_err(|_| Error::BadRequest(format!("{name:?} is no name of a header")))?;
+    let name: HeaderName = name.parse().map_err(|_| Error::BadRequest(format!("{name:?} is no name of a header")))?;
     if FORBIDDEN_HEADERS.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
         return Err(Error::BadRequest(format!("the header {name} is the host's to set")));
     }
     let expanded = grant.secrets.expand_header(value)?;
-    let mut value = HeaderValue::from_str(&expanded)
-        .map_err(|_| Error::BadRequest(format!("the value of its header {name} has a line break or control character")))?;
+    let mut value = HeaderValue::from_str(&expanded).map_err(|_| {
+        Error::BadRequest(format!("the value of its header {name} has a line break or control character"))
+    })?;
     value.set_sensitive(true);
     Ok((name, value))
 }

@@ -18,9 +18,9 @@ use tokio_rustls::TlsAcceptor;
 const LIMITS: Limits = Limits { requests: 100, body: 1 << 20, bodies: 2 << 20 };
 
 /// Serves each connection with `serve`; gives the port.
-async fn server<F: Future<Output = ()> + Send>(serve: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> u16
+async fn server<F>(serve: impl Fn(TcpStream) -> F + Send + Sync + 'static) -> u16
 where
-    F: 'static,
+    F: Future<Output = ()> + Send + 'static,
 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -157,9 +157,14 @@ async fn names_are_checked_where_they_lead() {
     let port = canned(ok("x")).await;
     let own = Config { own_listeners: vec![format!("127.0.0.1:{port}").parse().unwrap()], ..Config::default() };
     let system = || Tls::system().unwrap();
-    let by_name = poll_with(Egress::new(own.clone()), grant(&format!("http://localhost:{port}/"), system(), Secrets::default()), LIMITS);
+    let by_name = poll_with(
+        Egress::new(own.clone()),
+        grant(&format!("http://localhost:{port}/"), system(), Secrets::default()),
+        LIMITS,
+    );
     assert_eq!(code(&by_name, Request::get("")).await, "denied", "its own listener by a name");
-    let named = poll_with(Egress::new(own), grant(&format!("http://127.0.0.1:{port}/"), system(), Secrets::default()), LIMITS);
+    let named =
+        poll_with(Egress::new(own), grant(&format!("http://127.0.0.1:{port}/"), system(), Secrets::default()), LIMITS);
     assert!(named.session.fetch(Request::get("")).await.is_ok(), "the operator named the address itself");
     assert_eq!(code(&poll("http://no-such-host.invalid/"), Request::get("")).await, "dns_not_found");
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
@@ -170,7 +175,9 @@ async fn names_are_checked_where_they_lead() {
 async fn answers_are_capped() {
     let long = "x".repeat((1 << 20) + 1);
     let sized = canned(ok(&long)).await;
-    let chunked = canned(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{long}\r\n0\r\n\r\n", long.len())).await;
+    let chunked =
+        canned(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{long}\r\n0\r\n\r\n", long.len()))
+            .await;
     let endless = server(|mut stream| async move {
         head(&mut stream).await;
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
@@ -196,7 +203,11 @@ async fn answers_are_capped() {
 
 #[tokio::test]
 async fn what_is_no_answer_says_what_it_is() {
-    for (answer, expected) in [("SSH-2.0-OpenSSH_9.2\r\n\r\n", "protocol"), ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx", "closed"), ("", "closed")] {
+    for (answer, expected) in [
+        ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "protocol"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nx", "closed"),
+        ("", "closed"),
+    ] {
         let port = server(move |mut stream| async move {
             head(&mut stream).await;
             let _ = stream.write_all(answer.as_bytes()).await;
@@ -225,7 +236,8 @@ async fn requests_and_captures_have_their_limits() {
     let port = canned(ok("x")).await;
     let url = format!("http://127.0.0.1:{port}/");
     let limits = Limits { requests: 2, ..LIMITS };
-    let poll = poll_with(Egress::new(Config::default()), grant(&url, Tls::system().unwrap(), Secrets::default()), limits);
+    let poll =
+        poll_with(Egress::new(Config::default()), grant(&url, Tls::system().unwrap(), Secrets::default()), limits);
     assert_eq!(code(&poll, Request { captures: 1, ..Request::get("") }).await, "unsupported");
     assert!(poll.session.fetch(Request::get("")).await.is_ok());
     assert_eq!(code(&poll, Request::get("")).await, "too_many_requests_in_poll");
@@ -236,9 +248,11 @@ async fn requests_and_captures_have_their_limits() {
 async fn secrets_go_out_and_come_back_as_stars() {
     let port = server(|mut stream| async move {
         while let Some(request) = head(&mut stream).await {
-            let token = request.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or("none").to_owned();
+            let token =
+                request.lines().find_map(|line| line.strip_prefix("authorization: ")).unwrap_or("none").to_owned();
             let body = format!("{{\"you\":\"{token}\"}}");
-            let answer = format!("HTTP/1.1 401 no {token}\r\nx-echo: {token}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            let answer =
+                format!("HTTP/1.1 401 no {token}\r\nx-echo: {token}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     })
@@ -246,14 +260,17 @@ async fn secrets_go_out_and_come_back_as_stars() {
     let url = format!("http://127.0.0.1:{port}/");
     let grant = grant(&url, Tls::system().unwrap(), secrets(&[("token", "hunter2hunter2")]));
     let poll = poll_with(Egress::new(Config::default()), grant, LIMITS);
-    let request = |value: &str| Request { headers: vec![("authorization".to_owned(), value.to_owned())], ..Request::get("") };
+    let request =
+        |value: &str| Request { headers: vec![("authorization".to_owned(), value.to_owned())], ..Request::get("") };
     let response = poll.session.fetch(request("Bearer ${secret.token}")).await.unwrap();
     let stars = "*".repeat(14);
     assert_eq!(response.reason, format!("no Bearer {stars}"));
     assert!(response.headers.contains(&("x-echo".to_owned(), format!("Bearer {stars}"))));
     assert_eq!(String::from_utf8(response.body).unwrap(), format!("{{\"you\":\"Bearer {stars}\"}}"));
     assert_eq!(code(&poll, request("${secret.other}")).await, "secret_unknown");
-    for (name, value) in [("host", "evil"), ("Content-Length", "3"), ("x", "a\r\nb: c"), ("bad name", "x"), ("proxy-authorization", "x")] {
+    for (name, value) in
+        [("host", "evil"), ("Content-Length", "3"), ("x", "a\r\nb: c"), ("bad name", "x"), ("proxy-authorization", "x")]
+    {
         let request = Request { headers: vec![(name.to_owned(), value.to_owned())], ..Request::get("") };
         assert_eq!(code(&poll, request).await, "bad_request", "{name}");
     }
@@ -287,7 +304,8 @@ async fn identical_requests_are_sent_once_and_masked_for_each() {
     let (count, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Semaphore::new(0)));
     let url = format!("http://127.0.0.1:{}/", held(count.clone(), gate.clone()).await);
     let egress = Egress::new(Config::default());
-    let knows = poll_with(egress.clone(), grant(&url, Tls::system().unwrap(), secrets(&[("t", "hunter2hunter2")])), LIMITS);
+    let knows =
+        poll_with(egress.clone(), grant(&url, Tls::system().unwrap(), secrets(&[("t", "hunter2hunter2")])), LIMITS);
     let ignorant = poll_with(egress.clone(), grant(&url, Tls::system().unwrap(), Secrets::default()), LIMITS);
     let hasty = Request { timeout: Some(Duration::from_millis(20)), ..Request::get("") };
     let other = Request { headers: vec![("accept".to_owned(), "x".to_owned())], ..Request::get("") };
@@ -379,7 +397,9 @@ async fn serve_http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream:
         Ok::<_, std::convert::Infallible>(hyper::Response::new(http_body_util::Full::new(bytes::Bytes::from("two"))))
     });
     let io = hyper_util::rt::TokioIo::new(stream);
-    let _ = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new()).serve_connection(io, answer).await;
+    let _ = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+        .serve_connection(io, answer)
+        .await;
 }
 
 fn self_signed(names: &[&str]) -> CertifiedKey<KeyPair> {
@@ -393,7 +413,10 @@ fn pinned(certificate: &[u8]) -> (Tls, Fingerprint) {
 
 async fn fetch_over(port: u16, tls: Tls) -> Result<Response, Error> {
     let url = format!("https://localhost:{port}/");
-    poll_with(Egress::new(Config::default()), grant(&url, tls, Secrets::default()), LIMITS).session.fetch(Request::get("")).await
+    poll_with(Egress::new(Config::default()), grant(&url, tls, Secrets::default()), LIMITS)
+        .session
+        .fetch(Request::get(""))
+        .await
 }
 
 #[tokio::test]

@@ -61,11 +61,7 @@ fn check(
 ) -> Result<Arc<str>, InvalidId> {
     let bytes = text.as_bytes();
     let good = bytes.len() <= longest && bytes.first().is_some_and(|&b| head(b)) && bytes.iter().all(|&b| tail(b));
-    if good {
-        Ok(text.into())
-    } else {
-        Err(InvalidId { text: text.chars().take(80).collect(), rule })
-    }
+    if good { Ok(text.into()) } else { Err(InvalidId { text: text.chars().take(80).collect(), rule }) }
 }
 
 impl fmt::Display for InvalidId {

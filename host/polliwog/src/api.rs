@@ -29,7 +29,8 @@ pub(crate) async fn get(path: &str) -> Result<serde_json::Value, Unanswered> {
     let (base, origin) = Origin::parse(&url).map_err(|error| Unanswered::Refused(format!("{URL}: {error}")))?;
     let tls = Tls::system().map_err(|error| nobody(&error))?;
     let token = std::env::var(TOKEN).ok();
-    let values: BTreeMap<_, _> = token.iter().map(|token| ("token".to_owned(), SecretString::from(token.as_str()))).collect();
+    let values: BTreeMap<_, _> =
+        token.iter().map(|token| ("token".to_owned(), SecretString::from(token.as_str()))).collect();
     let secrets = Secrets::new(values).map_err(|error| Unanswered::Refused(format!("{TOKEN}: {error}")))?;
     let mut request = Request::get(path);
     if token.is_some() {
@@ -41,7 +42,8 @@ pub(crate) async fn get(path: &str) -> Result<serde_json::Value, Unanswered> {
     let session = Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT);
     let response = session.fetch(request).await.map_err(|error| nobody(&error))?;
     match response.status {
-        200 => serde_json::from_slice(&response.body).map_err(|error| Unanswered::Refused(format!("{url} sent no JSON: {error}"))),
+        200 => serde_json::from_slice(&response.body)
+            .map_err(|error| Unanswered::Refused(format!("{url} sent no JSON: {error}"))),
         401 | 403 => Err(Unanswered::Refused(format!("the host at {url} wants a token: set {TOKEN}"))),
         status => Err(Unanswered::Refused(format!("the host at {url} answered {status}"))),
     }

@@ -23,13 +23,20 @@ pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
             let unserved = config.targets.iter().filter(|target| plugins.get(&target.kind).is_none());
             let warnings = unserved.map(|target| Problem {
                 place: format!("{}:{}", config.file, target.line),
-                message: format!("target {:?}: no plugin serves kind {}: drop one into {}", target.id, target.kind, config.plugin_dir.display()),
+                message: format!(
+                    "target {:?}: no plugin serves kind {}: drop one into {}",
+                    target.id,
+                    target.kind,
+                    config.plugin_dir.display()
+                ),
             });
             (problems, warnings.collect(), config.targets.len())
         }
     };
     if json {
-        let list = |all: &[Problem]| -> Vec<_> { all.iter().map(|p| json!({ "place": p.place, "message": p.message })).collect() };
+        let list = |all: &[Problem]| -> Vec<_> {
+            all.iter().map(|p| json!({ "place": p.place, "message": p.message })).collect()
+        };
         println!("{}", json!({ "ok": problems.is_empty(), "problems": list(&problems), "warnings": list(&warnings) }));
     } else {
         problems.iter().for_each(|problem| println!("{problem}"));

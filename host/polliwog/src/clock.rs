@@ -2,7 +2,6 @@
 
 use model::{Moment, Timestamp};
 use rand::TryRngCore;
-use rand::rngs::OsRng;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// The process's clock: monotonic moments since it was made, and the wall clock.
@@ -35,8 +34,9 @@ impl Clock {
 ///
 /// # Panics
 /// When the operating system has none to give: nothing that follows could be trusted.
+#[allow(clippy::disallowed_types, reason = "this is where chance enters")]
 pub(crate) fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    OsRng.try_fill_bytes(&mut bytes).expect("the operating system gives random bytes");
+    rand::rngs::OsRng.try_fill_bytes(&mut bytes).expect("the operating system gives random bytes");
     bytes
 }

@@ -123,9 +123,14 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// With targets and what is known of their schedules; kinds that nobody serves are a state of their targets.
-    pub(crate) fn new(parts: Parts, mut scheduler: Scheduler, targets: Vec<(Arc<Target>, Option<scheduler::Saved>)>) -> Self {
+    pub(crate) fn new(
+        parts: Parts,
+        mut scheduler: Scheduler,
+        targets: Vec<(Arc<Target>, Option<scheduler::Saved>)>,
+    ) -> Self {
         let now = parts.clock.now();
-        let kinds: std::collections::BTreeSet<Kind> = targets.iter().map(|(target, _)| target.config.kind.clone()).collect();
+        let kinds: std::collections::BTreeSet<Kind> =
+            targets.iter().map(|(target, _)| target.config.kind.clone()).collect();
         for kind in kinds.into_iter().filter(|kind| parts.plugins.get(kind).is_none()) {
             scheduler.apply(Input::KindServed(kind, false), now);
         }
@@ -250,7 +255,8 @@ impl Driver {
         let Some(target) = self.targets.get(id).cloned() else { return };
         let Some(status) = self.scheduler.status(id, now) else { return };
         let Step { mut events, urgent, finished } = step;
-        let (mut changes, mut pending) = (Changes::default(), Pending { commits: true, status, shown: None, measure: None, told: vec![] });
+        let (mut changes, mut pending) =
+            (Changes::default(), Pending { commits: true, status, shown: None, measure: None, told: vec![] });
         if let Some(finished) = finished {
             let Finished { changes: found, shown, measure, told, at, failure, .. } = *finished;
             events.extend(stored_events(id, &found, failure.as_ref(), at));
@@ -381,9 +387,9 @@ impl Driver {
         match status.map(|status| status.place) {
             None => Err(CommandError::NoTarget(id.to_string())),
             Some(Place::Disabled) => Err(CommandError::Conflict(format!("target {id} is disabled: enable it first"))),
-            Some(Place::NoPlugin) => {
-                Err(CommandError::Conflict(format!("no plugin serves the kind of target {id}: drop one into the plugin directory")))
-            }
+            Some(Place::NoPlugin) => Err(CommandError::Conflict(format!(
+                "no plugin serves the kind of target {id}: drop one into the plugin directory"
+            ))),
             // It is being polled already.
             Some(Place::InFlight) => Ok(()),
             Some(Place::Queued | Place::Ready | Place::WaitingForHost) => {
@@ -421,7 +427,12 @@ impl Driver {
 }
 
 /// The events of a poll that are stored: its transitions, and its error when that is another one than before.
-fn stored_events(id: &TargetId, changes: &Changes, failure: Option<&model::Failure>, at: model::Timestamp) -> Vec<Event> {
+fn stored_events(
+    id: &TargetId,
+    changes: &Changes,
+    failure: Option<&model::Failure>,
+    at: model::Timestamp,
+) -> Vec<Event> {
     let change = |t: &Transition| EventKind::StatusChange {
         target: id.clone(),
         dependency: t.dependency.clone(),
@@ -439,7 +450,8 @@ fn unwritten(waiting: &VecDeque<Pending>) -> u8 {
 
 /// Adds what one more poll left for the flush.
 fn merge(held: &mut Changes, more: Changes) {
-    let names: std::collections::HashSet<&str> = more.details.iter().map(|facts| facts.reported.name.as_str()).collect();
+    let names: std::collections::HashSet<&str> =
+        more.details.iter().map(|facts| facts.reported.name.as_str()).collect();
     held.details.retain(|facts| !names.contains(facts.reported.name.as_str()));
     drop(names);
     held.details.extend(more.details);

@@ -118,7 +118,11 @@ fn hash(parts: &[&str]) -> i64 {
 }
 
 /// Makes every target of a configuration ready; every problem there is.
-pub(crate) async fn build(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) -> Result<Vec<Arc<Target>>, Vec<Problem>> {
+pub(crate) async fn build(
+    config: &Config,
+    sandbox: &Sandbox,
+    plugins: &PluginSet,
+) -> Result<Vec<Arc<Target>>, Vec<Problem>> {
     let (mut targets, mut problems) = (Vec::new(), Vec::new());
     for written in &config.targets {
         let place = format!("{}:{}", config.file, written.line);
@@ -181,7 +185,11 @@ pub(crate) fn target(written: &TargetConfig, plugin: Option<&Plugin>, limits: Li
     })
 }
 
-fn secrets(written: &TargetConfig, plugin: Option<&Plugin>, note: &mut impl FnMut(String)) -> BTreeMap<String, SecretString> {
+fn secrets(
+    written: &TargetConfig,
+    plugin: Option<&Plugin>,
+    note: &mut impl FnMut(String),
+) -> BTreeMap<String, SecretString> {
     let mut values = BTreeMap::new();
     for (name, source) in &written.secrets {
         match read_secret(source) {

@@ -16,7 +16,9 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use store::Store;
 use tokio::sync::oneshot;
-use web::{BreakerView, CommandError, DeadView, DependencyView, Overview, PluginView, PollErrorView, ProcessView, TargetView};
+use web::{
+    BreakerView, CommandError, DeadView, DependencyView, Overview, PluginView, PollErrorView, ProcessView, TargetView,
+};
 
 /// Transactions that fail for longer than this many tries make the host not ready.
 const TROUBLE: u64 = 3;
@@ -56,18 +58,48 @@ impl RunningHost {
         let numbers = vec![
             ("polliwog_scheduler_overdue", "Targets later than the longest interval", false, snapshot.overdue as f64),
             ("scheduler_jobs_processed", "Polls started", true, counters.started as f64),
-            ("scheduler_backpressure_skips", "Polls left out because results waited for the database", true, counters.skipped_unwritten as f64),
+            (
+                "scheduler_backpressure_skips",
+                "Polls left out because results waited for the database",
+                true,
+                counters.skipped_unwritten as f64,
+            ),
             ("scheduler_worker_pool_utilized", "Polls in flight", false, in_flight as f64),
             ("scheduler_num_workers", "Lanes that polls run on", false, lanes() as f64),
-            ("polliwog_polls_held_by_caps", "Polls held back by a cap over the process", true, counters.held_by_caps as f64),
-            ("polliwog_polls_held_by_hosts", "Polls that waited for a slot of their host", true, counters.held_by_hosts as f64),
-            ("polliwog_polls_skipped_no_slot", "Polls that never got an instance slot", true, counters.skipped_no_slot as f64),
+            (
+                "polliwog_polls_held_by_caps",
+                "Polls held back by a cap over the process",
+                true,
+                counters.held_by_caps as f64,
+            ),
+            (
+                "polliwog_polls_held_by_hosts",
+                "Polls that waited for a slot of their host",
+                true,
+                counters.held_by_hosts as f64,
+            ),
+            (
+                "polliwog_polls_skipped_no_slot",
+                "Polls that never got an instance slot",
+                true,
+                counters.skipped_no_slot as f64,
+            ),
             ("polliwog_polls_waited_for_slot", "Polls that waited for an instance slot", true, waited as f64),
             ("polliwog_polls_demoted", "Polls that were moved to the slow lane", true, demoted as f64),
             ("polliwog_egress_connections", "Connections made", true, count(&egress.connections)),
             ("polliwog_egress_coalesced", "Requests that joined one under way", true, count(&egress.coalesced)),
-            ("polliwog_egress_waited_for_slot", "Requests that waited for a slot of their host", true, count(&egress.waited_for_slot)),
-            ("polliwog_egress_waited_for_bytes", "Bodies that waited for the budget of body bytes", true, count(&egress.waited_for_bytes)),
+            (
+                "polliwog_egress_waited_for_slot",
+                "Requests that waited for a slot of their host",
+                true,
+                count(&egress.waited_for_slot),
+            ),
+            (
+                "polliwog_egress_waited_for_bytes",
+                "Bodies that waited for the budget of body bytes",
+                true,
+                count(&egress.waited_for_bytes),
+            ),
             ("polliwog_store_queued", "Results that wait for the database", false, count(&store.queued)),
             ("polliwog_store_transactions", "Transactions committed", true, count(&store.transactions)),
             ("polliwog_store_failures", "Transactions that failed and were tried again", true, count(&store.failures)),
@@ -133,7 +165,7 @@ impl web::Host for RunningHost {
         self.plugins.views()
     }
 
-    fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<Option<Vec<(i64, model::Event)>>, String>> {
+    fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<web::StoredEvents, String>> {
         let store = self.store.clone();
         let read = move || {
             let (first, last) = store.reader().event_bounds().map_err(|error| error.to_string())?;

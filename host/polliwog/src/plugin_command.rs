@@ -67,7 +67,10 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
         Ok(plugin) => plugin,
         Err((code, message)) => {
             if as_json {
-                println!("{}", json!({ "file": name, "verdict": "refused", "error": { "code": code, "message": message } }));
+                println!(
+                    "{}",
+                    json!({ "file": name, "verdict": "refused", "error": { "code": code, "message": message } })
+                );
             } else {
                 println!("{name}: refused ({code}): {message}");
             }
@@ -93,14 +96,31 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
         return Ok(0);
     }
     println!("{name}: accepted");
-    for key in ["kind", "title", "version", "summary", "contract", "size", "sha256", "compileMs", "defaultIntervalMs", "defaultTimeoutMs"] {
+    for key in [
+        "kind",
+        "title",
+        "version",
+        "summary",
+        "contract",
+        "size",
+        "sha256",
+        "compileMs",
+        "defaultIntervalMs",
+        "defaultTimeoutMs",
+    ] {
         println!("{key:<18} {}", facts[key].as_str().map_or_else(|| facts[key].to_string(), str::to_owned));
     }
     for import in plugin.imports() {
         println!("{:<18} {import}", "import");
     }
     for secret in &descriptor.secrets {
-        println!("{:<18} {}{}: {}", "secret", secret.name, if secret.required { " (required)" } else { "" }, secret.description);
+        println!(
+            "{:<18} {}{}: {}",
+            "secret",
+            secret.name,
+            if secret.required { " (required)" } else { "" },
+            secret.description
+        );
     }
     println!("{:<18} {}", "settings schema", descriptor.settings_schema);
     Ok(0)

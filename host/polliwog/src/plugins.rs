@@ -72,7 +72,10 @@ impl PluginSet {
             }
             let names: Vec<String> = wasm_names(&files);
             for (name, _) in &files {
-                set.refuse(name.clone(), format!("more than one file serves kind {kind} ({}): keep one", names.join(", ")));
+                set.refuse(
+                    name.clone(),
+                    format!("more than one file serves kind {kind} ({}): keep one", names.join(", ")),
+                );
             }
         }
         set

@@ -86,7 +86,9 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
     let target = ad_hoc(arguments).map_err(Unusable::Usage)?;
     // Only where plugins lie is of interest; a broken configuration is no reason not to poll something else.
     let environment = |name: &str| std::env::var(name).ok();
-    let text = crate::config::find(&arguments.common.places(), &environment).ok().and_then(|path| std::fs::read_to_string(path).ok());
+    let text = crate::config::find(&arguments.common.places(), &environment)
+        .ok()
+        .and_then(|path| std::fs::read_to_string(path).ok());
     let read = |text: &str| Config::read(("the configuration", text), &arguments.common.places(), false, &environment);
     let config = text.and_then(|text| read(&text).ok()).map_or_else(|| read(""), Ok);
     let config = config.map_err(|problems| Unusable::Other(anyhow!("{}", problems[0])))?;

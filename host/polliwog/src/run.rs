@@ -97,7 +97,11 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
 }
 
 /// HTTP has stopped; polls under way end, results are saved, the database is closed.
-async fn finish(sender: SyncSender<Message>, driver: std::thread::JoinHandle<()>, store: Arc<Store>) -> anyhow::Result<u8> {
+async fn finish(
+    sender: SyncSender<Message>,
+    driver: std::thread::JoinHandle<()>,
+    store: Arc<Store>,
+) -> anyhow::Result<u8> {
     let (reply, ended) = oneshot::channel();
     sender.try_send(Message::Shutdown(reply)).ok().context("the driver did not take the order to end")?;
     tokio::time::timeout(ENDING, ended).await.context("the driver did not end in time")??;
@@ -129,13 +133,17 @@ pub(crate) fn read(places: &Places, demo: Option<u16>) -> anyhow::Result<Result<
     let environment = |name: &str| std::env::var(name).ok();
     let (file, text) = match find(places, &environment) {
         Ok(path) => {
-            let text = std::fs::read_to_string(&path).with_context(|| format!("the configuration {} cannot be read", path.display()))?;
+            let text = std::fs::read_to_string(&path)
+                .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
             (path.display().to_string(), text)
         }
         Err(_) if demo.is_some() => ("the demo".to_owned(), String::new()),
         Err(looked_at) => {
             let places: Vec<String> = looked_at.iter().map(|path| path.display().to_string()).collect();
-            bail!("there is no configuration ({}): write one, or look round with `polliwog run --demo`", places.join(", "));
+            bail!(
+                "there is no configuration ({}): write one, or look round with `polliwog run --demo`",
+                places.join(", ")
+            );
         }
     };
     let mut config = match Config::read((&file, &text), places, demo.is_some(), &environment) {
@@ -192,16 +200,25 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
 fn warn_of(config: &Config, targets: &[Arc<Target>], plugins: &PluginSet) {
     for address in [config.listen, config.metrics_listen] {
         if !address.ip().is_loopback() {
-            tracing::warn!("{address} can be reached from other machines, without encryption: put a TLS proxy in front");
+            tracing::warn!(
+                "{address} can be reached from other machines, without encryption: put a TLS proxy in front"
+            );
         }
     }
     for target in targets {
         let all = [&target.config.tls].into_iter().chain(target.config.also.iter().map(|also| &also.tls));
         if all.into_iter().any(|tls| tls.insecure) {
-            tracing::warn!("target {}: its certificate is NOT verified (tls.insecure): anybody between can read its secrets", target.id());
+            tracing::warn!(
+                "target {}: its certificate is NOT verified (tls.insecure): anybody between can read its secrets",
+                target.id()
+            );
         }
         if plugins.get(&target.config.kind).is_none() {
-            tracing::warn!("target {}: no plugin serves kind {}; it is not polled until one is dropped in", target.id(), target.config.kind);
+            tracing::warn!(
+                "target {}: no plugin serves kind {}; it is not polled until one is dropped in",
+                target.id(),
+                target.config.kind
+            );
         }
     }
 }
@@ -218,7 +235,9 @@ fn open(config: &Config, sender: &SyncSender<Message>) -> anyhow::Result<(Store,
     use std::os::unix::fs::DirBuilderExt;
     let mut private = std::fs::DirBuilder::new();
     private.recursive(true).mode(0o700);
-    private.create(&config.data_dir).with_context(|| format!("the data directory {} cannot be made", config.data_dir.display()))?;
+    private
+        .create(&config.data_dir)
+        .with_context(|| format!("the data directory {} cannot be made", config.data_dir.display()))?;
     let sender = sender.clone();
     // When the driver has ended, nobody is left to be told.
     let acknowledge = move |committed| drop(sender.send(Message::Committed(committed)));
@@ -261,10 +280,15 @@ fn restore(
 }
 
 fn greet(listening: SocketAddr, measured: SocketAddr, targets: usize, token: Option<&str>) {
-    tracing::info!("polling {}; pages and API at http://{listening}/, metrics at http://{measured}/metrics", counted(targets, "target"));
+    tracing::info!(
+        "polling {}; pages and API at http://{listening}/, metrics at http://{measured}/metrics",
+        counted(targets, "target")
+    );
     match token {
         Some(token) => {
-            println!("The admin token was made; it is not shown again:\n  {token}\nLog in with it:\n  http://{listening}/login?token={token}");
+            println!(
+                "The admin token was made; it is not shown again:\n  {token}\nLog in with it:\n  http://{listening}/login?token={token}"
+            );
         }
         None => println!("Log in at http://{listening}/login with the admin token ({ADMIN_TOKEN} sets another)."),
     }

@@ -19,10 +19,7 @@ const SHOWN_REPAIRS: usize = 50;
 const CODE: usize = 64;
 
 /// What a poll's result comes to.
-pub(crate) fn outcome(
-    result: Result<types::Report, types::PollError>,
-    limits: &Limits,
-) -> Result<Report, Failure> {
+pub(crate) fn outcome(result: Result<types::Report, types::PollError>, limits: &Limits) -> Result<Report, Failure> {
     let (category, failure) = match result {
         Ok(report) => return self::report(report, limits),
         Err(types::PollError::Transient(failure)) => (FailureCategory::Transient, failure),
@@ -38,7 +35,9 @@ pub(crate) fn outcome(
 
 /// Text as it may be shown: without control characters, at most `longest` bytes.
 pub(crate) fn clean(text: &str, longest: usize) -> String {
-    let odd = |c: char| c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let odd = |c: char| {
+        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     let mut cleaned = String::with_capacity(text.len().min(longest));
     for c in text.chars() {
         let c = if c == '\n' || c == '\t' { ' ' } else { c };
@@ -55,7 +54,9 @@ pub(crate) fn clean(text: &str, longest: usize) -> String {
 }
 
 fn code(code: &str) -> String {
-    let good = !code.is_empty() && code.len() <= CODE && code.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    let good = !code.is_empty()
+        && code.len() <= CODE
+        && code.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     if good { code.to_owned() } else { "unspecified".to_owned() }
 }
 
@@ -115,7 +116,8 @@ fn without_repeats(dependencies: Vec<types::Dependency>, repairs: &mut Repairs) 
     for dependency in dependencies {
         match place.get(&dependency.name) {
             Some(&index) => {
-                repairs.note(format!("{:?} is reported more than once: the last counts", clean(&dependency.name, NAME)));
+                repairs
+                    .note(format!("{:?} is reported more than once: the last counts", clean(&dependency.name, NAME)));
                 kept[index] = dependency;
             }
             None => {
@@ -131,7 +133,9 @@ fn dependency(found: types::Dependency, repairs: &mut Repairs) -> Option<Depende
     let name = found.name;
     if name.trim().is_empty() || name.len() > NAME || name.chars().any(char::is_control) {
         let shown = clean(&name, 60);
-        repairs.note(format!("a dependency is left out: its name {shown:?} is empty, longer than {NAME} bytes, or has control characters"));
+        repairs.note(format!(
+            "a dependency is left out: its name {shown:?} is empty, longer than {NAME} bytes, or has control characters"
+        ));
         return None;
     }
     let text = |text: Option<String>, longest| text.map(|text| clean(&text, longest)).filter(|text| !text.is_empty());

@@ -30,7 +30,9 @@ impl Ticking {
         let engine = match Engine::new(&config(Some(slots))) {
             Ok(engine) => engine,
             Err(error) => {
-                tracing::warn!("no pool of {slots} instances ({error:#}); instances are made on demand, which costs more");
+                tracing::warn!(
+                    "no pool of {slots} instances ({error:#}); instances are made on demand, which costs more"
+                );
                 Engine::new(&config(None))?
             }
         };

@@ -1,7 +1,7 @@
 //! What one poll may use.
 
 use std::time::Duration;
-use wasmtime::{Result, ResourceLimiter};
+use wasmtime::{ResourceLimiter, Result};
 
 /// What one poll may use. The defaults are the contract's; an operator can change them for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -165,7 +165,8 @@ impl Sandbox {
         check_resources(&component)?;
         let instance = self.linker().instantiate_pre(&component);
         let pre = instance.and_then(PluginPre::new).map_err(|error| {
-            let message = format!("it does not fit the contract: {}: build it with the SDK of this version", first_line(&error));
+            let message =
+                format!("it does not fit the contract: {}: build it with the SDK of this version", first_line(&error));
             Refusal::new("contract_mismatch", message)
         })?;
         let described = self.describe(&pre).await?;
@@ -232,7 +233,8 @@ fn unknown_keys(schema: &Value, settings: &Value) -> Vec<String> {
     let (Some(settings), Some(false)) = (settings.as_object(), schema["additionalProperties"].as_bool()) else {
         return Vec::new();
     };
-    let known: Vec<&str> = schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+    let known: Vec<&str> =
+        schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
     let unknown = settings.keys().filter(|key| !known.contains(&key.as_str()));
     unknown.map(|key| format!("unknown key {key:?}{}", suggestion(key, &known))).collect()
 }
@@ -265,7 +267,9 @@ fn check_format(bytes: &[u8]) -> Result<(), Refusal> {
         _ if bytes.starts_with(b"\x7fELF") => {
             refuse("not_wasm", "it is machine code (ELF), which is never loaded: drop in the .wasm it was made from")
         }
-        _ if bytes.starts_with(b"(") => refuse("not_wasm", "it is WebAssembly text: assemble it into a component first"),
+        _ if bytes.starts_with(b"(") => {
+            refuse("not_wasm", "it is WebAssembly text: assemble it into a component first")
+        }
         _ => refuse("not_wasm", "it is no WebAssembly: drop in a component, as the SDK builds it"),
     }
 }
@@ -281,7 +285,9 @@ fn check_import(name: &str) -> Result<(), Refusal> {
     let message = if name.starts_with("wasi:http/") {
         format!("it imports {name}, which plugins do not get: use polliwog:poller/http, which the host watches over")
     } else {
-        format!("it imports {name}, which this host does not have: a plugin may import polliwog:poller and nothing else")
+        format!(
+            "it imports {name}, which this host does not have: a plugin may import polliwog:poller and nothing else"
+        )
     };
     Err(Refusal::new("import_refused", message))
 }
@@ -294,7 +300,8 @@ fn check_version(name: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let speaks = CONTRACT_VERSIONS.join(" and ");
-    let message = format!("it was built for polliwog:poller@{minor}, this host speaks {speaks}: build it with this host's SDK");
+    let message =
+        format!("it was built for polliwog:poller@{minor}, this host speaks {speaks}: build it with this host's SDK");
     Err(Refusal::new("contract_version", message))
 }
 

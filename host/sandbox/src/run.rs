@@ -253,10 +253,16 @@ impl Sandbox {
             Err(_) if waiting.is_set() => Err(Failure {
                 category: FailureCategory::Transient,
                 code: "timeout".to_owned(),
-                message: format!("the poll did not end within {:.1} s: the answer is slow, or the timeout short", wall.as_secs_f64()),
+                message: format!(
+                    "the poll did not end within {:.1} s: the answer is slow, or the timeout short",
+                    wall.as_secs_f64()
+                ),
                 retry_after: None,
             }),
-            Err(_) => Err(plugin_fault("wall_clock_limit", "the plugin was still running when the poll's time was over".to_owned())),
+            Err(_) => Err(plugin_fault(
+                "wall_clock_limit",
+                "the plugin was still running when the poll's time was over".to_owned(),
+            )),
         };
         let result = result.map_err(|failure| with_last_words(failure, &output.text()));
         Called { result, usage }

@@ -190,7 +190,9 @@ mod tests {
     fn jitter_stays_within_five_percent_and_the_bounds() {
         let hundred = Duration::from_secs(100);
         let at = |unit| jittered(Cadence::Pulse, &BOUNDS, hundred, unit).as_secs_f64();
-        assert!((at(0.0) - 95.0).abs() < 1e-9 && (at(0.5) - 100.0).abs() < 1e-9 && (at(0.999_999) - 105.0).abs() < 1e-3);
+        assert!(
+            (at(0.0) - 95.0).abs() < 1e-9 && (at(0.5) - 100.0).abs() < 1e-9 && (at(0.999_999) - 105.0).abs() < 1e-3
+        );
         assert_eq!(jittered(Cadence::Pulse, &BOUNDS, BOUNDS.max, 0.9), BOUNDS.max);
         assert_eq!(jittered(Cadence::Pulse, &BOUNDS, BOUNDS.min, 0.1), BOUNDS.min);
         assert_eq!(jittered(Cadence::Fixed, &BOUNDS, hundred, 0.0), hundred);

@@ -266,7 +266,7 @@ mod tests {
     fn entry(id: u8, due: i64, score: u8, polled: i64) -> Entry {
         Entry {
             target: TargetId::new(&format!("t{id}")).unwrap(),
-            kind: Kind::new(if id % 2 == 0 { "even" } else { "odd" }).unwrap(),
+            kind: Kind::new(if id.is_multiple_of(2) { "even" } else { "odd" }).unwrap(),
             due: Moment::from_nanos(due),
             score: f32::from(score) / 4.0,
             last_polled: Moment::from_nanos(polled),

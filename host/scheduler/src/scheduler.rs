@@ -399,8 +399,12 @@ impl Scheduler {
         if known {
             return;
         }
-        let mut ids: Vec<TargetId> =
-            self.targets.values().filter(|target| target.spec.kind == kind).map(|target| target.spec.id.clone()).collect();
+        let mut ids: Vec<TargetId> = self
+            .targets
+            .values()
+            .filter(|target| target.spec.kind == kind)
+            .map(|target| target.spec.id.clone())
+            .collect();
         ids.sort_unstable();
         for id in ids {
             self.take_out(&id);

@@ -25,7 +25,8 @@ mod tests {
     #[test]
     fn the_first_starts_at_once_and_equal_urls_together() {
         let seconds = Duration::from_secs;
-        let found = delays(&[(7, seconds(10)), (1, seconds(10)), (7, seconds(20)), (9, seconds(3600)), (8, seconds(40))]);
+        let found =
+            delays(&[(7, seconds(10)), (1, seconds(10)), (7, seconds(20)), (9, seconds(3600)), (8, seconds(40))]);
         assert_eq!(found, [Duration::from_millis(2500), seconds(0), seconds(5), seconds(45), seconds(20)]);
         assert_eq!(delays(&[]), []);
     }

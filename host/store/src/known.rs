@@ -158,7 +158,13 @@ impl Known {
         changes
     }
 
-    fn learn_dependency(&mut self, mut reported: model::Dependency, at: Timestamp, aliases: &Aliases, changes: &mut Changes) {
+    fn learn_dependency(
+        &mut self,
+        mut reported: model::Dependency,
+        at: Timestamp,
+        aliases: &Aliases,
+        changes: &mut Changes,
+    ) {
         let canonical = aliases.get(&reported.name);
         let position = self.index.get(&reported.name).copied();
         let Some(position) = position else {
@@ -216,7 +222,8 @@ impl Known {
     }
 
     fn mark_missing(&mut self, names: &HashSet<&str>, kept: &[String], at: Timestamp, changes: &mut Changes) {
-        let is_kept = |name: &str| kept.iter().any(|kept| name == kept || kept.ends_with('/') && name.starts_with(kept));
+        let is_kept =
+            |name: &str| kept.iter().any(|kept| name == kept || kept.ends_with('/') && name.starts_with(kept));
         for Dependency { facts, .. } in &mut self.dependencies {
             let name = facts.reported.name.as_str();
             if facts.missing_since.is_none() && !names.contains(name) && !is_kept(name) {

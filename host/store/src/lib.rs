@@ -26,6 +26,6 @@ pub use changes::{Changes, ErrorEntry, PollErrorEntry, Transition};
 pub use history::{LatencyPoint, WINDOW};
 pub use known::{Aliases, Dependency, Facts, Known, Live, Missing, PollFailure};
 pub use open::{Config, Loaded, OpenError, Store};
-pub use reader::{ReadError, Reader};
+pub use reader::{ErrorRow, ReadError, Reader, TransitionRow};
 pub use record::{Acknowledge, Commit, Committed, DeadRecord, Progress, Schedule, StoredEvent};
 pub use writer::Gauges;

@@ -63,8 +63,7 @@ impl Store {
         let failed = |error: &dyn std::fmt::Display| OpenError::Open { file: file.clone(), why: error.to_string() };
         let lock = lock(&config.path)?;
         let mut connection = connect(&config.path).map_err(|error| failed(&error))?;
-        migrate(&mut connection, &config.path)
-            .map_err(|source| OpenError::Migrate { file: file.clone(), source })?;
+        migrate(&mut connection, &config.path).map_err(|source| OpenError::Migrate { file: file.clone(), source })?;
         let (numbers, loaded, state) = load(&connection).map_err(|error| failed(&error))?;
         let limits = Limits { days: config.history_days, rows: config.history_rows };
         let writer = Writer::start(connection, state, numbers, limits, acknowledge).map_err(|error| failed(&error))?;
@@ -138,7 +137,8 @@ fn load(connection: &Connection) -> rusqlite::Result<Everything> {
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let num: i64 = row.get(0)?;
-        let (Ok(id), Ok(kind)) = (TargetId::new(&row.get::<_, String>(1)?), Kind::new(&row.get::<_, String>(2)?)) else {
+        let (Ok(id), Ok(kind)) = (TargetId::new(&row.get::<_, String>(1)?), Kind::new(&row.get::<_, String>(2)?))
+        else {
             continue;
         };
         let own: Option<Snapshot> =

@@ -20,6 +20,12 @@ const STEPS: i32 = 50_000_000;
 #[error("the database could not be read: {0}")]
 pub struct ReadError(#[from] rusqlite::Error);
 
+/// One entry of a dependency's error history: error, message, when. Without an error it is a recovery.
+pub type ErrorRow = (Option<String>, Option<String>, Timestamp);
+
+/// One change of a dependency's status: previous, current, when.
+pub type TransitionRow = (String, String, Timestamp);
+
 /// Where history comes from. Reads block: call them where that is allowed.
 pub struct Reader {
     path: PathBuf,
@@ -38,7 +44,8 @@ impl Reader {
             let mut statement = connection.prepare_cached(sql)?;
             let rows = statement.query_map(params![sequence, limit], |row| {
                 let at = Timestamp::from_millis(row.get(1)?);
-                let event = serde_json::from_str::<EventWire>(&row.get::<_, String>(2)?).ok().and_then(|wire| wire.restore(at));
+                let event =
+                    serde_json::from_str::<EventWire>(&row.get::<_, String>(2)?).ok().and_then(|wire| wire.restore(at));
                 Ok((row.get(0)?, event))
             })?;
             // A row of another version's that cannot be read is left out; its number is not given to another.
@@ -64,8 +71,13 @@ impl Reader {
         })
     }
 
-    /// How often a dependency changed its status, newest first: previous, current, when.
-    pub fn transitions(&self, target: &TargetId, dependency: &str, limit: u32) -> Result<Vec<(String, String, Timestamp)>, ReadError> {
+    /// How often a dependency changed its status, newest first.
+    pub fn transitions(
+        &self,
+        target: &TargetId,
+        dependency: &str,
+        limit: u32,
+    ) -> Result<Vec<TransitionRow>, ReadError> {
         self.with(|connection| {
             let sql = "SELECT previous, current, at FROM transition
                        WHERE target = (SELECT num FROM target WHERE id = ?1) AND dependency = ?2
@@ -78,8 +90,8 @@ impl Reader {
         })
     }
 
-    /// A dependency's error history, newest first: error, message, when. Without an error it is a recovery.
-    pub fn errors(&self, target: &TargetId, dependency: &str, limit: u32) -> Result<Vec<(Option<String>, Option<String>, Timestamp)>, ReadError> {
+    /// A dependency's error history, newest first.
+    pub fn errors(&self, target: &TargetId, dependency: &str, limit: u32) -> Result<Vec<ErrorRow>, ReadError> {
         self.with(|connection| {
             let sql = "SELECT error, message, at FROM error_history
                        WHERE target = (SELECT num FROM target WHERE id = ?1) AND dependency = ?2
@@ -93,13 +105,19 @@ impl Reader {
     }
 
     /// A dependency's latency points in a span of time, oldest first.
-    pub fn latency(&self, target: &TargetId, slot: u32, (from, to): (Timestamp, Timestamp)) -> Result<Vec<LatencyPoint>, ReadError> {
+    pub fn latency(
+        &self,
+        target: &TargetId,
+        slot: u32,
+        (from, to): (Timestamp, Timestamp),
+    ) -> Result<Vec<LatencyPoint>, ReadError> {
         self.with(|connection| {
             let sql = "SELECT points FROM latency_block
                        WHERE target = (SELECT num FROM target WHERE id = ?1) AND hour BETWEEN ?2 AND ?3 ORDER BY hour";
             let hour = |at: Timestamp| at.as_millis().div_euclid(3_600_000);
             let mut statement = connection.prepare_cached(sql)?;
-            let blocks = statement.query_map(params![target.as_str(), hour(from), hour(to)], |row| row.get::<_, Vec<u8>>(0))?;
+            let blocks =
+                statement.query_map(params![target.as_str(), hour(from), hour(to)], |row| row.get::<_, Vec<u8>>(0))?;
             let mut points = Vec::new();
             for block in blocks {
                 let block: Vec<(u32, PointWire)> = postcard::from_bytes(&block?).unwrap_or_default();

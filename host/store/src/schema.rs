@@ -128,7 +128,8 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Mi
     let steps = steps();
     let newest = steps.len();
     let migrations = Migrations::new(steps);
-    let failed = |version: usize, error: &dyn std::fmt::Display| MigrationError::Step { version, why: error.to_string() };
+    let failed =
+        |version: usize, error: &dyn std::fmt::Display| MigrationError::Step { version, why: error.to_string() };
     let current = match migrations.current_version(connection) {
         Ok(SchemaVersion::NoneSet) => 0,
         Ok(SchemaVersion::Inside(version)) => version.get(),

@@ -210,7 +210,9 @@ impl EventWire {
             },
             EventKind::ServiceStarted { target } => Self::ServiceStarted { target: text(target) },
             EventKind::ServiceStopped { target } => Self::ServiceStopped { target: text(target) },
-            EventKind::CircuitOpen { target, failures } => Self::CircuitOpen { target: text(target), failures: *failures },
+            EventKind::CircuitOpen { target, failures } => {
+                Self::CircuitOpen { target: text(target), failures: *failures }
+            }
             EventKind::CircuitClose { target } => Self::CircuitClose { target: text(target) },
             EventKind::DeadLetter { target, reason } => {
                 Self::DeadLetter { target: text(target), reason: (*reason).to_owned() }

@@ -169,7 +169,10 @@ fn run(queue: &Queue, desk: &mut Desk, acknowledge: &Acknowledge) {
                 }
                 Err(error) => {
                     queue.gauges.failures.fetch_add(1, Ordering::Relaxed);
-                    tracing::error!("the database did not take {} results ({error}); trying again in {wait:?}", group.len());
+                    tracing::error!(
+                        "the database did not take {} results ({error}); trying again in {wait:?}",
+                        group.len()
+                    );
                     if finish && wait >= RETRY_LONGEST {
                         tracing::error!("giving up on the database: what was not written is lost");
                         return;
@@ -300,7 +303,9 @@ fn number(
         return Ok(*num);
     }
     transaction
-        .prepare_cached("INSERT INTO target (id, kind) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET kind = excluded.kind")?
+        .prepare_cached(
+            "INSERT INTO target (id, kind) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET kind = excluded.kind",
+        )?
         .execute(params![target.as_str(), kind.as_str()])?;
     let num = transaction
         .prepare_cached("SELECT num FROM target WHERE id = ?1")?
@@ -358,18 +363,24 @@ fn write_changes(transaction: &Transaction<'_>, num: i64, changes: &Changes, at:
     }
     for t in &changes.transitions {
         transaction
-            .prepare_cached("INSERT INTO transition (target, dependency, previous, current, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .prepare_cached(
+                "INSERT INTO transition (target, dependency, previous, current, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
             .execute(params![num, t.dependency, t.previous.as_str(), t.current.as_str(), at])?;
     }
     for e in &changes.errors {
         transaction
-            .prepare_cached("INSERT INTO error_history (target, dependency, error, message, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .prepare_cached(
+                "INSERT INTO error_history (target, dependency, error, message, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
             .execute(params![num, e.dependency, e.error.as_ref().map(model::Json::as_str), e.message, at])?;
     }
     if let Some(entry) = &changes.poll_error {
         let failure = entry.failure.as_ref();
         transaction
-            .prepare_cached("INSERT INTO poll_error_history (target, category, code, message, at) VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .prepare_cached(
+                "INSERT INTO poll_error_history (target, category, code, message, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )?
             .execute(params![num, failure.map(|f| f.0.as_str()), failure.map(|f| &f.1), failure.map(|f| &f.2), at])?;
     }
     Ok(())
@@ -434,7 +445,8 @@ fn write_events(transaction: &Transaction<'_>, events: &[Event]) -> rusqlite::Re
     let mut stored = Vec::with_capacity(events.len());
     for event in events {
         let Some(wire) = EventWire::of(&event.kind) else { continue };
-        let body = serde_json::to_string(&wire).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+        let body =
+            serde_json::to_string(&wire).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
         let target = event.kind.target().map(TargetId::as_str);
         transaction
             .prepare_cached("INSERT INTO event (at, name, target, body) VALUES (?1, ?2, ?3, ?4)")?
@@ -506,7 +518,9 @@ fn fold<'a>(
         let held = held.and_then(|bytes| postcard::from_bytes::<Snapshot>(&bytes).ok());
         let schedule = match held {
             // A change of the schedule that was committed at once is newer than the journal's.
-            Some(held) if held.version > snapshot.version => Snapshot { live: snapshot.live.clone(), last_report: snapshot.last_report, ..held },
+            Some(held) if held.version > snapshot.version => {
+                Snapshot { live: snapshot.live.clone(), last_report: snapshot.last_report, ..held }
+            }
             _ => snapshot.clone(),
         };
         write_snapshot(transaction, num, &schedule)?;
@@ -521,7 +535,8 @@ fn fold<'a>(
             .query_map([hour, num], |row| row.get(0))?
             .next()
             .transpose()?;
-        let mut all: Vec<(u32, PointWire)> = held.and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default();
+        let mut all: Vec<(u32, PointWire)> =
+            held.and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default();
         all.append(&mut block);
         transaction
             .prepare_cached("INSERT OR REPLACE INTO latency_block (hour, target, points) VALUES (?1, ?2, ?3)")?

@@ -90,7 +90,9 @@ impl ListQuery {
 pub(crate) type Queried = Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>;
 
 fn queried(query: Queried) -> Result<ListQuery, ApiError> {
-    query.map(|Query(query)| query).map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "bad_request", error.body_text()))
+    query
+        .map(|Query(query)| query)
+        .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "bad_request", error.body_text()))
 }
 
 pub(crate) async fn targets(State(shared): State<Shared>, query: Queried) -> Result<Response, ApiError> {
@@ -143,5 +145,9 @@ pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> 
 }
 
 pub(crate) async fn nothing_here() -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, "not_found", "there is nothing at this path: see / for the pages and /api/v1/targets for the API")
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "not_found",
+        "there is nothing at this path: see / for the pages and /api/v1/targets for the API",
+    )
 }

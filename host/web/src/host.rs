@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Stored events with their places in the sequence; nothing when some of those asked for are gone.
+pub type StoredEvents = Option<Vec<(i64, model::Event)>>;
+
 /// Reads and commands. Reads answer from what is committed.
 pub trait Host: Send + Sync + 'static {
     /// Everything that pages and lists show.
@@ -16,8 +19,8 @@ pub trait Host: Send + Sync + 'static {
     fn poll_now(&self, target: &TargetId) -> BoxFuture<'_, Result<(), CommandError>>;
     /// The plugins that serve, and those that were refused.
     fn plugins(&self) -> Vec<PluginView>;
-    /// Stored events after a place in the sequence; `None` when some of them are gone.
-    fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<Option<Vec<(i64, model::Event)>>, String>>;
+    /// Stored events after a place in the sequence.
+    fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<StoredEvents, String>>;
     /// A target's name.
     fn target_name(&self, target: &TargetId) -> Option<String>;
     /// The time.

@@ -20,6 +20,8 @@ use std::time::Duration;
 const BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0];
 
 type Labels = Vec<(String, String)>;
+/// One line of a family.
+type Value = (Labels, f64);
 type FloatGauge = Gauge<f64, AtomicU64>;
 type FloatCounter = Counter<f64, AtomicU64>;
 
@@ -176,7 +178,7 @@ fn number(status: Status) -> f64 {
 
 /// What plugins report, gone while their target fails. A name that two plugins use for different types goes to the first.
 fn samples(states: &mut Registry, overview: &Overview) {
-    let mut families: BTreeMap<&str, (SampleKind, Vec<(Labels, f64)>)> = BTreeMap::new();
+    let mut families: BTreeMap<&str, (SampleKind, Vec<Value>)> = BTreeMap::new();
     for target in overview.targets.iter().filter(|target| target.stale_since.is_none()) {
         for sample in target.samples.iter() {
             let (kind, values) = families.entry(&sample.name).or_insert_with(|| (sample.kind, Vec::new()));

@@ -102,7 +102,8 @@ pub(crate) async fn targets(State(shared): State<Shared>) -> Markup {
 }
 
 fn listing(overview: &Overview) -> Markup {
-    let all = || overview.targets.iter().flat_map(|target| target.dependencies.iter().map(move |d| Look::of(target, d)));
+    let all =
+        || overview.targets.iter().flat_map(|target| target.dependencies.iter().map(move |d| Look::of(target, d)));
     html! {
         p.summary {
             (overview.targets.len()) " targets, " (all().count()) " dependencies: "
@@ -144,7 +145,9 @@ fn state(target: &TargetView, now: Timestamp) -> String {
     let healthy = match (target.last_success, target.place) {
         (_, "disabled") => "disabled".to_owned(),
         (_, "no_plugin") => format!("no plugin serves kind {}: drop its .wasm into the plugin directory", target.kind),
-        (Some(at), _) if target.failures == 0 && target.stale_since.is_none() => format!("polled {} ago", span(now.since(at))),
+        (Some(at), _) if target.failures == 0 && target.stale_since.is_none() => {
+            format!("polled {} ago", span(now.since(at)))
+        }
         (None, _) if target.failures == 0 && target.stale_since.is_none() => "not polled yet".to_owned(),
         (Some(at), _) => format!("stale: last success {} ago", span(now.since(at))),
         (None, _) => "stale: never answered".to_owned(),

@@ -6,12 +6,12 @@ use crate::events::Announcer;
 use crate::host::Host;
 use crate::metrics::Metrics;
 use crate::page;
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
-use axum::Router;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -53,7 +53,8 @@ pub async fn serve_metrics(
     ending: CancellationToken,
 ) -> Result<SocketAddr, ServerError> {
     const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let scrape = async move || ([(header::CONTENT_TYPE, CONTENT_TYPE)], metrics.render(&host.overview().await, host.now()));
+    let scrape =
+        async move || ([(header::CONTENT_TYPE, CONTENT_TYPE)], metrics.render(&host.overview().await, host.now()));
     let routes = Router::new().route("/metrics", get(scrape)).fallback(async || Redirect::to("/metrics"));
     listen(address, routes, ending).await
 }

@@ -237,9 +237,10 @@ pub(crate) fn scheduler_health(overview: &Overview) -> Value {
 }
 
 fn instance(target: &TargetView) -> Value {
-    let last_error = target.last_error.as_ref().map(|error| {
-        json!({ "at": time(error.at), "message": error.message, "category": error.category.as_str() })
-    });
+    let last_error = target
+        .last_error
+        .as_ref()
+        .map(|error| json!({ "at": time(error.at), "message": error.message, "category": error.category.as_str() }));
     let dead = match &target.dead {
         None => json!({ "present": false }),
         Some(dead) => json!({
@@ -297,7 +298,9 @@ pub fn event_json(event: &Event, name_of: impl Fn(&TargetId) -> Option<String>) 
         | EventKind::ServiceStopped { target }
         | EventKind::CircuitClose { target }
         | EventKind::Revived { target } => (service(target), json!({})),
-        EventKind::PluginLoaded { plugin, version } => (json!({ "plugin": plugin.as_str() }), json!({ "version": version })),
+        EventKind::PluginLoaded { plugin, version } => {
+            (json!({ "plugin": plugin.as_str() }), json!({ "version": version }))
+        }
         EventKind::PluginRefused { file, reason } => (json!({ "file": file }), json!({ "reason": reason })),
     };
     let mut payload = json!({ "event": event.kind.name(), "timestamp": time(event.at) });

@@ -110,9 +110,12 @@ impl Settings {
             match expected {
                 Expected::Status(100..=999) => {}
                 Expected::Class(class) if Expected::hundreds(class).is_some() => {}
-                Expected::Status(status) => problems.push(format!("\"expected_status\" has {status}: a status has three digits")),
+                Expected::Status(status) => {
+                    problems.push(format!("\"expected_status\" has {status}: a status has three digits"));
+                }
                 Expected::Class(class) => {
-                    problems.push(format!("\"expected_status\" has {class:?}: write a number, or a class such as \"2xx\""));
+                    problems
+                        .push(format!("\"expected_status\" has {class:?}: write a number, or a class such as \"2xx\""));
                 }
             }
         }
@@ -122,7 +125,9 @@ impl Settings {
         if let (Some(warning), Some(critical)) = (self.latency_warning_ms, self.latency_critical_ms)
             && warning > critical
         {
-            problems.push("\"latency_warning_ms\" is above \"latency_critical_ms\": no warning would ever be seen".to_owned());
+            problems.push(
+                "\"latency_warning_ms\" is above \"latency_critical_ms\": no warning would ever be seen".to_owned(),
+            );
         }
         if self.certificate_warning_days < self.certificate_critical_days {
             problems.push("\"certificate_warning_days\" is below \"certificate_critical_days\"".to_owned());

@@ -31,7 +31,8 @@ fn the_status_is_judged() {
 
 #[test]
 fn text_and_latency_are_judged() {
-    let settings = r#"{"body_contains":["up"],"body_excludes":["fatal"],"latency_warning_ms":100,"latency_critical_ms":900}"#;
+    let settings =
+        r#"{"body_contains":["up"],"body_excludes":["fatal"],"latency_warning_ms":100,"latency_critical_ms":900}"#;
     for (body, ms, text, latency) in [
         ("all up", 50.0, Status::Ok, Status::Ok),
         ("down", 500.0, Status::Critical, Status::Warning),

@@ -25,7 +25,9 @@ pub(crate) fn report(mapping: &Mapping, body: &Value) -> Result<Report, PollErro
         }
         _ => {
             let root = &mapping.root;
-            return Err(shape(format!("the mapping's root {root:?} leads to neither an array nor an object in the body")));
+            return Err(shape(format!(
+                "the mapping's root {root:?} leads to neither an array nor an object in the body"
+            )));
         }
     }
     Ok(Report { warnings: warnings.into_iter().collect(), ..dependencies.into_iter().collect() })
@@ -160,7 +162,9 @@ fn object(path: Option<&str>, item: &Value) -> Option<String> {
 fn resolve<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
     path.split('.').try_fold(value, |value, step| match value {
         Value::Object(members) => members.get(step),
-        Value::Array(items) => step.parse::<usize>().ok().filter(|index| index.to_string() == step).and_then(|i| items.get(i)),
+        Value::Array(items) => {
+            step.parse::<usize>().ok().filter(|index| index.to_string() == step).and_then(|i| items.get(i))
+        }
         _ => None,
     })
 }
@@ -202,9 +206,16 @@ pub(crate) mod tests {
 
     #[test]
     fn numbers_read_as_in_javascript() {
-        for (number, text) in
-            [(0.0, "0"), (-0.0, "0"), (1.0, "1"), (-1.5, "-1.5"), (200.0, "200"), (1e21, "1e+21"), (1e20, "100000000000000000000"), (1.5e-7, "1.5e-7")]
-        {
+        for (number, text) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (1.0, "1"),
+            (-1.5, "-1.5"),
+            (200.0, "200"),
+            (1e21, "1e+21"),
+            (1e20, "100000000000000000000"),
+            (1.5e-7, "1.5e-7"),
+        ] {
             assert_eq!(js_number(number), text);
         }
     }

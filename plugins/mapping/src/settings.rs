@@ -88,7 +88,8 @@ impl Mapping {
         let fields = &self.fields;
         let mut problems = Vec::new();
         if fields.healthy.is_none() && fields.severity.is_none() {
-            problems.push("\"fields\" needs \"healthy\" or \"severity\": without either nothing can be told".to_owned());
+            problems
+                .push("\"fields\" needs \"healthy\" or \"severity\": without either nothing can be told".to_owned());
         }
         let mappings = [
             ("name", Some(&fields.name)),

@@ -10,7 +10,12 @@ fn report(mapping: &str, body: &str) -> Result<Report, PollError> {
 fn outline(mapping: &str, body: &str) -> (String, Vec<String>) {
     let report = report(mapping, body).unwrap_or_else(|error| panic!("{error:?}"));
     let word = |dependency: &Dependency| {
-        format!("{}={}{}", dependency.name, dependency.status.as_str(), if dependency.skipped { "(skipped)" } else { "" })
+        format!(
+            "{}={}{}",
+            dependency.name,
+            dependency.status.as_str(),
+            if dependency.skipped { "(skipped)" } else { "" }
+        )
     };
     (report.dependencies.iter().map(word).collect::<Vec<_>>().join(" "), report.warnings)
 }
@@ -24,7 +29,11 @@ const BY_KEY: &str = r#"{"root":"components","fields":{"name":"$key","healthy":{
 
 #[test]
 fn objects_and_arrays_become_dependencies() {
-    check(BY_KEY, r#"{"components":{"db":{"status":"up"},"10":{"status":"DOWN"},"9":{"status":"UP"}}}"#, "9=ok 10=critical db=ok");
+    check(
+        BY_KEY,
+        r#"{"components":{"db":{"status":"up"},"10":{"status":"DOWN"},"9":{"status":"UP"}}}"#,
+        "9=ok 10=critical db=ok",
+    );
     check(
         r#"{"root":"data.services","fields":{"name":"n.m","healthy":"h"}}"#,
         r#"{"data":{"services":[{"n":{"m":" a "},"h":true},{"n":{"m":"b"},"h":"Down"}]}}"#,
@@ -32,7 +41,11 @@ fn objects_and_arrays_become_dependencies() {
     );
     check(r#"{"fields":{"name":"n","healthy":"h"}}"#, r#"[{"n":"a","h":"OK"}]"#, "a=ok");
     check(r#"{"root":"","fields":{"name":"$key","healthy":"h"}}"#, r#"{"a":{"h":false}}"#, "a=critical");
-    check(r#"{"root":"list.1","fields":{"name":"n","healthy":"h.0"}}"#, r#"{"list":[[],[{"n":"a","h":[true]}]]}"#, "a=ok");
+    check(
+        r#"{"root":"list.1","fields":{"name":"n","healthy":"h.0"}}"#,
+        r#"{"list":[[],[{"n":"a","h":[true]}]]}"#,
+        "a=ok",
+    );
     check(r#"{"root":"a","fields":{"name":"n","healthy":"h"}}"#, r#"{"a":[]}"#, "");
 }
 
@@ -59,14 +72,28 @@ fn comparisons_are_of_text_in_any_case() {
 fn severity_grades_and_the_worse_counts() {
     let alone = r#"{"fields":{"name":"n","severity":"s"}}"#;
     for (value, expected) in [
-        (r#""ok""#, "ok"), (r#""UP""#, "ok"), (r#""healthy""#, "ok"), ("0", "ok"),
-        (r#""warn""#, "warning"), (r#""Warning""#, "warning"), (r#""degraded""#, "warning"), ("1", "warning"), (r#""1""#, "warning"),
-        (r#""error""#, "critical"), (r#""critical""#, "critical"), (r#""down""#, "critical"), ("2", "critical"),
+        (r#""ok""#, "ok"),
+        (r#""UP""#, "ok"),
+        (r#""healthy""#, "ok"),
+        ("0", "ok"),
+        (r#""warn""#, "warning"),
+        (r#""Warning""#, "warning"),
+        (r#""degraded""#, "warning"),
+        ("1", "warning"),
+        (r#""1""#, "warning"),
+        (r#""error""#, "critical"),
+        (r#""critical""#, "critical"),
+        (r#""down""#, "critical"),
+        ("2", "critical"),
     ] {
         check(alone, &format!(r#"[{{"n":"a","s":{value}}}]"#), &format!("a={expected}"));
     }
     let both = r#"{"fields":{"name":"n","severity":"s","healthy":"h"}}"#;
-    check(both, r#"[{"n":"a","s":"warn","h":true},{"n":"b","s":"ok","h":false},{"n":"c","h":true}]"#, "a=warning b=critical c=ok");
+    check(
+        both,
+        r#"[{"n":"a","s":"warn","h":true},{"n":"b","s":"ok","h":false},{"n":"c","h":true}]"#,
+        "a=warning b=critical c=ok",
+    );
     let (found, warnings) = outline(both, r#"[{"n":"a","s":"on fire","h":true}]"#);
     assert_eq!((found.as_str(), warnings.len()), ("a=unknown", 1), "never falsely ok");
     let (found, warnings) = outline(alone, r#"[{"n":"a"}]"#);

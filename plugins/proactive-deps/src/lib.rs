@@ -104,8 +104,7 @@ fn dependency(item: &RawValue, warnings: &mut Vec<String>) -> Result<Dependency,
         Some(healthy) => status(&name, healthy, health.state, warnings),
         None => return Err(format!("\"healthy\" of {name:?} is missing or neither true nor false")),
     };
-    let (code, latency) =
-        if nested { (health.code, health.latency) } else { (item.health_code, item.latency_ms) };
+    let (code, latency) = if nested { (health.code, health.latency) } else { (item.health_code, item.latency_ms) };
     let checked_at = item.last_checked.and_then(|raw| checked_at(&name, raw, warnings));
     Ok(Dependency {
         kind: item.kind.and_then(parse::<String>).filter(|kind| !kind.trim().is_empty()),
@@ -142,7 +141,8 @@ fn status(name: &str, healthy: bool, state: Option<&RawValue>, warnings: &mut Ve
         },
     };
     let stated = stated.unwrap_or_else(|| {
-        warnings.push(format!("the state of {name:?} is {}, which is none of 0, 1, 2, OK, WARNING, CRITICAL", state.get()));
+        warnings
+            .push(format!("the state of {name:?} is {}, which is none of 0, 1, 2, OK, WARNING, CRITICAL", state.get()));
         Status::Unknown
     });
     plain.worse(stated)
@@ -238,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_body_that_is_no_array_fails_the_poll() {
-        for (body, code) in [("{}", "unexpected_shape"), ("<html>", "not_json"), ("", "not_json"), ("[1,", "not_json")] {
+        for (body, code) in [("{}", "unexpected_shape"), ("<html>", "not_json"), ("", "not_json"), ("[1,", "not_json")]
+        {
             let error = poll::<ProactiveDeps>(Recording::of_body(body), target("{}")).expect_err(body);
             assert!(matches!(error, PollError::Transient(_)), "{body}");
             assert_eq!(error.failure().code, code, "{body}");
@@ -247,9 +248,12 @@ mod tests {
 
     #[test]
     fn statuses_become_failures() {
-        for (status, code, transient) in
-            [(401, "unauthorized", false), (404, "not_found", false), (503, "server_error", true), (429, "too_many_requests", true)]
-        {
+        for (status, code, transient) in [
+            (401, "unauthorized", false),
+            (404, "not_found", false),
+            (503, "server_error", true),
+            (429, "too_many_requests", true),
+        ] {
             let recording = Recording::parse(&format!(
                 r#"[{{"request":{{"method":"GET","url":"/"}},
                      "response":{{"status":{status},"headers":[["Retry-After","7"]]}}}}]"#

@@ -6,7 +6,8 @@
 #[macro_export]
 macro_rules! guest {
     ($kind:literal, $poll:path) => {
-        struct Guest;
+        /// The guest.
+        pub struct Guest;
 
         impl polliwog_sdk::Poller for Guest {
             type Settings = polliwog_sdk::NoSettings;

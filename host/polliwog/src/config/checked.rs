@@ -136,7 +136,8 @@ fn api_secrets(notes: &Notes<'_>, document: &[Entry]) -> String {
 fn server(section: Section<'_>) -> (SocketAddr, SocketAddr) {
     let address = |value: &Value| {
         let text = text(value)?;
-        text.parse::<SocketAddr>().map_err(|_| format!("{text:?} is no address with a port: write it as 127.0.0.1:7411"))
+        text.parse::<SocketAddr>()
+            .map_err(|_| format!("{text:?} is no address with a port: write it as 127.0.0.1:7411"))
     };
     let listen = section.get("listen", address);
     let metrics = section.get("metrics_listen", address);
@@ -150,7 +151,9 @@ fn metrics_prefix(notes: &Notes<'_>, section: Section<'_>) -> String {
     let line = section.line("prefix");
     section.finish();
     let prefix = prefix.unwrap_or_else(|| "polliwog".to_owned());
-    if !prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') || !prefix.starts_with(|c: char| c.is_ascii_alphabetic()) {
+    if !prefix.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        || !prefix.starts_with(|c: char| c.is_ascii_alphabetic())
+    {
         notes.at(line, format!("prefix: {prefix:?} is no beginning of a metric's name: use letters, digits and '_'"));
     }
     prefix
@@ -170,7 +173,11 @@ fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
     let defaults = Settings::default();
     let word = |value: &Value, known: &[&str]| {
         let text = text(value)?;
-        if known.contains(&text.as_str()) { Ok(text) } else { Err(format!("{text:?} is none{}", suggestion(&text, known))) }
+        if known.contains(&text.as_str()) {
+            Ok(text)
+        } else {
+            Err(format!("{text:?} is none{}", suggestion(&text, known)))
+        }
     };
     let profiles = Profile::ALL.map(Profile::as_str);
     let cadences = Cadence::ALL.map(Cadence::as_str);
@@ -226,7 +233,9 @@ fn at_least_one(notes: &Notes<'_>, section: &Section<'_>, key: &'static str) -> 
 fn cidrs(value: &Value) -> Result<Vec<Cidr>, String> {
     let items = match value {
         Value::Array(items) => items.iter().map(|item| text(&item.value)).collect::<Result<Vec<_>, _>>()?,
-        Value::Text(list) => list.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect(),
+        Value::Text(list) => {
+            list.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+        }
         other => return Err(format!("this is {}, and should be a list of networks", other.kind())),
     };
     items.iter().map(|item| item.parse()).collect()
@@ -247,7 +256,9 @@ fn limits(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<Kind, Limits> {
             continue;
         };
         let section = Section::inner(notes, format!("plugins.limits.{kind}"), entries);
-        let of = |key: &'static str, default: usize| section.get(key, count).map_or(default, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        let of = |key: &'static str, default: usize| {
+            section.get(key, count).map_or(default, |n| usize::try_from(n).unwrap_or(usize::MAX))
+        };
         let defaults = Limits::default();
         let own = Limits {
             memory: of("memory_bytes", defaults.memory),
@@ -262,7 +273,10 @@ fn limits(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<Kind, Limits> {
             log_lines: u32::try_from(of("log_lines", defaults.log_lines as usize)).unwrap_or(u32::MAX),
         };
         if own.memory > defaults.memory {
-            notes.at(section.line("memory_bytes"), format!("memory_bytes: a poll has at most {} bytes", defaults.memory));
+            notes.at(
+                section.line("memory_bytes"),
+                format!("memory_bytes: a poll has at most {} bytes", defaults.memory),
+            );
         }
         section.finish();
         limits.insert(kind, own);

@@ -142,7 +142,10 @@ impl<'a> Section<'a> {
         let known = self.asked.borrow();
         for entry in self.entries.iter().filter(|entry| !known.contains(entry.key.as_str())) {
             let known: Vec<&str> = known.iter().copied().collect();
-            self.notes.at(entry.line, format!("unknown key {:?} in {}{}", entry.key, self.name, suggestion(&entry.key, &known)));
+            self.notes.at(
+                entry.line,
+                format!("unknown key {:?} in {}{}", entry.key, self.name, suggestion(&entry.key, &known)),
+            );
         }
     }
 }

@@ -106,7 +106,10 @@ pub(crate) fn targets(notes: &Notes<'_>, document: &[Entry], scheduler: &Setting
         let Some(target) = target(notes, item, scheduler) else { continue };
         match targets.iter().find(|earlier| earlier.id == target.id) {
             Some(earlier) => {
-                let message = format!("there are two targets {:?} (the other is on line {}): give one another id", target.id, earlier.line);
+                let message = format!(
+                    "there are two targets {:?} (the other is on line {}): give one another id",
+                    target.id, earlier.line
+                );
                 notes.at(target.line, message);
             }
             None => targets.push(target),
@@ -142,7 +145,8 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
     let (base, min_interval, max_interval) = (own("interval"), own("min_interval"), own("max_interval"));
     let cadence = section.get("cadence", |value| {
         let word = text(value)?;
-        Cadence::from_word(&word).ok_or_else(|| format!("{word:?} is none{}", suggestion(&word, &Cadence::ALL.map(Cadence::as_str))))
+        Cadence::from_word(&word)
+            .ok_or_else(|| format!("{word:?} is none{}", suggestion(&word, &Cadence::ALL.map(Cadence::as_str))))
     });
     let timeout = section.duration("timeout");
     if timeout.is_some_and(|timeout| timeout < TIMEOUT.0 || timeout > TIMEOUT.1) {
@@ -161,7 +165,10 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
     let (min, max) = (min_interval.unwrap_or(scheduler.min), max_interval.unwrap_or(scheduler.max));
     if base.is_some_and(|base| base < min || base > max) {
         let bounds = format!("{} to {}", show_duration(min), show_duration(max));
-        notes.at(line, format!("{name}: its interval lies outside its bounds, {bounds}: set min_interval or max_interval too"));
+        notes.at(
+            line,
+            format!("{name}: its interval lies outside its bounds, {bounds}: set min_interval or max_interval too"),
+        );
     }
     let id = id?;
     Some(TargetConfig {
@@ -218,7 +225,8 @@ fn tls(notes: &Notes<'_>, entries: &[Entry]) -> TlsConfig {
     };
     let line = section.line("fingerprint");
     section.finish();
-    let ways = [!tls.fingerprints.is_empty(), tls.ca_file.is_some(), tls.insecure].into_iter().filter(|way| *way).count();
+    let ways =
+        [!tls.fingerprints.is_empty(), tls.ca_file.is_some(), tls.insecure].into_iter().filter(|way| *way).count();
     if ways > 1 {
         notes.at(line, "tls: fingerprint, ca_file and insecure exclude one another: keep one");
     }
@@ -233,14 +241,19 @@ fn secrets(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<String, SecretSourc
 /// `{ env = "…" }` or `{ file = "…" }`; those of `[secrets]` also say for whom they are.
 pub(crate) fn secret_source(notes: &Notes<'_>, entry: &Entry, shared: bool) -> Option<SecretSource> {
     let Value::Table(entries) = &entry.node.value else {
-        let message = format!("the secret {:?} is written as {{ env = \"VARIABLE\" }} or {{ file = \"PATH\" }}, never as a value", entry.key);
+        let message = format!(
+            "the secret {:?} is written as {{ env = \"VARIABLE\" }} or {{ file = \"PATH\" }}, never as a value",
+            entry.key
+        );
         notes.at(entry.line, message);
         return None;
     };
     let section = Section::inner(notes, format!("the secret {:?}", entry.key), entries);
     let (variable, file) = (section.text("env"), section.text("file"));
     if shared {
-        let list = |value: &Value| if matches!(value, Value::Array(_)) { Ok(()) } else { Err("this should be a list".to_owned()) };
+        let list = |value: &Value| {
+            if matches!(value, Value::Array(_)) { Ok(()) } else { Err("this should be a list".to_owned()) }
+        };
         section.get("kinds", list);
         section.get("origins", list);
     }

@@ -81,7 +81,10 @@ fn the_environment_wins_and_is_checked_as_well() {
     ];
     let config = read_with("[server]\nlisten = \"127.0.0.1:1\"", &variables).unwrap();
     let scheduler = &config.scheduler;
-    assert_eq!((config.listen.port(), scheduler.max, scheduler.min), (2, Duration::from_secs(1200), Duration::from_millis(200)));
+    assert_eq!(
+        (config.listen.port(), scheduler.max, scheduler.min),
+        (2, Duration::from_secs(1200), Duration::from_millis(200))
+    );
     assert_eq!((scheduler.max_per_host, scheduler.cadence), (9, scheduler::Cadence::Fixed));
     let problems = read_with("", &[("POLLIWOG_STORE_HISTORY_DAYS", "many")]).unwrap_err();
     assert!(problems[0].starts_with("environment POLLIWOG_STORE_HISTORY_DAYS: "), "{problems:?}");
@@ -136,7 +139,8 @@ kind = "http"
         ("p.toml:26", "no url"),
     ];
     for (place, words) in expected {
-        let found = problems.iter().any(|problem| problem.starts_with(&format!("{place}: ")) && problem.contains(words));
+        let found =
+            problems.iter().any(|problem| problem.starts_with(&format!("{place}: ")) && problem.contains(words));
         assert!(found, "{place} {words} is not among {problems:#?}");
     }
     assert!(!problems.iter().any(|problem| problem.contains("literal")), "a secret is never printed: {problems:?}");
@@ -146,7 +150,9 @@ kind = "http"
 
 #[test]
 fn durations_are_read_and_shown() {
-    for (text, seconds) in [("10s", 10.0), ("250ms", 0.25), ("5m", 300.0), ("1h30m", 5400.0), ("1.5s", 1.5), ("1d", 86_400.0)] {
+    for (text, seconds) in
+        [("10s", 10.0), ("250ms", 0.25), ("5m", 300.0), ("1h30m", 5400.0), ("1.5s", 1.5), ("1d", 86_400.0)]
+    {
         assert_eq!(parse_duration(text).unwrap(), Duration::from_secs_f64(seconds), "{text}");
     }
     for bad in ["", "10", "s", "-1s", "1x", "1s2", "1e9s", "999999999999999999999999h", "1..5s"] {

@@ -65,7 +65,9 @@ fn node(text: &str, spanned: &Spanned<DeValue<'_>>) -> Node {
             Ok(integer) => Value::Integer(integer),
             Err(_) => Value::Text(integer.as_str().to_owned()),
         },
-        DeValue::Float(float) => float.as_str().parse().map_or_else(|_| Value::Text(float.as_str().to_owned()), Value::Float),
+        DeValue::Float(float) => {
+            float.as_str().parse().map_or_else(|_| Value::Text(float.as_str().to_owned()), Value::Float)
+        }
         DeValue::Boolean(boolean) => Value::Boolean(*boolean),
         DeValue::Datetime(datetime) => Value::Text(datetime.to_string()),
         DeValue::Array(items) => Value::Array(items.iter().map(|item| node(text, item)).collect()),
@@ -135,9 +137,9 @@ pub(super) fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     match millis {
         0 => "0s".to_owned(),
-        _ if millis % 3_600_000 == 0 => format!("{}h", millis / 3_600_000),
-        _ if millis % 60_000 == 0 => format!("{}m", millis / 60_000),
-        _ if millis % 1000 == 0 => format!("{}s", millis / 1000),
+        _ if millis.is_multiple_of(3_600_000) => format!("{}h", millis / 3_600_000),
+        _ if millis.is_multiple_of(60_000) => format!("{}m", millis / 60_000),
+        _ if millis.is_multiple_of(1000) => format!("{}s", millis / 1000),
         _ => format!("{millis}ms"),
     }
 }

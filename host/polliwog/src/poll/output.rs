@@ -29,7 +29,8 @@ fn outcome(outcome: &Outcome) -> (&'static str, Value) {
             (failure.category.as_str(), error)
         }
         Outcome::Skipped => {
-            let error = json!({ "code": "no_slot", "message": "no instance slot became free in time", "retryAfterMs": null });
+            let error =
+                json!({ "code": "no_slot", "message": "no instance slot became free in time", "retryAfterMs": null });
             ("transient", error)
         }
     }

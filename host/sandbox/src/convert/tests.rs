@@ -29,7 +29,10 @@ fn convert(dependencies: Vec<types::Dependency>) -> Report {
 fn of_two_with_one_name_the_last_wins() {
     let second = types::Dependency { code: Some(2), ..found("a") };
     let report = convert(vec![found("a"), found("b"), second]);
-    assert_eq!(report.dependencies.iter().map(|d| (d.name.as_str(), d.code)).collect::<Vec<_>>(), [("a", Some(2)), ("b", None)]);
+    assert_eq!(
+        report.dependencies.iter().map(|d| (d.name.as_str(), d.code)).collect::<Vec<_>>(),
+        [("a", Some(2)), ("b", None)]
+    );
     assert_eq!(report.warnings.len(), 1);
 }
 
@@ -62,7 +65,15 @@ fn fields_that_cannot_be_are_left_out_with_a_warning() {
 #[test]
 fn parents_that_are_missing_or_circular_are_dropped() {
     let on = |name: &str, parent: &str| types::Dependency { parent: Some(parent.to_owned()), ..found(name) };
-    let report = convert(vec![on("a", "b"), on("b", "c"), on("c", "b"), on("d", "gone"), on("e", "f"), found("f"), on("g", "g")]);
+    let report = convert(vec![
+        on("a", "b"),
+        on("b", "c"),
+        on("c", "b"),
+        on("d", "gone"),
+        on("e", "f"),
+        found("f"),
+        on("g", "g"),
+    ]);
     let parents: Vec<_> = report.dependencies.iter().map(|d| d.parent.as_deref().unwrap_or("-")).collect();
     assert_eq!(parents, ["b", "-", "-", "-", "f", "-", "-"]);
 }
@@ -84,7 +95,8 @@ fn samples_are_checked() {
         sample("nan", Gauge, f64::NAN, "l"),
         sample("label", Gauge, 1.0, "instance"),
     ];
-    let report = types::Report { dependencies: vec![], kept: vec![], samples, warnings: vec!["w".to_owned(), "w".to_owned()] };
+    let report =
+        types::Report { dependencies: vec![], kept: vec![], samples, warnings: vec!["w".to_owned(), "w".to_owned()] };
     let report = outcome(Ok(report), &Limits::default()).unwrap();
     assert_eq!(report.samples.len(), 1);
     assert_eq!(report.warnings.len(), 6, "{:?}", report.warnings);
@@ -99,7 +111,14 @@ fn too_much_is_refused_and_says_whose_fault_it_is() {
     let sample = types::Sample { name: "a".to_owned(), kind: types::SampleKind::Gauge, labels: vec![], value: 0.0 };
     let failure = outcome(Ok(report(vec![], vec![sample])), &limits).unwrap_err();
     assert_eq!((failure.category, failure.code.as_str()), (FailureCategory::Plugin, "too_many_samples"));
-    let error = types::PollError::Transient(types::Failure { code: "Bad Code".to_owned(), message: "m".to_owned(), retry_after_ms: Some(u32::MAX) });
+    let error = types::PollError::Transient(types::Failure {
+        code: "Bad Code".to_owned(),
+        message: "m".to_owned(),
+        retry_after_ms: Some(u32::MAX),
+    });
     let failure = outcome(Err(error), &limits).unwrap_err();
-    assert_eq!((failure.code.as_str(), failure.retry_after), ("unspecified", Some(Duration::from_millis(u32::MAX.into()))));
+    assert_eq!(
+        (failure.code.as_str(), failure.retry_after),
+        ("unspecified", Some(Duration::from_millis(u32::MAX.into())))
+    );
 }

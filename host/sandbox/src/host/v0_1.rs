@@ -33,7 +33,10 @@ impl http::Host for State {
         Ok(answer(State::fetch(self, request.into()).await))
     }
 
-    async fn fetch_all(&mut self, requests: Vec<http::Request>) -> Result<Vec<Result<http::Response, http::HttpError>>> {
+    async fn fetch_all(
+        &mut self,
+        requests: Vec<http::Request>,
+    ) -> Result<Vec<Result<http::Response, http::HttpError>>> {
         let requests = requests.into_iter().map(Into::into).collect();
         Ok(State::fetch_all(self, requests).await.into_iter().map(answer).collect())
     }

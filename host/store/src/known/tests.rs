@@ -30,7 +30,9 @@ fn learn(known: &mut Known, outcomes: Vec<Outcome>) -> Vec<String> {
             parts.push(format!("{}!{}", e.dependency, e.message.as_deref().unwrap_or("recovered")));
         }
         if let Some(entry) = &changes.poll_error {
-            parts.push(entry.failure.as_ref().map_or("poll recovered".to_owned(), |(_, code, _)| format!("poll {code}")));
+            parts.push(
+                entry.failure.as_ref().map_or("poll recovered".to_owned(), |(_, code, _)| format!("poll {code}")),
+            );
         }
         parts.push(format!("{}u{}d", changes.urgent.len(), changes.details.len()));
         seen.push(parts.join(" "));
@@ -46,7 +48,15 @@ fn transitions_are_changes_of_status_and_nothing_else() {
     let seen = learn(&mut known, statuses.map(|status| report(vec![dependency("a", status)])).to_vec());
     assert_eq!(
         seen,
-        ["1u0d", "0u0d", "a:ok>warning 1u0d", "a:warning>critical a!Unhealthy 1u0d", "0u0d", "a:critical>unknown 1u0d", "a:unknown>ok a!recovered 1u0d"]
+        [
+            "1u0d",
+            "0u0d",
+            "a:ok>warning 1u0d",
+            "a:warning>critical a!Unhealthy 1u0d",
+            "0u0d",
+            "a:critical>unknown 1u0d",
+            "a:unknown>ok a!recovered 1u0d"
+        ]
     );
     assert_eq!(known.dependencies[0].facts.last_status_change, Some(at(60)));
 }
@@ -75,7 +85,11 @@ fn what_is_no_longer_reported_is_missing_unless_kept() {
     let mut known = Known::default();
     let names = |names: &[&str], kept: &[&str]| {
         let dependencies = names.iter().map(|name| dependency(name, Status::Ok)).collect();
-        Outcome::Success(Report { dependencies, kept: kept.iter().map(ToString::to_string).collect(), ..Report::default() })
+        Outcome::Success(Report {
+            dependencies,
+            kept: kept.iter().map(ToString::to_string).collect(),
+            ..Report::default()
+        })
     };
     learn(&mut known, vec![names(&["a", "disk/1", "disk/2", "b"], &[]), names(&["a"], &["disk/"])]);
     let missing = |known: &Known| -> Vec<String> {
@@ -116,7 +130,8 @@ fn a_failed_poll_makes_everything_stale_and_changes_nothing_else() {
 fn a_poll_that_finds_everything_as_it_was_changes_nothing() {
     let mut known = Known::default();
     let same = |latency: f64, checked: i64| {
-        let reported = Reported { latency_ms: Some(latency), checked_at: Some(at(checked)), ..dependency("a", Status::Ok) };
+        let reported =
+            Reported { latency_ms: Some(latency), checked_at: Some(at(checked)), ..dependency("a", Status::Ok) };
         report(vec![reported])
     };
     learn(&mut known, vec![same(1.0, 1)]);

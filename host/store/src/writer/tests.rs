@@ -36,7 +36,12 @@ fn schedule(due: i64) -> Schedule {
         breaker_open: true,
         breaker_since: Some(at(2)),
         open_for: Some(Duration::from_secs(40)),
-        dead: Some(crate::DeadRecord { reason: "permanent_failure".to_owned(), since: at(3), last_attempt: at(4), retries: 5 }),
+        dead: Some(crate::DeadRecord {
+            reason: "permanent_failure".to_owned(),
+            since: at(3),
+            last_attempt: at(4),
+            retries: 5,
+        }),
         revived: true,
         last_success: Some(at(6)),
         last_polled: Some(at(7)),
@@ -54,9 +59,21 @@ fn commit(known: &mut Known, outcome: Outcome, seconds: i64) -> Commit {
     let changes = known.learn(outcome, at(seconds), &Aliases::new());
     let events = changes.transitions.iter().map(|t| Event {
         at: at(seconds),
-        kind: EventKind::StatusChange { target: id("a"), dependency: t.dependency.clone(), previous: t.previous, current: t.current },
+        kind: EventKind::StatusChange {
+            target: id("a"),
+            dependency: t.dependency.clone(),
+            previous: t.previous,
+            current: t.current,
+        },
     });
-    Commit { target: id("a"), kind: kind(), at: at(seconds), events: events.collect(), schedule: Some(schedule(seconds)), changes }
+    Commit {
+        target: id("a"),
+        kind: kind(),
+        at: at(seconds),
+        events: events.collect(),
+        schedule: Some(schedule(seconds)),
+        changes,
+    }
 }
 
 fn progress(known: &Known, due: i64) -> Progress {
@@ -197,6 +214,8 @@ fn a_commit_that_fails_is_tried_again_and_nothing_is_acknowledged_before() {
         thread::yield_now();
     }
     assert!(acknowledged.try_recv().is_err(), "not told before it is on disk");
-    rival.execute_batch("CREATE TABLE transition (id INTEGER PRIMARY KEY, target, dependency, previous, current, at)").unwrap();
+    rival
+        .execute_batch("CREATE TABLE transition (id INTEGER PRIMARY KEY, target, dependency, previous, current, at)")
+        .unwrap();
     assert_eq!(acknowledged.recv().unwrap().events.len(), 1);
 }
