@@ -66,11 +66,11 @@ impl PluginSet {
             }
         }
         for (kind, mut files) in dropped {
-            if let (1, Some((name, plugin))) = (files.len(), files.pop()) {
-                set.serve(plugin, name);
+            if files.len() == 1 {
+                files.drain(..).for_each(|(name, plugin)| set.serve(plugin, name));
                 continue;
             }
-            let names: Vec<String> = wasm_names(&files);
+            let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
             for (name, _) in &files {
                 set.refuse(
                     name.clone(),
@@ -129,10 +129,6 @@ impl PluginSet {
         });
         served.chain(refused).collect()
     }
-}
-
-fn wasm_names(files: &[(String, Plugin)]) -> Vec<String> {
-    files.iter().map(|(name, _)| name.clone()).collect()
 }
 
 fn wasm_files(folder: &Path) -> Vec<PathBuf> {

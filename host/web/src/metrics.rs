@@ -130,7 +130,6 @@ impl Metrics {
             "When a target last answered, in seconds since 1970",
             by_target(&|target| target.last_success.map(seconds)),
         );
-        gauges("poll_queue_depth", "Targets that wait for their turn", vec![(Vec::new(), overview.depth as f64)]);
         let kinds = overview.in_flight.iter();
         let in_flight = kinds.map(|(kind, n)| (vec![("instance_type".to_owned(), kind.to_string())], *n as f64));
         gauges("poll_inflight", "Polls in flight", in_flight.collect());
@@ -143,6 +142,9 @@ impl Metrics {
             "0 ok, 1 warning, 2 critical, 3 unknown; gone while it is stale or missing",
             dependencies.collect(),
         );
+        let depth = FloatGauge::default();
+        depth.set(overview.depth as f64);
+        states.register(format!("{prefix}_poll_queue_depth"), "Targets that wait for their turn", depth);
         for (name, help, counts, value) in &overview.process.numbers {
             if *counts {
                 let counter = FloatCounter::default();

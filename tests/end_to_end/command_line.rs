@@ -1,0 +1,277 @@
+//! The command line, as its users type it, against a real server.
+
+use crate::support::{Server, always, folder, ok, output, poll_json};
+use serde_json::json;
+use std::fmt::Write;
+
+fn dependencies(count: usize) -> String {
+    let items: Vec<String> = (0..count).map(|n| format!("{{\"name\":\"d{n}\",\"healthy\":true}}")).collect();
+    format!("[{}]", items.join(","))
+}
+
+#[test]
+fn poll_prints_the_documented_shape() {
+    let (_keep, folder) = folder();
+    let body = r#"[{"name":"db","healthy":true,"type":"database","health":{"state":1,"code":200,"latency":12},
+        "lastChecked":"2026-02-21T10:30:00.000Z","contact":{"a":1},"error":[1]}]"#;
+    let server = Server::start(vec![("/", always(ok(body)))]);
+    let (code, found) = poll_json(&folder, &["--kind", "proactive-deps", "--url", &server.url("/")]);
+    assert_eq!(code, 1, "a warning");
+    let mut expected = json!({
+        "target": "ad-hoc", "kind": "proactive-deps", "plugin": { "kind": "proactive-deps", "version": "0.1.0" },
+        "outcome": "success", "error": null, "requests": 1, "kept": [], "samples": [], "warnings": [],
+        "dependencies": [{
+            "name": "db", "title": null, "kind": "database", "status": "warning", "healthy": true, "skipped": false,
+            "code": 200, "latencyMs": 12.0, "description": null, "impact": null, "error": [1], "errorMessage": null,
+            "contact": { "a": 1 }, "checkDetails": null, "checkedAt": "2026-02-21T10:30:00.000Z", "parent": null,
+        }],
+    });
+    assert!(found["latencyMs"].as_f64().unwrap() > 0.0);
+    expected["latencyMs"] = found["latencyMs"].clone();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn exit_codes_tell_the_worst() {
+    let (_keep, folder) = folder();
+    let item = |name: &str, state: &str| {
+        format!("{{\"name\":\"{name}\",\"healthy\":true,\"health\":{{\"state\":\"{state}\"}}}}")
+    };
+    for (states, expected) in [
+        (vec![], 0),
+        (vec!["OK"], 0),
+        (vec!["OK", "WARNING"], 1),
+        (vec!["WARNING", "PURPLE"], 3),
+        (vec!["PURPLE", "CRITICAL"], 2),
+    ] {
+        let items: Vec<String> = states.iter().enumerate().map(|(n, state)| item(&format!("d{n}"), state)).collect();
+        let server = Server::start(vec![("/", always(ok(format!("[{}]", items.join(",")))))]);
+        let (code, found) = poll_json(&folder, &["--kind", "proactive-deps", "--url", &server.url("/")]);
+        assert_eq!(code, expected, "{states:?}: {found}");
+    }
+}
+
+#[test]
+fn every_failure_is_one_clear_sentence_with_a_code() {
+    let (_keep, folder) = folder();
+    let mut huge = b"HTTP/1.1 200 OK\r\ncontent-length: 104857600\r\n\r\n".to_vec();
+    huge.extend_from_slice(&vec![b' '; 1 << 20]);
+    let server = Server::start(vec![
+        ("/text", always(ok("<html>"))),
+        ("/object", always(ok("{}"))),
+        ("/many", always(ok(dependencies(25_001)))),
+        ("/just", always(ok(dependencies(25_000)))),
+        ("/huge", always(huge)),
+        ("/401", always(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n".to_vec())),
+        ("/503", always(b"HTTP/1.1 503 No\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n".to_vec())),
+    ]);
+    for (url, outcome, code) in [
+        (server.url("/text"), "transient", "not_json"),
+        (server.url("/object"), "transient", "unexpected_shape"),
+        (server.url("/many"), "permanent", "too_many_dependencies"),
+        (server.url("/huge"), "permanent", "body_too_large"),
+        (server.url("/401"), "permanent", "unauthorized"),
+        (server.url("/503"), "transient", "server_error"),
+        ("http://no-such-host.invalid/".to_owned(), "transient", "dns_not_found"),
+        ("http://127.0.0.1:1/".to_owned(), "transient", "connect_refused"),
+    ] {
+        let (exit, found) = poll_json(&folder, &["--kind", "proactive-deps", "--url", &url]);
+        assert_eq!(
+            (exit, found["outcome"].as_str().unwrap(), found["error"]["code"].as_str().unwrap()),
+            (3, outcome, code),
+            "{found}"
+        );
+        assert!(
+            found["error"]["message"].as_str().unwrap().len() > 20 && found["dependencies"] == json!([]),
+            "{found}"
+        );
+    }
+    let (_, found) = poll_json(&folder, &["--kind", "proactive-deps", "--url", &server.url("/503")]);
+    assert_eq!(found["error"]["retryAfterMs"], 7000);
+    let (code, found) = poll_json(&folder, &["--kind", "proactive-deps", "--url", &server.url("/just")]);
+    assert_eq!((code, found["dependencies"].as_array().unwrap().len()), (0, 25_000));
+}
+
+#[test]
+fn a_wrong_fingerprint_prints_both() {
+    let (_keep, folder) = folder();
+    let port = tls_server();
+    let url = format!("https://localhost:{port}/");
+    let wrong = "00".repeat(32);
+    let (code, found) = poll_json(&folder, &["--kind", "proactive-deps", "--url", &url, "--fingerprint", &wrong]);
+    assert_eq!((code, found["outcome"].as_str().unwrap()), (3, "permanent"));
+    let message = found["error"]["message"].as_str().unwrap();
+    assert_eq!(found["error"]["code"], "tls_fingerprint_mismatch");
+    let presented = message.split("has the fingerprint ").nth(1).unwrap().split(',').next().unwrap().to_owned();
+    assert!(message.contains("expected 00:00"), "{message}");
+    let (code, _) = poll_json(&folder, &["--kind", "proactive-deps", "--url", &url, "--fingerprint", &presented]);
+    assert_eq!(code, 0, "the printed one is the right one");
+    let (code, found) = poll_json(&folder, &["--kind", "http", "--url", &url, "--insecure"]);
+    assert_eq!(code, 0, "{found}");
+    assert_eq!(found["dependencies"][1]["name"], "certificate");
+    let (code, found) = poll_json(&folder, &["--kind", "http", "--url", &url]);
+    assert_eq!(
+        (code, found["dependencies"][0]["error"]["code"].as_str().unwrap()),
+        (2, "tls_untrusted"),
+        "for http the answer is the fact"
+    );
+}
+
+/// Answers every request over TLS with an empty array.
+fn tls_server() -> u16 {
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(signing_key.serialize_der()).into();
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            while let Ok((stream, _)) = listener.accept().await {
+                let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).await.is_ok_and(|n| n > 0) {
+                    let _ = stream.write_all(&ok("[]")).await;
+                }
+            }
+        });
+    });
+    port
+}
+
+#[test]
+fn secrets_reach_the_server_and_nobody_else() {
+    let (_keep, folder) = folder();
+    std::fs::write(folder.join("token"), "hunter2hunter2\n").unwrap();
+    let server = Server::start(vec![("/", always(ok("your token is hunter2hunter2")))]);
+    let settings = r#"{"headers":{"authorization":"Bearer ${secret.token}"},"body_contains":["hunter2"]}"#;
+    let arguments =
+        ["--kind", "http", "--url", &server.url("/"), "--settings", settings, "--secret", "token=file:token"];
+    let (code, found) = poll_json(&folder, &arguments);
+    assert_eq!(
+        (code, found["dependencies"][1]["status"].as_str().unwrap()),
+        (2, "critical"),
+        "the plugin sees stars: {found}"
+    );
+    assert!(!found.to_string().contains("hunter2hunter2"));
+    let missing = ["poll", "--kind", "http", "--url", &server.url("/"), "--secret", "token=env:NOT_SET"];
+    let (code, _, stderr) = output(&folder, &missing);
+    assert!(code != 0 && stderr.contains("NOT_SET is not set"), "{stderr}");
+}
+
+#[test]
+fn wrong_usage_is_64_and_says_what_is_right() {
+    let (_keep, folder) = folder();
+    let url = "http://127.0.0.1:1/";
+    for (arguments, word) in [
+        (vec!["poll"], "required"),
+        (vec!["nonsense"], "unrecognized"),
+        (vec!["poll", "--kind", "http"], "--url"),
+        (vec!["poll", "--kind", "http", "--url", "ftp://x"], "http and https"),
+        (vec!["poll", "--kind", "http", "--url", url, "--settings", "{"], "JSON"),
+        (vec!["poll", "--kind", "http", "--url", url, "--settings", r#"{"colour":1}"#], "colour"),
+        (vec!["poll", "--kind", "http", "--url", url, "--secret", "x=literal"], "never the value itself"),
+        (vec!["poll", "--kind", "http", "--url", url, "--fingerprint", "12"], "64 hex digits"),
+    ] {
+        let (code, stdout, stderr) = output(&folder, &arguments);
+        assert_eq!((code, stdout.as_str()), (64, ""), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(word), "{arguments:?}: {stderr}");
+    }
+    let (code, _, stderr) = output(&folder, &["poll", "--kind", "unheard-of", "--url", url]);
+    assert!(code == 3 && stderr.contains("there are http, mapping, proactive-deps"), "{stderr}");
+    let (code, _, stderr) = output(&folder, &["run"]);
+    assert!(code == 1 && stderr.contains("run --demo"), "{stderr}");
+}
+
+#[test]
+fn check_names_every_problem_and_run_refuses_to_start() {
+    let (_keep, folder) = folder();
+    let config = r#"
+[[target]]
+id = "a"
+kind = "http"
+url = "http://127.0.0.1:1/"
+settings = { expected_stats = [200] }
+[[target]]
+id = "b"
+kind = "mapping"
+url = "http://127.0.0.1:1/"
+secrets = { token = { env = "NOT_SET" } }
+[target.settings.fields]
+name = "n"
+[[target]]
+id = "c"
+kind = "not-yet"
+url = "http://127.0.0.1:1/"
+"#;
+    std::fs::write(folder.join("polliwog.toml"), config).unwrap();
+    let (code, stdout, _) = output(&folder, &["check"]);
+    assert_eq!(code, 1, "{stdout}");
+    for words in [
+        "polliwog.toml:3: target a: settings: unknown key \"expected_stats\": did you mean \"expected_status\"?",
+        "polliwog.toml:8: target b: the secret \"token\": the environment variable NOT_SET is not set",
+        "settings: \"fields\" needs \"healthy\" or \"severity\"",
+        "polliwog.toml:15: target c: no plugin serves kind not-yet",
+    ] {
+        assert!(stdout.contains(words), "{words} is not in\n{stdout}");
+    }
+    let (code, _, stderr) = output(&folder, &["run", "--data-dir", "data"]);
+    assert!(code == 1 && stderr.contains("3 problems in the configuration; nothing was started"), "{stderr}");
+    assert!(!folder.join("data").exists(), "nothing was made");
+    let (code, stdout, _) = output(&folder, &["check", "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(
+        (code, found["problems"].as_array().unwrap().len(), found["warnings"].as_array().unwrap().len()),
+        (1, 3, 1)
+    );
+    std::fs::write(
+        folder.join("polliwog.toml"),
+        "[[target]]\nid = \"a\"\nkind = \"http\"\nurl = \"http://127.0.0.1:1/\"\n",
+    )
+    .unwrap();
+    let (code, stdout, _) = output(&folder, &["check"]);
+    assert_eq!((code, stdout.as_str()), (0, "all is well: 1 target\n"));
+}
+
+#[test]
+fn plugins_are_listed_and_inspected() {
+    let (_keep, folder) = folder();
+    let plugins = folder.join(".local/share/polliwog/plugins");
+    std::fs::create_dir_all(&plugins).unwrap();
+    std::fs::write(plugins.join("cached.wasm"), tests::guests::CACHED).unwrap();
+    std::fs::write(plugins.join("half.wasm"), &tests::guests::CACHED[..5000]).unwrap();
+    std::fs::write(plugins.join("loop-1.wasm"), tests::guests::ENDLESS_LOOP).unwrap();
+    std::fs::write(plugins.join("loop-2.wasm"), tests::guests::ENDLESS_LOOP).unwrap();
+    std::fs::create_dir(plugins.join("folder.wasm")).unwrap();
+    let (code, stdout, stderr) = output(&folder, &["plugin", "list", "--json"]);
+    assert!(code == 0 && stderr.contains("no running host answers"), "{stderr}");
+    let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let mut lines = String::new();
+    for plugin in found["plugins"].as_array().unwrap() {
+        let source = plugin["source"].as_str().unwrap().rsplit('/').next().unwrap();
+        let refused = if plugin["refusal"].is_null() { "serves" } else { "refused" };
+        writeln!(lines, "{} {source} {refused}", plugin["kind"].as_str().unwrap_or("-")).unwrap();
+    }
+    let expected = "cached cached.wasm serves\nhttp built-in serves\nmapping built-in serves\nproactive-deps built-in serves\n\
+                    - folder.wasm refused\n- half.wasm refused\n- loop-1.wasm refused\n- loop-2.wasm refused\n";
+    assert_eq!(lines, expected);
+
+    let file = plugins.join("cached.wasm");
+    let (code, stdout, _) = output(&folder, &["plugin", "inspect", file.to_str().unwrap(), "--json"]);
+    let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, found["kind"].as_str().unwrap(), found["contract"].as_str().unwrap()), (0, "cached", "0.1"));
+    assert_eq!(found["size"].as_u64().unwrap(), tests::guests::CACHED.len() as u64);
+    let (code, stdout, _) = output(&folder, &["plugin", "inspect", plugins.join("half.wasm").to_str().unwrap()]);
+    assert!(code == 1 && stdout.contains("refused (not_valid)"), "{stdout}");
+    let (code, stdout, _) = output(&folder, &["plugin", "inspect", "nowhere.wasm", "--json"]);
+    assert!(code == 1 && stdout.contains("unreadable"), "{stdout}");
+}

@@ -1,0 +1,210 @@
+//! The running host: what it shows, what it keeps, and what survives.
+
+use crate::support::{Answer, Host, Server, TOKEN, always, folder, get, ok, until};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Changes the status of its dependency at every request.
+fn flapping() -> Answer {
+    Arc::new(|number| ok(format!("[{{\"name\":\"db\",\"healthy\":{}}}]", number % 2 == 0)))
+}
+
+/// Settings under which a test need not wait.
+const FAST: &str = "[scheduler]\nmin_interval = \"100ms\"\ncadence = \"fixed\"\n";
+
+fn target(id: &str, url: &str, interval: &str) -> String {
+    format!("[[target]]\nid = \"{id}\"\nkind = \"proactive-deps\"\nurl = \"{url}\"\ninterval = \"{interval}\"\n")
+}
+
+fn polled(target: &Value) -> bool {
+    !target["lastPolled"].is_null()
+}
+
+#[test]
+fn what_is_polled_is_shown_on_every_surface() {
+    let (_keep, folder) = folder();
+    let body = r#"[{"name":"db","healthy":true},{"name":"<b>queue","healthy":false,"errorMessage":"<script>"},
+        {"name":"old","healthy":true,"health":{"skipped":true}}, 7]"#;
+    let server = Server::start(vec![("/good", always(ok(body)))]);
+    let config =
+        format!("{FAST}{}{}", target("good", &server.url("/good"), "1s"), target("lost", &server.url("/lost"), "1s"));
+    let host = Host::start(&folder, &config);
+    let good = until("good is polled", || host.target("good"), polled);
+    assert_eq!((good["status"].as_str().unwrap(), good["dependencies"]["total"].as_u64().unwrap()), ("critical", 3));
+    assert_eq!(good["warnings"].as_array().unwrap().len(), 1);
+    let lost = until("lost is a dead letter", || host.target("lost"), |target| !target["deadLetter"].is_null());
+    assert_eq!(
+        (lost["lastError"]["code"].as_str().unwrap(), lost["deadLetter"]["reason"].as_str().unwrap()),
+        ("not_found", "permanent_failure")
+    );
+
+    let found = host.get("/api/v1/dependencies?target=good&status=critical");
+    assert_eq!((found["total"].as_u64().unwrap(), found["dependencies"][0]["name"].as_str().unwrap()), (1, "<b>queue"));
+    assert_eq!(found["dependencies"][0]["id"].as_str().unwrap().len(), 16);
+
+    let health = host.get("/api/monitoring/scheduler/health");
+    assert_eq!(health["deadLetter"]["count"], 1);
+    assert_eq!(health["deadLetter"]["tasks"][0]["instance"], "lost");
+    assert_eq!(health["instances"][0]["key"], "proactive-deps::good");
+    for key in ["updatedAt", "enabled", "queue", "deadLetter", "breakers", "staleness", "instances"] {
+        assert!(!health[key].is_null(), "{key} in {health}");
+    }
+
+    let (status, metrics) = get(&host.metrics, "/metrics", None);
+    assert_eq!(status, 200);
+    for line in [
+        "polliwog_poll_total{instance_type=\"proactive-deps\",instance=\"good\",result=\"success\"}",
+        "polliwog_poll_duration_seconds_bucket{le=\"0.01\",instance_type=\"proactive-deps\",instance=\"good\"}",
+        "polliwog_poll_staleness_seconds{instance_type=\"proactive-deps\",instance=\"good\"} 0",
+        "polliwog_poll_staleness_seconds{instance_type=\"proactive-deps\",instance=\"lost\"} -1",
+        "polliwog_poll_queue_depth 2",
+        "polliwog_poll_inflight{instance_type=\"proactive-deps\"} 0",
+        "polliwog_poll_errors_total{instance_type=\"proactive-deps\",instance=\"lost\",category=\"permanent\"} 1",
+        "polliwog_poll_last_success_timestamp{instance_type=\"proactive-deps\",instance=\"good\"}",
+        "polliwog_dependency_status{instance_type=\"proactive-deps\",instance=\"good\",dependency=\"db\"} 0",
+        "# EOF",
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+
+    let (status, page) = get(&host.api, "/fragments/targets", Some(TOKEN));
+    assert_eq!(status, 200);
+    assert!(page.contains("&lt;b&gt;queue") && page.contains("&lt;script&gt;") && !page.contains("<script>"), "{page}");
+    for class in ["dependency ok", "dependency critical", "dependency skipped"] {
+        assert!(page.contains(class), "{class}");
+    }
+}
+
+#[test]
+fn everything_but_health_and_metrics_wants_a_token() {
+    let (_keep, folder) = folder();
+    let host = Host::start(&folder, "");
+    for path in ["/healthz", "/readyz", "/login", "/assets/app.js"] {
+        assert_eq!(get(&host.api, path, None).0, 200, "{path}");
+    }
+    for path in
+        ["/api/v1/targets", "/api/v1/events", "/api/monitoring/scheduler/health", "/fragments/targets", "/nowhere"]
+    {
+        let (status, body) = get(&host.api, path, None);
+        let error: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((status, error["error"]["code"].as_str().unwrap()), (401, "unauthorized"), "{path}");
+        assert_eq!(get(&host.api, path, Some("wrong")).0, 401, "{path}");
+    }
+    assert_eq!(get(&host.api, "/", None).0, 303, "people are sent to the log-in page");
+    for (path, status, code) in [
+        ("/nowhere", 404, "not_found"),
+        ("/api/v1/targets/nobody", 404, "not_found"),
+        ("/api/v1/dependencies?status=purple", 400, "bad_request"),
+        ("/api/v1/targets?colour=1", 400, "bad_request"),
+    ] {
+        let (found, body) = get(&host.api, path, Some(TOKEN));
+        let error: Value = serde_json::from_str(&body).unwrap();
+        assert_eq!((found, error["error"]["code"].as_str().unwrap()), (status, code), "{path}: {body}");
+    }
+}
+
+#[test]
+fn a_dropped_plugin_serves_its_kind_and_a_kind_without_one_says_so() {
+    let (_keep, folder) = folder();
+    let plugins = folder.join("data/plugins");
+    std::fs::create_dir_all(&plugins).unwrap();
+    std::fs::write(plugins.join("counter.wasm"), tests::guests::CACHED).unwrap();
+    std::fs::write(plugins.join("broken.wasm"), "no plugin").unwrap();
+    let made = |id: &str, kind: &str| {
+        format!("[[target]]\nid = \"{id}\"\nkind = \"{kind}\"\nurl = \"http://127.0.0.1:1/\"\ninterval = \"100ms\"\n")
+    };
+    let host = Host::start(&folder, &format!("{FAST}{}{}", made("mine", "cached"), made("orphan", "unserved")));
+    let polls = || host.get("/api/v1/dependencies?target=mine")["dependencies"][0]["code"].as_i64();
+    until("the plugin's own counter rises", polls, |count| count.is_some_and(|count| count >= 3));
+    assert_eq!(host.target("orphan")["state"], "no_plugin");
+    let plugins = host.get("/api/v1/plugins");
+    let refused =
+        plugins["plugins"].as_array().unwrap().iter().find(|plugin| !plugin["refusal"].is_null()).unwrap().clone();
+    assert!(refused["source"].as_str().unwrap().ends_with("broken.wasm"), "{refused}");
+    assert!(host.log.lock().unwrap().contains("broken.wasm is refused"), "{}", host.log.lock().unwrap());
+}
+
+#[test]
+fn a_plugins_faults_leave_its_target_stale_and_out_of_the_dead_letters() {
+    let (_keep, folder) = folder();
+    std::fs::create_dir_all(folder.join("data/plugins")).unwrap();
+    std::fs::write(folder.join("data/plugins/p.wasm"), tests::guests::PANICKING).unwrap();
+    let config = "[[target]]\nid = \"p\"\nkind = \"panicking\"\nurl = \"http://127.0.0.1:1/\"\n";
+    let host = Host::start(&folder, config);
+    let target = until("the fault is known", || host.target("p"), |target| !target["lastError"].is_null());
+    assert_eq!(
+        (target["lastError"]["category"].as_str().unwrap(), target["lastError"]["code"].as_str().unwrap()),
+        ("plugin", "panic")
+    );
+    assert_eq!((target["consecutiveFailures"].as_u64().unwrap(), &target["deadLetter"]), (0, &Value::Null));
+    assert!(!target["staleSince"].is_null());
+}
+
+#[test]
+fn a_graceful_restart_keeps_everything_and_polls_nobody_early() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/", always(ok(r#"[{"name":"db","healthy":false}]"#)))]);
+    let config = target("slow", &server.url("/"), "60s");
+    let host = Host::start(&folder, &config);
+    let before = until("polled once", || host.target("slow"), polled);
+    assert_eq!(host.terminate(), 0);
+    let host = Host::start(&folder, &config);
+    let after = host.target("slow");
+    assert_eq!(
+        (&after["lastPolled"].as_str().unwrap()[..19], after["status"].as_str().unwrap()),
+        (&before["lastPolled"].as_str().unwrap()[..19], "critical")
+    );
+    assert_eq!(after["nextRun"].as_str().unwrap()[..18], before["nextRun"].as_str().unwrap()[..18]);
+    assert_eq!(host.get("/api/v1/dependencies")["dependencies"][0]["name"], "db");
+    assert_eq!(server.count("/"), 1);
+    // Another URL is another target: it is polled at once.
+    host.kill();
+    let other = Server::start(vec![("/", always(ok("[]")))]);
+    let host = Host::start(&folder, &target("slow", &other.url("/"), "60s"));
+    until("the new URL is polled", || host.target("slow"), |target| target["dependencies"]["missing"] == json!(1));
+    assert_eq!((other.count("/"), server.count("/")), (1, 1));
+}
+
+/// Whatever a listener was told is still there after every kill, and nothing is there that did not happen.
+#[test]
+fn kills_lose_no_transition_and_invent_none() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/a", flapping()), ("/b", flapping())]);
+    let config =
+        format!("{FAST}{}{}", target("a", &server.url("/a"), "100ms"), target("b", &server.url("/b"), "150ms"));
+    let mut told: BTreeMap<i64, Value> = BTreeMap::new();
+    for round in 0..6 {
+        let host = Host::start(&folder, &config);
+        let events = host.events(Some(told.keys().last().copied().unwrap_or(0)));
+        let wanted = told.len() + 3 + round * 2;
+        while told.len() < wanted {
+            let (id, name, payload) = events.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+            if name == "status:change" {
+                let known = told.insert(id.expect("a transition has a place in the sequence"), payload.clone());
+                assert!(known.is_none(), "told twice: {payload}");
+            }
+        }
+        host.kill();
+    }
+    let host = Host::start(&folder, &config);
+    let events = host.events(Some(0));
+    let mut stored: BTreeMap<i64, Value> = BTreeMap::new();
+    while stored.keys().last() < told.keys().last() {
+        let (id, name, payload) = events.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        assert_ne!(name, "resync");
+        if let (Some(id), "status:change") = (id, name.as_str()) {
+            stored.insert(id, payload);
+        }
+    }
+    for (id, payload) in &told {
+        assert_eq!(stored.get(id), Some(payload), "told before a kill, and gone");
+    }
+    for service in ["a", "b"] {
+        let statuses: Vec<_> = stored.values().filter(|payload| payload["serviceId"] == service).collect();
+        assert!(statuses.len() > 3);
+        for pair in statuses.windows(2) {
+            assert_eq!(pair[0]["currentStatus"], pair[1]["previousStatus"], "invented or lost between {pair:?}");
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! A server to poll, the program to run, and waiting for states.
+
+use serde_json::Value;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Nothing here takes this long on a machine that works.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a path is answered with: status line, headers and body.
+pub(crate) type Answer = Arc<dyn Fn(usize) -> Vec<u8> + Send + Sync>;
+
+/// An HTTP/1.1 server on loopback that counts requests.
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    pub(crate) requests: Arc<Mutex<HashMap<String, Vec<Instant>>>>,
+}
+
+/// A 200 with a body.
+pub(crate) fn ok(body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let mut answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len()).into_bytes();
+    answer.extend_from_slice(body);
+    answer
+}
+
+/// The same answer each time.
+pub(crate) fn always(answer: Vec<u8>) -> Answer {
+    Arc::new(move |_| answer.clone())
+}
+
+impl Server {
+    pub(crate) fn start(routes: Vec<(&'static str, Answer)>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let requests: Arc<Mutex<HashMap<String, Vec<Instant>>>> = Arc::default();
+        let seen = requests.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (routes, seen) = (routes.clone(), seen.clone());
+                thread::spawn(move || serve(stream, &routes, &seen));
+            }
+        });
+        Self { port, requests }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub(crate) fn count(&self, path: &str) -> usize {
+        self.requests.lock().unwrap().get(path).map_or(0, Vec::len)
+    }
+}
+
+fn serve(mut stream: TcpStream, routes: &[(&'static str, Answer)], seen: &Mutex<HashMap<String, Vec<Instant>>>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if reader.read_line(&mut head).unwrap_or(0) == 0 {
+                return;
+            }
+        }
+        let path = head.split(' ').nth(1).unwrap_or("/").to_owned();
+        let number = {
+            let mut seen = seen.lock().unwrap();
+            let times = seen.entry(path.clone()).or_default();
+            times.push(Instant::now());
+            times.len() - 1
+        };
+        let route = routes.iter().find(|(known, _)| *known == path);
+        let answer = route.map_or_else(
+            || b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_vec(),
+            |(_, answer)| answer(number),
+        );
+        if stream.write_all(&answer).is_err() {
+            return;
+        }
+    }
+}
+
+/// The program with arguments, in an empty environment but for what it needs.
+pub(crate) fn polliwog(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polliwog"));
+    command
+        .args(arguments)
+        .current_dir(folder)
+        .env_clear()
+        .env("HOME", folder)
+        .env("POLLIWOG_URL", "http://127.0.0.1:9");
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) fn output(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = polliwog(folder, arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// Runs `poll … --json`.
+pub(crate) fn poll_json(folder: &Path, arguments: &[&str]) -> (i32, Value) {
+    let all: Vec<&str> = ["poll", "--json"].iter().chain(arguments).copied().collect();
+    let (code, stdout, stderr) = output(folder, &all);
+    (code, serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}")))
+}
+
+/// A running host; killed when dropped.
+pub(crate) struct Host {
+    child: Child,
+    pub(crate) api: String,
+    pub(crate) metrics: String,
+    pub(crate) log: Arc<Mutex<String>>,
+}
+
+pub(crate) const TOKEN: &str = "a-token-for-tests-only";
+
+impl Host {
+    /// Starts `run` with this configuration and waits until it listens.
+    pub(crate) fn start(folder: &Path, config: &str) -> Self {
+        let listen = "[server]\nlisten = \"127.0.0.1:0\"\nmetrics_listen = \"127.0.0.1:0\"\n";
+        std::fs::write(folder.join("polliwog.toml"), format!("{listen}{config}")).unwrap();
+        let mut child = polliwog(folder, &["run", "--data-dir", "data"])
+            .env("POLLIWOG_ADMIN_TOKEN", TOKEN)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let log: Arc<Mutex<String>> = Arc::default();
+        let (own, (sender, receiver)) = (log.clone(), channel());
+        thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                own.lock().unwrap().push_str(&format!("{line}\n"));
+                if line.contains("pages and API at") {
+                    let address = |after: &str| line.split(after).nth(1).unwrap().split('/').next().unwrap().to_owned();
+                    let _ = sender.send((address("pages and API at http://"), address("metrics at http://")));
+                }
+            }
+        });
+        let Ok((api, metrics)) = receiver.recv_timeout(PATIENCE) else {
+            let _ = child.kill();
+            panic!("the host did not start: {}", log.lock().unwrap());
+        };
+        Self { child, api, metrics, log }
+    }
+
+    /// GETs a path with the token.
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let (status, body) = get(&self.api, path, Some(TOKEN));
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// One target as the API shows it.
+    pub(crate) fn target(&self, id: &str) -> Value {
+        self.get(&format!("/api/v1/targets/{id}"))
+    }
+
+    /// As `kill -9`.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// As a service manager ends it; gives its exit code.
+    pub(crate) fn terminate(mut self) -> i32 {
+        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        self.child.wait().unwrap().code().unwrap()
+    }
+
+    /// Listens to events after a place in the sequence: id, name, payload.
+    pub(crate) fn events(&self, after: Option<i64>) -> Receiver<(Option<i64>, String, Value)> {
+        let mut stream = TcpStream::connect(&self.api).unwrap();
+        let last = after.map_or_else(String::new, |id| format!("Last-Event-ID: {id}\r\n"));
+        let request = format!("GET /api/v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n{last}\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let (sender, receiver) = channel();
+        thread::spawn(move || {
+            let (mut id, mut name, mut data) = (None, String::new(), None);
+            for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                if let Some(text) = line.strip_prefix("id: ") {
+                    id = text.parse().ok();
+                } else if let Some(text) = line.strip_prefix("event: ") {
+                    text.clone_into(&mut name);
+                } else if let Some(text) = line.strip_prefix("data: ") {
+                    data = serde_json::from_str(text).ok();
+                } else if let (true, Some(payload)) = (line.is_empty(), data.take()) {
+                    if sender.send((id.take(), std::mem::take(&mut name), payload)).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        receiver
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A plain GET; status and body.
+pub(crate) fn get(address: &str, path: &str, token: Option<&str>) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n{token}Connection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let chunked = head.to_lowercase().contains("transfer-encoding: chunked");
+    (status, if chunked { dechunked(body) } else { body.to_owned() })
+}
+
+fn dechunked(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        whole.push_str(&rest[..size]);
+        body = rest.get(size + 2..).unwrap_or_default();
+    }
+    whole
+}
+
+/// Waits for a state, and says what was there last when it never comes.
+pub(crate) fn until<T: std::fmt::Debug>(what: &str, mut look: impl FnMut() -> T, holds: impl Fn(&T) -> bool) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let seen = look();
+        if holds(&seen) {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "never: {what}; last seen: {seen:?}");
+        thread::yield_now();
+    }
+}
+
+/// An empty folder that goes with the test.
+pub(crate) fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    (folder, path)
+}
