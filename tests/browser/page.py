@@ -1,0 +1,112 @@
+"""The page in a real browser: it logs in by the link, shows every look, keeps itself up to date, and loads nothing foreign."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+PATIENCE = 150
+PROGRAM = sys.argv[1]
+LOOKS = ["ok", "warning", "critical", "unknown", "stale", "missing", "skipped"]
+
+
+def until(what, look):
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        seen = look()
+        if seen:
+            return seen
+        assert time.monotonic() < deadline, f"never: {what}; last seen: {seen!r}"
+        time.sleep(0.2)
+
+
+def browser(profile):
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+                 "--disable-background-networking", "--disable-component-update", "--window-size=1200,1500",
+                 f"--user-data-dir={profile}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
+    return webdriver.Chrome(options=options, service=service)
+
+
+def check(page, link, folder):
+    address = link.split("/login")[0]
+    page.get(address + "/")
+    assert page.current_url.endswith("/login"), "without a token there is only the log-in page"
+    page.find_element(By.NAME, "token").send_keys("wrong")
+    page.find_element(By.TAG_NAME, "button").click()
+    assert "not the token" in page.find_element(By.CLASS_NAME, "problem").text
+    page.get(link)
+    until("the link logs in", lambda: page.current_url == address + "/")
+    assert "token=" not in page.current_url
+    until("the stream is live", lambda: page.find_element(By.ID, "connection").text == "live")
+    assert len(page.find_elements(By.CSS_SELECTOR, "section.target")) == 10
+
+    # Nothing is loaded again: a mark that only this document carries is there at the end.
+    page.execute_script("window.mark = 'same document'")
+    colours, seen = {}, set()
+
+    def looks():
+        for look in LOOKS:
+            for item in page.find_elements(By.CSS_SELECTOR, f"li.dependency.{look}")[:1]:
+                style = page.execute_script(
+                    "const s = getComputedStyle(arguments[0]); return [s.borderTopColor, s.borderTopStyle, s.fontStyle,"
+                    " s.backgroundColor, arguments[0].querySelector('.sign').textContent, s.borderTopWidth].join('|')", item)
+                colours[look] = style
+                seen.add(look)
+        return seen >= set(LOOKS)
+
+    def calm_looks():
+        try:
+            return looks()
+        except Exception as error:  # an element that the page replaced while it was looked at
+            if "stale element" in str(error) or "null" in str(error):
+                return False
+            raise
+
+    until(f"every look is seen, so far {sorted(seen)}", calm_looks)
+    assert len(set(colours.values())) == len(LOOKS), f"two looks are alike: {colours}"
+    assert page.execute_script("return window.mark") == "same document"
+
+    before = page.find_element(By.CSS_SELECTOR, "#t-vault .state").text
+    assert "dead letter" in before, before
+    page.execute_script("document.querySelector('[data-poll=vault]').click()")
+    text = "return document.querySelector('#t-vault .state').textContent"
+    until("a poll by hand fails again and is counted", lambda: "29 min" in page.execute_script(text) or "30 min" in page.execute_script(text) or "31 min" in page.execute_script(text) or "32 min" in page.execute_script(text))
+
+    page.save_screenshot(os.path.join(folder, "page.png"))
+    wrong = [entry["message"] for entry in page.get_log("browser")
+             if entry["level"] == "SEVERE" and "401" not in entry["message"] and "favicon" not in entry["message"]]
+    assert not wrong, wrong
+
+
+def main():
+    folder = tempfile.mkdtemp(prefix="polliwog-browser-")
+    environment = {"PATH": os.environ["PATH"], "HOME": folder, "POLLIWOG_SERVER_LISTEN": "127.0.0.1:17411",
+                   "POLLIWOG_SERVER_METRICS_LISTEN": "127.0.0.1:19091"}
+    host = subprocess.Popen([PROGRAM, "run", "--demo", "--demo-port", "17412"], cwd=folder, env=environment,
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    page = None
+    try:
+        link = next(filter(None, (re.search(r"http://\S+/login\?token=\w+", line) for line in host.stdout))).group()
+        page = browser(os.path.join(folder, "profile"))
+        check(page, link, folder)
+        print("the page: 1 passed, 0 failed")
+    finally:
+        if page:
+            page.quit()
+        host.terminate()
+        host.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+main()
