@@ -166,6 +166,34 @@ fn a_graceful_restart_keeps_everything_and_polls_nobody_early() {
     assert_eq!((other.count("/"), server.count("/")), (1, 1));
 }
 
+#[test]
+fn what_is_known_stays_and_is_never_shown_as_ok_when_an_answer_cannot_be_read() {
+    let (_keep, folder) = folder();
+    let answers: Answer = Arc::new(|number| match number {
+        0 => ok(r#"[{"name":"db","healthy":false},{"name":"web","healthy":true}]"#),
+        1 => ok("<html>maintenance"),
+        2 => ok("{}"),
+        _ => ok("[1, 2]"),
+    });
+    let server = Server::start(vec![("/", answers)]);
+    let host = Host::start(&folder, &format!("{FAST}{}", target("a", &server.url("/"), "100ms")));
+    let look = || host.get("/api/v1/dependencies?target=a");
+    let states = |found: &Value| -> Vec<(String, bool, bool)> {
+        let each = found["dependencies"].as_array().unwrap().iter();
+        let word = |d: &Value| {
+            (d["status"].as_str().unwrap().to_owned(), d["stale"] == json!(true), d["missing"] == json!(true))
+        };
+        each.map(word).collect()
+    };
+    let word = |status: &str, stale, missing| (status.to_owned(), stale, missing);
+    until("stale", || states(&look()), |seen| *seen == [word("critical", true, false), word("ok", true, false)]);
+    assert_eq!(host.target("a")["lastError"]["category"], "transient");
+    until("two more failures", || server.count("/"), |count| *count >= 3);
+    // A list of things that are no dependencies is a report in which those that were known are missing.
+    until("missing", || states(&look()), |seen| *seen == [word("critical", false, true), word("ok", false, true)]);
+    assert_eq!(host.target("a")["warnings"].as_array().unwrap().len(), 2);
+}
+
 /// Whatever a listener was told is still there after every kill, and nothing is there that did not happen.
 #[test]
 fn kills_lose_no_transition_and_invent_none() {

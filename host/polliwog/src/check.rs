@@ -4,7 +4,7 @@ use crate::cli::Common;
 use crate::config::Problem;
 use crate::estate;
 use crate::plugins::PluginSet;
-use crate::run::{counted, read};
+use crate::setup::{counted, read};
 use egress::Egress;
 use sandbox::Sandbox;
 use serde_json::json;

@@ -1,12 +1,8 @@
 //! The command line.
 
 use crate::config::Places;
-use crate::{check, plugin_command, poll, run};
-use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use std::io::IsTerminal;
 use std::path::PathBuf;
-use tracing_subscriber::EnvFilter;
 
 /// The exit code of wrong usage (EX_USAGE of sysexits).
 pub(crate) const USAGE: u8 = 64;
@@ -15,12 +11,14 @@ pub(crate) const USAGE: u8 = 64;
 #[derive(Debug, Parser)]
 #[command(name = "polliwog", version, about, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
+    /// What is to be done.
     #[command(subcommand)]
-    command: Command,
+    pub(crate) command: Command,
 }
 
+/// What is to be done.
 #[derive(Debug, Subcommand)]
-enum Command {
+pub(crate) enum Command {
     /// Run the host
     Run(RunArguments),
     /// Validate configuration, plugins and settings: every problem with file, line and remedy
@@ -102,8 +100,9 @@ pub(crate) struct PollArguments {
     pub common: Common,
 }
 
+/// What is to be done for the author of a plugin.
 #[derive(Debug, Subcommand)]
-enum PluginCommand {
+pub(crate) enum PluginCommand {
     /// The plugins of the running host; where none answers, those that this configuration would load
     List {
         #[command(flatten)]
@@ -120,40 +119,4 @@ enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-}
-
-/// Does what was asked; gives the exit code.
-pub(crate) fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
-    let level = if matches!(arguments.command, Command::Run(_)) { "info" } else { "warn" };
-    log(level)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("starting the runtime")?;
-    runtime.block_on(async {
-        match arguments.command {
-            Command::Run(arguments) => run::run(arguments).await,
-            Command::Check { common, json } => check::check(&common, json).await,
-            Command::Poll(arguments) => poll::poll(arguments).await,
-            Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list(&common, json).await,
-            Command::Plugin(PluginCommand::Inspect { file, json }) => plugin_command::inspect(&file, json).await,
-        }
-    })
-}
-
-/// What is logged goes to stderr; `RUST_LOG` says how much.
-fn log(level: &str) -> anyhow::Result<()> {
-    let filter = match std::env::var("RUST_LOG") {
-        Ok(filter) => EnvFilter::try_new(&filter).with_context(|| format!("RUST_LOG={filter:?}"))?,
-        Err(_) => EnvFilter::new(level),
-    };
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(colours)
-        .with_target(false)
-        .init();
-    Ok(())
 }

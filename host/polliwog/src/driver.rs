@@ -12,9 +12,10 @@ use crate::estate::{Published, Target};
 use crate::plugins::PluginSet;
 use model::{Event, EventKind, Kind, Moment, TargetId};
 use sandbox::Sandbox;
-use scheduler::{Action, Ask, Counters, Input, Place, Scheduler, TargetStatus};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use scheduler::{Action, Ask, BreakerState, Counters, Input, Place, Scheduler, TargetStatus};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 use store::{Changes, Commit, Committed, Progress, Store, Transition};
@@ -30,6 +31,8 @@ const TICK: Duration = Duration::from_millis(2);
 const FLUSH: Duration = Duration::from_secs(20);
 /// What is under way at a shutdown has this long.
 const GRACE: Duration = Duration::from_secs(30);
+/// Latency windows that are gathered for one target while the database takes nothing; older ones go.
+const POINTS: usize = 100_000;
 /// Messages that may wait. Each poll in flight sends one, each commit one, each web request one.
 pub(crate) const MESSAGES: usize = 16_384;
 
@@ -264,15 +267,18 @@ impl Driver {
         }
         if !urgent && events.is_empty() && !changes.is_urgent() {
             merge(self.dirty.entry(id.clone()).or_default(), changes);
-            return match self.pending.get_mut(id) {
-                // Results that came before are not on disk yet; they are shown first.
-                Some(waiting) => waiting.push_back(Pending { commits: false, ..pending }),
-                None => self.publish(&target, pending, Vec::new()),
+            let Some(waiting) = self.pending.get_mut(id) else {
+                return self.publish(&target, pending, Vec::new());
             };
+            // Results that came before are not on disk yet; they are shown first.
+            waiting.push_back(Pending { commits: false, ..pending });
+            let count = unwritten(waiting);
+            self.scheduler.apply(Input::Unwritten(id.clone(), count), now);
+            return self.act_on_starts();
         }
         let Some(saved) = self.scheduler.saved(id, now) else { return };
-        // Descriptions that changed and latency windows that ended go with it; what waited for the flush waits on.
-        self.dirty.entry(id.clone()).or_default();
+        // What waited for the flush waits on, but for what this commit says better.
+        forget_details(self.dirty.entry(id.clone()).or_default(), &changes);
         let waiting = self.pending.entry(id.clone()).or_default();
         waiting.push_back(pending);
         let count = unwritten(waiting);
@@ -281,7 +287,7 @@ impl Driver {
             kind: target.config.kind.clone(),
             at: self.parts.clock.wall(),
             changes,
-            schedule: Some(wall(&saved, &self.parts.clock)),
+            schedule: Some(wall(&saved, target.identity, &self.parts.clock)),
             events,
         });
         self.scheduler.apply(Input::Unwritten(id.clone(), count), now);
@@ -352,11 +358,15 @@ impl Driver {
     fn flush(&mut self) {
         let (now, at) = (self.parts.clock.now(), self.parts.clock.wall());
         self.next_flush = now.after(FLUSH);
+        if self.parts.store.writer().gauges().flushes.load(Ordering::Relaxed) > 0 {
+            // The database has not taken the last one: what continues is gathered on.
+            return;
+        }
         let dirty = std::mem::take(&mut self.dirty);
         let progress: Vec<Progress> = (dirty.into_iter())
             .filter_map(|(id, changes)| {
                 let target = self.targets.get(&id)?;
-                let schedule = wall(&self.scheduler.saved(&id, now)?, &self.parts.clock);
+                let schedule = wall(&self.scheduler.saved(&id, now)?, target.identity, &self.parts.clock);
                 let progress = Progress::of(id, target.config.kind.clone(), schedule, &target.known());
                 Some(Progress { changes, ..progress })
             })
@@ -404,8 +414,14 @@ impl Driver {
         let now = self.parts.clock.now();
         let targets: Vec<_> = (self.targets.iter())
             .filter_map(|(id, target)| {
-                let place = self.scheduler.status(id, now)?.place;
-                Some((target.clone(), TargetStatus { place, ..self.statuses.get(id)?.clone() }))
+                let mut shown = self.statuses.get(id)?.clone();
+                let live = self.scheduler.status(id, now)?;
+                // Where it is, how stale it is and that a probe is under way are no results; they are as they are now.
+                (shown.place, shown.staleness) = (live.place, live.staleness);
+                if live.schedule.breaker.state == BreakerState::HalfOpen {
+                    shown.schedule.breaker = live.schedule.breaker;
+                }
+                Some((target.clone(), shown))
             })
             .collect();
         let late = |status: &TargetStatus| {
@@ -445,15 +461,50 @@ fn stored_events(
 }
 
 fn unwritten(waiting: &VecDeque<Pending>) -> u8 {
-    u8::try_from(waiting.iter().filter(|pending| pending.commits).count()).unwrap_or(u8::MAX)
+    u8::try_from(waiting.len()).unwrap_or(u8::MAX)
 }
 
 /// Adds what one more poll left for the flush.
 fn merge(held: &mut Changes, more: Changes) {
-    let names: std::collections::HashSet<&str> =
-        more.details.iter().map(|facts| facts.reported.name.as_str()).collect();
+    let names: HashSet<&str> = more.details.iter().map(|facts| facts.reported.name.as_str()).collect();
     held.details.retain(|facts| !names.contains(facts.reported.name.as_str()));
     drop(names);
     held.details.extend(more.details);
     held.points.extend(more.points);
+    let surplus = held.points.len().saturating_sub(POINTS);
+    held.points.drain(..surplus);
+}
+
+/// Takes out what a commit says better: an older description must not be written over it.
+fn forget_details(held: &mut Changes, commit: &Changes) {
+    let changed = commit.urgent.iter().chain(&commit.details).map(|facts| facts.reported.name.as_str());
+    let names: HashSet<&str> = changed.chain(commit.forgotten.iter().map(String::as_str)).collect();
+    if !names.is_empty() {
+        held.details.retain(|facts| !names.contains(facts.reported.name.as_str()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Dependency, Outcome, Report, Status, Timestamp};
+    use store::Known;
+
+    #[test]
+    fn an_older_description_is_not_written_over_a_newer_commit() {
+        let mut known = Known::default();
+        let mut learn = |status, description: &str| {
+            let dependency = Dependency { description: Some(description.to_owned()), ..Dependency::new("db", status) };
+            let report = Report { dependencies: vec![dependency], ..Report::default() };
+            known.learn(Outcome::Success(report), Timestamp::from_millis(0), &store::Aliases::new())
+        };
+        learn(Status::Ok, "one");
+        let mut held = Changes::default();
+        merge(&mut held, learn(Status::Ok, "two"));
+        merge(&mut held, learn(Status::Ok, "three"));
+        assert_eq!(held.details.len(), 1);
+        assert_eq!(held.details[0].reported.description.as_deref(), Some("three"));
+        forget_details(&mut held, &learn(Status::Critical, "three"));
+        assert!(held.details.is_empty(), "the commit is newer");
+    }
 }

@@ -20,7 +20,7 @@ use web::{
     BreakerView, CommandError, DeadView, DependencyView, Overview, PluginView, PollErrorView, ProcessView, TargetView,
 };
 
-/// Transactions that fail for longer than this many tries make the host not ready.
+/// A transaction that has failed this often makes the host not ready.
 const TROUBLE: u64 = 3;
 
 /// Reads and commands of a running host.
@@ -145,9 +145,8 @@ impl web::Host for RunningHost {
     }
 
     fn readiness(&self) -> Result<(), String> {
-        let gauges = self.store.writer().gauges();
-        let stuck = gauges.queued.load(Ordering::Relaxed) > 0 && gauges.failures.load(Ordering::Relaxed) >= TROUBLE;
-        if stuck { Err("the database does not take results: see the log".to_owned()) } else { Ok(()) }
+        let failing = self.store.writer().gauges().failing.load(Ordering::Relaxed);
+        if failing >= TROUBLE { Err("the database does not take results: see the log".to_owned()) } else { Ok(()) }
     }
 
     fn poll_now(&self, target: &TargetId) -> BoxFuture<'_, Result<(), CommandError>> {

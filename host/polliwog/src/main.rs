@@ -16,12 +16,17 @@ mod plugin_command;
 mod plugins;
 mod poll;
 mod run;
+mod setup;
 
+use anyhow::Context;
 use clap::Parser;
+use cli::{Arguments, Command, PluginCommand};
+use std::io::IsTerminal;
 use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let arguments = match cli::Arguments::try_parse() {
+    let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are answers; anything else is wrong usage.
@@ -29,11 +34,47 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { cli::USAGE } else { 0 });
         }
     };
-    match cli::carry_out(arguments) {
+    match carry_out(arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("polliwog: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Does what was asked; gives the exit code.
+fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
+    let level = if matches!(arguments.command, Command::Run(_)) { "info" } else { "warn" };
+    log(level)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
+    runtime.block_on(async {
+        match arguments.command {
+            Command::Run(arguments) => run::run(arguments).await,
+            Command::Check { common, json } => check::check(&common, json).await,
+            Command::Poll(arguments) => poll::poll(arguments).await,
+            Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list(&common, json).await,
+            Command::Plugin(PluginCommand::Inspect { file, json }) => plugin_command::inspect(&file, json).await,
+        }
+    })
+}
+
+/// What is logged goes to stderr; `RUST_LOG` says how much.
+fn log(level: &str) -> anyhow::Result<()> {
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(filter) => EnvFilter::try_new(&filter).with_context(|| format!("RUST_LOG={filter:?}"))?,
+        Err(_) => EnvFilter::new(level),
+    };
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .with_target(false)
+        .init();
+    Ok(())
 }

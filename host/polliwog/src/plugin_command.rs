@@ -3,7 +3,7 @@
 use crate::api::{self, Unanswered};
 use crate::cli::Common;
 use crate::plugins::{PluginSet, read};
-use crate::run;
+use crate::setup;
 use egress::Egress;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ async fn would_load(common: &Common) -> anyhow::Result<Value> {
     let places = common.places();
     let environment = |name: &str| std::env::var(name).ok();
     let config = match crate::config::find(&places, &environment) {
-        Ok(_) => run::read(&places, None)?,
+        Ok(_) => setup::read(&places, None)?,
         Err(_) => crate::config::Config::read(("the defaults", ""), &places, false, &environment),
     };
     let config = config.map_err(|problems| anyhow::anyhow!("{}", problems[0]))?;

@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::config::{Config, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
 use crate::plugins::PluginSet;
-use crate::run::read;
+use crate::setup::read;
 use anyhow::{Context, anyhow};
 use egress::{Egress, Fingerprint, Origin};
 use model::{Kind, TargetId};

@@ -2,21 +2,21 @@
 
 use crate::cli::RunArguments;
 use crate::clock::{Clock, random_bytes};
-use crate::config::{Config, Places, Problem, TargetConfig, TlsConfig, find};
+use crate::config::{Config, Problem};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
 use crate::estate::{self, Target};
 use crate::host::{ENDING, RunningHost};
 use crate::plugins::PluginSet;
+use crate::setup::{counted, read};
 use anyhow::{Context, bail};
 use egress::Egress;
-use model::{Event, EventKind, Kind, TargetId};
+use model::{Event, EventKind, TargetId};
 use sandbox::Sandbox;
 use scheduler::{Saved, Scheduler};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
 use store::{Loaded, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -24,9 +24,6 @@ use tokio_util::sync::CancellationToken;
 use web::{Announcer, Auth, Metrics};
 
 const ADMIN_TOKEN: &str = "POLLIWOG_ADMIN_TOKEN";
-/// The demo's targets are polled this often, at most and at least.
-const DEMO_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
-
 /// Runs the host until it is told to end.
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let clock = Clock::start();
@@ -57,7 +54,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let store = Arc::new(store);
     let auth = admin(&store, &clock)?;
     tell_of_plugins(&plugins, &store, &clock);
-    let restored = restore(&targets, loaded, &store, &clock);
+    let restored = restore(&targets, loaded, &clock);
 
     let announcer = Announcer::default();
     let metrics = Arc::new(Metrics::new(&config.metrics_prefix));
@@ -128,73 +125,12 @@ async fn end_asked() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The configuration, with the demo's targets where they are wanted.
-pub(crate) fn read(places: &Places, demo: Option<u16>) -> anyhow::Result<Result<Config, Vec<Problem>>> {
-    let environment = |name: &str| std::env::var(name).ok();
-    let (file, text) = match find(places, &environment) {
-        Ok(path) => {
-            let text = std::fs::read_to_string(&path)
-                .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
-            (path.display().to_string(), text)
-        }
-        Err(_) if demo.is_some() => ("the demo".to_owned(), String::new()),
-        Err(looked_at) => {
-            let places: Vec<String> = looked_at.iter().map(|path| path.display().to_string()).collect();
-            bail!(
-                "there is no configuration ({}): write one, or look round with `polliwog run --demo`",
-                places.join(", ")
-            );
-        }
-    };
-    let mut config = match Config::read((&file, &text), places, demo.is_some(), &environment) {
-        Ok(config) => config,
-        Err(problems) => return Ok(Err(problems)),
-    };
-    if let Some(port) = demo {
-        add_demo(&mut config, port)?;
-    }
-    Ok(Ok(config))
-}
-
-/// An operator's own target keeps its id.
-fn add_demo(config: &mut Config, port: u16) -> anyhow::Result<()> {
-    for simulated in demo::targets(port) {
-        if config.targets.iter().any(|target| target.id.as_str() == simulated.id) {
-            continue;
-        }
-        config.targets.push(TargetConfig {
-            id: TargetId::new(simulated.id)?,
-            name: simulated.name.to_owned(),
-            kind: Kind::new(simulated.kind)?,
-            url: simulated.url.parse()?,
-            also: Vec::new(),
-            tls: TlsConfig::default(),
-            interval: Some(simulated.interval),
-            cadence: None,
-            min_interval: Some(DEMO_BOUNDS.0),
-            max_interval: Some(DEMO_BOUNDS.1),
-            timeout: None,
-            enabled: true,
-            secrets: BTreeMap::new(),
-            labels: BTreeMap::from([("estate".to_owned(), "demo".to_owned())]),
-            settings: serde_json::from_str(simulated.settings)?,
-            line: 0,
-        });
-    }
-    Ok(())
-}
-
 fn refuse(problems: &[Problem]) -> u8 {
     for problem in problems {
         eprintln!("{problem}");
     }
     eprintln!("polliwog: {} in the configuration; nothing was started", counted(problems.len(), "problem"));
     1
-}
-
-/// `1 problem`, `2 problems`.
-pub(crate) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn warn_of(config: &Config, targets: &[Arc<Target>], plugins: &PluginSet) {
@@ -264,16 +200,13 @@ fn admin(store: &Store, clock: &Clock) -> anyhow::Result<(Auth, Option<String>)>
 fn restore(
     targets: &[Arc<Target>],
     mut loaded: HashMap<TargetId, Loaded>,
-    store: &Store,
     clock: &Clock,
 ) -> Vec<(Arc<Target>, Option<Saved>)> {
-    let identities = targets.iter().map(|t| (t.id().clone(), t.config.kind.clone(), t.identity));
-    store.writer().register(identities.collect());
     let take_up = |target: &Arc<Target>| {
         let loaded = loaded.remove(target.id())?;
-        let same = loaded.identity == target.identity && loaded.kind == target.config.kind;
         target.restore(loaded.known);
-        loaded.schedule.filter(|_| same).map(|schedule| saved(&schedule, clock))
+        let same = loaded.schedule.filter(|schedule| schedule.identity == target.identity);
+        same.map(|schedule| saved(&schedule, clock))
     };
     let schedules: Vec<Option<Saved>> = targets.iter().map(take_up).collect();
     targets.iter().cloned().zip(schedules).collect()

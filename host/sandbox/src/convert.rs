@@ -91,6 +91,10 @@ fn report(report: types::Report, limits: &Limits) -> Result<Report, Failure> {
         let message = too_many("samples", report.samples.len(), limits.samples);
         return Err(refused(FailureCategory::Plugin, "too_many_samples", message));
     }
+    if report.kept.len() > limits.dependencies {
+        let message = too_many("names in kept", report.kept.len(), limits.dependencies);
+        return Err(refused(FailureCategory::Plugin, "too_many_kept", message));
+    }
     let mut repairs = Repairs::default();
     let dependencies = without_repeats(report.dependencies, &mut repairs);
     let mut dependencies: Vec<Dependency> =

@@ -32,6 +32,12 @@ impl Hosts {
     pub(crate) fn leave(&mut self, host: &str, limit: usize) -> Option<TargetId> {
         let held = self.hosts.get_mut(host)?;
         held.running = held.running.saturating_sub(1);
+        self.next(host, limit)
+    }
+
+    /// Takes whoever comes next off the waiting list, when there is room.
+    pub(crate) fn next(&mut self, host: &str, limit: usize) -> Option<TargetId> {
+        let held = self.hosts.get_mut(host)?;
         let next = if held.running < limit.max(1) { held.waiting.pop_first().map(|(_, target)| target) } else { None };
         self.forget_idle(host);
         next

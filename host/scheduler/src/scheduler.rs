@@ -167,10 +167,16 @@ pub struct Scheduler {
     flights: HashMap<TargetId, Flight>,
     in_flight_by_kind: BTreeMap<Kind, usize>,
     unserved: HashSet<Kind>,
-    dead_by_origin: BTreeMap<Arc<str>, BTreeSet<TargetId>>,
+    /// Dead letters that a success of another target of their origin may revive.
+    hopeful: BTreeMap<Arc<str>, BTreeSet<TargetId>>,
     bucket: Bucket,
     /// Polls that a cap over the process held back at the end of the last step.
     held: usize,
+    /// Counts calls of `apply`.
+    step: u64,
+    /// Targets that became ready in this step, and those of them that did not stay so.
+    entered: u64,
+    left: u64,
     stopping: bool,
     counters: Counters,
     actions: Vec<Action>,
@@ -189,9 +195,12 @@ impl Scheduler {
             flights: HashMap::new(),
             in_flight_by_kind: BTreeMap::new(),
             unserved: HashSet::new(),
-            dead_by_origin: BTreeMap::new(),
+            hopeful: BTreeMap::new(),
             bucket: Bucket::new(),
             held: 0,
+            step: 0,
+            entered: 0,
+            left: 0,
             stopping: false,
             counters: Counters::default(),
             actions: Vec::new(),
@@ -200,6 +209,8 @@ impl Scheduler {
 
     /// Takes an input, and starts whatever is due.
     pub fn apply(&mut self, input: Input, now: Moment) {
+        self.step += 1;
+        (self.entered, self.left) = (0, 0);
         match input {
             Input::Started(targets) => self.start(targets, now),
             Input::Added(spec) => self.add(spec, now),
@@ -294,14 +305,15 @@ impl Scheduler {
                 place: Place::Disabled,
                 schedule: saved.unwrap_or_else(|| Saved::new(now)),
                 unwritten: 0,
+                ready_since: 0,
             };
             let latest = target.latest_due(&self.settings, now);
             target.schedule.due = target.schedule.due.min(latest);
             if first || target.schedule.due <= now {
                 overdue.push((id.clone(), target.spec.url_hash, target.bounds(&self.settings).base));
             }
-            self.index_dead(&target);
             self.targets.insert(id.clone(), target);
+            self.index_hope(&id);
             if first && enabled {
                 self.emit(EventKind::ServiceStarted { target: id.clone() });
             }
@@ -322,7 +334,7 @@ impl Scheduler {
         if spec.enabled {
             self.emit(EventKind::ServiceStarted { target: id.clone() });
         }
-        let target = Target { spec, place: Place::Disabled, schedule: Saved::new(now), unwritten: 0 };
+        let target = Target { spec, place: Place::Disabled, schedule: Saved::new(now), unwritten: 0, ready_since: 0 };
         self.targets.insert(id.clone(), target);
         self.void_flight(&id);
         self.settle(&id);
@@ -334,7 +346,7 @@ impl Scheduler {
         let Some(target) = self.targets.get(&id) else { return self.add(spec, now) };
         let was_enabled = target.spec.enabled;
         self.take_out(&id);
-        self.unindex_dead(&id);
+        self.forget_hope(&id);
         let enabled = spec.enabled;
         self.with(&id, |target| {
             target.spec = spec;
@@ -353,10 +365,7 @@ impl Scheduler {
         if change == Change::Requeue {
             self.recompute(&id, now);
         }
-        if let Some(target) = self.targets.remove(&id) {
-            self.index_dead(&target);
-            self.targets.insert(id.clone(), target);
-        }
+        self.index_hope(&id);
         match (was_enabled, enabled) {
             (false, true) => self.emit(EventKind::ServiceStarted { target: id.clone() }),
             (true, false) => self.emit(EventKind::ServiceStopped { target: id.clone() }),
@@ -368,7 +377,7 @@ impl Scheduler {
 
     fn remove(&mut self, id: &TargetId) {
         self.take_out(id);
-        self.unindex_dead(id);
+        self.forget_hope(id);
         self.void_flight(id);
         if self.targets.remove(id).is_some_and(|target| target.spec.enabled) {
             self.emit(EventKind::ServiceStopped { target: id.clone() });
@@ -438,7 +447,7 @@ impl Scheduler {
         }
         self.take_out(id);
         if ask != Ask::Disable {
-            self.with(id, |target| target.schedule.due = now);
+            self.with(id, |target| target.schedule.due = target.schedule.due.min(now));
         }
         self.settle(id);
         self.persist(id, ask != Ask::PollNow);
@@ -547,11 +556,8 @@ impl Scheduler {
         }
         if let Some(reason) = newly_dead {
             self.emit(EventKind::DeadLetter { target: id.clone(), reason: reason.as_str() });
-            if let Some(target) = self.targets.get(id) {
-                let origin = target.spec.origin.clone();
-                self.dead_by_origin.entry(origin).or_default().insert(id.clone());
-            }
         }
+        self.index_hope(id);
         self.persist(id, true);
     }
 
@@ -572,15 +578,15 @@ impl Scheduler {
     fn skip(&mut self, id: &TargetId, now: Moment) {
         let settings = self.settings.clone();
         self.with(id, |target| {
-            let delay = target.bounds(&settings).min;
-            target.schedule.breaker.lose_probe(now);
-            target.schedule.due = now.after(delay);
+            let again = target.schedule.breaker.lose_probe(now).unwrap_or_default();
+            let dead = if target.schedule.dead.is_some() { DEAD_LETTER_LOOK } else { Duration::ZERO };
+            target.schedule.due = now.after(target.bounds(&settings).min.max(again).max(dead));
         });
     }
 
     /// Takes a target out of the dead letters.
     fn revive(&mut self, id: &TargetId) {
-        self.unindex_dead(id);
+        self.forget_hope(id);
         let Some(target) = self.targets.get_mut(id) else { return };
         if target.schedule.dead.take().is_some() {
             self.emit(EventKind::Revived { target: id.clone() });
@@ -589,12 +595,8 @@ impl Scheduler {
 
     /// An origin answered: its dead letters that could not reach it get one more try.
     fn revive_neighbours(&mut self, origin: &str, except: &TargetId, now: Moment) {
-        let Some(dead) = self.dead_by_origin.get(origin) else { return };
-        let hopeful = |id: &TargetId| {
-            let schedule = self.targets.get(id).map(|target| &target.schedule);
-            id != except && schedule.is_some_and(|s| !s.revived && s.last_cause == Some(Cause::Unreachable))
-        };
-        let neighbours: Vec<TargetId> = dead.iter().filter(|id| hopeful(id)).cloned().collect();
+        let Some(hopeful) = self.hopeful.get(origin) else { return };
+        let neighbours: Vec<TargetId> = hopeful.iter().filter(|id| *id != except).cloned().collect();
         for id in neighbours {
             self.revive(&id);
             self.take_out(&id);
@@ -641,22 +643,41 @@ impl Scheduler {
     /// Takes a target from wherever it waits; a poll in flight goes on.
     fn take_out(&mut self, id: &TargetId) {
         let Some(target) = self.targets.get_mut(id) else { return };
-        match target.place {
+        let place = target.place;
+        match place {
             Place::Queued => drop(self.queue.remove(id)),
             Place::Ready => drop(self.ready.remove(id)),
             Place::WaitingForHost => self.hosts.give_up(&target.spec.host, last_polled(target), id),
             Place::InFlight | Place::Disabled | Place::NoPlugin => {}
         }
-        if target.place != Place::InFlight {
+        if place != Place::InFlight {
             target.place = Place::Disabled;
+        }
+        if place == Place::Ready {
+            // It may have been given its host's free slot; that goes to the next.
+            let host = target.spec.host.clone();
+            self.hand_on(&host);
+        }
+    }
+
+    /// A host has a slot that nobody took: whoever waits for it comes next.
+    fn hand_on(&mut self, host: &str) {
+        if let Some(next) = self.hosts.next(host, self.settings.max_per_host) {
+            self.make_ready(&next);
         }
     }
 
     fn make_ready(&mut self, id: &TargetId) {
         let Some(target) = self.targets.get(id) else { return };
         let entry = self.entry(target, target.schedule.due);
+        self.enter_ready(entry);
+    }
+
+    fn enter_ready(&mut self, entry: Entry) {
+        let step = self.step;
+        self.with(&entry.target, |target| (target.place, target.ready_since) = (Place::Ready, step));
+        self.entered += 1;
         self.ready.push(entry);
-        self.with(id, |target| target.place = Place::Ready);
     }
 
     fn void_flight(&mut self, id: &TargetId) {
@@ -683,8 +704,7 @@ impl Scheduler {
 
     fn dispatch(&mut self, now: Moment) {
         for entry in self.queue.pop_due(now, usize::MAX) {
-            self.with(&entry.target, |target| target.place = Place::Ready);
-            self.ready.push(entry);
+            self.enter_ready(entry);
         }
         while !self.stopping && self.flights.len() < self.settings.max_in_flight {
             let Some(entry) = self.ready.pop() else { break };
@@ -692,23 +712,28 @@ impl Scheduler {
                 break;
             }
         }
-        self.counters.held_by_caps += self.ready.len().saturating_sub(self.held) as u64;
         self.held = self.ready.len();
+        self.counters.held_by_caps += self.entered.saturating_sub(self.left);
     }
 
     /// Starts a poll, or says where it waits instead. False when the token bucket is empty.
     fn start_one(&mut self, entry: Entry, now: Moment) -> bool {
         let id = entry.target.clone();
         let Some(target) = self.targets.get_mut(&id) else { return true };
+        let fresh = u64::from(target.ready_since == self.step);
         if target.unwritten >= MAX_UNWRITTEN {
             self.counters.skipped_unwritten += 1;
             let delay = target.schedule.interval.unwrap_or_else(|| target.bounds(&self.settings).base);
             target.schedule.due = now.after(delay);
+            let host = target.spec.host.clone();
+            self.left += fresh;
             self.settle(&id);
+            self.hand_on(&host);
             return true;
         }
         if !self.hosts.has_room(&target.spec.host, self.settings.max_per_host) {
             self.counters.held_by_hosts += 1;
+            self.left += fresh;
             target.place = Place::WaitingForHost;
             self.hosts.wait(&target.spec.host, last_polled(target), id);
             return true;
@@ -717,6 +742,7 @@ impl Scheduler {
             self.ready.push(entry);
             return false;
         }
+        self.left += fresh;
         target.place = Place::InFlight;
         target.schedule.breaker.start(now);
         let (host, kind, due) = (target.spec.host.clone(), target.spec.kind.clone(), target.schedule.due);
@@ -741,19 +767,23 @@ impl Scheduler {
         }
     }
 
-    fn index_dead(&mut self, target: &Target) {
-        if target.schedule.dead.is_some() {
-            let dead = self.dead_by_origin.entry(target.spec.origin.clone()).or_default();
-            dead.insert(target.spec.id.clone());
+    /// Notes whether a neighbour's success may revive a target.
+    fn index_hope(&mut self, id: &TargetId) {
+        let Some(target) = self.targets.get(id) else { return };
+        let schedule = &target.schedule;
+        if schedule.dead.is_some() && !schedule.revived && schedule.last_cause == Some(Cause::Unreachable) {
+            self.hopeful.entry(target.spec.origin.clone()).or_default().insert(id.clone());
+        } else {
+            self.forget_hope(id);
         }
     }
 
-    fn unindex_dead(&mut self, id: &TargetId) {
+    fn forget_hope(&mut self, id: &TargetId) {
         let Some(target) = self.targets.get(id) else { return };
-        if let Some(dead) = self.dead_by_origin.get_mut(&target.spec.origin) {
-            dead.remove(id);
-            if dead.is_empty() {
-                self.dead_by_origin.remove(&target.spec.origin);
+        if let Some(hopeful) = self.hopeful.get_mut(&target.spec.origin) {
+            hopeful.remove(id);
+            if hopeful.is_empty() {
+                self.hopeful.remove(&target.spec.origin);
             }
         }
     }

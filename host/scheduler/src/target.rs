@@ -189,6 +189,8 @@ pub(crate) struct Target {
     pub schedule: Saved,
     /// Results that the database has not taken yet.
     pub unwritten: u8,
+    /// The scheduler's step in which it last became ready.
+    pub ready_since: u64,
 }
 
 impl Target {
@@ -247,7 +249,8 @@ impl Target {
         let mut saved = self.schedule.clone();
         if saved.breaker.state == BreakerState::HalfOpen {
             let again = saved.breaker.lose_probe(now).unwrap_or_default();
-            saved.due = now.after(again);
+            let dead = if saved.dead.is_some() { DEAD_LETTER_LOOK } else { Duration::ZERO };
+            saved.due = now.after(again.max(dead));
         }
         saved
     }

@@ -222,8 +222,12 @@ impl Known {
     }
 
     fn mark_missing(&mut self, names: &HashSet<&str>, kept: &[String], at: Timestamp, changes: &mut Changes) {
-        let is_kept =
-            |name: &str| kept.iter().any(|kept| name == kept || kept.ends_with('/') && name.starts_with(kept));
+        let kept: HashSet<&str> = kept.iter().map(String::as_str).collect();
+        // A name is kept by itself, or by any of its beginnings that end in a slash.
+        let is_kept = |name: &str| {
+            let prefixes = name.match_indices('/').map(|(at, _)| &name[..=at]);
+            !kept.is_empty() && prefixes.chain([name]).any(|part| kept.contains(part))
+        };
         for Dependency { facts, .. } in &mut self.dependencies {
             let name = facts.reported.name.as_str();
             if facts.missing_since.is_none() && !names.contains(name) && !is_kept(name) {

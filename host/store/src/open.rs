@@ -4,11 +4,11 @@ use crate::known::{Dependency, Facts, Known, Live, PollFailure};
 use crate::reader::Reader;
 use crate::record::{Acknowledge, Schedule};
 use crate::schema::{MigrationError, migrate};
-use crate::wire::{Journal, Snapshot};
+use crate::wire::{Journal, PointWire, Snapshot};
 use crate::writer::{Limits, Writer};
 use model::{FailureCategory, Json, Kind, Status, TargetId, Timestamp};
 use rusqlite::{Connection, Row};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,8 +41,6 @@ pub enum OpenError {
 pub struct Loaded {
     /// Its kind then.
     pub kind: Kind,
-    /// Its identity then.
-    pub identity: i64,
     /// What is known.
     pub known: Known,
     /// Its schedule.
@@ -115,7 +113,10 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
 #[derive(Debug, Default)]
 pub(crate) struct WriterState {
     pub version: u64,
-    pub journal: Journal,
+    /// The newest of each target in the journal.
+    pub snapshots: BTreeMap<i64, Snapshot>,
+    /// Latency points in the journal.
+    pub points: Vec<(i64, u32, PointWire)>,
     pub journal_rows: u64,
 }
 
@@ -123,15 +124,11 @@ type Everything = (HashMap<TargetId, i64>, HashMap<TargetId, Loaded>, WriterStat
 
 fn load(connection: &Connection) -> rusqlite::Result<Everything> {
     let state = journal(connection)?;
-    let mut newest: HashMap<i64, &Snapshot> = HashMap::new();
-    for (num, snapshot) in &state.journal.snapshots {
-        newest.insert(*num, snapshot);
-    }
     let mut dependencies = dependencies(connection)?;
     let (mut numbers, mut loaded) = (HashMap::new(), HashMap::new());
     let mut version = state.version;
     let mut statement = connection.prepare(
-        "SELECT num, id, kind, warnings, failure_category, failure_code, failure_message, failure_at, stale_since, snapshot, identity
+        "SELECT num, id, kind, warnings, failure_category, failure_code, failure_message, failure_at, stale_since, snapshot
          FROM target",
     )?;
     let mut rows = statement.query([])?;
@@ -143,18 +140,13 @@ fn load(connection: &Connection) -> rusqlite::Result<Everything> {
         };
         let own: Option<Snapshot> =
             row.get::<_, Option<Vec<u8>>>(9)?.and_then(|bytes| postcard::from_bytes(&bytes).ok());
-        let journaled = newest.get(&num).copied();
-        // Both may have been written since the other; the later one holds.
-        let snapshot = match (&own, journaled) {
-            (Some(own), Some(journaled)) if journaled.version > own.version => Some(journaled),
-            (Some(own), _) => Some(own),
-            (None, journaled) => journaled,
-        };
+        let snapshot = Snapshot::merged(own, state.snapshots.get(&num));
+        let snapshot = snapshot.as_ref();
         version = version.max(snapshot.map_or(0, |snapshot| snapshot.version));
         let known = known(row, snapshot, dependencies.remove(&num).unwrap_or_default())?;
         let schedule = snapshot.map(|snapshot| Schedule::from(&snapshot.schedule));
         numbers.insert(id.clone(), num);
-        loaded.insert(id, Loaded { kind, identity: row.get(10)?, known, schedule });
+        loaded.insert(id, Loaded { kind, known, schedule });
     }
     Ok((numbers, loaded, WriterState { version, ..state }))
 }
@@ -167,8 +159,8 @@ fn journal(connection: &Connection) -> rusqlite::Result<WriterState> {
         state.journal_rows += 1;
         // A row that cannot be read costs its 30 seconds and nothing else.
         if let Ok(entry) = postcard::from_bytes::<Journal>(&row.get::<_, Vec<u8>>(0)?) {
-            state.journal.snapshots.extend(entry.snapshots);
-            state.journal.points.extend(entry.points);
+            state.snapshots.extend(entry.snapshots);
+            state.points.extend(entry.points);
         }
     }
     Ok(state)

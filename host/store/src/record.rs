@@ -8,6 +8,9 @@ use std::time::Duration;
 /// A target's schedule as it is stored: by the wall clock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
+    /// A hash of what makes its target another one: URL, TLS, kind, secrets. A schedule of another identity is not taken
+    /// up.
+    pub identity: i64,
     /// When it runs next.
     pub due: Timestamp,
     /// The last smoothed interval.

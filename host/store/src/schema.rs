@@ -12,8 +12,6 @@ CREATE TABLE target (
     num INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     kind TEXT NOT NULL,
-    -- A hash of what makes it another target: URL, TLS, kind, secrets. A schedule of another identity is not taken up.
-    identity INTEGER NOT NULL DEFAULT 0,
     warnings TEXT NOT NULL DEFAULT '[]',
     failure_category TEXT,
     failure_code TEXT,

@@ -17,6 +17,20 @@ pub(crate) struct Snapshot {
     pub live: Vec<LiveWire>,
 }
 
+impl Snapshot {
+    /// Of a target's own row and the journal either may be newer: the row's schedule is written with every change, what
+    /// merely continues only with the journal.
+    pub(crate) fn merged(own: Option<Self>, journaled: Option<&Self>) -> Option<Self> {
+        match (own, journaled) {
+            (Some(own), Some(journaled)) if own.version > journaled.version => {
+                Some(Self { live: journaled.live.clone(), last_report: journaled.last_report, ..own })
+            }
+            (_, Some(journaled)) => Some(journaled.clone()),
+            (own, None) => own,
+        }
+    }
+}
+
 /// A row of the journal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Journal {
@@ -27,6 +41,7 @@ pub(crate) struct Journal {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ScheduleWire {
+    identity: i64,
     due: i64,
     interval_ms: Option<u64>,
     failures: u32,
@@ -125,6 +140,7 @@ impl From<&Schedule> for ScheduleWire {
         let ms = |at: Option<Timestamp>| at.map(Timestamp::as_millis);
         let span = |duration: Option<Duration>| duration.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX));
         Self {
+            identity: s.identity,
             due: s.due.as_millis(),
             interval_ms: span(s.interval),
             failures: s.failures,
@@ -150,6 +166,7 @@ impl From<&ScheduleWire> for Schedule {
         let at = Timestamp::from_millis;
         let cause = |unreachable| if unreachable { Cause::Unreachable } else { Cause::Other };
         Self {
+            identity: w.identity,
             due: at(w.due),
             interval: w.interval_ms.map(Duration::from_millis),
             failures: w.failures,

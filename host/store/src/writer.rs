@@ -1,7 +1,7 @@
 //! The one writer: a thread that commits what it is handed, many at a time.
 //!
 //! Handing something in never waits. What may pile up is bounded by whoever hands in: at most five results of each target
-//! (the scheduler's back-pressure), and the queue's length is a gauge.
+//! (the scheduler's back-pressure), one flush of what merely continued, and the queue's length is a gauge.
 
 use crate::changes::{Changes, TargetFacts};
 use crate::history::LatencyPoint;
@@ -13,7 +13,7 @@ use crate::wire::{EventWire, Journal, LiveWire, PointWire, ScheduleWire, Snapsho
 use model::{Event, Kind, TargetId, Timestamp};
 use rusqlite::{Connection, Transaction, params};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -23,10 +23,12 @@ const GROUP: usize = 512;
 /// Rows of the journal before they are folded: about half an hour.
 const FOLD: u64 = 64;
 /// Rows that one pass of pruning takes from each history, so that no transaction is long.
-const PRUNED: i64 = 10_000;
+const PRUNED: i64 = 50_000;
 /// A failed transaction is tried again after this, doubling to the second.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
+/// How often a failed transaction is tried again once the host ends.
+const LAST_TRIES: u32 = 20;
 
 /// How history is bounded.
 #[derive(Clone, Copy, Debug)]
@@ -44,13 +46,16 @@ pub struct Gauges {
     pub transactions: AtomicU64,
     /// Transactions that failed and were tried again.
     pub failures: AtomicU64,
+    /// How often the transaction under way has failed; 0 when the database takes what it is given.
+    pub failing: AtomicU64,
+    /// Flushes of what merely continued that are not yet on disk.
+    pub flushes: AtomicU64,
 }
 
 enum Job {
     Commit(Box<Commit>),
     Event(Event),
     Progress(Vec<Progress>, Timestamp),
-    Register(Vec<(TargetId, Kind, i64)>),
     Forget(TargetId),
     Token([u8; 32], Timestamp),
     Finish,
@@ -59,6 +64,8 @@ enum Job {
 #[derive(Default)]
 struct Queue {
     jobs: Mutex<VecDeque<Job>>,
+    /// The host ends: a database that takes nothing is not waited for any longer.
+    ending: AtomicBool,
     more: Condvar,
     gauges: Gauges,
 }
@@ -78,16 +85,13 @@ impl Writer {
         acknowledge: Acknowledge,
     ) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::default());
-        let mut journal = BTreeMap::new();
-        for (num, snapshot) in state.journal.snapshots {
-            journal.insert(num, snapshot);
-        }
         let mut desk = Desk {
             connection,
             numbers,
             version: state.version,
-            snapshots: journal,
-            points: state.journal.points,
+            snapshots: state.snapshots,
+            points: state.points,
+            loose: Vec::new(),
             journal_rows: state.journal_rows,
             limits,
         };
@@ -109,12 +113,8 @@ impl Writer {
 
     /// Writes what merely continued; `now` is what history's age is counted from.
     pub fn progress(&self, progress: Vec<Progress>, now: Timestamp) {
+        self.queue.gauges.flushes.fetch_add(1, Ordering::Relaxed);
         self.push(Job::Progress(progress, now));
-    }
-
-    /// Makes targets known with their identities; a row that says the same already is left alone.
-    pub fn register(&self, targets: Vec<(TargetId, Kind, i64)>) {
-        self.push(Job::Register(targets));
     }
 
     /// Keeps the hash of an admin token.
@@ -134,6 +134,7 @@ impl Writer {
 
     /// Writes everything that was handed in, folds the journal, and ends.
     pub fn finish(&self) {
+        self.queue.ending.store(true, Ordering::Relaxed);
         self.push(Job::Finish);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -156,32 +157,30 @@ impl Drop for Writer {
 }
 
 fn run(queue: &Queue, desk: &mut Desk, acknowledge: &Acknowledge) {
+    let gauges = &queue.gauges;
     loop {
         let group = next_group(queue);
         let finish = group.iter().any(|job| matches!(job, Job::Finish));
-        let mut wait = RETRY;
-        loop {
-            match desk.write(&group, finish) {
-                Ok(committed) => {
-                    queue.gauges.transactions.fetch_add(1, Ordering::Relaxed);
-                    committed.into_iter().for_each(acknowledge);
-                    break;
-                }
-                Err(error) => {
-                    queue.gauges.failures.fetch_add(1, Ordering::Relaxed);
-                    tracing::error!(
-                        "the database did not take {} results ({error}); trying again in {wait:?}",
-                        group.len()
-                    );
-                    if finish && wait >= RETRY_LONGEST {
-                        tracing::error!("giving up on the database: what was not written is lost");
-                        return;
-                    }
-                    thread::sleep(wait);
-                    wait = (wait * 2).min(RETRY_LONGEST);
-                }
+        let mut last_tries = 0;
+        while let Err(error) = desk.write(&group, finish).map(|committed| committed.into_iter().for_each(acknowledge)) {
+            gauges.failures.fetch_add(1, Ordering::Relaxed);
+            let failed = gauges.failing.fetch_add(1, Ordering::Relaxed) + 1;
+            if queue.ending.load(Ordering::Relaxed) {
+                last_tries += 1;
             }
+            if last_tries > LAST_TRIES {
+                tracing::error!("the database did not take the last {} results ({error}): they are lost", group.len());
+                return;
+            }
+            let longest = if last_tries > 0 { RETRY } else { RETRY_LONGEST };
+            let wait = RETRY.saturating_mul(1 << failed.min(10)).min(longest);
+            tracing::error!("the database did not take {} results ({error}); trying again in {wait:?}", group.len());
+            thread::sleep(wait);
         }
+        let flushes = group.iter().filter(|job| matches!(job, Job::Progress(..))).count();
+        gauges.flushes.fetch_sub(flushes as u64, Ordering::Relaxed);
+        gauges.transactions.fetch_add(1, Ordering::Relaxed);
+        gauges.failing.store(0, Ordering::Relaxed);
         if finish {
             return;
         }
@@ -207,6 +206,8 @@ struct Desk {
     /// What the journal holds, newest for each target, to be folded.
     snapshots: BTreeMap<i64, Snapshot>,
     points: Vec<(i64, u32, PointWire)>,
+    /// Latency points of commits, which the journal does not hold yet.
+    loose: Vec<(i64, u32, PointWire)>,
     journal_rows: u64,
     limits: Limits,
 }
@@ -219,6 +220,8 @@ struct Draft {
     version: u64,
     snapshots: BTreeMap<i64, Snapshot>,
     points: Vec<(i64, u32, PointWire)>,
+    /// Points of this transaction's commits, and of earlier ones, until a row of the journal takes them.
+    loose: Vec<(i64, u32, PointWire)>,
     rows: u64,
     folded: bool,
 }
@@ -226,7 +229,7 @@ struct Draft {
 impl Desk {
     fn write(&mut self, group: &[Job], finish: bool) -> rusqlite::Result<Vec<Committed>> {
         let transaction = self.connection.transaction()?;
-        let mut draft = Draft { version: self.version, ..Draft::default() };
+        let mut draft = Draft { version: self.version, loose: self.loose.clone(), ..Draft::default() };
         let mut committed = Vec::with_capacity(group.len());
         let mut pruned_to = None;
         for job in group {
@@ -243,11 +246,6 @@ impl Desk {
                     pruned_to = Some(*now);
                     write_progress(&transaction, &self.numbers, progress, &mut draft)?;
                 }
-                Job::Register(targets) => {
-                    for (target, kind, identity) in targets {
-                        register(&transaction, target, kind, *identity)?;
-                    }
-                }
                 Job::Token(hash, now) => {
                     let sql = "INSERT OR IGNORE INTO token (hash, scope, created_at) VALUES (?1, 'admin', ?2)";
                     transaction.execute(sql, params![hash, now.as_millis()])?;
@@ -263,11 +261,15 @@ impl Desk {
         }
         if self.journal_rows + draft.rows >= FOLD || finish {
             let snapshots = self.snapshots.iter().chain(&draft.snapshots);
-            fold(&transaction, snapshots, self.points.iter().chain(&draft.points))?;
+            fold(&transaction, snapshots, self.points.iter().chain(&draft.points).chain(&draft.loose))?;
             draft.folded = true;
+            draft.loose.clear();
             if let Some(now) = pruned_to {
-                prune(&transaction, self.limits, now)?;
+                prune_latency(&transaction, self.limits, now)?;
             }
+        }
+        if let Some(now) = pruned_to {
+            prune_history(&transaction, self.limits, now)?;
         }
         transaction.commit()?;
         self.remember(draft);
@@ -282,6 +284,7 @@ impl Desk {
             }
         }
         self.numbers.extend(draft.numbers);
+        self.loose = draft.loose;
         if draft.folded {
             (self.snapshots, self.points, self.journal_rows) = (BTreeMap::new(), Vec::new(), 0);
         } else {
@@ -314,17 +317,6 @@ fn number(
     Ok(num)
 }
 
-fn register(transaction: &Transaction<'_>, target: &TargetId, kind: &Kind, identity: i64) -> rusqlite::Result<()> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO target (id, kind, identity) VALUES (?1, ?2, ?3) ON CONFLICT (id) DO UPDATE
-             SET kind = excluded.kind, identity = excluded.identity
-             WHERE kind != excluded.kind OR identity != excluded.identity",
-        )?
-        .execute(params![target.as_str(), kind.as_str(), identity])
-        .map(drop)
-}
-
 fn write_commit(
     transaction: &Transaction<'_>,
     num: i64,
@@ -332,7 +324,7 @@ fn write_commit(
     draft: &mut Draft,
 ) -> rusqlite::Result<Committed> {
     write_changes(transaction, num, &commit.changes, commit.at)?;
-    draft.points.extend(points(num, &commit.changes.points));
+    draft.loose.extend(points(num, &commit.changes.points));
     if let Some(schedule) = &commit.schedule {
         draft.version += 1;
         // Only the schedule is new; what continues of the dependencies stays as the journal or the row has it.
@@ -467,8 +459,8 @@ fn write_progress(
     progress: &[Progress],
     draft: &mut Draft,
 ) -> rusqlite::Result<()> {
-    // Points of commits in this transaction are not in the journal yet.
-    let mut journal = Journal { snapshots: Vec::with_capacity(progress.len()), points: draft.points.clone() };
+    let points_of_commits = std::mem::take(&mut draft.loose);
+    let mut journal = Journal { snapshots: Vec::with_capacity(progress.len()), points: points_of_commits };
     for p in progress {
         let num = number(transaction, known, draft, (&p.target, &p.kind))?;
         write_changes(transaction, num, &p.changes, p.last_report.unwrap_or_default())?;
@@ -481,11 +473,11 @@ fn write_progress(
             live: p.live.iter().map(|(slot, live)| LiveWire::new(*slot, live, report)).collect(),
         };
         journal.points.extend(points(num, &p.changes.points));
-        draft.points.extend(points(num, &p.changes.points));
         draft.snapshots.insert(num, snapshot.clone());
         journal.snapshots.push((num, snapshot));
     }
     transaction.prepare_cached("INSERT INTO journal (body) VALUES (?1)")?.execute([encode(&journal)?])?;
+    draft.points.append(&mut journal.points);
     draft.rows += 1;
     Ok(())
 }
@@ -516,14 +508,9 @@ fn fold<'a>(
             .transpose()?
             .flatten();
         let held = held.and_then(|bytes| postcard::from_bytes::<Snapshot>(&bytes).ok());
-        let schedule = match held {
-            // A change of the schedule that was committed at once is newer than the journal's.
-            Some(held) if held.version > snapshot.version => {
-                Snapshot { live: snapshot.live.clone(), last_report: snapshot.last_report, ..held }
-            }
-            _ => snapshot.clone(),
-        };
-        write_snapshot(transaction, num, &schedule)?;
+        if let Some(merged) = Snapshot::merged(held, Some(snapshot)) {
+            write_snapshot(transaction, num, &merged)?;
+        }
     }
     let mut blocks: BTreeMap<(i64, i64), Vec<(u32, PointWire)>> = BTreeMap::new();
     for (num, slot, point) in points {
@@ -545,24 +532,37 @@ fn fold<'a>(
     transaction.execute("DELETE FROM journal", []).map(drop)
 }
 
-/// Takes away history that is too old or too much, a little at a time.
-fn prune(transaction: &Transaction<'_>, limits: Limits, now: Timestamp) -> rusqlite::Result<()> {
-    let oldest = now.as_millis() - i64::from(limits.days) * 24 * 3600 * 1000;
-    let rows = i64::try_from(limits.rows).unwrap_or(i64::MAX);
+fn oldest_kept(limits: Limits, now: Timestamp) -> i64 {
+    now.as_millis() - i64::from(limits.days) * 24 * 3600 * 1000
+}
+
+fn most_rows(limits: Limits) -> i64 {
+    i64::try_from(limits.rows).unwrap_or(i64::MAX)
+}
+
+/// Takes away history that is too old or too much, a little at a time. Only the oldest rows are looked at: ids rise with
+/// time.
+fn prune_history(transaction: &Transaction<'_>, limits: Limits, now: Timestamp) -> rusqlite::Result<()> {
     for (table, id) in HISTORY {
         let sql = format!(
-            "DELETE FROM {table} WHERE {id} IN (SELECT {id} FROM {table}
-             WHERE {id} <= (SELECT max({id}) FROM {table}) - ?1 OR at < ?2 ORDER BY {id} LIMIT ?3)"
+            "DELETE FROM {table} WHERE {id} IN (SELECT {id} FROM {table} ORDER BY {id} LIMIT ?3)
+             AND ({id} <= (SELECT max({id}) FROM {table}) - ?1 OR at < ?2)
+             AND EXISTS (SELECT 1 FROM (SELECT {id} AS first, at FROM {table} ORDER BY {id} LIMIT 1)
+                         WHERE first <= (SELECT max({id}) FROM {table}) - ?1 OR at < ?2)"
         );
-        transaction.prepare_cached(&sql)?.execute(params![rows, oldest, PRUNED])?;
+        transaction.prepare_cached(&sql)?.execute(params![most_rows(limits), oldest_kept(limits, now), PRUNED])?;
     }
-    transaction.execute("DELETE FROM latency_block WHERE hour < ?1", [oldest / 3_600_000])?;
+    Ok(())
+}
+
+fn prune_latency(transaction: &Transaction<'_>, limits: Limits, now: Timestamp) -> rusqlite::Result<()> {
+    let hour = oldest_kept(limits, now) / 3_600_000;
+    transaction.execute("DELETE FROM latency_block WHERE hour < ?1", [hour])?;
     let blocks: i64 = transaction.query_row("SELECT count(*) FROM latency_block", [], |row| row.get(0))?;
-    let surplus = blocks - rows;
-    if surplus > 0 {
+    if blocks > most_rows(limits) {
         let sql = "DELETE FROM latency_block WHERE (hour, target) IN
                    (SELECT hour, target FROM latency_block ORDER BY hour LIMIT ?1)";
-        transaction.execute(sql, [surplus])?;
+        transaction.execute(sql, [blocks - most_rows(limits)])?;
     }
     Ok(())
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 use store::{DeadRecord, Schedule};
 
 /// A schedule as it is stored.
-pub(crate) fn wall(saved: &Saved, clock: &Clock) -> Schedule {
+pub(crate) fn wall(saved: &Saved, identity: i64, clock: &Clock) -> Schedule {
     let (now, wall) = (clock.now(), clock.wall());
     let at = |moment: Moment| {
         let offset = (moment.as_nanos() - now.as_nanos()) / 1_000_000;
         Timestamp::from_millis(wall.as_millis().saturating_add(offset))
     };
     Schedule {
+        identity,
         due: at(saved.due),
         interval: saved.interval,
         failures: saved.failures,

@@ -54,13 +54,41 @@ impl Work {
             timeout: self.target.timeout,
             now: self.clock.wall(),
         };
+        let mut guard = Guard { target: Some(self.target), clock: self.clock, sender: self.sender };
         let done = self.sandbox.poll(job).await;
         self.served.polls.fetch_add(1, Ordering::Relaxed);
-        let finished = finished(self.target, done, self.clock.wall(), &self.aliases);
+        let Some(target) = &guard.target else { return };
+        let finished = finished(target.clone(), done, self.clock.wall(), &self.aliases);
         if finished.finish == Finish::PluginFault {
             self.served.faults.fetch_add(1, Ordering::Relaxed);
         }
+        guard.target = None;
         // The driver is gone only when the host ends.
+        let _ = guard.sender.send(Message::Finished(Box::new(finished)));
+    }
+}
+
+/// Tells the driver that a poll ended even when it ended in a panic of ours: its slots must not be lost for ever.
+struct Guard {
+    target: Option<Arc<Target>>,
+    clock: Clock,
+    sender: SyncSender<Message>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let Some(target) = self.target.take() else { return };
+        tracing::error!("the poll of target {} ended in a panic of the host: please report this", target.id());
+        let finished = Finished {
+            target,
+            finish: Finish::PluginFault,
+            changes: Changes::default(),
+            failure: None,
+            shown: None,
+            measure: None,
+            told: Vec::new(),
+            at: self.clock.wall(),
+        };
         let _ = self.sender.send(Message::Finished(Box::new(finished)));
     }
 }

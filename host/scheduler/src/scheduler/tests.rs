@@ -225,6 +225,42 @@ fn results_that_wait_for_the_database_hold_their_target_back() {
 }
 
 #[test]
+fn a_slot_that_is_not_taken_is_handed_on() {
+    let mut scheduler = scheduler(Settings { max_per_host: 1, ..Settings::default() });
+    for name in ["a", "b", "c"] {
+        scheduler.apply(Input::Added(spec(name, "h")), Moment::START);
+    }
+    assert_eq!(started(&mut scheduler), ["a"]);
+    scheduler.apply(Input::Unwritten(id("b"), 5), at(1.0));
+    scheduler.apply(Input::Finished(id("a"), SUCCESS), at(2.0));
+    assert_eq!(started(&mut scheduler), ["c"], "b has results unwritten, and c must not wait for it");
+}
+
+#[test]
+fn every_poll_that_a_cap_holds_back_is_counted() {
+    let mut scheduler = scheduler(Settings { max_in_flight: 1, ..Settings::default() });
+    for name in ["a", "b", "c"] {
+        scheduler.apply(Input::Added(spec(name, name)), Moment::START);
+    }
+    assert_eq!(scheduler.counters().held_by_caps, 2);
+    // One starts and another becomes due: as many wait as before, and one more was held back.
+    scheduler.apply(Input::Finished(id("a"), SUCCESS), at(0.0));
+    scheduler.apply(Input::Asked(id("a"), Ask::PollNow), at(1.0));
+    assert_eq!(scheduler.counters().held_by_caps, 3);
+}
+
+#[test]
+fn a_look_that_never_began_is_no_earlier_than_any_other() {
+    let mut scheduler = scheduler(Settings::default());
+    scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
+    scheduler.apply(Input::Finished(id("a"), PERMANENT), at(1.0));
+    scheduler.apply(Input::Asked(id("a"), Ask::PollNow), at(2.0));
+    scheduler.apply(Input::Finished(id("a"), Finish::Skipped), at(3.0));
+    let due = scheduler.status(&id("a"), at(3.0)).unwrap().schedule.due;
+    assert_eq!(due.since(at(3.0)).as_secs(), 1800);
+}
+
+#[test]
 fn a_removed_or_changed_target_forgets_the_poll_that_is_under_way() {
     let mut scheduler = scheduler(Settings::default());
     scheduler.apply(Input::Added(spec("a", "h")), Moment::START);

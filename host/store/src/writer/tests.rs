@@ -27,6 +27,7 @@ fn open(folder: &Path) -> (Store, HashMap<TargetId, Loaded>, Receiver<Committed>
 
 fn schedule(due: i64) -> Schedule {
     Schedule {
+        identity: -7,
         due: at(due),
         interval: Some(Duration::from_secs(30)),
         failures: 2,
@@ -122,7 +123,9 @@ fn a_kill_costs_only_what_was_not_handed_in() {
     let (_store, mut loaded, _) = open(killed.path());
     let loaded = loaded.remove(&id("a")).unwrap();
     assert_eq!(loaded.schedule, Some(schedule(45)));
-    assert_eq!(loaded.known.get("db").unwrap().facts.reported.status, Status::Warning);
+    let db = loaded.known.get("db").unwrap();
+    assert_eq!((db.facts.reported.status, db.live.latency_ms), (Status::Warning, Some(4.0)));
+    assert_eq!(loaded.known.last_report, Some(at(10)), "what merely continued is the journal's");
 }
 
 #[test]
