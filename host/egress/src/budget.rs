@@ -84,6 +84,18 @@ impl Bytes {
         Self { semaphore: Arc::new(Semaphore::new(total)), total }
     }
 
+    /// What may be held in all.
+    pub(crate) fn limit(&self) -> usize {
+        self.total * UNIT
+    }
+
+    /// Takes `bytes` when they are free now.
+    pub(crate) fn try_hold(&self, bytes: usize) -> Option<Held> {
+        let units = u32::try_from(bytes.div_ceil(UNIT)).ok()?;
+        let permit = self.semaphore.clone().try_acquire_many_owned(units).ok()?;
+        Some(Held { permit })
+    }
+
     /// Waits until `bytes` are free. No more than the whole budget is ever waited for.
     pub(crate) async fn hold(&self, bytes: usize, gauges: &Gauges) -> Held {
         let units = bytes.div_ceil(UNIT).min(self.total) as u32;

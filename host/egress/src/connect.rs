@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -53,6 +54,7 @@ pub(crate) async fn connect(
     phases.dns = start.elapsed();
     phase("connecting");
     let tcp = first_to_answer(&addresses).await?;
+    refuse_ourselves(destination, own, &tcp)?;
     // Small requests wait for nobody's acknowledgement.
     let _ = tcp.set_nodelay(true);
     phases.connect = start.elapsed() - phases.dns;
@@ -71,6 +73,7 @@ async fn resolve(origin: &Origin) -> Result<Vec<SocketAddr>, Error> {
         return Ok(vec![SocketAddr::new(ip, origin.port)]);
     }
     let name = origin.host.to_string();
+    let _turn = LOOK_UPS.acquire().await;
     let found = tokio::net::lookup_host((&*origin.host, origin.port)).await.map(Vec::from_iter);
     match found {
         Ok(addresses) if addresses.is_empty() => Err(Error::DnsNotFound(name)),
@@ -101,6 +104,21 @@ fn allowed(destination: &Destination, own: &[SocketAddr], found: Vec<SocketAddr>
         _ => Ok(allowed),
     }
 }
+
+/// A listener on the unspecified address is reached at every address of this machine; a connection to one of them has the
+/// same address at both ends.
+fn refuse_ourselves(destination: &Destination, own: &[SocketAddr], tcp: &TcpStream) -> Result<(), Error> {
+    let (Ok(here), Ok(there)) = (tcp.local_addr(), tcp.peer_addr()) else { return Ok(()) };
+    let listens = own.iter().any(|listener| listener.ip().is_unspecified() && listener.port() == there.port());
+    if !listens || here.ip() != there.ip() || destination.origin.address().is_some() {
+        return Ok(());
+    }
+    let what = format!("{} stands for {}, which may not be reached", destination.origin.host, there.ip());
+    Err(Error::Denied { what, why: "it is one of this host's own listeners" })
+}
+
+/// Names that are looked up at a time: the system's resolver has a thread for each, and cannot be interrupted.
+static LOOK_UPS: Semaphore = Semaphore::const_new(32);
 
 async fn first_to_answer(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
     let mut failures = Vec::new();

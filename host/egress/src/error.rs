@@ -55,6 +55,11 @@ pub enum Error {
     HeadersTooLarge { limit: usize, count: usize },
     #[error("the answer's body is longer than the {limit} bytes that this poll may still read")]
     BodyTooLarge { limit: usize },
+    #[error(
+        "the host already holds as many bytes of answers as it may ({limit}): raise egress.max_body_bytes_in_flight, or \
+         poll less at once"
+    )]
+    Overloaded { limit: usize },
     #[error("the answer's body is compressed ({0}) although nobody asked for that: turn it off for this path")]
     EncodedBody(String),
 }
@@ -83,6 +88,7 @@ impl Error {
             Self::Protocol { .. } => "protocol",
             Self::HeadersTooLarge { .. } => "headers_too_large",
             Self::BodyTooLarge { .. } => "body_too_large",
+            Self::Overloaded { .. } => "overloaded",
             Self::EncodedBody(_) => "encoded_body",
         }
     }
@@ -99,6 +105,7 @@ impl Error {
                 | Self::Timeout { .. }
                 | Self::Closed(_)
                 | Self::Protocol { .. }
+                | Self::Overloaded { .. }
         )
     }
 }

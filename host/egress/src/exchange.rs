@@ -7,12 +7,12 @@ use crate::tls::Certificate;
 use crate::{Error, Method, Timing};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper::ext::ReasonPhrase;
-use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, HOST, HeaderMap, HeaderValue, USER_AGENT};
+use hyper::header::{CONTENT_ENCODING, HOST, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Uri, Version};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -20,13 +20,17 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Header bytes and headers of one answer.
 const HEADER_BYTES: usize = 64 * 1024;
 const HEADER_COUNT: usize = 256;
-/// The first piece of the budget for a body of unknown length; each further one doubles what is held.
-const FIRST_HOLD: usize = 16 * 1024;
+/// The first piece of the budget for a body, whatever length it promises; each further one doubles what is held.
+const FIRST_HOLD: usize = 64 * 1024;
+/// A body that is being read waits no longer than this for more of the budget, because it holds some while it waits.
+const GROWING: Duration = Duration::from_secs(2);
+/// An HTTP/2 connection proves this often that it is alive, and is given up when it cannot within the second.
+const HTTP2_PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
 
 /// A request with its secrets filled in. Never printed.
 pub(crate) struct Plan {
@@ -47,12 +51,12 @@ pub(crate) struct Raw {
     pub timing: Timing,
     pub tls: Option<Arc<Certificate>>,
     /// The body's share of the budget, given back with the answer.
-    pub _held: Option<Held>,
+    pub held: Option<Held>,
 }
 
 impl Raw {
-    /// A copy for one more caller, under the budget's share of the first.
-    pub(crate) fn copy(&self) -> Self {
+    /// A copy for one more caller, with a share of the budget of its own.
+    pub(crate) fn copy(&self, held: Held) -> Self {
         Self {
             status: self.status,
             reason: self.reason.clone(),
@@ -60,7 +64,7 @@ impl Raw {
             body: self.body.clone(),
             timing: self.timing,
             tls: self.tls.clone(),
-            _held: None,
+            held: Some(held),
         }
     }
 }
@@ -124,13 +128,14 @@ async fn attempt(
     progress.enter("waiting for the answer");
     let response = send(&mut connection, plan, &common.user_agent).await?;
     let first_byte = start.elapsed();
-    if let Some(encoding) = response.headers().get(CONTENT_ENCODING).filter(|value| *value != "identity") {
+    let encoding = response.headers().get(CONTENT_ENCODING).filter(|value| *value != "identity");
+    // An answer without a body (to HEAD, or 304) may well say how its body would be encoded.
+    if let Some(encoding) = encoding.filter(|_| !response.body().is_end_stream()) {
         return Err(Error::EncodedBody(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
     }
     progress.enter("reading the answer");
     let (parts, incoming) = response.into_parts();
-    let length = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    let (body, held) = read(common, incoming, (length, plan.method), &progress.cap, plan).await?;
+    let (body, held) = read(common, incoming, &progress.cap, plan).await?;
     let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
     let raw = Raw {
         status: parts.status.as_u16(),
@@ -145,7 +150,7 @@ async fn attempt(
             total_ms: millis(start.elapsed()),
         },
         tls: connection.certificate.clone(),
-        _held: Some(held),
+        held: Some(held),
     };
     pool.put(Key::of(&plan.destination), connection);
     Ok(raw)
@@ -153,12 +158,12 @@ async fn attempt(
 
 async fn open(stream: Stream, plan: &Plan) -> Result<Connection, Error> {
     match stream {
-        Stream::Plain(io) => Ok(Connection { sender: http1(io, plan).await?, certificate: None }),
+        Stream::Plain(io) => Ok(Connection::new(http1(io, plan).await?, None)),
         Stream::Tls { stream, certificate, http2: false } => {
-            Ok(Connection { sender: http1(stream, plan).await?, certificate })
+            Ok(Connection::new(http1(stream, plan).await?, certificate))
         }
         Stream::Tls { stream, certificate, http2: true } => {
-            Ok(Connection { sender: http2(stream, plan).await?, certificate })
+            Ok(Connection::new(http2(stream, plan).await?, certificate))
         }
     }
 }
@@ -178,7 +183,14 @@ async fn http2<S>(io: TokioIo<S>, plan: &Plan) -> Result<Sender, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let handshake = http2::Builder::new(TokioExecutor::new()).max_header_list_size(HEADER_BYTES as u32).handshake(io);
+    let (every, within) = HTTP2_PING;
+    let handshake = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(every)
+        .keep_alive_timeout(within)
+        .keep_alive_while_idle(true)
+        .max_header_list_size(HEADER_BYTES as u32)
+        .handshake(io);
     let (sender, connection) = handshake.await.map_err(|error| translate(&error, plan))?;
     tokio::spawn(connection);
     Ok(Sender::Http2(sender))
@@ -223,26 +235,28 @@ async fn send(
 async fn read(
     common: &Common,
     mut incoming: Incoming,
-    (length, method): (Option<usize>, Method),
     cap: &AtomicUsize,
     plan: &Plan,
 ) -> Result<(Vec<u8>, Held), Error> {
     let limit = || cap.load(Ordering::Relaxed);
-    if method != Method::Head && length.is_some_and(|length| length > limit()) {
+    let promised = incoming.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    if promised.is_some_and(|length| length > limit()) {
         return Err(Error::BodyTooLarge { limit: limit() });
     }
-    let expected = if method == Method::Head { 0 } else { length.unwrap_or(FIRST_HOLD).min(limit()) };
+    let expected = promised.unwrap_or(FIRST_HOLD).min(FIRST_HOLD).min(limit());
     let mut held = common.bytes.hold(expected, &common.gauges).await;
     let mut body = Vec::with_capacity(expected);
     while let Some(frame) = incoming.frame().await {
         let frame = frame.map_err(|error| translate(&error, plan))?;
         let Ok(data) = frame.into_data() else { continue };
-        if body.len() + data.len() > limit() {
+        let length = body.len() + data.len();
+        if length > limit() {
             return Err(Error::BodyTooLarge { limit: limit() });
         }
-        while body.len() + data.len() > held.bytes() {
-            let more = held.bytes().max(FIRST_HOLD).min(limit());
-            held.add(common.bytes.hold(more, &common.gauges).await);
+        while length > held.bytes() {
+            let more = held.bytes().max(length - held.bytes()).min(limit());
+            let grown = timeout(GROWING, common.bytes.hold(more, &common.gauges)).await;
+            held.add(grown.map_err(|_| Error::Overloaded { limit: common.bytes.limit() })?);
         }
         body.extend_from_slice(&data);
     }

@@ -52,7 +52,8 @@ impl Origin {
     /// Reads a URL and its origin.
     pub fn parse(text: &str) -> Result<(Url, Self), InvalidUrl> {
         let url = Url::parse(text).map_err(|error| InvalidUrl {
-            url: text.to_owned(),
+            // What stands before an @ may be a password.
+            url: text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, rest)| format!("…@{rest}")),
             why: format!("{error}; write it as https://host:port/path"),
         })?;
         let origin = Self::of(&url)?;
@@ -136,6 +137,8 @@ mod tests {
         ] {
             assert!(Origin::parse(bad).is_err(), "{bad}");
         }
-        assert!(!Origin::parse("http://u:hunter2@a").unwrap_err().to_string().contains("hunter2"));
+        for secret in ["http://u:hunter2@a", "http://u:hunter2@a:99999"] {
+            assert!(!Origin::parse(secret).unwrap_err().to_string().contains("hunter2"));
+        }
     }
 }

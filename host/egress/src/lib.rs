@@ -37,6 +37,7 @@
 //! | `protocol` | yes | what came back is no HTTP |
 //! | `headers_too_large` | no | more or longer headers than allowed |
 //! | `body_too_large` | no | a longer body than allowed |
+//! | `overloaded` | yes | the host holds as many bytes of answers as it may |
 //! | `encoded_body` | no | a compressed body, which nobody asked for |
 
 #![forbid(unsafe_code)]

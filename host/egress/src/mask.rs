@@ -166,36 +166,40 @@ fn number(needles: &AhoCorasick, token: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Text decoded in one way, and where each decoded byte came from.
+/// Text decoded in one way, and where each decoded byte came from: the start and the length of its escape.
 struct Decoded {
     bytes: Vec<u8>,
-    from: Vec<Range<usize>>,
+    from: Vec<(u32, u8)>,
 }
 
 impl Decoded {
     fn find(&self, needles: &AhoCorasick) -> Vec<Range<usize>> {
-        let origin = |found: Range<usize>| self.from[found.start].start..self.from[found.end - 1].end;
-        needles.find_iter(&self.bytes).map(|found| origin(found.range())).collect()
+        let start = |at: usize| self.from[at].0 as usize;
+        let end = |at: usize| start(at) + usize::from(self.from[at].1);
+        needles.find_iter(&self.bytes).map(|found| start(found.start())..end(found.end() - 1)).collect()
     }
 
-    fn build(text: &[u8], decode: impl Fn(&[u8]) -> Option<(usize, Vec<u8>)>) -> Self {
+    /// `decode` is given what is left, and gives the length of an escape and the character that it stands for.
+    fn build(text: &[u8], decode: impl Fn(&[u8]) -> Option<(u8, Escaped)>) -> Self {
         let mut decoded = Self { bytes: Vec::with_capacity(text.len()), from: Vec::with_capacity(text.len()) };
         let mut at = 0;
         while at < text.len() {
-            let (length, bytes) = decode(&text[at..]).unwrap_or_else(|| (1, vec![text[at]]));
-            for byte in bytes {
-                decoded.bytes.push(byte);
-                decoded.from.push(at..at + length);
+            let (length, escaped) = decode(&text[at..]).unwrap_or((1, Escaped::Byte(text[at])));
+            match escaped {
+                Escaped::Byte(byte) => decoded.bytes.push(byte),
+                Escaped::Character(c) => decoded.bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
-            at += length;
+            // Bodies are capped far below 4 GiB.
+            decoded.from.resize(decoded.bytes.len(), (at as u32, length));
+            at += usize::from(length);
         }
         decoded
     }
 
     fn percent(text: &[u8], plus_is_space: bool) -> Self {
         Self::build(text, |rest| match rest {
-            [b'%', high, low, ..] => hex(&[*high, *low]).map(|byte| (3, vec![byte as u8])),
-            [b'+', ..] if plus_is_space => Some((1, vec![b' '])),
+            [b'%', high, low, ..] => hex(&[*high, *low]).map(|byte| (3, Escaped::Byte(byte as u8))),
+            [b'+', ..] if plus_is_space => Some((1, Escaped::Byte(b' '))),
             _ => None,
         })
     }
@@ -204,19 +208,25 @@ impl Decoded {
     fn escapes(text: &[u8]) -> Self {
         Self::build(text, |rest| match rest {
             [b'\\', b'u', digits @ ..] if digits.len() >= 4 => unicode(digits),
-            [b'\\', b'n', ..] => Some((2, vec![b'\n'])),
-            [b'\\', b't', ..] => Some((2, vec![b'\t'])),
-            [b'\\', b'r', ..] => Some((2, vec![b'\r'])),
-            [b'\\', b'b', ..] => Some((2, vec![8])),
-            [b'\\', b'f', ..] => Some((2, vec![12])),
-            [b'\\', byte @ (b'"' | b'\\' | b'/'), ..] => Some((2, vec![*byte])),
+            [b'\\', b'n', ..] => Some((2, Escaped::Byte(b'\n'))),
+            [b'\\', b't', ..] => Some((2, Escaped::Byte(b'\t'))),
+            [b'\\', b'r', ..] => Some((2, Escaped::Byte(b'\r'))),
+            [b'\\', b'b', ..] => Some((2, Escaped::Byte(8))),
+            [b'\\', b'f', ..] => Some((2, Escaped::Byte(12))),
+            [b'\\', byte @ (b'"' | b'\\' | b'/'), ..] => Some((2, Escaped::Byte(*byte))),
             _ => None,
         })
     }
 }
 
+/// What an escape stands for.
+enum Escaped {
+    Byte(u8),
+    Character(char),
+}
+
 /// What follows `\u`: four digits, or a pair of surrogates.
-fn unicode(digits: &[u8]) -> Option<(usize, Vec<u8>)> {
+fn unicode(digits: &[u8]) -> Option<(u8, Escaped)> {
     let high = hex(&digits[..4])?;
     let (length, code) = match digits.get(4..10) {
         Some([b'\\', b'u', low @ ..]) if (0xd800..0xdc00).contains(&high) => {
@@ -224,8 +234,7 @@ fn unicode(digits: &[u8]) -> Option<(usize, Vec<u8>)> {
         }
         _ => (6, high),
     };
-    let mut buffer = [0; 4];
-    Some((length, char::from_u32(code)?.encode_utf8(&mut buffer).as_bytes().to_vec()))
+    Some((length, Escaped::Character(char::from_u32(code)?)))
 }
 
 fn hex(digits: &[u8]) -> Option<u32> {

@@ -15,6 +15,9 @@ use tokio::time::Instant;
 const IDLE_EACH: usize = 8;
 /// A lane's idle connections beyond this many make room by age.
 const IDLE_ALL: usize = 2048;
+/// No connection serves longer: a certificate that was renewed, and a name that stands for another address, are seen by
+/// then.
+const AGE: Duration = Duration::from_secs(600);
 /// Longer than the longest default interval, so that a quiet target keeps its connection.
 const IDLE_TIME: Duration = Duration::from_secs(330);
 
@@ -28,6 +31,7 @@ pub(crate) enum Sender {
 pub(crate) struct Connection {
     pub sender: Sender,
     pub certificate: Option<Arc<Certificate>>,
+    born: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,15 +67,15 @@ impl Pool {
         let before = held.len();
         let mut found = None;
         while let Some((since, connection)) = held.pop() {
-            if since.elapsed() >= IDLE_TIME || connection.is_closed() {
+            if since.elapsed() >= IDLE_TIME || connection.is_over() {
                 continue;
             }
             // An HTTP/2 connection carries many requests at once; it stays for the others.
             if let Sender::Http2(sender) = &connection.sender {
                 let shared = Sender::Http2(sender.clone());
-                let certificate = connection.certificate.clone();
+                let (certificate, born) = (connection.certificate.clone(), connection.born);
                 held.push((Instant::now(), connection));
-                found = Some(Connection { sender: shared, certificate });
+                found = Some(Connection { sender: shared, certificate, born });
             } else {
                 found = Some(connection);
             }
@@ -106,7 +110,7 @@ impl Idle {
         ages.sort_unstable();
         let median = ages.get(ages.len() / 2).copied();
         self.by_key.retain(|_, held| {
-            held.retain(|(since, connection)| !connection.is_closed() && Some(*since) > median);
+            held.retain(|(since, connection)| !connection.is_over() && Some(*since) > median);
             !held.is_empty()
         });
         self.count = self.by_key.values().map(Vec::len).sum();
@@ -114,10 +118,15 @@ impl Idle {
 }
 
 impl Connection {
-    fn is_closed(&self) -> bool {
-        match &self.sender {
+    pub(crate) fn new(sender: Sender, certificate: Option<Arc<Certificate>>) -> Self {
+        Self { sender, certificate, born: Instant::now() }
+    }
+
+    fn is_over(&self) -> bool {
+        let closed = match &self.sender {
             Sender::Http1(sender) => sender.is_closed(),
             Sender::Http2(sender) => sender.is_closed(),
-        }
+        };
+        closed || self.born.elapsed() >= AGE
     }
 }

@@ -1,9 +1,9 @@
 //! The public face: the process's egress, a lane's, and one poll's.
 
-use crate::budget::{Bytes, Gauges, Slots};
+use crate::budget::{Bytes, Gauges, Held, Slots};
 use crate::coalesce::Flights;
 use crate::connect::Destination;
-use crate::exchange::{Common, Plan, exchange};
+use crate::exchange::{Common, Plan, Raw, exchange};
 use crate::pool::Pool;
 use crate::tls::Certificate;
 use crate::{Error, Grant, Origin, OriginGrant};
@@ -189,8 +189,8 @@ pub struct Timing {
     pub total_ms: f64,
 }
 
-/// An answer, with every secret masked.
-#[derive(Clone, Debug, PartialEq)]
+/// An answer, with every secret masked. While it lives, its body counts in the budget of body bytes.
+#[derive(Debug)]
 pub struct Response {
     /// Any three digits.
     pub status: u16,
@@ -203,7 +203,8 @@ pub struct Response {
     /// How long it took.
     pub timing: Timing,
     /// The certificate, when the connection was encrypted.
-    pub tls: Option<Arc<Certificate>>,
+    pub tls: Option<Certificate>,
+    _held: Option<Held>,
 }
 
 /// What a poll has used up.
@@ -266,22 +267,40 @@ impl Session {
             Ok(result) => result.map_err(|error| self.masked(error))?,
             Err(_) => return Err(Error::Timeout { after: start.elapsed(), phase: flight.progress.phase() }),
         };
-        if raw.body.len() > cap {
+        let length = raw.body.len();
+        let before = self.bytes.fetch_add(length, Ordering::Relaxed);
+        if length > cap || before.saturating_add(length) > self.limits.bodies {
             return Err(Error::BodyTooLarge { limit: cap });
         }
-        self.bytes.fetch_add(raw.body.len(), Ordering::Relaxed);
         drop(flight);
         // Whoever is alone with the answer takes its body; the others copy it.
-        let raw = Arc::try_unwrap(raw).unwrap_or_else(|shared| shared.copy());
+        let budget = &egress.common.bytes;
+        let raw = match Arc::try_unwrap(raw) {
+            Ok(raw) => raw,
+            Err(shared) => {
+                let held = budget.try_hold(length).ok_or(Error::Overloaded { limit: budget.limit() })?;
+                shared.copy(held)
+            }
+        };
+        Ok(self.respond(raw))
+    }
+
+    /// The answer as the plugin may see it.
+    fn respond(&self, raw: Raw) -> Response {
         let masker = self.grant.secrets.masker();
-        Ok(Response {
+        let certificate = |tls: Arc<Certificate>| {
+            let tls = Certificate::clone(&tls);
+            Certificate { subject: masker.text(tls.subject), issuer: masker.text(tls.issuer), ..tls }
+        };
+        Response {
             status: raw.status,
             reason: masker.text(raw.reason),
-            headers: raw.headers.into_iter().map(|(name, value)| (name, masker.text(value))).collect(),
+            headers: raw.headers.into_iter().map(|(name, value)| (masker.text(name), masker.text(value))).collect(),
             body: masker.body(raw.body),
             timing: raw.timing,
-            tls: raw.tls,
-        })
+            tls: raw.tls.map(certificate),
+            _held: raw.held,
+        }
     }
 
     /// A server's words can stand in an error, and a secret in them.
@@ -336,7 +355,7 @@ fn header(grant: &Grant, name: &str, value: &str) -> Result<(HeaderName, HeaderV
         return Err(Error::BadRequest(format!("the header {name} is the host's to set")));
     }
     let expanded = grant.secrets.expand_header(value)?;
-    let mut value = HeaderValue::from_str(&expanded).map_err(|_| {
+    let mut value = HeaderValue::from_bytes(expanded.as_bytes()).map_err(|_| {
         Error::BadRequest(format!("the value of its header {name} has a line break or control character"))
     })?;
     value.set_sensitive(true);

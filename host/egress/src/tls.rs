@@ -3,8 +3,8 @@
 //! One verifier for all policies: it takes the leaf's fingerprint first, so that every refusal can print it. Pinning
 //! replaces the chain and the name, never the handshake's signature.
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -142,6 +142,8 @@ impl Tls {
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // A resumed session brings back the certificate of the one before it, unseen by the verifier.
+        config.resumption = Resumption::disabled();
         Ok(Self { identity: identity.into(), config: config.into() })
     }
 

@@ -238,8 +238,8 @@ fn samples(found: Vec<types::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
             types::SampleKind::Counter => SampleKind::Counter,
             types::SampleKind::Untyped => SampleKind::Untyped,
         };
-        let name = clean(&sample.name, NAME);
-        let problem = if !is_metric_name(&sample.name) {
+        let name = sample.name;
+        let problem = if !is_metric_name(&name) {
             Some("its name is no Prometheus metric name")
         } else if ["polliwog_", "pulse_monitor_", "scheduler_"].iter().any(|prefix| name.starts_with(prefix)) {
             Some("its name begins with the host's own prefix")
@@ -247,13 +247,15 @@ fn samples(found: Vec<types::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
             Some("its value is no finite number")
         } else if sample.labels.iter().any(|label| !is_label_name(&label.name)) {
             Some("it has a label whose name is no Prometheus label name")
+        } else if repeats(&sample.labels) {
+            Some("it has one label twice")
         } else if kinds.get(&name).is_some_and(|known| *known != kind) {
             Some("it was another type before")
         } else {
             None
         };
         match problem {
-            Some(problem) => repairs.note(format!("a sample {name:?} is left out: {problem}")),
+            Some(problem) => repairs.note(format!("a sample {:?} is left out: {problem}", clean(&name, 60))),
             None => {
                 kinds.insert(name.clone(), kind);
                 let labels = sample.labels.into_iter().map(|label| (label.name, clean(&label.value, NAME))).collect();
@@ -264,13 +266,21 @@ fn samples(found: Vec<types::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
     samples
 }
 
+fn repeats(labels: &[types::Label]) -> bool {
+    let names: HashSet<&str> = labels.iter().map(|label| label.name.as_str()).collect();
+    names.len() < labels.len()
+}
+
 fn is_metric_name(name: &str) -> bool {
     let head = |b: u8| b.is_ascii_alphabetic() || b == b'_' || b == b':';
     name.len() <= NAME && name.bytes().next().is_some_and(head) && name.bytes().all(|b| head(b) || b.is_ascii_digit())
 }
 
 fn is_label_name(name: &str) -> bool {
-    is_metric_name(name) && !name.contains(':') && !matches!(name, "instance" | "instance_type" | "le")
+    is_metric_name(name)
+        && !name.contains(':')
+        && !name.starts_with("__")
+        && !matches!(name, "instance" | "instance_type" | "le")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The engine: one for the process.
 
-use crate::limits::Limits;
+use crate::limits::{INSTANCES, Limits, MEMORIES, TABLES};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,10 +13,6 @@ const TICK: Duration = Duration::from_millis(2);
 /// instance no cheaper, and every slot keeps it.
 const KEPT_MEMORY: usize = 64 << 10;
 const KEPT_TABLE: usize = 16 << 10;
-/// Core instances and tables of the largest component that is expected: Python's, with 40 instances.
-const CORE_INSTANCES: u32 = 40;
-const TABLES: u32 = 8;
-const MEMORIES: u32 = 2;
 
 /// An engine whose epoch ticks until it is dropped.
 pub(crate) struct Ticking {
@@ -71,7 +67,7 @@ fn pool(slots: u32) -> PoolingAllocationConfig {
         .total_stacks(slots)
         .total_memories(slots.saturating_mul(MEMORIES))
         .total_tables(slots.saturating_mul(TABLES))
-        .total_core_instances(slots.saturating_mul(CORE_INSTANCES))
+        .total_core_instances(slots.saturating_mul(INSTANCES))
         .max_memory_size(Limits::default().memory)
         .max_memories_per_module(MEMORIES)
         .max_tables_per_module(TABLES)

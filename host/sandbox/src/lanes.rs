@@ -82,7 +82,11 @@ impl Lane {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
-        let run = move || drop(runtime.block_on(stopped));
+        // A look-up of a name that hangs must not hold the end up.
+        let run = move || {
+            let _ = runtime.block_on(stopped);
+            runtime.shutdown_background();
+        };
         let thread = thread::Builder::new().name(format!("lane-{index}")).spawn(run)?;
         let egress = egress.lane(handle.clone());
         Ok(Self { handle, egress, stop: Some(stop), thread: Some(thread) })

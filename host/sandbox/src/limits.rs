@@ -54,10 +54,11 @@ impl Limits {
 
 /// Table entries over the whole store. JavaScript plugins begin with 7,691.
 const TABLE_ENTRIES: usize = 100_000;
-/// Core instances, memories and tables over the whole store. A Python plugin has 40 instances.
-const INSTANCES: usize = 64;
-const MEMORIES: usize = 8;
-const TABLES: usize = 64;
+/// Core instances, memories and tables over the whole store: what the pool has for each slot. A Python plugin has 40
+/// instances.
+pub(crate) const INSTANCES: u32 = 40;
+pub(crate) const MEMORIES: u32 = 4;
+pub(crate) const TABLES: u32 = 16;
 
 /// Sums over a store, because wasmtime's own limits are for each memory and each table.
 #[derive(Debug)]
@@ -104,15 +105,15 @@ impl ResourceLimiter for Limiter {
     }
 
     fn instances(&self) -> usize {
-        INSTANCES
+        INSTANCES as usize
     }
 
     fn tables(&self) -> usize {
-        TABLES
+        TABLES as usize
     }
 
     fn memories(&self) -> usize {
-        MEMORIES
+        MEMORIES as usize
     }
 }
 

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::Store;
 use wasmtime::component::Component;
 
@@ -190,7 +191,7 @@ impl Sandbox {
             };
             (result, store)
         };
-        match self.call(Call::pure(plugin.descriptor().kind.as_str()), enter).await.result {
+        match self.call(Call::pure(plugin.descriptor().kind.as_str(), self.slot().await), enter).await.result {
             Ok(problems) => problems.iter().map(|problem| clean(problem, TITLE * 4)).collect(),
             Err(fault) => vec![format!("the plugin could not check them: {}", fault.message)],
         }
@@ -222,7 +223,7 @@ impl Sandbox {
             };
             (result, store)
         };
-        self.call(Call::pure("describe"), enter).await.result.map_err(|fault| {
+        self.call(Call::pure("describe", self.slot().await), enter).await.result.map_err(|fault| {
             Refusal::new("describe_failed", format!("asking who it is failed ({}): {}", fault.code, fault.message))
         })
     }
@@ -363,9 +364,9 @@ fn secret(spec: v0_1::types::SecretSpec) -> Result<SecretSpec, Refusal> {
 }
 
 impl Call {
-    fn pure(name: &str) -> Self {
+    fn pure(name: &str, slot: OwnedSemaphorePermit) -> Self {
         let limits = Limits::pure();
         let log = Log::new(name, "", limits.log_lines);
-        Self { limits, log, limiter: Limiter::new(limits.memory), session: None, wall: limits.cpu * 5 }
+        Self { limits, log, limiter: Limiter::new(limits.memory), session: None, wall: limits.cpu * 5, slot }
     }
 }

@@ -18,13 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use wasmtime::component::{HasSelf, Linker};
 use wasmtime::{Engine, Store, Trap, UpdateDeadline};
 
 /// A poll that has used more CPU is no healthy one and goes to the slow lane.
 const HEALTHY: Duration = Duration::from_millis(2);
+/// A poll whose time ran out while it was not waiting for the host is the plugin's fault when at least this part of the
+/// time was its own; else it was held up by others.
+const BUSY: u32 = 4;
 /// Handles of components that a store may hold.
 const HANDLES: usize = 1_000;
 
@@ -127,6 +130,8 @@ pub(crate) struct Call {
     pub limiter: Limiter,
     pub session: Option<(Arc<Session>, Owner)>,
     pub wall: Duration,
+    /// The instance slot; it is free again when the store is gone, wherever that is.
+    pub slot: OwnedSemaphorePermit,
 }
 
 /// How a call into a plugin ended.
@@ -170,6 +175,11 @@ impl Sandbox {
         (self.demoted.load(Ordering::Relaxed), self.waited.load(Ordering::Relaxed))
     }
 
+    /// A slot for a call that is no poll.
+    pub(crate) async fn slot(&self) -> OwnedSemaphorePermit {
+        self.slots.clone().acquire_owned().await.expect("slots are never closed")
+    }
+
     pub(crate) fn engine(&self) -> &Engine {
         &self.ticking.engine
     }
@@ -185,21 +195,24 @@ impl Sandbox {
         if self.slots.available_permits() == 0 {
             self.waited.fetch_add(1, Ordering::Relaxed);
         }
-        let Ok(slot) = timeout_at(deadline, self.slots.clone().acquire_owned()).await else {
+        let Ok(Ok(slot)) = timeout_at(deadline, self.slots.clone().acquire_owned()).await else {
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
             return Done { outcome: Outcome::Skipped, usage };
         };
-        let Job { plugin, target, grant, limits, timeout, now } = job;
+        let Job { plugin, target, grant, limits, now, .. } = job;
+        let wall = deadline.saturating_duration_since(Instant::now());
         let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
-        let session = Arc::new(Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline));
+        let session =
+            Arc::new(Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline - kept_back(wall)));
         let call = Call {
             limits,
             log: Log::new(plugin.descriptor().kind.as_str(), target.id.as_str(), limits.log_lines),
             limiter: Limiter::new(limits.memory),
             session: Some((session.clone(), Owner { target: target.id.clone(), plugin: plugin.digest() })),
-            wall: deadline.saturating_duration_since(Instant::now()),
+            wall,
+            slot,
         };
-        let told = told(&target, now, timeout);
+        let told = told(&target, now, wall);
         let enter = move |mut store: Store<State>| async move {
             let result = match plugin.pre().instantiate_async(&mut store).await {
                 Ok(instance) => instance.polliwog_poller_poller().call_poll(&mut store, &told).await,
@@ -208,7 +221,6 @@ impl Sandbox {
             (result, store)
         };
         let Called { result, mut usage } = self.call(call, enter).await;
-        drop(slot);
         usage.wall = started.elapsed();
         let outcome = match result.and_then(|result| convert::outcome(result, &limits)) {
             Ok(report) => Outcome::Success(report),
@@ -226,7 +238,7 @@ impl Sandbox {
         F: Future<Output = (wasmtime::Result<T>, Store<State>)> + Send + 'static,
     {
         let meter = Arc::new(Meter::default());
-        let Call { limits, log, limiter, session, wall } = call;
+        let Call { limits, log, limiter, session, wall, slot } = call;
         let requests = session.as_ref().map(|(session, _)| session.clone());
         let mut state = State::new(limiter, meter.clone(), log);
         if let Some((session, owner)) = session {
@@ -236,7 +248,9 @@ impl Sandbox {
         let entered = enter(self.store(state, &limits));
         let future = async move {
             let (result, store) = entered.await;
-            (result, store.into_data())
+            let state = store.into_data();
+            drop(slot);
+            (result, state)
         };
         let metered = Metered::new(meter.clone(), future);
         let ended = tokio::time::timeout(wall, self.demotable(metered, meter.clone())).await;
@@ -250,7 +264,7 @@ impl Sandbox {
                 (usage.memory, usage.log_lines) = (state.limiter.memory(), state.log_lines());
                 result.map_err(|error| fault(&error, &state, &limits))
             }
-            Err(_) if waiting.is_set() => Err(Failure {
+            Err(_) if waiting.is_set() || meter.used() < wall / BUSY => Err(Failure {
                 category: FailureCategory::Transient,
                 code: "timeout".to_owned(),
                 message: format!(
@@ -308,6 +322,11 @@ impl Sandbox {
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
+}
+
+/// How much of a poll's time its requests do not get, so that a plugin can still say what it was that did not answer.
+fn kept_back(wall: Duration) -> Duration {
+    (wall / 20).max(Duration::from_millis(50)).min(wall / 2)
 }
 
 /// A task that ends with whoever waits for it.

@@ -3,20 +3,21 @@
 use crate::settings::{Field, Fields, Mapping};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 pub(crate) fn report(mapping: &Mapping, body: &Value) -> Result<Report, PollError> {
     if !body.is_array() && !body.is_object() {
         return Err(shape("the body is neither a JSON array nor an object".to_owned()));
     }
-    let root = if mapping.root.is_empty() { Some(body) } else { resolve(body, &mapping.root) };
+    let root = if mapping.root.is_empty() { Some(Cow::Borrowed(body)) } else { resolve(body, &mapping.root) };
     let mut warnings = BTreeSet::new();
     let mut dependencies = Vec::new();
     let mut take = |item: Item<'_>| match dependency(&mapping.fields, &item, &mut warnings) {
         Ok(dependency) => dependencies.push(dependency),
         Err(warning) => drop(warnings.insert(warning)),
     };
-    match root {
+    match root.as_deref() {
         Some(Value::Array(items)) => {
             items.iter().enumerate().for_each(|(index, value)| take(Item { place: Place::Index(index), value }));
         }
@@ -73,11 +74,11 @@ fn dependency(fields: &Fields, item: &Item<'_>, warnings: &mut BTreeSet<String>)
         kind: string(fields.kind.as_ref(), value).filter(|kind| !kind.trim().is_empty()),
         skipped,
         code: Some(if status == Status::Critical { 500 } else { 200 }),
-        latency_ms: found(fields.latency.as_ref(), value).and_then(Value::as_f64),
+        latency_ms: found(fields.latency.as_ref(), value).and_then(|latency| latency.as_f64()),
         description: string(fields.description.as_ref(), value),
         impact: string(fields.impact.as_ref(), value),
-        error: at(fields.error.as_deref(), value).filter(|error| !error.is_null()).map(Value::to_string),
-        error_message: at(fields.error_message.as_deref(), value).and_then(Value::as_str).map(str::to_owned),
+        error: at(fields.error.as_deref(), value).filter(|error| !error.is_null()).map(|error| error.to_string()),
+        error_message: at(fields.error_message.as_deref(), value).and_then(|message| text(&message)),
         contact: object(fields.contact.as_deref(), value),
         check_details: object(fields.check_details.as_deref(), value),
         ..Dependency::new(name, status)
@@ -94,13 +95,12 @@ fn status(fields: &Fields, name: &str, item: &Value, warnings: &mut BTreeSet<Str
             None => return Err(format!("{name:?} is skipped: its \"healthy\" could not be resolved")),
         },
     };
-    let graded = match at(fields.severity.as_deref(), item) {
-        None | Some(Value::Null) => None,
-        Some(value) => Some(severity(value).unwrap_or_else(|| {
+    let graded = at(fields.severity.as_deref(), item).filter(|value| !value.is_null()).map(|value| {
+        severity(&value).unwrap_or_else(|| {
             warnings.insert(format!("the severity of {name:?} is {value}, which is none of the known words"));
             Status::Unknown
-        })),
-    };
+        })
+    });
     match (plain, graded) {
         (Some(plain), Some(graded)) => Ok(plain.worse(graded)),
         (Some(status), None) | (None, Some(status)) => Ok(status),
@@ -120,7 +120,7 @@ fn severity(value: &Value) -> Option<Status> {
 /// Upstream's rule for healthy and skipped.
 fn healthy(field: &Field, item: &Value) -> Option<bool> {
     match field {
-        Field::Path(path) => match resolve(item, path)? {
+        Field::Path(path) => match resolve(item, path)?.as_ref() {
             Value::Bool(healthy) => Some(*healthy),
             Value::String(word) => match word.to_lowercase().as_str() {
                 "true" | "ok" | "healthy" | "up" => Some(true),
@@ -132,14 +132,13 @@ fn healthy(field: &Field, item: &Value) -> Option<bool> {
         Field::Comparison { field, equals } => {
             let value = resolve(item, field).filter(|value| !value.is_null())?;
             let lower = |value: &Value| js_string(value).map(|text| text.to_lowercase());
-            // What has no plain text (an object, an array) equals nothing that can be written in a mapping.
-            Some(lower(value).is_some_and(|text| Some(text) == lower(&equals.to_value())))
+            Some(lower(&value).is_some_and(|text| Some(text) == lower(&equals.to_value())))
         }
     }
 }
 
 /// A comparison yields a boolean, which is no text and no number: as upstream, it is ignored outside healthy and skipped.
-fn found<'a>(field: Option<&Field>, item: &'a Value) -> Option<&'a Value> {
+fn found<'a>(field: Option<&Field>, item: &'a Value) -> Option<Cow<'a, Value>> {
     match field? {
         Field::Path(path) => resolve(item, path),
         Field::Comparison { .. } => None,
@@ -147,26 +146,36 @@ fn found<'a>(field: Option<&Field>, item: &'a Value) -> Option<&'a Value> {
 }
 
 fn string(field: Option<&Field>, item: &Value) -> Option<String> {
-    found(field, item)?.as_str().map(str::to_owned)
+    text(found(field, item)?.as_ref())
 }
 
-fn at<'a>(path: Option<&str>, item: &'a Value) -> Option<&'a Value> {
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn at<'a>(path: Option<&str>, item: &'a Value) -> Option<Cow<'a, Value>> {
     resolve(item, path?)
 }
 
 fn object(path: Option<&str>, item: &Value) -> Option<String> {
-    at(path, item).filter(|value| value.is_object()).map(Value::to_string)
+    at(path, item).filter(|value| value.is_object()).map(|value| value.to_string())
 }
 
-/// Walks members and array indices; dots cannot be escaped. An array's `length` is not a value of the body.
-fn resolve<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(value, |value, step| match value {
-        Value::Object(members) => members.get(step),
-        Value::Array(items) => {
-            step.parse::<usize>().ok().filter(|index| index.to_string() == step).and_then(|i| items.get(i))
+/// Walks members, array indices and an array's `length`; dots cannot be escaped.
+fn resolve<'a>(value: &'a Value, path: &str) -> Option<Cow<'a, Value>> {
+    let (parent, step) = match path.rsplit_once('.') {
+        Some((parent, step)) => (resolve(value, parent)?, step),
+        None => (Cow::Borrowed(value), path),
+    };
+    match parent {
+        Cow::Borrowed(Value::Object(members)) => members.get(step).map(Cow::Borrowed),
+        Cow::Borrowed(Value::Array(items)) if step == "length" => Some(Cow::Owned(Value::from(items.len()))),
+        Cow::Borrowed(Value::Array(items)) => {
+            let index = step.parse::<usize>().ok().filter(|index| index.to_string() == step)?;
+            items.get(index).map(Cow::Borrowed)
         }
         _ => None,
-    })
+    }
 }
 
 /// JavaScript's order of an object's members: array-index keys ascending, then the others as they came.
@@ -177,13 +186,17 @@ fn in_js_order(members: &Map<String, Value>) -> Vec<(&str, &Value)> {
     ordered
 }
 
-/// JavaScript's `String(value)` for what has a plain text.
+/// JavaScript's `String(value)`; nothing for null, which compares with nothing.
 fn js_string(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(boolean) => Some(boolean.to_string()),
         Value::Number(number) => number.as_f64().map(js_number),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
+        Value::Array(items) => {
+            Some(items.iter().map(|item| js_string(item).unwrap_or_default()).collect::<Vec<_>>().join(","))
+        }
+        Value::Object(_) => Some("[object Object]".to_owned()),
+        Value::Null => None,
     }
 }
 

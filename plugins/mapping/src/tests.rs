@@ -47,6 +47,11 @@ fn objects_and_arrays_become_dependencies() {
         "a=ok",
     );
     check(r#"{"root":"a","fields":{"name":"n","healthy":"h"}}"#, r#"{"a":[]}"#, "");
+    check(
+        r#"{"fields":{"name":"n","healthy":{"field":"errors.length","equals":"0"}}}"#,
+        r#"[{"n":"a","errors":[]},{"n":"b","errors":[1]}]"#,
+        "a=ok b=critical",
+    );
 }
 
 #[test]
@@ -62,6 +67,8 @@ fn comparisons_are_of_text_in_any_case() {
         ("false", "true", "critical"),
         (r#""x""#, "{}", "critical"),
         (r#""up ""#, r#""up""#, "critical"),
+        (r#""up""#, r#"["UP"]"#, "ok"),
+        (r#""1,2""#, "[1,2]", "ok"),
     ] {
         let mapping = format!(r#"{{"fields":{{"name":"n","healthy":{{"field":"v","equals":{equals}}}}}}}"#);
         check(&mapping, &format!(r#"[{{"n":"a","v":{value}}}]"#), &format!("a={expected}"));

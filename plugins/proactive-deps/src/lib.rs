@@ -95,9 +95,12 @@ fn dependency(item: &RawValue, warnings: &mut Vec<String>) -> Result<Dependency,
     if name.trim().is_empty() {
         return Err("its \"name\" is empty".to_owned());
     }
-    let health: Option<Health<'_>> = item.health.filter(|raw| is_object(raw)).and_then(parse);
-    let nested = health.is_some();
-    let health = health.unwrap_or_default();
+    let nested = item.health.filter(|raw| is_object(raw));
+    let health: Health<'_> = match nested {
+        Some(health) => parse(health).ok_or_else(|| format!("\"health\" of {name:?} cannot be read"))?,
+        None => Health::default(),
+    };
+    let nested = nested.is_some();
     let skipped = health.skipped.and_then(parse).unwrap_or(false);
     let status = match item.healthy.and_then(parse::<bool>) {
         _ if skipped => Status::Ok,

@@ -94,12 +94,14 @@ fn samples_are_checked() {
         sample("1bad", Gauge, 1.0, "l"),
         sample("nan", Gauge, f64::NAN, "l"),
         sample("label", Gauge, 1.0, "instance"),
+        sample("label", Gauge, 1.0, "__name__"),
+        sample(&"n".repeat(257), Gauge, 1.0, "l"),
     ];
     let report =
         types::Report { dependencies: vec![], kept: vec![], samples, warnings: vec!["w".to_owned(), "w".to_owned()] };
     let report = outcome(Ok(report), &Limits::default()).unwrap();
     assert_eq!(report.samples.len(), 1);
-    assert_eq!(report.warnings.len(), 6, "{:?}", report.warnings);
+    assert_eq!(report.warnings.len(), 7, "{:?}", report.warnings);
 }
 
 #[test]

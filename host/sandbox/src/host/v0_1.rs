@@ -117,9 +117,9 @@ fn answer(result: Result<egress::Response, egress::Error>) -> Result<http::Respo
             total_ms: timing.total_ms,
         },
         tls: response.tls.map(|certificate| http::TlsInfo {
-            fingerprint: certificate.fingerprint.clone(),
-            subject: certificate.subject.clone(),
-            issuer: certificate.issuer.clone(),
+            fingerprint: certificate.fingerprint,
+            subject: certificate.subject,
+            issuer: certificate.issuer,
             not_before: certificate.not_before,
             not_after: certificate.not_after,
         }),
