@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Cadence, Profile};
+use crate::{BreakerState, Cadence, Profile};
 use proptest::prelude::*;
 
 const SECOND: Duration = Duration::from_secs(1);

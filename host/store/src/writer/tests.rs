@@ -2,7 +2,7 @@ use super::*;
 use crate::open::{Config, Loaded, OpenError, Store};
 use crate::record::Schedule;
 use crate::{Aliases, Known};
-use model::{EventKind, Outcome, Report, Status};
+use model::{EventKind, Kind, Outcome, Report, Status};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
