@@ -202,6 +202,29 @@ async fn answers_are_capped() {
 }
 
 #[tokio::test]
+async fn answers_that_come_at_once_share_one_cap() {
+    let half = canned(ok(&"x".repeat(700_000))).await;
+    let poll = poll(&format!("http://127.0.0.1:{half}/"));
+    let all = futures_util::future::join_all((0..5).map(|n| poll.session.fetch(Request::get(format!("/{n}"))))).await;
+    let (taken, refused): (Vec<_>, Vec<_>) = all.into_iter().partition(Result::is_ok);
+    assert_eq!((taken.len(), refused.len()), (2, 3), "2 MiB hold two of them");
+    assert!(refused.iter().all(|result| matches!(result, Err(Error::BodyTooLarge { .. }))));
+}
+
+#[tokio::test]
+async fn a_budget_that_is_used_up_delays_and_then_refuses_and_never_hangs() {
+    let half = canned(ok(&"x".repeat(700_000))).await;
+    let config = Config { max_body_bytes_in_flight: 1 << 20, ..Config::default() };
+    let url = format!("http://127.0.0.1:{half}/");
+    let poll = poll_with(Egress::new(config), grant(&url, Tls::system().unwrap(), Secrets::default()), LIMITS);
+    let first = poll.session.fetch(Request::get("/1")).await.unwrap();
+    assert_eq!(code(&poll, Request::get("/2")).await, "overloaded", "the first is still held");
+    assert_eq!(poll.egress.gauges().waited_for_bytes.load(Ordering::Relaxed), 1);
+    drop(first);
+    assert!(poll.session.fetch(Request::get("/3")).await.is_ok());
+}
+
+#[tokio::test]
 async fn what_is_no_answer_says_what_it_is() {
     for (answer, expected) in [
         ("SSH-2.0-OpenSSH_9.2\r\n\r\n", "protocol"),

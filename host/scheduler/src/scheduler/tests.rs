@@ -319,6 +319,26 @@ fn a_restart_keeps_streaks_and_spreads_what_fell_due() {
 }
 
 #[test]
+fn wake_ups_alone_keep_everybody_polled() {
+    let mut scheduler = scheduler(Settings { rate_per_second: 2, ..Settings::default() });
+    let targets = ["a", "b", "c"].map(|name| (spec(name, name), None));
+    scheduler.apply(Input::Started(targets.to_vec()), Moment::START);
+    let mut now = Moment::START;
+    let mut polls = BTreeMap::<String, u32>::new();
+    while now < at(100.0) {
+        for target in started(&mut scheduler) {
+            scheduler.apply(Input::Finished(id(&target), SUCCESS), now);
+            *polls.entry(target).or_default() += 1;
+        }
+        let wake = scheduler.next_wakeup().expect("somebody is queued");
+        assert!(wake >= now, "a wake-up in the past would spin");
+        now = wake;
+        scheduler.apply(Input::Tick, now);
+    }
+    assert!(polls.values().all(|count| (9..=11).contains(count)) && polls.len() == 3, "{polls:?}");
+}
+
+#[test]
 fn the_same_inputs_give_the_same_actions() {
     let run = || {
         let mut scheduler = scheduler(Settings { max_in_flight: 3, cadence: Cadence::Adaptive, ..Settings::default() });

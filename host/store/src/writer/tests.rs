@@ -92,6 +92,9 @@ fn what_was_committed_is_known_again() {
     assert_eq!(acknowledged.recv().unwrap().events, []);
     assert_eq!(acknowledged.recv().unwrap().events[0].sequence, 1);
     store.writer().progress(vec![progress(&known, 50)], at(30));
+    while store.writer().gauges().flushes.load(Ordering::Relaxed) > 0 {
+        thread::yield_now();
+    }
     store.close();
 
     let (store, mut loaded, _) = open(folder.path());
