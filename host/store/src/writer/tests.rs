@@ -92,9 +92,12 @@ fn what_was_committed_is_known_again() {
     assert_eq!(acknowledged.recv().unwrap().events, []);
     assert_eq!(acknowledged.recv().unwrap().events[0].sequence, 1);
     store.writer().progress(vec![progress(&known, 50)], at(30));
-    while store.writer().gauges().flushes.load(Ordering::Relaxed) > 0 {
+    let waiting = || store.writer().gauges().flushes.load(Ordering::Relaxed);
+    let waited = (0..10_000_000).find(|_| {
         thread::yield_now();
-    }
+        waiting() == 0
+    });
+    assert!(waited.is_some(), "the flush is on disk, and {} are said to wait", waiting());
     store.close();
 
     let (store, mut loaded, _) = open(folder.path());
