@@ -37,6 +37,12 @@ impl Request {
         Self::new(Method::Get, path)
     }
 
+    /// A GET that asks for JSON, with an operator's own headers.
+    pub fn get_json<'a>(path: impl Into<String>, headers: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
+        let plain = Self::get(path).header("accept", "application/json");
+        headers.into_iter().fold(plain, |request, (name, value)| request.header(name, value))
+    }
+
     /// Adds a header. `${secret.NAME}` and `${basic.NAME}` in its value are filled in by the host.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {

@@ -38,7 +38,7 @@ fn exit_codes_tell_the_worst() {
         format!("{{\"name\":\"{name}\",\"healthy\":true,\"health\":{{\"state\":\"{state}\"}}}}")
     };
     for (states, expected) in [
-        (vec![], 0),
+        (vec![], 3),
         (vec!["OK"], 0),
         (vec!["OK", "WARNING"], 1),
         (vec!["WARNING", "PURPLE"], 3),
@@ -140,7 +140,7 @@ fn tls_server() -> u16 {
                 let Ok(mut stream) = acceptor.accept(stream).await else { continue };
                 let mut buffer = [0; 4096];
                 while stream.read(&mut buffer).await.is_ok_and(|n| n > 0) {
-                    let _ = stream.write_all(&ok("[]")).await;
+                    let _ = stream.write_all(&ok(r#"[{"name":"a","healthy":true}]"#)).await;
                 }
             }
         });
@@ -165,7 +165,12 @@ fn secrets_reach_the_server_and_nobody_else() {
     assert!(!found.to_string().contains("hunter2hunter2"));
     let missing = ["poll", "--kind", "http", "--url", &server.url("/"), "--secret", "token=env:NOT_SET"];
     let (code, _, stderr) = output(&folder, &missing);
-    assert!(code != 0 && stderr.contains("NOT_SET is not set"), "{stderr}");
+    assert!(code == 3 && stderr.contains("NOT_SET is not set"), "{stderr}");
+    // The same for a mapping, whose settings may hold headers as well.
+    let settings = r#"{"headers":{"x-token":"${secret.token}"},"fields":{"name":"n","healthy":"h"}}"#;
+    let arguments =
+        ["--kind", "mapping", "--url", &server.url("/"), "--settings", settings, "--secret", "token=file:token"];
+    assert_eq!(poll_json(&folder, &arguments).1["error"]["code"], "not_json", "it was sent");
 }
 
 #[test]
@@ -220,7 +225,7 @@ url = "http://127.0.0.1:1/"
         "polliwog.toml:3: target a: settings: unknown key \"expected_stats\": did you mean \"expected_status\"?",
         "polliwog.toml:8: target b: the secret \"token\": the environment variable NOT_SET is not set",
         "settings: \"fields\" needs \"healthy\" or \"severity\"",
-        "polliwog.toml:15: target c: no plugin serves kind not-yet",
+        "polliwog.toml:15: target c: no plugin serves kind not-yet: there are http, mapping, proactive-deps; drop one into",
     ] {
         assert!(stdout.contains(words), "{words} is not in\n{stdout}");
     }

@@ -9,7 +9,6 @@ use tokio::time::Instant;
 
 const URL: &str = "POLLIWOG_URL";
 const TOKEN: &str = "POLLIWOG_TOKEN";
-const DEFAULT_URL: &str = "http://127.0.0.1:7411";
 const TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER: usize = 64 << 20;
 
@@ -22,13 +21,13 @@ pub(crate) enum Unanswered {
     Refused(String),
 }
 
-/// GETs a path of the running host's API as JSON.
-pub(crate) async fn get(path: &str) -> Result<serde_json::Value, Unanswered> {
+/// GETs a path of the running host's API as JSON; `usual` is where it is when the environment says nothing.
+pub(crate) async fn get(usual: &str, path: &str) -> Result<serde_json::Value, Unanswered> {
     let nobody = |error: &dyn std::fmt::Display| Unanswered::Nobody(error.to_string());
-    let url = std::env::var(URL).unwrap_or_else(|_| DEFAULT_URL.to_owned());
+    let url = set(URL).unwrap_or_else(|| usual.to_owned());
     let (base, origin) = Origin::parse(&url).map_err(|error| Unanswered::Refused(format!("{URL}: {error}")))?;
     let tls = Tls::system().map_err(|error| nobody(&error))?;
-    let token = std::env::var(TOKEN).ok();
+    let token = set(TOKEN);
     let values: BTreeMap<_, _> =
         token.iter().map(|token| ("token".to_owned(), SecretString::from(token.as_str()))).collect();
     let secrets = Secrets::new(values).map_err(|error| Unanswered::Refused(format!("{TOKEN}: {error}")))?;
@@ -44,7 +43,15 @@ pub(crate) async fn get(path: &str) -> Result<serde_json::Value, Unanswered> {
     match response.status {
         200 => serde_json::from_slice(&response.body)
             .map_err(|error| Unanswered::Refused(format!("{url} sent no JSON: {error}"))),
-        401 | 403 => Err(Unanswered::Refused(format!("the host at {url} wants a token: set {TOKEN}"))),
+        401 | 403 if token.is_some() => {
+            Err(Unanswered::Refused(format!("the host at {url} refuses the token in {TOKEN}: use its admin token")))
+        }
+        401 | 403 => Err(Unanswered::Refused(format!("the host at {url} wants its admin token: set {TOKEN}"))),
         status => Err(Unanswered::Refused(format!("the host at {url} answered {status}"))),
     }
+}
+
+/// A variable that is set to something.
+fn set(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|value| !value.is_empty())
 }

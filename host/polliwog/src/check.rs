@@ -1,10 +1,10 @@
 //! `check`: everything that is wrong, before it is run.
 
 use crate::cli::Common;
-use crate::config::Problem;
+use crate::config::{Problem, suggestion};
 use crate::estate;
 use crate::plugins::PluginSet;
-use crate::setup::{counted, read};
+use crate::setup::{counted, print, read};
 use egress::Egress;
 use sandbox::Sandbox;
 use serde_json::json;
@@ -24,9 +24,10 @@ pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
             let warnings = unserved.map(|target| Problem {
                 place: format!("{}:{}", config.file, target.line),
                 message: format!(
-                    "target {:?}: no plugin serves kind {}: drop one into {}",
+                    "target {:?}: no plugin serves kind {}{}; drop one into {}",
                     target.id,
                     target.kind,
+                    near(&plugins, &target.kind),
                     config.plugin_dir.display()
                 ),
             });
@@ -37,14 +38,22 @@ pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
         let list = |all: &[Problem]| -> Vec<_> {
             all.iter().map(|p| json!({ "place": p.place, "message": p.message })).collect()
         };
-        println!("{}", json!({ "ok": problems.is_empty(), "problems": list(&problems), "warnings": list(&warnings) }));
+        let found = json!({ "ok": problems.is_empty(), "problems": list(&problems), "warnings": list(&warnings) });
+        print(&found.to_string())?;
     } else {
-        problems.iter().for_each(|problem| println!("{problem}"));
-        warnings.iter().for_each(|warning| println!("{warning} (a warning)"));
-        match problems.len() {
-            0 => println!("all is well: {}", counted(targets, "target")),
-            count => println!("{}", counted(count, "problem")),
-        }
+        let problem_lines = problems.iter().map(ToString::to_string);
+        let warning_lines = warnings.iter().map(|warning| format!("{warning} (a warning)"));
+        let verdict = match problems.len() {
+            0 => format!("all is well: {}", counted(targets, "target")),
+            count => counted(count, "problem"),
+        };
+        let lines: Vec<String> = problem_lines.chain(warning_lines).chain([verdict]).collect();
+        print(&lines.join("\n"))?;
     }
     Ok(u8::from(!problems.is_empty()))
+}
+
+fn near(plugins: &PluginSet, kind: &model::Kind) -> String {
+    let kinds: Vec<&str> = plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
+    suggestion(kind.as_str(), &kinds)
 }

@@ -10,6 +10,7 @@ mod value;
 
 pub(crate) use checked::{Config, Limits};
 pub(crate) use places::{Places, find};
+pub(crate) use reader::suggestion;
 pub(crate) use targets::{SecretSource, TargetConfig, TlsConfig};
 
 use std::fmt;

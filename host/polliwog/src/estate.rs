@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::{Facts, Known, PollFailure};
 
+/// The longest secret, in bytes.
+const SECRET: u64 = 64 << 10;
 /// The timeout of a kind that nobody serves.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -218,12 +220,10 @@ fn read_secret(source: &SecretSource) -> Result<SecretString, String> {
         SecretSource::Variable(variable) => std::env::var(variable)
             .map(SecretString::from)
             .map_err(|_| format!("the environment variable {variable} is not set, or is no UTF-8")),
-        SecretSource::File(file) => match std::fs::read_to_string(file) {
-            Ok(text) => {
-                let value = text.strip_suffix('\n').unwrap_or(&text);
-                Ok(SecretString::from(value.strip_suffix('\r').unwrap_or(value)))
-            }
-            Err(error) => Err(format!("the file {} cannot be read: {error}", file.display())),
-        },
+        SecretSource::File(file) => {
+            let text = crate::setup::read_text(file, SECRET)?;
+            let value = text.strip_suffix('\n').unwrap_or(&text);
+            Ok(SecretString::from(value.strip_suffix('\r').unwrap_or(value)))
+        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::api::{self, Unanswered};
 use crate::cli::Common;
 use crate::plugins::{PluginSet, read};
-use crate::setup;
+use crate::setup::{self, print};
 use egress::Egress;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// The plugins of the running host, with counters; where none answers, those that this configuration would load.
 pub(crate) async fn list(common: &Common, as_json: bool) -> anyhow::Result<u8> {
-    let (from, plugins) = match api::get("/api/v1/plugins").await {
+    let (from, plugins) = match api::get(&usual_url(common), "/api/v1/plugins").await {
         Ok(answer) => ("the running host", answer["plugins"].clone()),
         Err(Unanswered::Refused(why)) => {
             eprintln!("polliwog: {why}");
@@ -23,17 +23,35 @@ pub(crate) async fn list(common: &Common, as_json: bool) -> anyhow::Result<u8> {
         }
     };
     if as_json {
-        println!("{}", json!({ "from": from, "plugins": plugins }));
+        print(&json!({ "from": from, "plugins": plugins }).to_string())?;
         return Ok(0);
     }
-    println!("{:<16} {:<10} {:>10} {:>8}  SOURCE", "KIND", "VERSION", "POLLS", "FAULTS");
+    print(&format!("{:<16} {:<10} {:>10} {:>8}  SOURCE", "KIND", "VERSION", "POLLS", "FAULTS"))?;
     for plugin in plugins.as_array().into_iter().flatten() {
         let text = |key: &str| plugin[key].as_str().unwrap_or("-").to_owned();
         let (polls, faults) = (plugin["polls"].as_u64().unwrap_or(0), plugin["faults"].as_u64().unwrap_or(0));
         let refusal = plugin["refusal"].as_str().map_or_else(String::new, |why| format!(": refused, {why}"));
-        println!("{:<16} {:<10} {polls:>10} {faults:>8}  {}{refusal}", text("kind"), text("version"), text("source"));
+        print(&format!(
+            "{:<16} {:<10} {polls:>10} {faults:>8}  {}{refusal}",
+            text("kind"),
+            text("version"),
+            text("source")
+        ))?;
     }
     Ok(0)
+}
+
+/// Where this configuration's host listens.
+fn usual_url(common: &Common) -> String {
+    let environment = |name: &str| std::env::var(name).ok();
+    let listen = match setup::read(&common.places(), None) {
+        Ok(Ok(config)) => config.listen,
+        _ => match crate::config::Config::read(("the defaults", ""), &common.places(), false, &environment) {
+            Ok(config) => config.listen,
+            Err(_) => std::net::SocketAddr::from(([127, 0, 0, 1], 7411)),
+        },
+    };
+    format!("http://{listen}")
 }
 
 async fn would_load(common: &Common) -> anyhow::Result<Value> {
@@ -67,12 +85,12 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
         Ok(plugin) => plugin,
         Err((code, message)) => {
             if as_json {
-                println!(
+                print(&format!(
                     "{}",
                     json!({ "file": name, "verdict": "refused", "error": { "code": code, "message": message } })
-                );
+                ))?;
             } else {
-                println!("{name}: refused ({code}): {message}");
+                print(&format!("{name}: refused ({code}): {message}"))?;
             }
             return Ok(1);
         }
@@ -92,10 +110,10 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
         "settingsSchema": descriptor.settings_schema,
     });
     if as_json {
-        println!("{facts}");
+        print(&facts.to_string())?;
         return Ok(0);
     }
-    println!("{name}: accepted");
+    print(&format!("{name}: accepted"))?;
     for key in [
         "kind",
         "title",
@@ -108,20 +126,20 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
         "defaultIntervalMs",
         "defaultTimeoutMs",
     ] {
-        println!("{key:<18} {}", facts[key].as_str().map_or_else(|| facts[key].to_string(), str::to_owned));
+        print(&format!("{key:<18} {}", facts[key].as_str().map_or_else(|| facts[key].to_string(), str::to_owned)))?;
     }
     for import in plugin.imports() {
-        println!("{:<18} {import}", "import");
+        print(&format!("{:<18} {import}", "import"))?;
     }
     for secret in &descriptor.secrets {
-        println!(
+        print(&format!(
             "{:<18} {}{}: {}",
             "secret",
             secret.name,
             if secret.required { " (required)" } else { "" },
             secret.description
-        );
+        ))?;
     }
-    println!("{:<18} {}", "settings schema", descriptor.settings_schema);
+    print(&format!("{:<18} {}", "settings schema", descriptor.settings_schema))?;
     Ok(0)
 }

@@ -144,10 +144,11 @@ fn wasm_files(folder: &Path) -> Vec<PathBuf> {
 /// A plugin's bytes, read once: what is judged is what runs.
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
-    let mut opened = fs::File::open(file).map_err(unreadable)?;
-    if !opened.metadata().map_err(unreadable)?.is_file() {
+    // Asked before it is opened: opening a pipe waits for whoever writes to it.
+    if !fs::metadata(file).map_err(unreadable)?.is_file() {
         return Err("it is no ordinary file: copy the plugin itself here".to_owned());
     }
+    let mut opened = fs::File::open(file).map_err(unreadable)?;
     let mut bytes = Vec::new();
     opened.by_ref().take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)

@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::config::{Config, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
 use crate::plugins::PluginSet;
-use crate::setup::read;
+use crate::setup::{print, read};
 use anyhow::{Context, anyhow};
 use egress::{Egress, Fingerprint, Origin};
 use model::{Kind, TargetId};
@@ -19,8 +19,15 @@ use std::path::PathBuf;
 /// The id of something that is in no configuration.
 const AD_HOC: &str = "ad-hoc";
 
-/// Polls once; the exit code tells the worst of what was found.
+/// Polls once; the exit code tells the worst of what was found, and that nothing could be.
 pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
+    Ok(poll_once(arguments).await.unwrap_or_else(|error| {
+        eprintln!("polliwog: {error:#}");
+        output::FAILED
+    }))
+}
+
+async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     let clock = Clock::start();
     let (config, target) = match wanted(&arguments) {
         Ok(found) => found,
@@ -56,11 +63,12 @@ pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
             now: clock.wall(),
         })
         .await;
-    if arguments.json {
-        println!("{}", output::json(&ready, &served.plugin, &done));
+    let text = if arguments.json {
+        output::json(&ready, &served.plugin, &done).to_string()
     } else {
-        print!("{}", output::text(&ready, &done));
-    }
+        output::text(&ready, &done)
+    };
+    print(text.trim_end())?;
     Ok(output::exit_code(&done.outcome))
 }
 

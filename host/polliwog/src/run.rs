@@ -7,17 +7,17 @@ use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
 use crate::estate::{self, Target};
 use crate::host::{ENDING, RunningHost};
 use crate::plugins::PluginSet;
-use crate::setup::{counted, read};
+use crate::setup::{counted, print, read};
 use anyhow::{Context, bail};
 use egress::Egress;
-use model::{Event, EventKind, TargetId};
+use model::{Event, EventKind, TargetId, Timestamp};
 use sandbox::Sandbox;
 use scheduler::{Saved, Scheduler};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use store::{Loaded, Store};
+use store::{FORGOTTEN, Loaded, Opened, Schedule, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -50,11 +50,11 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     warn_of(&config, &targets, &plugins);
 
     let (sender, messages) = sync_channel(MESSAGES);
-    let (store, loaded) = open(&config, &sender)?;
+    let Opened { store, targets: loaded, forgotten_until } = open(&config, clock.wall(), &sender)?;
     let store = Arc::new(store);
     let auth = admin(&store, &clock)?;
     tell_of_plugins(&plugins, &store, &clock);
-    let restored = restore(&targets, loaded, &clock);
+    let restored = restore(&targets, (loaded, forgotten_until), &clock);
 
     let announcer = Announcer::default();
     let metrics = Arc::new(Metrics::new(&config.metrics_prefix));
@@ -90,7 +90,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     end_asked().await?;
     tracing::info!("ending: nothing more is started; what is under way has 30 s");
     ending.cancel();
-    finish(sender, thread, store).await
+    finish(sender, thread, store, clock).await
 }
 
 /// HTTP has stopped; polls under way end, results are saved, the database is closed.
@@ -98,16 +98,18 @@ async fn finish(
     sender: SyncSender<Message>,
     driver: std::thread::JoinHandle<()>,
     store: Arc<Store>,
+    clock: Clock,
 ) -> anyhow::Result<u8> {
     let (reply, ended) = oneshot::channel();
     sender.try_send(Message::Shutdown(reply)).ok().context("the driver did not take the order to end")?;
     tokio::time::timeout(ENDING, ended).await.context("the driver did not end in time")??;
     tokio::task::spawn_blocking(move || {
         let _ = driver.join();
+        let now = clock.wall();
         match Arc::try_unwrap(store) {
-            Ok(store) => store.close(),
+            Ok(store) => store.close(now),
             // A request under way still reads; the writer ends when the last one lets go.
-            Err(shared) => shared.writer().finish(),
+            Err(shared) => shared.writer().finish(now),
         }
     })
     .await?;
@@ -167,7 +169,7 @@ fn tell_of_plugins(plugins: &PluginSet, store: &Store, clock: &Clock) {
     }
 }
 
-fn open(config: &Config, sender: &SyncSender<Message>) -> anyhow::Result<(Store, HashMap<TargetId, Loaded>)> {
+fn open(config: &Config, now: Timestamp, sender: &SyncSender<Message>) -> anyhow::Result<Opened> {
     use std::os::unix::fs::DirBuilderExt;
     let mut private = std::fs::DirBuilder::new();
     private.recursive(true).mode(0o700);
@@ -177,7 +179,7 @@ fn open(config: &Config, sender: &SyncSender<Message>) -> anyhow::Result<(Store,
     let sender = sender.clone();
     // When the driver has ended, nobody is left to be told.
     let acknowledge = move |committed| drop(sender.send(Message::Committed(committed)));
-    Ok(Store::open(&config.store, Box::new(acknowledge))?)
+    Ok(Store::open(&config.store, now, Box::new(acknowledge))?)
 }
 
 /// The admin token: from the environment, or made at the first start and then known by its hash only.
@@ -196,17 +198,31 @@ fn admin(store: &Store, clock: &Clock) -> anyhow::Result<(Auth, Option<String>)>
     Ok((Auth::new(Auth::hash(&token)), Some(token)))
 }
 
+/// A poll that found nothing new just before a kill may have been forgotten. Its target is taken to have been polled, so
+/// that it is early by no more than what a kill may cost.
+fn not_early(mut schedule: Schedule, forgotten_until: Option<Timestamp>) -> Schedule {
+    /// The most that jitter takes from an interval.
+    const JITTER: f64 = 0.95;
+    let healthy =
+        schedule.failures == 0 && schedule.plugin_faults == 0 && !schedule.breaker_open && schedule.dead.is_none();
+    if healthy && forgotten_until.is_some_and(|until| schedule.due <= until) {
+        let interval = schedule.interval.unwrap_or_default().mul_f64(JITTER);
+        schedule.due = schedule.due.after(interval.saturating_sub(FORGOTTEN));
+    }
+    schedule
+}
+
 /// What was known is known again; a schedule of what is another target now is not taken up.
 fn restore(
     targets: &[Arc<Target>],
-    mut loaded: HashMap<TargetId, Loaded>,
+    (mut loaded, forgotten_until): (HashMap<TargetId, Loaded>, Option<Timestamp>),
     clock: &Clock,
 ) -> Vec<(Arc<Target>, Option<Saved>)> {
     let take_up = |target: &Arc<Target>| {
         let loaded = loaded.remove(target.id())?;
         target.restore(loaded.known);
         let same = loaded.schedule.filter(|schedule| schedule.identity == target.identity);
-        same.map(|schedule| saved(&schedule, clock))
+        same.map(|schedule| saved(&not_early(schedule, forgotten_until), clock))
     };
     let schedules: Vec<Option<Saved>> = targets.iter().map(take_up).collect();
     targets.iter().cloned().zip(schedules).collect()
@@ -217,12 +233,60 @@ fn greet(listening: SocketAddr, measured: SocketAddr, targets: usize, token: Opt
         "polling {}; pages and API at http://{listening}/, metrics at http://{measured}/metrics",
         counted(targets, "target")
     );
-    match token {
-        Some(token) => {
-            println!(
-                "The admin token was made; it is not shown again:\n  {token}\nLog in with it:\n  http://{listening}/login?token={token}"
-            );
+    let text = match token {
+        Some(token) => format!(
+            "The admin token was made; it is not shown again:\n  {token}\nLog in with it:\n  \
+             http://{listening}/login?token={token}"
+        ),
+        None => format!("Log in at http://{listening}/login with the admin token ({ADMIN_TOKEN} sets another)."),
+    };
+    // A host runs on when nobody reads what it says.
+    if let Err(error) = print(&text) {
+        tracing::warn!("{error:#}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn schedule(due: i64, failures: u32) -> Schedule {
+        Schedule {
+            identity: 0,
+            due: Timestamp::from_millis(due * 1000),
+            interval: Some(Duration::from_secs(100)),
+            failures,
+            first_failure: None,
+            last_cause: None,
+            plugin_faults: 0,
+            breaker_open: false,
+            breaker_since: None,
+            open_for: None,
+            dead: None,
+            revived: false,
+            last_success: None,
+            last_polled: None,
+            last_change: None,
+            critical: false,
         }
-        None => println!("Log in at http://{listening}/login with the admin token ({ADMIN_TOKEN} sets another)."),
+    }
+
+    #[test]
+    fn after_a_kill_nobody_is_early_by_more_than_a_kill_may_cost() {
+        let killed = Some(Timestamp::from_millis(1_000_000));
+        for (due, failures, forgotten_until, expected) in [
+            // It may have been polled at 990, unseen: then it is due at 1085 at the earliest, and 30 s early is allowed.
+            (990, 0, killed, 1055),
+            (1000, 0, killed, 1065),
+            // Nobody was polled after the last word of the host before.
+            (1001, 0, killed, 1001),
+            (990, 0, None, 990),
+            // A failure is committed at once: nothing of it was forgotten.
+            (990, 1, killed, 990),
+        ] {
+            let found = not_early(schedule(due, failures), forgotten_until);
+            assert_eq!(found.due, Timestamp::from_millis(expected * 1000), "{due} {failures} {forgotten_until:?}");
+        }
     }
 }

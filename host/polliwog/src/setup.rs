@@ -4,8 +4,11 @@ use crate::config::{Config, Places, Problem, TargetConfig, TlsConfig, find};
 use anyhow::{Context, bail};
 use model::{Kind, TargetId};
 use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write};
 use std::time::Duration;
 
+/// The longest configuration, in bytes.
+const CONFIG: u64 = 16 << 20;
 /// The demo's targets are polled this often, at most and at least.
 const DEMO_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
@@ -14,8 +17,7 @@ pub(crate) fn read(places: &Places, demo: Option<u16>) -> anyhow::Result<Result<
     let environment = |name: &str| std::env::var(name).ok();
     let (file, text) = match find(places, &environment) {
         Ok(path) => {
-            let text = std::fs::read_to_string(&path)
-                .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
+            let text = read_text(&path, CONFIG).map_err(|why| anyhow::anyhow!("the configuration: {why}"))?;
             (path.display().to_string(), text)
         }
         Err(_) if demo.is_some() => ("the demo".to_owned(), String::new()),
@@ -68,4 +70,35 @@ fn add_demo(config: &mut Config, port: u16) -> anyhow::Result<()> {
 /// `1 problem`, `2 problems`.
 pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Prints a line of data. Whoever reads may have read enough; a disk that is full is an error.
+pub(crate) fn print(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("writing to stdout"),
+        _ => Ok(()),
+    }
+}
+
+/// A text file of at most `longest` bytes; in one sentence, why not.
+pub(crate) fn read_text(file: &std::path::Path, longest: u64) -> Result<String, String> {
+    use std::io::Read;
+    let name = file.display();
+    let why = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => format!("there is no file {name}: check its path"),
+        ErrorKind::PermissionDenied => format!("{name} may not be read by this user: change its permissions"),
+        ErrorKind::InvalidData => format!("{name} is no UTF-8 text: check that it is the right file"),
+        _ => format!("{name} cannot be read ({error})"),
+    };
+    if !std::fs::metadata(file).map_err(why)?.is_file() {
+        return Err(format!("{name} is no ordinary file: give the path of one"));
+    }
+    let mut text = String::new();
+    let mut opened = std::fs::File::open(file).map_err(why)?.take(longest + 1);
+    opened.read_to_string(&mut text).map_err(why)?;
+    if text.len() as u64 > longest {
+        return Err(format!("{name} is longer than {longest} bytes: check that it is the right file"));
+    }
+    Ok(text)
 }

@@ -25,7 +25,7 @@ mod writer;
 pub use changes::{Changes, ErrorEntry, PollErrorEntry, Transition};
 pub use history::{LatencyPoint, WINDOW};
 pub use known::{Aliases, Dependency, Facts, Known, Live, Missing, PollFailure};
-pub use open::{Config, Loaded, OpenError, Store};
+pub use open::{Config, FORGOTTEN, Loaded, OpenError, Opened, Store};
 pub use reader::{ErrorRow, ReadError, Reader, TransitionRow};
 pub use record::{Acknowledge, Commit, Committed, DeadRecord, Progress, Schedule, StoredEvent};
 pub use writer::Gauges;

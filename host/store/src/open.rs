@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The room's settings.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ pub struct Config {
 pub enum OpenError {
     #[error("{file} is in use by another polliwog: end that one, or give this one another --data-dir")]
     InUse { file: PathBuf },
-    #[error("{file} cannot be opened: {why}")]
+    #[error("{file} cannot be opened ({why}): check its permissions; if it is broken, move it away or restore a copy")]
     Open { file: PathBuf, why: String },
     #[error("{file}: {source}")]
     Migrate { file: PathBuf, source: MigrationError },
@@ -47,6 +48,19 @@ pub struct Loaded {
     pub schedule: Option<Schedule>,
 }
 
+/// What merely continued may be lost for this long when a host is killed.
+pub const FORGOTTEN: Duration = Duration::from_secs(30);
+
+/// An open database, and what was in it.
+pub struct Opened {
+    /// The database.
+    pub store: Store,
+    /// What was known of each target.
+    pub targets: HashMap<TargetId, Loaded>,
+    /// When the host before was killed: polls up to this time may have happened that nothing tells of.
+    pub forgotten_until: Option<Timestamp>,
+}
+
 /// The database of a running host.
 pub struct Store {
     writer: Writer,
@@ -56,17 +70,19 @@ pub struct Store {
 
 impl Store {
     /// Opens or makes a database. `acknowledge` hears of everything that is on disk.
-    pub fn open(config: &Config, acknowledge: Acknowledge) -> Result<(Self, HashMap<TargetId, Loaded>), OpenError> {
+    pub fn open(config: &Config, now: Timestamp, acknowledge: Acknowledge) -> Result<Opened, OpenError> {
         let file = config.path.clone();
         let failed = |error: &dyn std::fmt::Display| OpenError::Open { file: file.clone(), why: error.to_string() };
         let lock = lock(&config.path)?;
         let mut connection = connect(&config.path).map_err(|error| failed(&error))?;
         migrate(&mut connection, &config.path).map_err(|source| OpenError::Migrate { file: file.clone(), source })?;
         let (numbers, loaded, state) = load(&connection).map_err(|error| failed(&error))?;
+        let forgotten_until = state.forgotten_until;
         let limits = Limits { days: config.history_days, rows: config.history_rows };
         let writer = Writer::start(connection, state, numbers, limits, acknowledge).map_err(|error| failed(&error))?;
+        writer.begin(now);
         let reader = Reader::new(config.path.clone());
-        Ok((Self { writer, reader, _lock: lock }, loaded))
+        Ok(Opened { store: Self { writer, reader, _lock: lock }, targets: loaded, forgotten_until })
     }
 
     /// Where results go.
@@ -80,8 +96,8 @@ impl Store {
     }
 
     /// Writes everything that was handed in, folds the journal, and closes the database.
-    pub fn close(self) {
-        self.writer.finish();
+    pub fn close(self, now: Timestamp) {
+        self.writer.finish(now);
     }
 }
 
@@ -118,6 +134,7 @@ pub(crate) struct WriterState {
     /// Latency points in the journal.
     pub points: Vec<(i64, u32, PointWire)>,
     pub journal_rows: u64,
+    pub forgotten_until: Option<Timestamp>,
 }
 
 type Everything = (HashMap<TargetId, i64>, HashMap<TargetId, Loaded>, WriterState);
@@ -161,6 +178,8 @@ fn journal(connection: &Connection) -> rusqlite::Result<WriterState> {
         if let Ok(entry) = postcard::from_bytes::<Journal>(&row.get::<_, Vec<u8>>(0)?) {
             state.snapshots.extend(entry.snapshots);
             state.points.extend(entry.points);
+            let until = Timestamp::from_millis(entry.at).after(FORGOTTEN);
+            state.forgotten_until = (!entry.ended).then_some(until);
         }
     }
     Ok(state)

@@ -34,6 +34,10 @@ impl Snapshot {
 /// A row of the journal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Journal {
+    /// When it was written; milliseconds since the epoch.
+    pub at: i64,
+    /// Whether the host ended properly with this row: nothing happened after it.
+    pub ended: bool,
     pub snapshots: Vec<(i64, Snapshot)>,
     /// Target number, slot, point.
     pub points: Vec<(i64, u32, PointWire)>,

@@ -56,7 +56,9 @@ enum Job {
     Progress(Vec<Progress>, Timestamp),
     Forget(TargetId),
     Token([u8; 32], Timestamp),
-    Finish,
+    Begin(Timestamp),
+    Finish(Timestamp),
+    Abandon,
 }
 
 #[derive(Default)]
@@ -115,6 +117,11 @@ impl Writer {
         self.push(Job::Progress(progress, now));
     }
 
+    /// Notes that polls may happen from now on.
+    pub(crate) fn begin(&self, now: Timestamp) {
+        self.push(Job::Begin(now));
+    }
+
     /// Keeps the hash of an admin token.
     pub fn admin_token(&self, hash: [u8; 32], now: Timestamp) {
         self.push(Job::Token(hash, now));
@@ -130,10 +137,14 @@ impl Writer {
         &self.queue.gauges
     }
 
-    /// Writes everything that was handed in, folds the journal, and ends.
-    pub fn finish(&self) {
+    /// Writes everything that was handed in, folds the journal, notes that the host ended properly, and ends.
+    pub fn finish(&self, now: Timestamp) {
         self.queue.ending.store(true, Ordering::Relaxed);
-        self.push(Job::Finish);
+        self.push(Job::Finish(now));
+        self.join();
+    }
+
+    fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
@@ -149,8 +160,11 @@ impl Writer {
 }
 
 impl Drop for Writer {
+    /// Without a proper end: what was handed in is written, and the next start knows that the end was none.
     fn drop(&mut self) {
-        self.finish();
+        self.queue.ending.store(true, Ordering::Relaxed);
+        self.push(Job::Abandon);
+        self.join();
     }
 }
 
@@ -158,9 +172,9 @@ fn run(queue: &Queue, desk: &mut Desk, acknowledge: &Acknowledge) {
     let gauges = &queue.gauges;
     loop {
         let group = next_group(queue);
-        let finish = group.iter().any(|job| matches!(job, Job::Finish));
+        let finish = group.iter().any(|job| matches!(job, Job::Finish(_) | Job::Abandon));
         let mut last_tries = 0;
-        while let Err(error) = desk.write(&group, finish).map(|committed| committed.into_iter().for_each(acknowledge)) {
+        while let Err(error) = desk.write(&group).map(|committed| committed.into_iter().for_each(acknowledge)) {
             gauges.failures.fetch_add(1, Ordering::Relaxed);
             let failed = gauges.failing.fetch_add(1, Ordering::Relaxed) + 1;
             if queue.ending.load(Ordering::Relaxed) {
@@ -225,11 +239,12 @@ struct Draft {
 }
 
 impl Desk {
-    fn write(&mut self, group: &[Job], finish: bool) -> rusqlite::Result<Vec<Committed>> {
+    fn write(&mut self, group: &[Job]) -> rusqlite::Result<Vec<Committed>> {
         let transaction = self.connection.transaction()?;
         let mut draft = Draft { version: self.version, loose: self.loose.clone(), ..Draft::default() };
         let mut committed = Vec::with_capacity(group.len());
         let mut pruned_to = None;
+        let mut ended = None;
         for job in group {
             match job {
                 Job::Commit(commit) => {
@@ -242,7 +257,7 @@ impl Desk {
                 }
                 Job::Progress(progress, now) => {
                     pruned_to = Some(*now);
-                    rows::write_progress(&transaction, &self.numbers, progress, &mut draft)?;
+                    rows::write_progress(&transaction, &self.numbers, (progress, *now), &mut draft)?;
                 }
                 Job::Token(hash, now) => {
                     let sql = "INSERT OR IGNORE INTO token (hash, scope, created_at) VALUES (?1, 'admin', ?2)";
@@ -254,14 +269,19 @@ impl Desk {
                     draft.snapshots.retain(|held, _| Some(*held) != num);
                     draft.forgotten.push(target.clone());
                 }
-                Job::Finish => {}
+                Job::Begin(now) => rows::write_marker(&transaction, *now, false)?,
+                Job::Finish(now) => ended = Some(*now),
+                Job::Abandon => {}
             }
         }
-        if self.journal_rows + draft.rows >= FOLD || finish {
+        if self.journal_rows + draft.rows >= FOLD || ended.is_some() {
             let snapshots = self.snapshots.iter().chain(&draft.snapshots);
             rows::fold(&transaction, snapshots, self.points.iter().chain(&draft.points).chain(&draft.loose))?;
             draft.folded = true;
             draft.loose.clear();
+            if let Some(at) = ended.or(pruned_to) {
+                rows::write_marker(&transaction, at, ended.is_some())?;
+            }
             if let Some(now) = pruned_to {
                 rows::prune_latency(&transaction, self.limits, now)?;
             }

@@ -90,9 +90,11 @@ impl ListQuery {
 pub(crate) type Queried = Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>;
 
 fn queried(query: Queried) -> Result<ListQuery, ApiError> {
-    query
-        .map(|Query(query)| query)
-        .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "bad_request", error.body_text()))
+    query.map(|Query(query)| query).map_err(|error| {
+        let why = error.body_text();
+        let why = why.rsplit_once("query string: ").map_or(why.as_str(), |(_, why)| why);
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_request", format!("the query is wrong: {why}"))
+    })
 }
 
 pub(crate) async fn targets(State(shared): State<Shared>, query: Queried) -> Result<Response, ApiError> {
@@ -142,6 +144,11 @@ pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> 
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
     let Shared { host, announcer, ending, .. } = shared;
     crate::events::stream(host, announcer, last, ending).await.into_response()
+}
+
+pub(crate) async fn not_this_way() -> ApiError {
+    let message = "this path does not take this method: GET reads, and POST only asks for a poll";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }
 
 pub(crate) async fn nothing_here() -> ApiError {

@@ -90,6 +90,7 @@ fn router(shared: Shared) -> Router {
         .route("/api/v1/plugins", get(api::plugins))
         .route("/api/v1/events", get(api::events))
         .fallback(api::nothing_here)
+        .method_not_allowed_fallback(api::not_this_way)
         .layer(from_fn_with_state(shared.clone(), guard));
     Router::new()
         .route("/healthz", get(api::healthz))

@@ -34,7 +34,7 @@ impl Poller for MappingPoller {
         if let Some(problem) = mapping.problems().into_iter().next() {
             return Err(PollError::permanent("bad_settings", problem));
         }
-        let response = http::Request::get("").header("accept", "application/json").send()?.success()?;
+        let response = http::Request::get_json("", &mapping.headers).send()?.success()?;
         evaluate::report(&mapping, &response.json()?)
     }
 }

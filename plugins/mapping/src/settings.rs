@@ -2,6 +2,7 @@
 
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde_json::Value;
+use std::collections::BTreeMap;
 
 /// A mapping from JSON to dependencies.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -12,6 +13,9 @@ pub struct Mapping {
     pub root: String,
     /// Where each element holds what.
     pub fields: Fields,
+    /// Headers of the request; `${secret.NAME}` stands for a secret of the target.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
 }
 
 /// Where an element holds what. Paths are dot-separated; array indices count from 0.

@@ -10,13 +10,14 @@
 use jiff::Timestamp;
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde_json::{self, value::RawValue};
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 /// The plugin.
 pub struct ProactiveDeps;
 
 impl Poller for ProactiveDeps {
-    type Settings = NoSettings;
+    type Settings = Settings;
     const INFO: Info = Info {
         kind: "proactive-deps",
         title: "proactive-deps",
@@ -25,13 +26,21 @@ impl Poller for ProactiveDeps {
         ..Info::SERVICE
     };
 
-    fn poll(_: &Target, _: NoSettings) -> Result<Report, PollError> {
-        let response = http::Request::get("").header("accept", "application/json").send()?.success()?;
+    fn poll(_: &Target, settings: Settings) -> Result<Report, PollError> {
+        let response = http::Request::get_json("", &settings.headers).send()?.success()?;
         read(response.body())
     }
 }
 
 polliwog_sdk::register!(ProactiveDeps);
+
+/// How the service is asked.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Headers of the request; `${secret.NAME}` stands for a secret of the target.
+    pub headers: BTreeMap<String, String>,
+}
 
 /// One item, its fields unread: each is judged by itself, so that one odd field does not cost the others.
 #[derive(Deserialize)]

@@ -90,7 +90,7 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
     for entry in document.iter().filter(|entry| !SECTIONS.contains(&entry.key.as_str())) {
         notes.at(entry.line, format!("unknown section {:?}{}", entry.key, suggestion(&entry.key, &SECTIONS)));
     }
-    let (listen, metrics_listen) = server(Section::top(notes, document, "server"));
+    let (listen, metrics_listen) = server(notes, Section::top(notes, document, "server"));
     let scheduler = scheduler(notes, Section::top(notes, document, "scheduler"));
     let store = store_config(Section::top(notes, document, "store"), &data_dir);
     let egress = Section::top(notes, document, "egress");
@@ -140,7 +140,7 @@ fn api_secrets(notes: &Notes<'_>, document: &[Entry]) -> String {
     notes.file.clone()
 }
 
-fn server(section: Section<'_>) -> (SocketAddr, SocketAddr) {
+fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr) {
     let address = |value: &Value| {
         let text = text(value)?;
         text.parse::<SocketAddr>()
@@ -148,9 +148,14 @@ fn server(section: Section<'_>) -> (SocketAddr, SocketAddr) {
     };
     let listen = section.get("listen", address);
     let metrics = section.get("metrics_listen", address);
+    let line = section.line("metrics_listen");
     section.finish();
     let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
-    (listen.unwrap_or_else(|| local(7411)), metrics.unwrap_or_else(|| local(9091)))
+    let (listen, metrics) = (listen.unwrap_or_else(|| local(7411)), metrics.unwrap_or_else(|| local(9091)));
+    if listen == metrics && listen.port() != 0 {
+        notes.at(line, "metrics_listen is the same as listen: give it another port");
+    }
+    (listen, metrics)
 }
 
 fn metrics_prefix(notes: &Notes<'_>, section: Section<'_>) -> String {

@@ -1,6 +1,7 @@
 //! What a poll came to, as JSON, as text, and as an exit code.
 
 use crate::estate::Target;
+use crate::setup::counted;
 use model::{Dependency, Json, Outcome, Report, Status};
 use sandbox::{Done, Plugin};
 use serde_json::{Value, json};
@@ -9,14 +10,15 @@ use std::fmt::Write;
 /// Nothing could be told.
 pub(super) const FAILED: u8 = 3;
 
-/// 0 ok, 1 warning, 2 critical, 3 unknown or failed; of several, critical before unknown before warning.
+/// 0 ok, 1 warning, 2 critical, 3 unknown or failed; of several, critical before unknown before warning. Of a report in
+/// which there is nothing, nothing is known.
 pub(super) fn exit_code(outcome: &Outcome) -> u8 {
     let Outcome::Success(report) = outcome else { return FAILED };
     match report.dependencies.iter().map(|dependency| dependency.status).max() {
         Some(Status::Critical) => 2,
-        Some(Status::Unknown) => FAILED,
+        Some(Status::Unknown) | None => FAILED,
         Some(Status::Warning) => 1,
-        Some(Status::Ok) | None => 0,
+        Some(Status::Ok) => 0,
     }
 }
 
@@ -86,7 +88,11 @@ fn dependency(dependency: &Dependency) -> Value {
 /// For people: a line for each dependency, the worst last, where it is seen.
 pub(super) fn text(target: &Target, done: &Done) -> String {
     let mut text = String::new();
-    let cost = format!("{:.0} ms, {} requests", done.usage.wall.as_secs_f64() * 1000.0, done.usage.requests);
+    let cost = format!(
+        "{:.0} ms, {}",
+        done.usage.wall.as_secs_f64() * 1000.0,
+        counted(done.usage.requests as usize, "request")
+    );
     let report = match &done.outcome {
         Outcome::Success(report) => report,
         Outcome::Failure(failure) => {
@@ -107,6 +113,6 @@ pub(super) fn text(target: &Target, done: &Done) -> String {
     for warning in &report.warnings {
         let _ = writeln!(text, "note     {warning}");
     }
-    let _ = writeln!(text, "{}: {} dependencies ({cost})", target.id(), report.dependencies.len());
+    let _ = writeln!(text, "{}: {} in the report ({cost})", target.id(), counted(report.dependencies.len(), "thing"));
     text
 }

@@ -178,11 +178,16 @@ pub(super) fn points(num: i64, points: &[(u32, LatencyPoint)]) -> impl Iterator<
 pub(super) fn write_progress(
     transaction: &Transaction<'_>,
     known: &HashMap<TargetId, i64>,
-    progress: &[Progress],
+    (progress, now): (&[Progress], Timestamp),
     draft: &mut Draft,
 ) -> rusqlite::Result<()> {
     let points_of_commits = std::mem::take(&mut draft.loose);
-    let mut journal = Journal { snapshots: Vec::with_capacity(progress.len()), points: points_of_commits };
+    let mut journal = Journal {
+        at: now.as_millis(),
+        ended: false,
+        snapshots: Vec::with_capacity(progress.len()),
+        points: points_of_commits,
+    };
     for p in progress {
         let num = number(transaction, known, draft, (&p.target, &p.kind))?;
         write_changes(transaction, num, &p.changes, p.last_report.unwrap_or_default())?;
@@ -202,6 +207,12 @@ pub(super) fn write_progress(
     draft.points.append(&mut journal.points);
     draft.rows += 1;
     Ok(())
+}
+
+/// A row of the journal that only tells the time: polls may have happened after it, unless the host ended with it.
+pub(super) fn write_marker(transaction: &Transaction<'_>, now: Timestamp, ended: bool) -> rusqlite::Result<()> {
+    let marker = Journal { at: now.as_millis(), ended, ..Journal::default() };
+    transaction.prepare_cached("INSERT INTO journal (body) VALUES (?1)")?.execute([encode(&marker)?]).map(drop)
 }
 
 pub(super) fn encode<T: serde::Serialize>(value: &T) -> rusqlite::Result<Vec<u8>> {

@@ -21,8 +21,9 @@ fn kind() -> Kind {
 fn open(folder: &Path) -> (Store, HashMap<TargetId, Loaded>, Receiver<Committed>) {
     let config = Config { path: folder.join("p.db"), history_days: 365, history_rows: 50 };
     let (sender, receiver) = channel();
-    let (store, loaded) = Store::open(&config, Box::new(move |committed| drop(sender.send(committed)))).unwrap();
-    (store, loaded, receiver)
+    let acknowledge = Box::new(move |committed| drop(sender.send(committed)));
+    let opened = Store::open(&config, at(0), acknowledge).unwrap();
+    (opened.store, opened.targets, receiver)
 }
 
 fn schedule(due: i64) -> Schedule {
@@ -98,7 +99,7 @@ fn what_was_committed_is_known_again() {
         waiting() == 0
     });
     assert!(waited.is_some(), "the flush is on disk, and {} are said to wait", waiting());
-    store.close();
+    store.close(at(1_000_000));
 
     let (store, mut loaded, _) = open(folder.path());
     let loaded = loaded.remove(&id("a")).unwrap();
@@ -147,15 +148,15 @@ fn sequences_go_on_after_everything_was_pruned() {
     for n in 0..FOLD as i64 {
         store.writer().progress(vec![], at(n));
     }
-    store.close();
+    store.close(at(1_000_000));
     let (store, _, acknowledged) = open(folder.path());
     assert_eq!(store.reader().event_bounds().unwrap(), (151, 200), "the newest 50 are kept");
     assert_eq!(store.reader().events_after(198, 10).unwrap().len(), 2);
     store.writer().progress(vec![], at(400 * 24 * 3600));
-    store.close();
+    store.close(at(1_000_000));
     let (store, _, _) = open(folder.path());
     store.writer().event(Event { at: at(1), kind: EventKind::ServiceStopped { target: id("a") } });
-    store.close();
+    store.close(at(1_000_000));
     drop(acknowledged);
     let (store, _, _) = open(folder.path());
     assert_eq!(store.reader().event_bounds().unwrap(), (201, 201), "all were too old; the sequence went on");
@@ -171,7 +172,7 @@ fn latency_points_end_in_blocks_and_are_found_again() {
         let changes = known.learn(report(Status::Ok, f64::from(step)), at(i64::from(step) * 150), &Aliases::new());
         store.writer().progress(vec![Progress { changes, ..progress(&known, 0) }], at(i64::from(step) * 150));
     }
-    store.close();
+    store.close(at(1_000_000));
     let (store, loaded, _) = open(folder.path());
     let slot = loaded[&id("a")].known.dependencies[0].facts.slot;
     let points = store.reader().latency(&id("a"), slot, (at(300), at(3900))).unwrap();
@@ -187,12 +188,12 @@ fn a_forgotten_target_is_gone_and_may_come_back() {
     store.writer().commit(commit(&mut Known::default(), report(Status::Critical, 4.0), 10));
     store.writer().forget(id("a"));
     store.writer().commit(commit(&mut Known::default(), report(Status::Ok, 4.0), 20));
-    store.close();
+    store.close(at(1_000_000));
     let (store, loaded, _) = open(folder.path());
     assert_eq!(loaded[&id("a")].known.dependencies[0].facts.first_seen, at(20));
     assert!(store.reader().errors(&id("a"), "db", 10).unwrap().is_empty());
     store.writer().forget(id("a"));
-    store.close();
+    store.close(at(1_000_000));
     assert!(open(folder.path()).1.is_empty());
 }
 
@@ -201,11 +202,11 @@ fn two_hosts_do_not_share_a_database() {
     let folder = tempfile::tempdir().unwrap();
     let (_store, _, _) = open(folder.path());
     let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1 };
-    let error = Store::open(&config, Box::new(drop)).err().unwrap();
+    let error = Store::open(&config, at(0), Box::new(drop)).err().unwrap();
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
     let config = Config { path: folder.path().join("broken.db"), ..config };
     std::fs::write(&config.path, "this is no database, although it is long enough to look like a file of one").unwrap();
-    let error = Store::open(&config, Box::new(drop)).err().unwrap();
+    let error = Store::open(&config, at(0), Box::new(drop)).err().unwrap();
     assert!(error.to_string().contains("broken.db"), "{error}");
 }
 
@@ -227,4 +228,22 @@ fn a_commit_that_fails_is_tried_again_and_nothing_is_acknowledged_before() {
         .execute_batch("CREATE TABLE transition (id INTEGER PRIMARY KEY, target, dependency, previous, current, at)")
         .unwrap();
     assert_eq!(acknowledged.recv().unwrap().events.len(), 1);
+}
+
+#[test]
+fn a_kill_is_known_at_the_next_start_and_a_proper_end_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1 };
+    let open = |now| Store::open(&config, at(now), Box::new(drop)).unwrap();
+    let first = open(100);
+    assert_eq!(first.forgotten_until, None);
+    first.store.writer().progress(vec![], at(120));
+    drop(first);
+    let second = open(200);
+    assert_eq!(second.forgotten_until, Some(at(150)), "30 s after the last flush");
+    drop(second);
+    let third = open(300);
+    assert_eq!(third.forgotten_until, Some(at(230)), "30 s after a start without any");
+    third.store.close(at(310));
+    assert_eq!(open(400).forgotten_until, None);
 }
