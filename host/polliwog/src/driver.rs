@@ -28,7 +28,7 @@ pub(crate) use worker::Finished;
 /// The driver wakes at most this often.
 const TICK: Duration = Duration::from_millis(2);
 /// What merely continued is written this often; the contract says 30 s at the latest.
-const FLUSH: Duration = Duration::from_secs(20);
+const FLUSH: Duration = Duration::from_secs(25);
 /// What is under way at a shutdown has this long.
 const GRACE: Duration = Duration::from_secs(30);
 /// Latency windows that are gathered for one target while the database takes nothing; older ones go.

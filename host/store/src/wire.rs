@@ -69,7 +69,16 @@ pub(crate) struct LiveWire {
     /// Milliseconds before the report.
     age: i64,
     latency_us: Option<u32>,
-    window: Option<PointWire>,
+    window: WindowWire,
+}
+
+/// A latency window under way. A quiet target has one measurement in each, which is its latency again.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+enum WindowWire {
+    Empty,
+    /// Begun in this window, with the latency beside it as its only measurement.
+    One(u32),
+    More(PointWire),
 }
 
 /// A latency point; a window is counted in five-minute steps.
@@ -124,16 +133,27 @@ impl LiveWire {
             slot,
             age: report.as_millis() - live.checked_at.as_millis(),
             latency_us: live.latency_ms.map(micros),
-            // A window of one measurement is its latency again.
-            window: live.window.map(PointWire::from),
+            window: match live.window.map(PointWire::from) {
+                None => WindowWire::Empty,
+                Some(point) if point.count == 1 && Some(point.mean_us) == live.latency_ms.map(micros) => {
+                    WindowWire::One(point.window)
+                }
+                Some(point) => WindowWire::More(point),
+            },
         }
     }
 
     pub(crate) fn restore(&self, report: Timestamp) -> (u32, Live) {
+        let us = self.latency_us.unwrap_or_default();
+        let window = match self.window {
+            WindowWire::Empty => None,
+            WindowWire::One(window) => Some(PointWire { window, min_us: us, max_us: us, mean_us: us, count: 1 }),
+            WindowWire::More(point) => Some(point),
+        };
         let live = Live {
             checked_at: Timestamp::from_millis(report.as_millis() - self.age),
             latency_ms: self.latency_us.map(|us| f64::from(us) / 1000.0),
-            window: self.window.map(LatencyPoint::from),
+            window: window.map(LatencyPoint::from),
         };
         (self.slot, live)
     }
