@@ -111,6 +111,7 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
     let instance_slots = at_least_one(notes, &plugins, "instance_slots").unwrap_or(512);
     let limits = plugins.table("limits").map(|entries| limits(notes, entries)).unwrap_or_default();
     plugins.finish();
+    check_api_secrets(notes, document);
     Config {
         listen,
         metrics_listen,
@@ -124,20 +125,17 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
         targets: targets(notes, document, &scheduler),
         scheduler,
         aliases: aliases(notes, document),
-        file: api_secrets(notes, document),
+        file: notes.file.clone(),
         data_dir,
     }
 }
 
-/// The secrets that targets made through the API may name are checked for form; the file's name is given back.
-fn api_secrets(notes: &Notes<'_>, document: &[Entry]) -> String {
-    let Some(Value::Table(entries)) = document.iter().find(|e| e.key == "secrets").map(|e| &e.node.value) else {
-        return notes.file.clone();
-    };
-    for entry in entries {
-        let _ = secret_source(notes, entry, true);
+/// Targets made through the API do not exist yet; the secrets that they may name are checked for form all the same.
+fn check_api_secrets(notes: &Notes<'_>, document: &[Entry]) {
+    let section = document.iter().find(|entry| entry.key == "secrets").map(|entry| &entry.node.value);
+    if let Some(Value::Table(entries)) = section {
+        entries.iter().for_each(|entry| drop(secret_source(notes, entry, true)));
     }
-    notes.file.clone()
 }
 
 fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr) {
