@@ -137,6 +137,10 @@ impl Driver {
         for kind in kinds.into_iter().filter(|kind| parts.plugins.get(kind).is_none()) {
             scheduler.apply(Input::KindServed(kind, false), now);
         }
+        let restored = targets.iter().filter(|(_, saved)| saved.is_some());
+        // What fell due while the host was down has another time now. It is written at once, or a second kill would find
+        // the old one and poll its target again.
+        let dirty = restored.map(|(target, _)| (target.id().clone(), Changes::default())).collect();
         let by_id = targets.iter().map(|(target, _)| (target.id().clone(), target.clone())).collect();
         let specs = targets.into_iter().map(|(target, saved)| (target.spec(), saved)).collect();
         scheduler.apply(Input::Started(specs), now);
@@ -145,7 +149,7 @@ impl Driver {
             scheduler,
             targets: by_id,
             statuses: HashMap::new(),
-            dirty: BTreeMap::new(),
+            dirty,
             pending: HashMap::new(),
             next_flush: now.after(FLUSH),
             ending: None,
@@ -154,6 +158,7 @@ impl Driver {
         for id in ids {
             driver.note_status(&id, now);
         }
+        driver.flush();
         driver
     }
 

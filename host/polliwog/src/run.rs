@@ -198,14 +198,14 @@ fn admin(store: &Store, clock: &Clock) -> anyhow::Result<(Auth, Option<String>)>
     Ok((Auth::new(Auth::hash(&token)), Some(token)))
 }
 
-/// A poll that found nothing new just before a kill may have been forgotten. Its target is taken to have been polled, so
-/// that it is early by no more than what a kill may cost.
-fn not_early(mut schedule: Schedule, forgotten_until: Option<Timestamp>) -> Schedule {
-    /// The most that jitter takes from an interval.
-    const JITTER: f64 = 0.95;
+/// A poll that found nothing new just before a kill may have been forgotten. Its target is taken to have been polled when
+/// it was due, so that it is early by no more than what a kill may cost.
+fn not_early(mut schedule: Schedule, forgotten_until: Option<Timestamp>, now: Timestamp) -> Schedule {
+    /// The most that jitter adds to an interval.
+    const JITTER: f64 = 1.05;
     let healthy =
         schedule.failures == 0 && schedule.plugin_faults == 0 && !schedule.breaker_open && schedule.dead.is_none();
-    if healthy && forgotten_until.is_some_and(|until| schedule.due <= until) {
+    if healthy && forgotten_until.is_some_and(|until| schedule.due <= until.min(now)) {
         let interval = schedule.interval.unwrap_or_default().mul_f64(JITTER);
         schedule.due = schedule.due.after(interval.saturating_sub(FORGOTTEN));
     }
@@ -222,7 +222,7 @@ fn restore(
         let loaded = loaded.remove(target.id())?;
         target.restore(loaded.known);
         let same = loaded.schedule.filter(|schedule| schedule.identity == target.identity);
-        same.map(|schedule| saved(&not_early(schedule, forgotten_until), clock))
+        same.map(|schedule| saved(&not_early(schedule, forgotten_until, clock.wall()), clock))
     };
     let schedules: Vec<Option<Saved>> = targets.iter().map(take_up).collect();
     targets.iter().cloned().zip(schedules).collect()
@@ -275,17 +275,19 @@ mod tests {
     #[test]
     fn after_a_kill_nobody_is_early_by_more_than_a_kill_may_cost() {
         let killed = Some(Timestamp::from_millis(1_000_000));
+        let now = Timestamp::from_millis(1_010_000);
         for (due, failures, forgotten_until, expected) in [
-            // It may have been polled at 990, unseen: then it is due at 1085 at the earliest, and 30 s early is allowed.
-            (990, 0, killed, 1055),
-            (1000, 0, killed, 1065),
-            // Nobody was polled after the last word of the host before.
+            // It may have been polled at 990, unseen: then it is due at 1095 at the latest, and 30 s early is allowed.
+            (990, 0, killed, 1065),
+            (1000, 0, killed, 1075),
+            // Nobody was polled after the last word of the host before, nor in the future.
             (1001, 0, killed, 1001),
+            (1020, 0, Some(Timestamp::from_millis(1_030_000)), 1020),
             (990, 0, None, 990),
             // A failure is committed at once: nothing of it was forgotten.
             (990, 1, killed, 990),
         ] {
-            let found = not_early(schedule(due, failures), forgotten_until);
+            let found = not_early(schedule(due, failures), forgotten_until, now);
             assert_eq!(found.due, Timestamp::from_millis(expected * 1000), "{due} {failures} {forgotten_until:?}");
         }
     }
