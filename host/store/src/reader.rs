@@ -6,7 +6,7 @@ use crate::history::LatencyPoint;
 use crate::record::StoredEvent;
 use crate::wire::{EventWire, PointWire};
 use model::{TargetId, Timestamp};
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, Row, ToSql, params};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -78,30 +78,31 @@ impl Reader {
         dependency: &str,
         limit: u32,
     ) -> Result<Vec<TransitionRow>, ReadError> {
-        self.with(|connection| {
-            let sql = "SELECT previous, current, at FROM transition
-                       WHERE target = (SELECT num FROM target WHERE id = ?1) AND dependency = ?2
-                       ORDER BY id DESC LIMIT ?3";
-            let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map(params![target.as_str(), dependency, limit], |row| {
-                Ok((row.get(0)?, row.get(1)?, Timestamp::from_millis(row.get(2)?)))
-            })?;
-            rows.collect()
+        let sql = "SELECT previous, current, at FROM transition
+                   WHERE target = (SELECT num FROM target WHERE id = ?1) AND dependency = ?2
+                   ORDER BY id DESC LIMIT ?3";
+        self.history(sql, params![target.as_str(), dependency, limit], |row| {
+            Ok((row.get(0)?, row.get(1)?, Timestamp::from_millis(row.get(2)?)))
         })
     }
 
     /// A dependency's error history, newest first.
     pub fn errors(&self, target: &TargetId, dependency: &str, limit: u32) -> Result<Vec<ErrorRow>, ReadError> {
-        self.with(|connection| {
-            let sql = "SELECT error, message, at FROM error_history
-                       WHERE target = (SELECT num FROM target WHERE id = ?1) AND dependency = ?2
-                       ORDER BY id DESC LIMIT ?3";
-            let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map(params![target.as_str(), dependency, limit], |row| {
-                Ok((row.get(0)?, row.get(1)?, Timestamp::from_millis(row.get(2)?)))
-            })?;
-            rows.collect()
+        let sql = "SELECT error, message, at FROM error_history
+                   WHERE target = (SELECT num FROM target WHERE id = ?1) AND dependency = ?2
+                   ORDER BY id DESC LIMIT ?3";
+        self.history(sql, params![target.as_str(), dependency, limit], |row| {
+            Ok((row.get(0)?, row.get(1)?, Timestamp::from_millis(row.get(2)?)))
         })
+    }
+
+    fn history<T>(
+        &self,
+        sql: &str,
+        of: &[&dyn ToSql],
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, ReadError> {
+        self.with(|connection| connection.prepare_cached(sql)?.query_map(of, |row| read(row))?.collect())
     }
 
     /// A dependency's latency points in a span of time, oldest first.

@@ -193,9 +193,6 @@ pub struct DependencyView {
     pub missing_since: Option<Timestamp>,
 }
 
-/// A number that a plugin reported.
-pub type SampleView = Sample;
-
 /// A plugin, or a file that was refused.
 #[derive(Clone, Debug)]
 pub struct PluginView {

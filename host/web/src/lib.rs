@@ -21,7 +21,7 @@ pub use auth::{Auth, TokenHash};
 pub use events::{Announcement, Announcer};
 pub use host::{
     BreakerView, CommandError, DeadView, DependencyView, Host, Overview, PluginView, PollErrorView, ProcessView,
-    SampleView, StoredEvents, TargetView,
+    StoredEvents, TargetView,
 };
 pub use metrics::{Metrics, PollMeasure};
 pub use server::{ServerError, serve, serve_metrics};
