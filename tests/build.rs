@@ -2,18 +2,17 @@
 
 use plugin_build::{What, components};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut names: Vec<String> = std::fs::read_dir(root.join("tests/guests/examples"))
+    let mut names: Vec<String> = std::fs::read_dir("guests/examples")
         .expect("the guests are there")
         .filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_str()?.to_owned()))
         .collect();
     names.sort_unstable();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut list = String::new();
-    for (name, file) in components(&root, &What::ExamplesOf("guests", &names), &["tests/guests"]) {
+    for (name, file) in components("..", &What::ExamplesOf("guests", &names), &["tests/guests"]) {
         let constant = name.replace('-', "_").to_uppercase();
         writeln!(list, "/// The guest `{name}`.\npub const {constant}: &[u8] = include_bytes!({file:?});")
             .expect("writing to a string never fails");

@@ -2,15 +2,14 @@
 
 use plugin_build::{What, components};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const PLUGINS: [&str; 3] = ["plugin-http", "plugin-mapping", "plugin-proactive-deps"];
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let sources = ["plugins/http", "plugins/mapping", "plugins/proactive-deps"];
     let mut list = String::from("&[\n");
-    for (name, file) in components(&root, &What::Packages(&PLUGINS), &sources) {
+    for (name, file) in components("../..", &What::Packages(&PLUGINS), &sources) {
         let kind = name.trim_start_matches("plugin-");
         writeln!(list, "    Builtin {{ kind: {kind:?}, component: include_bytes!({file:?}) }},")
             .expect("writing to a string never fails");

@@ -36,8 +36,12 @@ pub enum What<'a> {
 
 /// Builds, and gives each component's name and file.
 ///
-/// `root` is the workspace's folder; `sources` are the files and folders under it that the components are made from.
-pub fn components(root: &Path, what: &What<'_>, sources: &[&str]) -> Vec<(String, PathBuf)> {
+/// `up` leads from the caller's package to the workspace's folder; `sources` are the files and folders under that which
+/// the components are made from.
+pub fn components(up: &str, what: &What<'_>, sources: &[&str]) -> Vec<(String, PathBuf)> {
+    // As cargo says it now, not as it was when the build script was compiled: a checkout may have moved.
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
+    let root = &package.join(up);
     println!("cargo::rerun-if-env-changed={PREBUILT}");
     let names = match what {
         What::Packages(names) | What::ExamplesOf(_, names) => names,
