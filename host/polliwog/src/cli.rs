@@ -33,6 +33,23 @@ pub(crate) enum Command {
     ///
     /// Exit code: 0 ok, 1 warning, 2 critical, 3 unknown or failed; of several, critical before unknown before warning.
     Poll(PollArguments),
+    /// How late each cadence sees changes on a made-up estate, at an equal number of polls
+    ///
+    /// The estate is JSON: `targets`, `classes` (each with `share`, `incidentsPerDay`, `incidentLength`, and where wanted
+    /// `name`, `latency`, `failureRate`, `interval`), and where wanted `name`, `duration`, `targetsPerHost`,
+    /// `baseInterval`, `minInterval`, `maxInterval`, `maxInFlight`, `maxPerHost` and `outages` (each with `at`, `length`,
+    /// `share`). Durations are written "30s", "5m", "2h", "1d", or as seconds.
+    Simulate {
+        /// The estate's file
+        #[arg(value_name = "ESTATE.json")]
+        estate: PathBuf,
+        /// What decides every chance
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// For plugin authors
     #[command(subcommand)]
     Plugin(PluginCommand),

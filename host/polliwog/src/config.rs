@@ -12,6 +12,7 @@ pub(crate) use checked::{Config, Limits};
 pub(crate) use places::{Places, find};
 pub(crate) use reader::suggestion;
 pub(crate) use targets::{SecretSource, TargetConfig, TlsConfig};
+pub(crate) use value::parse_duration;
 
 use std::fmt;
 

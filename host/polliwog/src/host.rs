@@ -67,11 +67,13 @@ impl RunningHost {
             ("scheduler_worker_pool_utilized", "Polls in flight", false, in_flight as f64),
             ("scheduler_num_workers", "Lanes that polls run on", false, lanes() as f64),
             (
-                "polliwog_polls_held_by_caps",
-                "Polls held back by a cap over the process",
+                "polliwog_polls_held_in_flight",
+                "Polls held back because max_in_flight were under way",
                 true,
-                counters.held_by_caps as f64,
+                counters.held_in_flight as f64,
             ),
+            ("polliwog_polls_held_by_rate", "Polls held back by rate_per_second", true, counters.held_by_rate as f64),
+            ("polliwog_polls_spread", "Polls that fell due together and were spread", true, counters.spread as f64),
             (
                 "polliwog_polls_held_by_hosts",
                 "Polls that waited for a slot of their host",

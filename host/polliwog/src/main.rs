@@ -17,6 +17,7 @@ mod plugins;
 mod poll;
 mod run;
 mod setup;
+mod simulate;
 
 use anyhow::Context;
 use clap::Parser;
@@ -57,6 +58,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Run(arguments) => run::run(arguments).await,
             Command::Check { common, json } => check::check(&common, json).await,
             Command::Poll(arguments) => poll::poll(arguments).await,
+            Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,
             Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list(&common, json).await,
             Command::Plugin(PluginCommand::Inspect { file, json }) => plugin_command::inspect(&file, json).await,
         }

@@ -269,6 +269,7 @@ mod tests {
             last_polled: None,
             last_change: None,
             critical: false,
+            rates: [0.0; 4],
         }
     }
 

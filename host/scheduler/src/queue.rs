@@ -1,24 +1,41 @@
 //! The indexed priority queue.
 //!
-//! Order: due time, then higher score, then least recently polled, then id. A target is in it at most once.
+//! Order: due time, then higher score, then least recently polled, then id. A target is registered once and queued at
+//! most once; its slot, a small number, is what every operation goes by, and the id is hashed only where a person or
+//! another room names a target.
 //!
-//! A 4-ary heap of (due, slot) pairs over a dense table of slots: the due time, which decides nearly every comparison,
-//! lies in the heap's own array, and the rest is looked up only on ties. Every operation by target goes through one hash
-//! map from id to slot.
+//! A 4-ary heap over a dense table of slots, chosen by measurement (`cargo bench -p scheduler` has all of it in one run):
+//! a pairing heap pops as fast while few targets are queued and several times slower once its nodes no longer lie in the
+//! cache, and a timing wheel before a heap pushes faster but pops slower, costs more memory and gives entries of one tick
+//! out of order until they are sorted. Due time and score, which decide nearly every comparison, lie in the heap's own
+//! array; positions have an array of their own, because sifting writes nothing else.
 
-use model::{Kind, Moment, TargetId};
+use hashbrown::HashTable;
+use model::{Moment, TargetId};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
+use std::hash::BuildHasher;
 
 const ARITY: usize = 4;
+/// The position of a target that is not queued.
+const ABSENT: u32 = u32::MAX;
+
+/// A registered target's number. Given to another target once this one is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// The number, for tables beside the queue.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// One target's place in the queue.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
-    /// Whose entry.
-    pub target: TargetId,
-    /// For the statistics by kind.
-    pub kind: Kind,
+    /// Whose.
+    pub slot: Slot,
     /// When it is to run.
     pub due: Moment,
     /// Of two that are due at once, the higher goes first. 0 to 1.
@@ -27,26 +44,28 @@ pub struct Entry {
     pub last_polled: Moment,
 }
 
-#[derive(Debug)]
-struct Slot {
-    entry: Entry,
-    position: usize,
-}
-
 #[derive(Clone, Copy, Debug)]
 struct Node {
     due: Moment,
     slot: u32,
+    score: f32,
+}
+
+#[derive(Debug)]
+struct Registered {
+    id: TargetId,
+    last_polled: Moment,
 }
 
 /// Targets in the order in which they are to run.
 #[derive(Debug, Default)]
 pub struct Queue {
     heap: Vec<Node>,
-    slots: Vec<Option<Slot>>,
+    positions: Vec<u32>,
+    registered: Vec<Option<Registered>>,
     free: Vec<u32>,
-    by_target: HashMap<TargetId, u32>,
-    by_kind: BTreeMap<Kind, usize>,
+    by_id: HashTable<u32>,
+    hasher: foldhash::fast::FixedState,
 }
 
 impl Queue {
@@ -55,69 +74,110 @@ impl Queue {
         Self::default()
     }
 
-    /// How many targets are in it.
+    /// An empty queue with room for `targets`.
+    pub fn with_capacity(targets: usize) -> Self {
+        Self {
+            heap: Vec::with_capacity(targets),
+            positions: Vec::with_capacity(targets),
+            registered: Vec::with_capacity(targets),
+            by_id: HashTable::with_capacity(targets),
+            ..Self::default()
+        }
+    }
+
+    /// How many targets are queued.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether there is none.
+    /// Whether none is queued.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// How many targets of each kind are in it.
-    pub fn by_kind(&self) -> &BTreeMap<Kind, usize> {
-        &self.by_kind
+    /// Gives a target its slot; the one it has when it is registered already.
+    pub fn register(&mut self, id: &TargetId) -> Slot {
+        if let Some(slot) = self.slot(id) {
+            return slot;
+        }
+        let slot = self.free.pop().unwrap_or(self.registered.len() as u32);
+        let registered = Some(Registered { id: id.clone(), last_polled: Moment::START });
+        match self.registered.get_mut(slot as usize) {
+            Some(place) => *place = registered,
+            None => {
+                self.registered.push(registered);
+                self.positions.push(ABSENT);
+            }
+        }
+        let (hasher, all) = (&self.hasher, &self.registered);
+        let rehash = |slot: &u32| hasher.hash_one(id_of(all, *slot).as_str());
+        self.by_id.insert_unique(hasher.hash_one(id.as_str()), slot, rehash);
+        Slot(slot)
     }
 
-    /// Puts a target in; one that is there already moves to its new place.
+    /// A registered target's slot.
+    pub fn slot(&self, id: &TargetId) -> Option<Slot> {
+        let hash = self.hasher.hash_one(id.as_str());
+        self.by_id.find(hash, |slot| id_of(&self.registered, *slot) == id).map(|slot| Slot(*slot))
+    }
+
+    /// The target of a slot.
+    ///
+    /// # Panics
+    /// When the slot is nobody's.
+    pub fn id(&self, slot: Slot) -> &TargetId {
+        id_of(&self.registered, slot.0)
+    }
+
+    /// Takes a target out and gives its slot back.
+    pub fn forget(&mut self, slot: Slot) {
+        self.remove(slot);
+        let hash = self.hasher.hash_one(self.id(slot).as_str());
+        if let Ok(found) = self.by_id.find_entry(hash, |held| *held == slot.0) {
+            found.remove();
+        }
+        self.registered[slot.index()] = None;
+        self.free.push(slot.0);
+    }
+
+    /// Queues a target; one that is queued already moves to its new place.
     pub fn push(&mut self, entry: Entry) {
-        if let Some(&slot) = self.by_target.get(&entry.target) {
-            self.update(slot, entry);
-            return;
-        }
-        *self.by_kind.entry(entry.kind.clone()).or_default() += 1;
-        let node = Node { due: entry.due, slot: self.free.pop().unwrap_or(self.slots.len() as u32) };
-        self.by_target.insert(entry.target.clone(), node.slot);
-        let position = self.heap.len();
-        let filled = Some(Slot { entry, position });
-        match self.slots.get_mut(node.slot as usize) {
-            Some(place) => *place = filled,
-            None => self.slots.push(filled),
-        }
-        self.heap.push(node);
-        self.sift_up(position);
-    }
-
-    fn update(&mut self, slot: u32, entry: Entry) {
-        let due = entry.due;
-        let held = self.slot_mut(slot);
-        let position = held.position;
-        let kind = std::mem::replace(&mut held.entry, entry).kind;
-        let now = self.slot(slot).entry.kind.clone();
-        if kind != now {
-            self.forget_kind(&kind);
-            *self.by_kind.entry(now).or_default() += 1;
-        }
-        self.heap[position].due = due;
-        let settled = self.sift_up(position);
-        self.sift_down(settled);
+        let Entry { slot: Slot(slot), due, score, last_polled } = entry;
+        let registered = self.registered[slot as usize].as_mut().expect("a slot that is queued is registered");
+        registered.last_polled = last_polled;
+        let node = Node { due, slot, score };
+        let position = match self.positions[slot as usize] {
+            ABSENT => {
+                self.heap.push(node);
+                return self.sift_up(self.heap.len() - 1, node);
+            }
+            position => position as usize,
+        };
+        let earlier = position > 0 && self.before(&node, &self.heap[(position - 1) / ARITY]);
+        if earlier { self.sift_up(position, node) } else { self.sift_down(position, node) }
     }
 
     /// The entry that runs next.
-    pub fn peek(&self) -> Option<&Entry> {
-        self.heap.first().map(|node| &self.slot(node.slot).entry)
+    pub fn peek(&self) -> Option<Entry> {
+        self.heap.first().map(|node| self.entry(node))
+    }
+
+    /// When the next entry is due.
+    pub fn next_due(&self) -> Option<Moment> {
+        self.heap.first().map(|node| node.due)
     }
 
     /// Takes the entry that runs next.
     pub fn pop(&mut self) -> Option<Entry> {
-        (!self.heap.is_empty()).then(|| self.take(0))
+        let first = self.entry(self.heap.first()?);
+        self.take(0);
+        Some(first)
     }
 
     /// Takes at most `limit` entries due at `now` or before, in order.
     pub fn pop_due(&mut self, now: Moment, limit: usize) -> Vec<Entry> {
         let mut due = Vec::new();
-        while due.len() < limit && self.peek().is_some_and(|entry| entry.due <= now) {
+        while due.len() < limit && self.next_due().is_some_and(|next| next <= now) {
             due.extend(self.pop());
         }
         due
@@ -126,7 +186,7 @@ impl Queue {
     /// At most `limit` entries due at `now` or before, in order, left where they are.
     ///
     /// Walks the heap from its root and opens a node's children only once the node itself was given out.
-    pub fn peek_due(&self, now: Moment, limit: usize) -> Vec<&Entry> {
+    pub fn peek_due(&self, now: Moment, limit: usize) -> Vec<Entry> {
         let mut border = BinaryHeap::new();
         let mut due = Vec::new();
         if !self.heap.is_empty() {
@@ -137,99 +197,115 @@ impl Queue {
             if self.heap[position].due > now {
                 break;
             }
-            due.push(&self.slot(self.heap[position].slot).entry);
-            let children = ARITY * position + 1..(ARITY * position + 1 + ARITY).min(self.heap.len());
-            border.extend(children.map(|position| Next { queue: self, position }));
+            due.push(self.entry(&self.heap[position]));
+            border.extend(self.children(position).map(|position| Next { queue: self, position }));
         }
         due
     }
 
-    /// A target's entry.
-    pub fn get(&self, target: &TargetId) -> Option<&Entry> {
-        self.by_target.get(target).map(|&slot| &self.slot(slot).entry)
-    }
-
-    /// Takes a target out.
-    pub fn remove(&mut self, target: &TargetId) -> Option<Entry> {
-        let slot = *self.by_target.get(target)?;
-        Some(self.take(self.slot(slot).position))
-    }
-
-    fn take(&mut self, position: usize) -> Entry {
-        let node = self.heap.swap_remove(position);
-        if position < self.heap.len() {
-            let moved = self.heap[position].slot;
-            self.slot_mut(moved).position = position;
-            let settled = self.sift_up(position);
-            self.sift_down(settled);
-        }
-        let slot = self.slots[node.slot as usize].take().expect("a node in the heap has a filled slot");
-        self.free.push(node.slot);
-        self.by_target.remove(&slot.entry.target);
-        self.forget_kind(&slot.entry.kind);
-        slot.entry
-    }
-
-    fn forget_kind(&mut self, kind: &Kind) {
-        if let Some(count) = self.by_kind.get_mut(kind) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_kind.remove(kind);
+    /// How many entries are due at `now` or before.
+    pub fn count_due(&self, now: Moment) -> usize {
+        let mut open = vec![0];
+        let mut count = 0;
+        while let Some(position) = open.pop() {
+            if self.heap.get(position).is_some_and(|node| node.due <= now) {
+                count += 1;
+                open.extend(self.children(position));
             }
         }
+        count
     }
 
-    fn slot(&self, slot: u32) -> &Slot {
-        self.slots[slot as usize].as_ref().expect("a slot that is named is filled")
+    /// A target's entry, while it is queued.
+    pub fn get(&self, slot: Slot) -> Option<Entry> {
+        let position = *self.positions.get(slot.index())?;
+        self.heap.get(position as usize).map(|node| self.entry(node))
     }
 
-    fn slot_mut(&mut self, slot: u32) -> &mut Slot {
-        self.slots[slot as usize].as_mut().expect("a slot that is named is filled")
+    /// Takes a target out; whether it was in.
+    pub fn remove(&mut self, slot: Slot) -> bool {
+        let position = self.positions[slot.index()];
+        let queued = position != ABSENT;
+        if queued {
+            self.take(position as usize);
+        }
+        queued
     }
 
-    fn before(&self, a: Node, b: Node) -> bool {
-        self.compare(a, b) == Ordering::Less
+    fn take(&mut self, position: usize) {
+        let node = self.heap.swap_remove(position);
+        self.positions[node.slot as usize] = ABSENT;
+        let Some(&moved) = self.heap.get(position) else { return };
+        if position > 0 && self.before(&moved, &self.heap[(position - 1) / ARITY]) {
+            self.sift_up(position, moved);
+        } else {
+            self.sift_down(position, moved);
+        }
     }
 
-    fn compare(&self, a: Node, b: Node) -> Ordering {
-        a.due.cmp(&b.due).then_with(|| {
-            let (a, b) = (&self.slot(a.slot).entry, &self.slot(b.slot).entry);
-            (b.score.total_cmp(&a.score))
-                .then_with(|| a.last_polled.cmp(&b.last_polled))
-                .then_with(|| a.target.cmp(&b.target))
-        })
+    fn entry(&self, node: &Node) -> Entry {
+        Entry { slot: Slot(node.slot), due: node.due, score: node.score, last_polled: self.last_polled(node) }
     }
 
-    fn sift_up(&mut self, mut position: usize) -> usize {
-        let node = self.heap[position];
+    fn last_polled(&self, node: &Node) -> Moment {
+        self.registered[node.slot as usize].as_ref().map(|held| held.last_polled).unwrap_or_default()
+    }
+
+    fn children(&self, position: usize) -> std::ops::Range<usize> {
+        ARITY * position + 1..(ARITY * position + 1 + ARITY).min(self.heap.len())
+    }
+
+    #[inline]
+    fn before(&self, a: &Node, b: &Node) -> bool {
+        a.due < b.due || (a.due == b.due && self.compare_ties(a, b) == Ordering::Less)
+    }
+
+    #[cold]
+    fn compare_ties(&self, a: &Node, b: &Node) -> Ordering {
+        let last_polled = || self.last_polled(a).cmp(&self.last_polled(b));
+        let ids = || id_of(&self.registered, a.slot).cmp(id_of(&self.registered, b.slot));
+        b.score.total_cmp(&a.score).then_with(last_polled).then_with(ids)
+    }
+
+    fn sift_up(&mut self, mut position: usize, node: Node) {
         while position > 0 {
             let parent = (position - 1) / ARITY;
-            if !self.before(node, self.heap[parent]) {
+            if !self.before(&node, &self.heap[parent]) {
                 break;
             }
             self.place(position, self.heap[parent]);
             position = parent;
         }
         self.place(position, node);
-        position
     }
 
-    fn sift_down(&mut self, mut position: usize) {
-        let node = self.heap[position];
+    fn sift_down(&mut self, mut position: usize, node: Node) {
         loop {
-            let children = ARITY * position + 1..(ARITY * position + 1 + ARITY).min(self.heap.len());
-            let first = children.min_by(|&a, &b| self.compare(self.heap[a], self.heap[b]));
-            let Some(child) = first.filter(|&child| self.before(self.heap[child], node)) else { break };
-            self.place(position, self.heap[child]);
-            position = child;
+            let children = self.children(position);
+            let Some(mut first) = children.clone().next() else { break };
+            for child in children.skip(1) {
+                if self.before(&self.heap[child], &self.heap[first]) {
+                    first = child;
+                }
+            }
+            if !self.before(&self.heap[first], &node) {
+                break;
+            }
+            self.place(position, self.heap[first]);
+            position = first;
         }
         self.place(position, node);
     }
 
+    #[inline]
     fn place(&mut self, position: usize, node: Node) {
         self.heap[position] = node;
-        self.slot_mut(node.slot).position = position;
+        self.positions[node.slot as usize] = position as u32;
     }
+}
+
+fn id_of(registered: &[Option<Registered>], slot: u32) -> &TargetId {
+    &registered[slot as usize].as_ref().expect("a slot that is named is registered").id
 }
 
 /// A node on the border of what [`Queue::peek_due`] has given out; the greatest is the one that runs first.
@@ -240,7 +316,8 @@ struct Next<'a> {
 
 impl Ord for Next<'_> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.queue.compare(other.queue.heap[other.position], self.queue.heap[self.position])
+        let (own, other) = (&self.queue.heap[self.position], &self.queue.heap[other.position]);
+        other.due.cmp(&own.due).then_with(|| self.queue.compare_ties(other, own))
     }
 }
 
@@ -259,100 +336,4 @@ impl PartialEq for Next<'_> {
 impl Eq for Next<'_> {}
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn entry(id: u8, due: i64, score: u8, polled: i64) -> Entry {
-        Entry {
-            target: TargetId::new(&format!("t{id}")).unwrap(),
-            kind: Kind::new(if id.is_multiple_of(2) { "even" } else { "odd" }).unwrap(),
-            due: Moment::from_nanos(due),
-            score: f32::from(score) / 4.0,
-            last_polled: Moment::from_nanos(polled),
-        }
-    }
-
-    /// The queue as a sorted list: slow and plain.
-    #[derive(Default)]
-    struct Model(Vec<Entry>);
-
-    impl Model {
-        fn push(&mut self, entry: Entry) {
-            self.remove(&entry.target.clone());
-            self.0.push(entry);
-            self.0.sort_by(|a, b| {
-                (a.due.cmp(&b.due))
-                    .then(b.score.total_cmp(&a.score))
-                    .then(a.last_polled.cmp(&b.last_polled))
-                    .then(a.target.cmp(&b.target))
-            });
-        }
-
-        fn remove(&mut self, target: &TargetId) -> Option<Entry> {
-            let at = self.0.iter().position(|entry| entry.target == *target)?;
-            Some(self.0.remove(at))
-        }
-
-        fn due(&self, now: Moment, limit: usize) -> Vec<Entry> {
-            self.0.iter().filter(|entry| entry.due <= now).take(limit).cloned().collect()
-        }
-    }
-
-    #[derive(Clone, Debug)]
-    enum Op {
-        Push(u8, i64, u8, i64),
-        Pop,
-        Remove(u8),
-        PopDue(i64, usize),
-        PeekDue(i64, usize),
-    }
-
-    fn op() -> impl Strategy<Value = Op> {
-        prop_oneof![
-            4 => (0u8..40, 0i64..20, 0u8..3, 0i64..3).prop_map(|(id, due, score, polled)| Op::Push(id, due, score, polled)),
-            1 => Just(Op::Pop),
-            1 => (0u8..40).prop_map(Op::Remove),
-            1 => (0i64..20, 0usize..6).prop_map(|(now, limit)| Op::PopDue(now, limit)),
-            1 => (0i64..20, 0usize..50).prop_map(|(now, limit)| Op::PeekDue(now, limit)),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn behaves_like_a_sorted_list(ops in proptest::collection::vec(op(), 0..200)) {
-            let (mut queue, mut model) = (Queue::new(), Model::default());
-            for op in ops {
-                match op {
-                    Op::Push(id, due, score, polled) => {
-                        queue.push(entry(id, due, score, polled));
-                        model.push(entry(id, due, score, polled));
-                    }
-                    Op::Pop => {
-                        let expected = (!model.0.is_empty()).then(|| model.0.remove(0));
-                        prop_assert_eq!(queue.pop(), expected);
-                    }
-                    Op::Remove(id) => {
-                        let target = entry(id, 0, 0, 0).target;
-                        prop_assert_eq!(queue.remove(&target), model.remove(&target));
-                    }
-                    Op::PopDue(now, limit) => {
-                        let expected = model.due(Moment::from_nanos(now), limit);
-                        model.0.drain(..expected.len());
-                        prop_assert_eq!(queue.pop_due(Moment::from_nanos(now), limit), expected);
-                    }
-                    Op::PeekDue(now, limit) => {
-                        let seen: Vec<_> = queue.peek_due(Moment::from_nanos(now), limit).into_iter().cloned().collect();
-                        prop_assert_eq!(seen, model.due(Moment::from_nanos(now), limit));
-                    }
-                }
-                prop_assert_eq!(queue.len(), model.0.len());
-                prop_assert_eq!(queue.peek(), model.0.first());
-                prop_assert_eq!(queue.by_kind().values().sum::<usize>(), model.0.len());
-                for held in &model.0 {
-                    prop_assert_eq!(queue.get(&held.target), Some(held));
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -2,12 +2,14 @@
 
 mod outcomes;
 mod places;
+mod reads;
+mod targets;
 
 use crate::bucket::Bucket;
 use crate::hosts::Hosts;
-use crate::spread;
-use crate::target::Target;
-use crate::{Breaker, Place, Queue, Saved, Settings, TargetSpec, TargetStatus};
+use crate::queue::Slot;
+use crate::target::{Flight, Spending, Target, Turn};
+use crate::{Queue, Saved, Settings, TargetSpec};
 use model::{Cause, EventKind, Kind, Moment, TargetId};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -23,6 +25,8 @@ const MAX_UNWRITTEN: u8 = 5;
 const PROBE_SPREAD: f64 = 0.1;
 /// No delay is longer, whatever a machine sent.
 const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
+/// A host that wakes this much later than it asked to has slept; what fell due meanwhile is spread as at a start.
+const SLEPT: Duration = Duration::from_secs(30);
 
 /// What the scheduler is told.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +55,8 @@ pub enum Input {
     Tick,
 }
 
-/// What a change of a target means for its schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a change of a target means for its schedule. Several at once: the first of these that is among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// URL, TLS, kind or secrets: everything starts anew, and it is polled at once.
     Reset,
@@ -134,23 +138,18 @@ pub struct Counters {
     pub succeeded: u64,
     /// Polls that ended without one.
     pub failed: u64,
-    /// Polls held back because too many were in flight, or by the token bucket.
-    pub held_by_caps: u64,
+    /// Polls held back because too many were in flight.
+    pub held_in_flight: u64,
+    /// Polls held back by the token bucket.
+    pub held_by_rate: u64,
     /// Polls that waited for a slot of their host.
     pub held_by_hosts: u64,
     /// Polls left out because the target's results were not yet written.
     pub skipped_unwritten: u64,
     /// Polls that never got an instance slot.
     pub skipped_no_slot: u64,
-}
-
-#[derive(Debug)]
-struct Flight {
-    host: Arc<str>,
-    kind: Kind,
-    due: Moment,
-    /// The target was changed or removed since; its outcome says nothing any more.
-    void: bool,
+    /// Due times that were spread because the host had slept or many fell due at once.
+    pub spread: u64,
 }
 
 /// When to poll whom.
@@ -158,17 +157,24 @@ struct Flight {
 pub struct Scheduler {
     settings: Settings,
     rng: Pcg64Mcg,
-    targets: HashMap<TargetId, Target>,
+    /// Who waits for a due time; its slots number the targets too.
     queue: Queue,
+    targets: Vec<Option<Target>>,
     /// Due, and held back by nothing but a cap over the process.
-    ready: Queue,
+    ready: BTreeSet<Turn>,
     hosts: Hosts,
-    flights: HashMap<TargetId, Flight>,
+    in_flight: usize,
     in_flight_by_kind: BTreeMap<Kind, usize>,
+    /// Polls under way of targets that are gone.
+    orphans: HashMap<TargetId, Flight>,
     unserved: HashSet<Kind>,
     /// Dead letters that a success of another target of their origin may revive.
-    hopeful: BTreeMap<Arc<str>, BTreeSet<TargetId>>,
+    hopeful: BTreeMap<Arc<str>, BTreeMap<TargetId, Slot>>,
     bucket: Bucket,
+    /// What all targets spend.
+    spending: Spending,
+    /// The latest moment that was heard of; time does not go back.
+    latest: Moment,
     /// Polls that a cap over the process held back at the end of the last step.
     held: usize,
     /// Counts calls of `apply`.
@@ -187,15 +193,18 @@ impl Scheduler {
         Self {
             settings,
             rng: Pcg64Mcg::seed_from_u64(seed),
-            targets: HashMap::new(),
             queue: Queue::new(),
-            ready: Queue::new(),
+            targets: Vec::new(),
+            ready: BTreeSet::new(),
             hosts: Hosts::default(),
-            flights: HashMap::new(),
+            in_flight: 0,
             in_flight_by_kind: BTreeMap::new(),
+            orphans: HashMap::new(),
             unserved: HashSet::new(),
             hopeful: BTreeMap::new(),
             bucket: Bucket::new(),
+            spending: Spending::default(),
+            latest: Moment::from_nanos(i64::MIN),
             held: 0,
             step: 0,
             entered: 0,
@@ -206,17 +215,23 @@ impl Scheduler {
         }
     }
 
-    /// Takes an input, and starts whatever is due.
+    /// Takes an input, and starts whatever is due. A moment before the last one counts as the last one.
     pub fn apply(&mut self, input: Input, now: Moment) {
+        let now = now.max(self.latest);
         self.step += 1;
         (self.entered, self.left) = (0, 0);
+        self.wake(now);
         match input {
             Input::Started(targets) => self.start(targets, now),
             Input::Added(spec) => self.add(spec, now),
             Input::Changed(spec, change) => self.change(spec, change, now),
             Input::Removed(target) => self.remove(&target),
             Input::Finished(target, finish) => self.finish(&target, finish, now),
-            Input::Unwritten(target, count) => self.with(&target, |target| target.unwritten = count),
+            Input::Unwritten(target, count) => {
+                if let Some(slot) = self.queue.slot(&target) {
+                    self.target_mut(slot).unwritten = count;
+                }
+            }
             Input::Settings(settings) => self.set(settings, now),
             Input::KindServed(kind, served) => self.serve(kind, served, now),
             Input::Asked(target, ask) => self.ask(&target, ask, now),
@@ -236,262 +251,30 @@ impl Scheduler {
         if self.stopping {
             return None;
         }
-        let due = self.queue.peek().map(|entry| entry.due);
-        let room = !self.ready.is_empty() && self.flights.len() < self.settings.max_in_flight;
+        let room = !self.ready.is_empty() && self.in_flight < self.max_in_flight();
         let token = room.then(|| self.bucket.next(self.settings.rate_per_second));
-        due.into_iter().chain(token).min()
+        self.queue.next_due().into_iter().chain(token).min()
     }
 
-    /// The settings in force.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    fn max_in_flight(&self) -> usize {
+        self.settings.max_in_flight.max(1)
     }
 
-    /// How often things happened.
-    pub fn counters(&self) -> Counters {
-        self.counters
+    fn target(&self, slot: Slot) -> &Target {
+        self.targets[slot.index()].as_ref().expect("a registered slot has a target")
     }
 
-    /// Targets that wait for their due time, a host or a cap.
-    pub fn depth(&self) -> usize {
-        self.queue.len() + self.ready.len() + self.hosts.waiting()
-    }
-
-    /// How many targets of each kind are queued.
-    pub fn depth_by_kind(&self) -> BTreeMap<Kind, usize> {
-        let mut depth = self.queue.by_kind().clone();
-        let elsewhere = (self.targets.values())
-            .filter(|target| matches!(target.place, Place::Ready | Place::WaitingForHost))
-            .map(|target| &target.spec.kind);
-        for kind in elsewhere {
-            *depth.entry(kind.clone()).or_default() += 1;
-        }
-        depth
-    }
-
-    /// How many targets are due within `window` from now, those that wait for a host or a cap among them.
-    pub fn due_within(&self, now: Moment, window: Duration) -> usize {
-        let waiting = self.ready.len() + self.hosts.waiting();
-        waiting + self.queue.peek_due(now.after(window), usize::MAX).len()
-    }
-
-    /// Polls in flight, by kind.
-    pub fn in_flight(&self) -> &BTreeMap<Kind, usize> {
-        &self.in_flight_by_kind
-    }
-
-    /// One target's schedule.
-    pub fn status(&self, target: &TargetId, now: Moment) -> Option<TargetStatus> {
-        self.targets.get(target).map(|target| target.status(&self.settings, now))
-    }
-
-    /// What of one target's schedule is to be stored.
-    pub fn saved(&self, target: &TargetId, now: Moment) -> Option<Saved> {
-        self.targets.get(target).map(|target| target.saved(now))
-    }
-
-    // --- targets come, change and go -------------------------------------------------------------------------------
-
-    fn start(&mut self, mut targets: Vec<(TargetSpec, Option<Saved>)>, now: Moment) {
-        targets.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id));
-        let mut overdue = Vec::new();
-        for (spec, saved) in targets {
-            let first = saved.is_none();
-            let id = spec.id.clone();
-            let enabled = spec.enabled;
-            let mut target = Target {
-                spec,
-                place: Place::Disabled,
-                schedule: saved.unwrap_or_else(|| Saved::new(now)),
-                unwritten: 0,
-                ready_since: 0,
-            };
-            let latest = target.latest_due(&self.settings, now);
-            target.schedule.due = target.schedule.due.min(latest);
-            if first || target.schedule.due <= now {
-                overdue.push((id.clone(), target.spec.url_hash, target.bounds(&self.settings).base));
-            }
-            self.targets.insert(id.clone(), target);
-            self.index_hope(&id);
-            if first && enabled {
-                self.emit(EventKind::ServiceStarted { target: id.clone() });
-            }
-            self.settle(&id);
-        }
-        let delays = spread::delays(&overdue.iter().map(|&(_, hash, interval)| (hash, interval)).collect::<Vec<_>>());
-        for ((id, ..), delay) in overdue.into_iter().zip(delays) {
-            self.with(&id, |target| target.schedule.due = now.after(delay));
-            self.settle(&id);
-        }
-    }
-
-    fn add(&mut self, spec: TargetSpec, now: Moment) {
-        let id = spec.id.clone();
-        if self.targets.contains_key(&id) {
-            return self.change(spec, Change::Reset, now);
-        }
-        if spec.enabled {
-            self.emit(EventKind::ServiceStarted { target: id.clone() });
-        }
-        let target = Target { spec, place: Place::Disabled, schedule: Saved::new(now), unwritten: 0, ready_since: 0 };
-        self.targets.insert(id.clone(), target);
-        self.void_flight(&id);
-        self.settle(&id);
-        self.persist(&id, true);
-    }
-
-    fn change(&mut self, spec: TargetSpec, change: Change, now: Moment) {
-        let id = spec.id.clone();
-        let Some(target) = self.targets.get(&id) else { return self.add(spec, now) };
-        let was_enabled = target.spec.enabled;
-        self.take_out(&id);
-        self.forget_hope(&id);
-        let enabled = spec.enabled;
-        self.with(&id, |target| {
-            target.spec = spec;
-            match change {
-                Change::Reset => {
-                    target.schedule.reset();
-                    target.schedule.due = now;
-                }
-                Change::PollNow => target.schedule.due = now,
-                Change::Requeue | Change::Nothing => {}
-            }
-        });
-        if change == Change::Reset {
-            self.void_flight(&id);
-        }
-        if change == Change::Requeue {
-            self.recompute(&id, now);
-        }
-        self.index_hope(&id);
-        match (was_enabled, enabled) {
-            (false, true) => self.emit(EventKind::ServiceStarted { target: id.clone() }),
-            (true, false) => self.emit(EventKind::ServiceStopped { target: id.clone() }),
-            _ => {}
-        }
-        self.settle(&id);
-        self.persist(&id, true);
-    }
-
-    fn remove(&mut self, id: &TargetId) {
-        self.take_out(id);
-        self.forget_hope(id);
-        self.void_flight(id);
-        if self.targets.remove(id).is_some_and(|target| target.spec.enabled) {
-            self.emit(EventKind::ServiceStopped { target: id.clone() });
-        }
-    }
-
-    fn set(&mut self, settings: Settings, now: Moment) {
-        let (before, slots) = (std::mem::replace(&mut self.settings, settings), self.settings.max_per_host);
-        let cadence = |settings: &Settings| (settings.cadence, settings.base, settings.min, settings.max);
-        if cadence(&before) != cadence(&self.settings) {
-            let mut ids: Vec<TargetId> = self.targets.keys().cloned().collect();
-            ids.sort_unstable();
-            for id in ids {
-                self.take_out(&id);
-                self.recompute(&id, now);
-                self.settle(&id);
-            }
-        }
-        if slots > before.max_per_host {
-            for id in self.hosts.released(slots) {
-                self.make_ready(&id);
-            }
-        }
-    }
-
-    fn serve(&mut self, kind: Kind, served: bool, now: Moment) {
-        let known = if served { !self.unserved.remove(&kind) } else { !self.unserved.insert(kind.clone()) };
-        if known {
-            return;
-        }
-        let mut ids: Vec<TargetId> = self
-            .targets
-            .values()
-            .filter(|target| target.spec.kind == kind)
-            .map(|target| target.spec.id.clone())
-            .collect();
-        ids.sort_unstable();
-        for id in ids {
-            self.take_out(&id);
-            if served {
-                self.with(&id, |target| target.schedule.due = target.schedule.due.max(now));
-            }
-            self.settle(&id);
-        }
-    }
-
-    fn ask(&mut self, id: &TargetId, ask: Ask, now: Moment) {
-        let Some(target) = self.targets.get_mut(id) else { return };
-        let enabled = target.spec.enabled;
-        match ask {
-            Ask::PollNow => {}
-            Ask::Enable => target.spec.enabled = true,
-            Ask::Disable => target.spec.enabled = false,
-            Ask::Retry => {}
-            Ask::ResetBreaker => {
-                target.schedule.failures = 0;
-                target.schedule.breaker = Breaker::CLOSED;
-            }
-        }
-        match (enabled, target.spec.enabled) {
-            (false, true) => self.emit(EventKind::ServiceStarted { target: id.clone() }),
-            (true, false) => self.emit(EventKind::ServiceStopped { target: id.clone() }),
-            _ => {}
-        }
-        if matches!(ask, Ask::Retry | Ask::ResetBreaker) {
-            self.revive(id);
-        }
-        self.take_out(id);
-        if ask != Ask::Disable {
-            self.with(id, |target| target.schedule.due = target.schedule.due.min(now));
-        }
-        self.settle(id);
-        self.persist(id, ask != Ask::PollNow);
-    }
-
-    // --- small helpers ---------------------------------------------------------------------------------------------
-
-    fn count_flight(&mut self, kind: &Kind, begins: bool) {
-        let count = self.in_flight_by_kind.entry(kind.clone()).or_default();
-        *count = if begins { *count + 1 } else { count.saturating_sub(1) };
-    }
-
-    fn with(&mut self, id: &TargetId, change: impl FnOnce(&mut Target)) {
-        if let Some(target) = self.targets.get_mut(id) {
-            change(target);
-        }
-    }
-
-    /// Notes whether a neighbour's success may revive a target.
-    fn index_hope(&mut self, id: &TargetId) {
-        let Some(target) = self.targets.get(id) else { return };
-        let schedule = &target.schedule;
-        if schedule.dead.is_some() && !schedule.revived && schedule.last_cause == Some(Cause::Unreachable) {
-            self.hopeful.entry(target.spec.origin.clone()).or_default().insert(id.clone());
-        } else {
-            self.forget_hope(id);
-        }
-    }
-
-    fn forget_hope(&mut self, id: &TargetId) {
-        let Some(target) = self.targets.get(id) else { return };
-        if let Some(hopeful) = self.hopeful.get_mut(&target.spec.origin) {
-            hopeful.remove(id);
-            if hopeful.is_empty() {
-                self.hopeful.remove(&target.spec.origin);
-            }
-        }
+    fn target_mut(&mut self, slot: Slot) -> &mut Target {
+        self.targets[slot.index()].as_mut().expect("a registered slot has a target")
     }
 
     fn emit(&mut self, event: EventKind) {
         self.actions.push(Action::Emit(event));
     }
 
-    fn persist(&mut self, id: &TargetId, urgent: bool) {
-        self.actions.push(Action::Persist { target: id.clone(), urgent });
+    fn persist(&mut self, slot: Slot, urgent: bool) {
+        let target = self.queue.id(slot).clone();
+        self.actions.push(Action::Persist { target, urgent });
     }
 }
 

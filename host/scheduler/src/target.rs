@@ -1,8 +1,12 @@
 //! What the scheduler knows of one target.
 
-use crate::cadence::{Bounds, Scores, activity, staleness};
+use crate::cadence::{Bounds, Scores, activity, expected_rate, staleness, wanted};
+use crate::explain::Why;
+use crate::queue::Slot;
+use crate::rates::Rates;
 use crate::{Breaker, BreakerState, Cadence, Settings};
 use model::{Cause, Kind, Moment, TargetId};
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +16,8 @@ pub(crate) const DEAD_LETTER_LOOK: Duration = Duration::from_secs(30 * 60);
 pub(crate) const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 /// The base where nobody says anything.
 const BASE: Duration = Duration::from_secs(10);
+/// No bound is shorter or longer, whatever a machine sent.
+const BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(24 * 3600));
 
 /// A target as the scheduler needs to know it.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,6 +143,8 @@ pub struct Saved {
     pub last_change: Option<Moment>,
     /// Whether a dependency that is not skipped is critical.
     pub critical: bool,
+    /// How often it was seen to change.
+    pub rates: Rates,
 }
 
 impl Saved {
@@ -155,6 +163,7 @@ impl Saved {
             last_polled: None,
             last_change: None,
             critical: false,
+            rates: Rates::default(),
         }
     }
 
@@ -182,11 +191,71 @@ pub struct TargetStatus {
     pub cadence: Cadence,
 }
 
+/// A poll under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    pub host: Arc<str>,
+    pub kind: Kind,
+    pub due: Moment,
+    /// The target was changed or removed since; its outcome says nothing any more.
+    pub void: bool,
+}
+
+/// A target's turn among those that are due.
+#[derive(Clone, Debug)]
+pub(crate) struct Turn {
+    pub due: Moment,
+    pub score: f32,
+    pub last_polled: Moment,
+    pub id: TargetId,
+    pub slot: Slot,
+}
+
+impl Ord for Turn {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.due.cmp(&other.due))
+            .then_with(|| other.score.total_cmp(&self.score))
+            .then_with(|| self.last_polled.cmp(&other.last_polled))
+            .then_with(|| self.id.cmp(&other.id))
+    }
+}
+
+impl PartialOrd for Turn {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Turn {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Turn {}
+
+/// Polls in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Spending {
+    /// That the adaptive cadence wants.
+    pub wanted: f64,
+    /// That the base interval would cost.
+    pub base: f64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Target {
     pub spec: TargetSpec,
     pub place: Place,
     pub schedule: Saved,
+    /// Why it is due when it is.
+    pub why: Why,
+    /// The poll under way.
+    pub flight: Option<Flight>,
+    /// Its turn, while it is ready.
+    pub turn: Option<Turn>,
+    /// What it spends, as counted in the sum of all.
+    pub spending: Spending,
     /// Results that the database has not taken yet.
     pub unwritten: u8,
     /// The scheduler's step in which it last became ready.
@@ -194,33 +263,47 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    pub(crate) fn new(spec: TargetSpec, schedule: Saved, why: Why) -> Self {
+        Self {
+            spec,
+            place: Place::Disabled,
+            schedule,
+            why,
+            flight: None,
+            turn: None,
+            spending: Spending::default(),
+            unwritten: 0,
+            ready_since: 0,
+        }
+    }
+
     pub(crate) fn cadence(&self, settings: &Settings) -> Cadence {
         self.spec.cadence.unwrap_or(settings.cadence)
     }
 
     /// The bounds that hold for it; a base outside them is moved to the nearer one.
     pub(crate) fn bounds(&self, settings: &Settings) -> Bounds {
-        let min = self.spec.min.unwrap_or(settings.min);
-        let max = self.spec.max.unwrap_or(settings.max).max(min);
+        let min = self.spec.min.unwrap_or(settings.min).clamp(BOUNDS.0, BOUNDS.1);
+        let max = self.spec.max.unwrap_or(settings.max).clamp(min, BOUNDS.1);
         let base = self.spec.interval.or(settings.base).or(self.spec.kind_interval).unwrap_or(BASE);
         Bounds { base: base.clamp(min, max), min, max }
     }
 
-    pub(crate) fn scores(&self, settings: &Settings, now: Moment) -> Scores {
+    pub(crate) fn scores(&self, settings: &Settings, stretch: f64, now: Moment) -> Scores {
+        let (schedule, bounds) = (&self.schedule, self.bounds(settings));
         let age = |moment: Option<Moment>| moment.map(|moment| now.since(moment));
-        Scores {
-            staleness: staleness(age(self.schedule.last_success), self.bounds(settings).max),
-            activity: activity(age(self.schedule.last_change), self.schedule.critical),
+        let staleness = staleness(age(schedule.last_success), bounds.max);
+        if self.cadence(settings) != Cadence::Adaptive {
+            return Scores { staleness, activity: 0.0, rate: 0.0, stretch: 1.0 };
         }
+        let rate = expected_rate(schedule.rates.expected(schedule.critical), age(schedule.last_change));
+        let activity = activity(&bounds, wanted(&bounds, rate) * stretch, schedule.critical);
+        Scores { staleness, activity, rate, stretch }
     }
 
-    /// The score that breaks ties in the queue.
-    pub(crate) fn score(&self, settings: &Settings, now: Moment) -> f32 {
-        let scores = self.scores(settings, now);
-        match self.cadence(settings) {
-            Cadence::Adaptive => scores.staleness.max(scores.activity) as f32,
-            Cadence::Pulse | Cadence::Fixed => scores.staleness as f32,
-        }
+    /// The key of a waiting list; constant while a target waits, because only a poll changes it.
+    pub(crate) fn last_polled(&self) -> Moment {
+        self.schedule.last_polled.unwrap_or(Moment::from_nanos(i64::MIN))
     }
 
     /// The latest that its next poll can reasonably be: what a restored due time is held against, so that a clock that
@@ -239,7 +322,7 @@ impl Target {
         TargetStatus {
             place: self.place,
             schedule: self.schedule.clone(),
-            staleness: self.scores(settings, now).staleness,
+            staleness: self.scores(settings, 1.0, now).staleness,
             cadence: self.cadence(settings),
         }
     }

@@ -41,6 +41,8 @@ pub struct Schedule {
     pub last_change: Option<Timestamp>,
     /// Whether a dependency is critical.
     pub critical: bool,
+    /// How often it was seen to change: changes and seconds while quiet, changes and seconds while in trouble.
+    pub rates: [f32; 4],
 }
 
 /// A dead letter as it is stored.

@@ -61,6 +61,7 @@ pub(crate) struct ScheduleWire {
     last_polled: Option<i64>,
     last_change: Option<i64>,
     critical: bool,
+    rates: [f32; 4],
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -181,6 +182,7 @@ impl From<&Schedule> for ScheduleWire {
             last_polled: ms(s.last_polled),
             last_change: ms(s.last_change),
             critical: s.critical,
+            rates: s.rates,
         }
     }
 }
@@ -211,6 +213,7 @@ impl From<&ScheduleWire> for Schedule {
             last_polled: w.last_polled.map(at),
             last_change: w.last_change.map(at),
             critical: w.critical,
+            rates: w.rates,
         }
     }
 }

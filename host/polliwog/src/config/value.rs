@@ -105,7 +105,7 @@ impl Value {
 }
 
 /// `10s`, `5m`, `1h30m`, `250ms`.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no duration: write a number and a unit, as 250ms, 10s, 5m, 1h or 1d");
     let mut total = Duration::ZERO;
     let mut rest = text.trim();

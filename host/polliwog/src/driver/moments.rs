@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use model::{Moment, Timestamp};
-use scheduler::{Breaker, BreakerState, DeadLetter, DeadReason, Saved};
+use scheduler::{Breaker, BreakerState, DeadLetter, DeadReason, Rate, Rates, Saved};
 use std::time::Duration;
 use store::{DeadRecord, Schedule};
 
@@ -35,6 +35,12 @@ pub(crate) fn wall(saved: &Saved, identity: i64, clock: &Clock) -> Schedule {
         last_polled: saved.last_polled.map(at),
         last_change: saved.last_change.map(at),
         critical: saved.critical,
+        rates: [
+            saved.rates.quiet.changes,
+            saved.rates.quiet.seconds,
+            saved.rates.trouble.changes,
+            saved.rates.trouble.seconds,
+        ],
     }
 }
 
@@ -71,5 +77,12 @@ pub(crate) fn saved(schedule: &Schedule, clock: &Clock) -> Saved {
         last_polled: schedule.last_polled.map(past),
         last_change: schedule.last_change.map(past),
         critical: schedule.critical,
+        rates: rates(schedule.rates),
     }
+}
+
+/// Whatever a file says, rates are numbers that are not negative.
+fn rates(stored: [f32; 4]) -> Rates {
+    let [a, b, c, d] = stored.map(|number| if number.is_finite() { number.max(0.0) } else { 0.0 });
+    Rates { quiet: Rate { changes: a, seconds: b }, trouble: Rate { changes: c, seconds: d } }
 }

@@ -2,7 +2,9 @@
 
 use super::{DEAD_LETTER_FAILURES, Finish, LONGEST_DELAY, PROBE_SPREAD, Scheduler};
 use crate::backoff::plugin_fault_delay;
-use crate::cadence::{Load, interval, jittered};
+use crate::cadence::{Load, jittered};
+use crate::explain::{Failed, Why};
+use crate::queue::Slot;
 use crate::target::{DEAD_LETTER_LOOK, LONGEST_RETRY_AFTER};
 use crate::{BreakerState, DeadLetter, DeadReason, Place};
 use model::{Cause, EventKind, Moment, TargetId};
@@ -11,41 +13,51 @@ use std::time::Duration;
 
 impl Scheduler {
     pub(super) fn finish(&mut self, id: &TargetId, finish: Finish, now: Moment) {
-        let Some(flight) = self.flights.remove(id) else { return };
+        let slot = self.queue.slot(id);
+        let flight = match slot {
+            Some(slot) => self.target_mut(slot).flight.take(),
+            None => self.orphans.remove(id),
+        };
+        let Some(flight) = flight else { return };
+        self.in_flight -= 1;
         self.count_flight(&flight.kind, false);
         if let Some(next) = self.hosts.leave(&flight.host, self.settings.max_per_host) {
-            self.make_ready(&next);
+            self.make_ready(next, now);
         }
         match finish {
             Finish::Success { .. } => self.counters.succeeded += 1,
             Finish::Skipped => self.counters.skipped_no_slot += 1,
             _ => self.counters.failed += 1,
         }
-        let Some(target) = self.targets.get_mut(id) else { return };
+        let Some(slot) = slot else { return };
+        let target = self.target_mut(slot);
         target.place = Place::Disabled;
         if !flight.void {
             if finish != Finish::Skipped {
                 target.schedule.last_polled = Some(now);
             }
             match finish {
-                Finish::Success { changed, critical } => self.succeed(id, flight.due, (changed, critical), now),
-                Finish::Transient { cause, retry_after } => self.fail(id, None, (cause, retry_after), now),
+                Finish::Success { changed, critical } => self.succeed(slot, flight.due, (changed, critical), now),
+                Finish::Transient { cause, retry_after } => self.fail(slot, None, (cause, retry_after), now),
                 Finish::Permanent { cause, retry_after } => {
-                    self.fail(id, Some(DeadReason::Permanent), (cause, retry_after), now);
+                    self.fail(slot, Some(DeadReason::Permanent), (cause, retry_after), now);
                 }
-                Finish::PluginFault => self.fault(id, now),
-                Finish::Skipped => self.skip(id, now),
+                Finish::PluginFault => self.fault(slot, now),
+                Finish::Skipped => self.skip(slot, now),
             }
         }
-        self.settle(id);
+        self.settle(slot, now);
     }
 
-    pub(super) fn succeed(&mut self, id: &TargetId, due: Moment, (changed, critical): (bool, bool), now: Moment) {
+    fn succeed(&mut self, slot: Slot, due: Moment, (changed, critical): (bool, bool), now: Moment) {
         let unit = self.rng.random::<f64>();
-        let Some(target) = self.targets.get_mut(id) else { return };
-        let schedule = &mut target.schedule;
-        let load = Load { errors: schedule.failures, due: self.held };
+        let held = self.held;
+        let schedule = &mut self.target_mut(slot).schedule;
+        let load = Load { errors: schedule.failures, due: held };
         let urgent = schedule.failures > 0 || schedule.plugin_faults > 0 || changed;
+        if let Some(before) = schedule.last_success {
+            schedule.rates.observe(schedule.critical, now.since(before), changed);
+        }
         schedule.failures = 0;
         schedule.first_failure = None;
         schedule.last_cause = None;
@@ -57,41 +69,44 @@ impl Scheduler {
             schedule.last_change = Some(now);
         }
         let closed = schedule.breaker.succeed(now);
-        let cadence = target.cadence(&self.settings);
-        let bounds = target.bounds(&self.settings);
-        let scores = target.scores(&self.settings, now);
-        let next = interval(cadence, &bounds, scores, load, target.schedule.interval);
-        target.schedule.interval = Some(next);
-        target.schedule.due = due.after(jittered(cadence, &bounds, next, unit)).max(now);
-        let origin = target.spec.origin.clone();
+        let computed = self.computed(slot, load, now);
+        let after = jittered(&computed, unit);
+        let target = self.target_mut(slot);
+        target.schedule.interval = Some(computed.interval);
+        target.schedule.due = due.after(after).max(now);
+        target.why = Why::Succeeded { computed, after, since: due };
         if closed {
-            self.emit(EventKind::CircuitClose { target: id.clone() });
+            let target = target.spec.id.clone();
+            self.emit(EventKind::CircuitClose { target });
         }
-        self.revive(id);
-        self.persist(id, urgent || closed);
-        self.revive_neighbours(&origin, id, now);
+        self.revive(slot);
+        self.persist(slot, urgent || closed);
+        if !self.hopeful.is_empty() {
+            self.revive_neighbours(slot, now);
+        }
     }
 
-    pub(super) fn fail(
+    fn fail(
         &mut self,
-        id: &TargetId,
+        slot: Slot,
         permanent: Option<DeadReason>,
         (cause, retry_after): (Cause, Option<Duration>),
         now: Moment,
     ) {
-        let rules = self.settings.profile.rules();
+        let profile = self.settings.profile;
+        let rules = profile.rules();
         let (jitter, spread) = (self.rng.random::<f64>(), 1.0 + PROBE_SPREAD * self.rng.random::<f64>());
-        let Some(target) = self.targets.get_mut(id) else { return };
-        let base = target.bounds(&self.settings).base;
+        let base = self.target(slot).bounds(&self.settings).base;
+        let target = self.target_mut(slot);
         let schedule = &mut target.schedule;
-        let floor = if rules.retries_early { Duration::ZERO } else { schedule.interval.unwrap_or(base) };
+        let floor = (!rules.retries_early).then(|| schedule.interval.unwrap_or(base));
         schedule.failures = schedule.failures.saturating_add(1);
         schedule.plugin_faults = 0;
         schedule.first_failure = schedule.first_failure.or(Some(now));
         schedule.last_cause = Some(cause);
         let failures = schedule.failures;
         let was_closed = schedule.breaker.state == BreakerState::Closed;
-        let tripped = schedule.breaker.fail(&rules, failures, now);
+        let open_for = schedule.breaker.fail(&rules, failures, now);
         let reason = permanent.or_else(|| (failures >= DEAD_LETTER_FAILURES).then_some(DeadReason::Retries));
         let dead = if rules.dead_letters { schedule.dead.map(|dead| dead.reason).or(reason) } else { None };
         let newly_dead = dead.filter(|_| schedule.dead.is_none());
@@ -99,68 +114,75 @@ impl Scheduler {
             Some(before) => DeadLetter { last_attempt: now, retries: before.retries + 1, ..before },
             None => DeadLetter { reason, since: now, last_attempt: now, retries: 1 },
         });
-        let delay = match (dead, tripped) {
+        let backoff = rules.backoff.delay(failures, jitter);
+        let delay = match (dead, open_for) {
             (Some(_), _) => DEAD_LETTER_LOOK.mul_f64(spread),
             (None, Some(open_for)) => open_for.mul_f64(spread),
-            (None, None) => rules.backoff.delay(failures, jitter).max(floor),
+            (None, None) => backoff.max(floor.unwrap_or_default()),
         };
-        let delay = delay.max(retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER)).min(LONGEST_DELAY);
+        let retry_after = retry_after.map(|asked| asked.min(LONGEST_RETRY_AFTER));
+        let delay = delay.max(retry_after.unwrap_or_default()).min(LONGEST_DELAY);
         schedule.due = now.after(delay);
-        if was_closed && tripped.is_some() {
+        target.why = Why::Failed(Failed { profile, backoff, floor, open_for, dead, retry_after, delay });
+        let id = target.spec.id.clone();
+        if was_closed && open_for.is_some() {
             self.emit(EventKind::CircuitOpen { target: id.clone(), failures });
         }
         if let Some(reason) = newly_dead {
-            self.emit(EventKind::DeadLetter { target: id.clone(), reason: reason.as_str() });
+            self.emit(EventKind::DeadLetter { target: id, reason: reason.as_str() });
         }
-        self.index_hope(id);
-        self.persist(id, true);
+        self.index_hope(slot);
+        self.persist(slot, true);
     }
 
-    pub(super) fn fault(&mut self, id: &TargetId, now: Moment) {
-        self.with(id, |target| {
-            let schedule = &mut target.schedule;
-            schedule.plugin_faults = schedule.plugin_faults.saturating_add(1);
-            let mut delay = plugin_fault_delay(schedule.plugin_faults);
-            delay = delay.max(schedule.breaker.lose_probe(now).unwrap_or_default());
-            if schedule.dead.is_some() {
-                delay = delay.max(DEAD_LETTER_LOOK);
-            }
-            schedule.due = now.after(delay);
-        });
-        self.persist(id, true);
+    fn fault(&mut self, slot: Slot, now: Moment) {
+        let target = self.target_mut(slot);
+        let schedule = &mut target.schedule;
+        schedule.plugin_faults = schedule.plugin_faults.saturating_add(1);
+        let backoff = plugin_fault_delay(schedule.plugin_faults);
+        let probe = schedule.breaker.lose_probe(now);
+        let dead = schedule.dead.map(|_| DEAD_LETTER_LOOK);
+        let delay = backoff.max(probe.unwrap_or_default()).max(dead.unwrap_or_default());
+        schedule.due = now.after(delay);
+        target.why = Why::PluginFault { backoff, probe, dead, delay };
+        self.persist(slot, true);
     }
 
-    pub(super) fn skip(&mut self, id: &TargetId, now: Moment) {
-        let settings = self.settings.clone();
-        self.with(id, |target| {
-            let again = target.schedule.breaker.lose_probe(now).unwrap_or_default();
-            let dead = if target.schedule.dead.is_some() { DEAD_LETTER_LOOK } else { Duration::ZERO };
-            target.schedule.due = now.after(target.bounds(&settings).min.max(again).max(dead));
-        });
+    fn skip(&mut self, slot: Slot, now: Moment) {
+        let min = self.target(slot).bounds(&self.settings).min;
+        let target = self.target_mut(slot);
+        let again = target.schedule.breaker.lose_probe(now).unwrap_or_default();
+        let dead = if target.schedule.dead.is_some() { DEAD_LETTER_LOOK } else { Duration::ZERO };
+        let delay = min.max(again).max(dead);
+        target.schedule.due = now.after(delay);
+        target.why = Why::NoSlot { delay };
     }
 
     /// Takes a target out of the dead letters.
-    pub(super) fn revive(&mut self, id: &TargetId) {
-        self.forget_hope(id);
-        let Some(target) = self.targets.get_mut(id) else { return };
+    pub(super) fn revive(&mut self, slot: Slot) {
+        self.forget_hope(slot);
+        let target = self.target_mut(slot);
         if target.schedule.dead.take().is_some() {
-            self.emit(EventKind::Revived { target: id.clone() });
+            let target = target.spec.id.clone();
+            self.emit(EventKind::Revived { target });
         }
     }
 
     /// An origin answered: its dead letters that could not reach it get one more try.
-    pub(super) fn revive_neighbours(&mut self, origin: &str, except: &TargetId, now: Moment) {
+    fn revive_neighbours(&mut self, answered: Slot, now: Moment) {
+        let origin = &self.target(answered).spec.origin;
         let Some(hopeful) = self.hopeful.get(origin) else { return };
-        let neighbours: Vec<TargetId> = hopeful.iter().filter(|id| *id != except).cloned().collect();
-        for id in neighbours {
-            self.revive(&id);
-            self.take_out(&id);
-            self.with(&id, |target| {
-                target.schedule.revived = true;
-                target.schedule.due = now;
-            });
-            self.settle(&id);
-            self.persist(&id, true);
+        let neighbours: Vec<Slot> = hopeful.values().copied().filter(|slot| *slot != answered).collect();
+        let neighbour = self.queue.id(answered).clone();
+        for slot in neighbours {
+            self.revive(slot);
+            self.take_out(slot);
+            let target = self.target_mut(slot);
+            target.schedule.revived = true;
+            target.schedule.due = now;
+            target.why = Why::Revived { neighbour: neighbour.clone() };
+            self.settle(slot, now);
+            self.persist(slot, true);
         }
     }
 }

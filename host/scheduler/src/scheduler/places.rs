@@ -1,156 +1,205 @@
 //! Where targets are, and who may start.
 
 use super::{Action, Flight, MAX_UNWRITTEN, Scheduler};
-use crate::cadence::{Load, interval, jittered};
-use crate::target::Target;
-use crate::{Entry, Place};
-use model::{Moment, TargetId};
+use crate::cadence::{Computed, Load, compute, jittered, wanted};
+use crate::explain::Why;
+use crate::queue::Slot;
+use crate::target::{Spending, Turn};
+use crate::{Cadence, Entry, Place};
+use model::{Kind, Moment};
 use rand::Rng;
+
+/// All targets' wishes together are held to this many times what their base intervals would cost.
+const MOST_SPENDING: f64 = 2.0;
+
+/// What came of an attempt to start a poll.
+#[derive(PartialEq, Eq)]
+enum Attempt {
+    /// It runs, or waits elsewhere.
+    Done,
+    /// The token bucket is empty.
+    NoToken,
+}
 
 impl Scheduler {
     /// Puts a target that is nowhere where it belongs.
-    pub(super) fn settle(&mut self, id: &TargetId) {
-        let Some(target) = self.targets.get(id) else { return };
-        let place = if self.flights.contains_key(id) {
+    pub(super) fn settle(&mut self, slot: Slot, now: Moment) {
+        let target = self.target(slot);
+        let place = if target.flight.is_some() {
             Place::InFlight
         } else if !target.spec.enabled {
             Place::Disabled
-        } else if self.unserved.contains(&target.spec.kind) {
+        } else if !self.unserved.is_empty() && self.unserved.contains(&target.spec.kind) {
             Place::NoPlugin
         } else {
             Place::Queued
         };
         if place == Place::Queued {
-            let entry = self.entry(target, target.schedule.due);
+            let scores = target.scores(&self.settings, self.stretch(), now);
+            let score = scores.of(target.cadence(&self.settings)) as f32;
+            let entry = Entry { slot, due: target.schedule.due, score, last_polled: target.last_polled() };
             self.queue.push(entry);
         }
-        self.with(id, |target| target.place = place);
-    }
-
-    pub(super) fn entry(&self, target: &Target, now: Moment) -> Entry {
-        Entry {
-            target: target.spec.id.clone(),
-            kind: target.spec.kind.clone(),
-            due: target.schedule.due,
-            score: target.score(&self.settings, now),
-            last_polled: last_polled(target),
-        }
+        self.target_mut(slot).place = place;
     }
 
     /// Takes a target from wherever it waits; a poll in flight goes on.
-    pub(super) fn take_out(&mut self, id: &TargetId) {
-        let Some(target) = self.targets.get_mut(id) else { return };
+    pub(super) fn take_out(&mut self, slot: Slot) {
+        let target = self.target_mut(slot);
         let place = target.place;
+        if place == Place::InFlight {
+            return;
+        }
+        target.place = Place::Disabled;
+        let host = target.spec.host.clone();
         match place {
-            Place::Queued => drop(self.queue.remove(id)),
-            Place::Ready => drop(self.ready.remove(id)),
-            Place::WaitingForHost => self.hosts.give_up(&target.spec.host, last_polled(target), id),
+            Place::Queued => drop(self.queue.remove(slot)),
+            Place::Ready => {
+                if let Some(turn) = target.turn.take() {
+                    self.ready.remove(&turn);
+                }
+                // It may have been given its host's free slot; that goes to the next.
+                self.hand_on(&host);
+            }
+            Place::WaitingForHost => {
+                let waiting = (target.last_polled(), target.spec.id.clone(), slot);
+                self.hosts.give_up(&host, &waiting);
+            }
             Place::InFlight | Place::Disabled | Place::NoPlugin => {}
-        }
-        if place != Place::InFlight {
-            target.place = Place::Disabled;
-        }
-        if place == Place::Ready {
-            // It may have been given its host's free slot; that goes to the next.
-            let host = target.spec.host.clone();
-            self.hand_on(&host);
         }
     }
 
     /// A host has a slot that nobody took: whoever waits for it comes next.
     pub(super) fn hand_on(&mut self, host: &str) {
         if let Some(next) = self.hosts.next(host, self.settings.max_per_host) {
-            self.make_ready(&next);
+            self.make_ready(next, self.latest);
         }
     }
 
-    pub(super) fn make_ready(&mut self, id: &TargetId) {
-        let Some(target) = self.targets.get(id) else { return };
-        let entry = self.entry(target, target.schedule.due);
-        self.enter_ready(entry);
+    pub(super) fn make_ready(&mut self, slot: Slot, now: Moment) {
+        let target = self.target(slot);
+        let scores = target.scores(&self.settings, self.stretch(), now);
+        let (due, last_polled) = (target.schedule.due, target.last_polled());
+        let score = scores.of(target.cadence(&self.settings)) as f32;
+        self.enter_ready(Entry { slot, due, score, last_polled });
     }
 
-    pub(super) fn enter_ready(&mut self, entry: Entry) {
-        let step = self.step;
-        self.with(&entry.target, |target| (target.place, target.ready_since) = (Place::Ready, step));
+    fn enter_ready(&mut self, entry: Entry) {
+        let (step, slot) = (self.step, entry.slot);
+        let Entry { due, score, last_polled, .. } = entry;
+        let target = self.target_mut(slot);
+        let turn = Turn { due, score, last_polled, id: target.spec.id.clone(), slot };
+        (target.place, target.ready_since, target.turn) = (Place::Ready, step, Some(turn.clone()));
         self.entered += 1;
-        self.ready.push(entry);
-    }
-
-    pub(super) fn void_flight(&mut self, id: &TargetId) {
-        if let Some(flight) = self.flights.get_mut(id) {
-            flight.void = true;
-        }
+        self.ready.insert(turn);
     }
 
     /// Computes a healthy target's next poll again, counted from its last one; a failing one keeps its time.
-    pub(super) fn recompute(&mut self, id: &TargetId, now: Moment) {
-        let Some(target) = self.targets.get_mut(id) else { return };
+    pub(super) fn recompute(&mut self, slot: Slot, now: Moment) {
+        let target = self.target(slot);
         if target.schedule.failures > 0 || target.schedule.plugin_faults > 0 {
             return;
         }
         let Some(last) = target.schedule.last_polled else { return };
-        let cadence = target.cadence(&self.settings);
-        let bounds = target.bounds(&self.settings);
-        let scores = target.scores(&self.settings, now);
-        let next = interval(cadence, &bounds, scores, Load::default(), target.schedule.interval);
-        target.schedule.due = last.after(jittered(cadence, &bounds, next, self.rng.random::<f64>())).max(now);
+        let computed = self.computed(slot, Load::default(), now);
+        let after = jittered(&computed, self.rng.random::<f64>());
+        let target = self.target_mut(slot);
+        target.schedule.due = last.after(after).max(now);
+        target.why = Why::Recomputed { computed, after };
+    }
+
+    /// The interval that a target's cadence gives; what it spends is counted.
+    pub(super) fn computed(&mut self, slot: Slot, load: Load, now: Moment) -> Computed {
+        let target = self.target(slot);
+        let (cadence, bounds) = (target.cadence(&self.settings), target.bounds(&self.settings));
+        let scores = target.scores(&self.settings, self.stretch(), now);
+        let last = target.schedule.interval;
+        let spending = match cadence {
+            Cadence::Adaptive => {
+                Spending { wanted: 1.0 / wanted(&bounds, scores.rate), base: 1.0 / bounds.base.as_secs_f64() }
+            }
+            Cadence::Pulse | Cadence::Fixed => Spending::default(),
+        };
+        self.spend(slot, spending);
+        compute(cadence, bounds, scores, load, last)
+    }
+
+    pub(super) fn spend(&mut self, slot: Slot, spending: Spending) {
+        let before = std::mem::replace(&mut self.target_mut(slot).spending, spending);
+        self.spending.wanted += spending.wanted - before.wanted;
+        self.spending.base += spending.base - before.base;
+    }
+
+    /// By how much everybody's wishes are stretched, so that all together cost no more than they may.
+    pub(super) fn stretch(&self) -> f64 {
+        let Spending { wanted, base } = self.spending;
+        if base > 0.0 { (wanted / (MOST_SPENDING * base)).max(1.0) } else { 1.0 }
     }
 
     pub(super) fn dispatch(&mut self, now: Moment) {
-        for entry in self.queue.pop_due(now, usize::MAX) {
-            self.enter_ready(entry);
-        }
-        while !self.stopping && self.flights.len() < self.settings.max_in_flight {
-            let Some(entry) = self.ready.pop() else { break };
-            if !self.start_one(entry, now) {
-                break;
+        while self.queue.next_due().is_some_and(|due| due <= now) {
+            if let Some(entry) = self.queue.pop() {
+                self.enter_ready(entry);
             }
         }
+        let mut token = true;
+        while token && !self.stopping && self.in_flight < self.max_in_flight() {
+            let Some(turn) = self.ready.pop_first() else { break };
+            token = self.start_one(turn, now) == Attempt::Done;
+        }
         self.held = self.ready.len();
-        self.counters.held_by_caps += self.entered.saturating_sub(self.left);
+        let held = self.entered.saturating_sub(self.left);
+        if !self.stopping {
+            *if token { &mut self.counters.held_in_flight } else { &mut self.counters.held_by_rate } += held;
+        }
     }
 
-    /// Starts a poll, or says where it waits instead. False when the token bucket is empty.
-    pub(super) fn start_one(&mut self, entry: Entry, now: Moment) -> bool {
-        let id = entry.target.clone();
-        let Some(target) = self.targets.get_mut(&id) else { return true };
+    /// Starts a poll, or says where it waits instead.
+    fn start_one(&mut self, turn: Turn, now: Moment) -> Attempt {
+        let slot = turn.slot;
+        let settings = &self.settings;
+        let target = self.targets[slot.index()].as_mut().expect("a registered slot has a target");
+        target.turn = None;
         let fresh = u64::from(target.ready_since == self.step);
+        self.left += fresh;
         if target.unwritten >= MAX_UNWRITTEN {
             self.counters.skipped_unwritten += 1;
-            let delay = target.schedule.interval.unwrap_or_else(|| target.bounds(&self.settings).base);
+            let delay = target.schedule.interval.unwrap_or_else(|| target.bounds(settings).base);
             target.schedule.due = now.after(delay);
+            target.why = Why::Unwritten { results: target.unwritten, delay };
             let host = target.spec.host.clone();
-            self.left += fresh;
-            self.settle(&id);
+            self.settle(slot, now);
             self.hand_on(&host);
-            return true;
+            return Attempt::Done;
         }
-        if !self.hosts.has_room(&target.spec.host, self.settings.max_per_host) {
+        if !self.hosts.has_room(&target.spec.host, settings.max_per_host) {
             self.counters.held_by_hosts += 1;
-            self.left += fresh;
             target.place = Place::WaitingForHost;
-            self.hosts.wait(&target.spec.host, last_polled(target), id);
-            return true;
+            self.hosts.wait(&target.spec.host, (target.last_polled(), turn.id, slot));
+            return Attempt::Done;
         }
-        if !self.bucket.take(self.settings.rate_per_second, now) {
-            self.ready.push(entry);
-            return false;
+        if !self.bucket.take(settings.rate_per_second, now) {
+            target.turn = Some(turn.clone());
+            self.ready.insert(turn);
+            self.left -= fresh;
+            return Attempt::NoToken;
         }
-        self.left += fresh;
         target.place = Place::InFlight;
         target.schedule.breaker.start(now);
         let (host, kind, due) = (target.spec.host.clone(), target.spec.kind.clone(), target.schedule.due);
         self.hosts.enter(&host);
+        target.flight = Some(Flight { host, kind: kind.clone(), due, void: false });
+        self.in_flight += 1;
         self.count_flight(&kind, true);
-        self.flights.insert(id.clone(), Flight { host, kind, due, void: false });
         self.counters.started += 1;
-        self.actions.push(Action::Start(id, due));
-        true
+        self.actions.push(Action::Start(turn.id, due));
+        Attempt::Done
     }
-}
 
-/// The key of a waiting list; constant while a target waits, because only a poll changes it.
-fn last_polled(target: &Target) -> Moment {
-    target.schedule.last_polled.unwrap_or(Moment::from_nanos(i64::MIN))
+    pub(super) fn count_flight(&mut self, kind: &Kind, begins: bool) {
+        match self.in_flight_by_kind.get_mut(kind) {
+            Some(count) => *count = if begins { *count + 1 } else { count.saturating_sub(1) },
+            None => drop(self.in_flight_by_kind.insert(kind.clone(), usize::from(begins))),
+        }
+    }
 }

@@ -49,6 +49,7 @@ fn schedule(due: i64) -> Schedule {
         last_polled: Some(at(7)),
         last_change: None,
         critical: true,
+        rates: [1.0, 2.0, 3.0, 4.0],
     }
 }
 

@@ -1,0 +1,376 @@
+//! Why a target runs next when it does: every term of the computation, with its value, in words.
+
+use crate::cadence::Computed;
+use crate::target::Target;
+use crate::{Ask, BreakerState, Cadence, DeadReason, Place, Profile, Settings};
+use model::{Moment, TargetId};
+use std::time::Duration;
+
+/// One term of a computation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// What it is called: `min_interval`, `staleness`, ...
+    pub name: &'static str,
+    /// Its value with its unit.
+    pub value: String,
+    /// What it means here, for a person.
+    pub meaning: String,
+}
+
+/// Why a target runs next when it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// Whose.
+    pub target: TargetId,
+    /// Where it is.
+    pub place: Place,
+    /// When it is due; nothing while it is not polled at all, or is being polled.
+    pub due: Option<Moment>,
+    /// One sentence.
+    pub summary: String,
+    /// What led there, in the order of the computation.
+    pub terms: Vec<Term>,
+}
+
+/// What set a target's due time last.
+#[derive(Clone, Debug)]
+pub(crate) enum Why {
+    /// It was taken up at a start, as it was.
+    Restored,
+    /// It became known while the host ran.
+    Added,
+    /// It is another target than before, or its settings are others.
+    Changed,
+    /// It was enabled.
+    Enabled,
+    /// An operator asked.
+    Asked(Ask),
+    /// It fell due together with others, and they are spread.
+    Spread {
+        was: Moment,
+        delay: Duration,
+    },
+    Succeeded {
+        computed: Computed,
+        after: Duration,
+        since: Moment,
+    },
+    /// The settings or its own interval changed.
+    Recomputed {
+        computed: Computed,
+        after: Duration,
+    },
+    Failed(Failed),
+    PluginFault {
+        backoff: Duration,
+        probe: Option<Duration>,
+        dead: Option<Duration>,
+        delay: Duration,
+    },
+    /// Its last poll never got an instance slot.
+    NoSlot {
+        delay: Duration,
+    },
+    /// Its results wait for the database.
+    Unwritten {
+        results: u8,
+        delay: Duration,
+    },
+    /// Another target of its origin answered.
+    Revived {
+        neighbour: TargetId,
+    },
+}
+
+/// How the delay after a failure came about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failed {
+    pub profile: Profile,
+    pub backoff: Duration,
+    pub floor: Option<Duration>,
+    pub open_for: Option<Duration>,
+    pub dead: Option<DeadReason>,
+    pub retry_after: Option<Duration>,
+    pub delay: Duration,
+}
+
+/// For a target, with the polls under way of its host and of all.
+pub(crate) fn explain(
+    target: &Target,
+    settings: &Settings,
+    (of_host, of_all): (usize, usize),
+    now: Moment,
+) -> Explanation {
+    let waits = matches!(target.place, Place::Queued | Place::Ready | Place::WaitingForHost);
+    let mut terms = Terms::default();
+    terms.state(target, now);
+    terms.why(target, now);
+    let when = match target.place {
+        Place::Queued => format!("is polled next in {}", span(target.schedule.due.since(now))),
+        Place::Ready if of_all >= settings.max_in_flight => {
+            format!(
+                "has been due for {} and waits: {of_all} polls are under way, and max_in_flight is {}",
+                span(now.since(target.schedule.due)),
+                settings.max_in_flight
+            )
+        }
+        Place::Ready => format!(
+            "has been due for {} and waits: no more than {} polls may start in a second (rate_per_second)",
+            span(now.since(target.schedule.due)),
+            settings.rate_per_second
+        ),
+        Place::WaitingForHost => format!(
+            "has been due for {} and waits: {of_host} polls of {} are under way, and max_per_host is {}",
+            span(now.since(target.schedule.due)),
+            target.spec.host,
+            settings.max_per_host
+        ),
+        Place::InFlight => "is being polled now".to_owned(),
+        Place::Disabled => "is not polled: an operator disabled it".to_owned(),
+        Place::NoPlugin => format!("is not polled: no plugin serves kind {}", target.spec.kind),
+    };
+    Explanation {
+        target: target.spec.id.clone(),
+        place: target.place,
+        due: waits.then_some(target.schedule.due),
+        summary: if waits && target.place == Place::Queued {
+            format!("{} {when}, because {}.", target.spec.id, because(target))
+        } else {
+            format!("{} {when}.", target.spec.id)
+        },
+        terms: terms.0,
+    }
+}
+
+fn because(target: &Target) -> String {
+    match &target.why {
+        Why::Restored => "that is when it was due before the host started".to_owned(),
+        Why::Added => "it is new".to_owned(),
+        Why::Changed => "what it is, or its settings, changed".to_owned(),
+        Why::Enabled => "it was enabled".to_owned(),
+        Why::Asked(Ask::Retry) => "an operator took it out of the dead letters".to_owned(),
+        Why::Asked(Ask::ResetBreaker) => "an operator reset its breaker".to_owned(),
+        Why::Asked(_) => "an operator asked for it".to_owned(),
+        Why::Spread { .. } => "it fell due together with others, and they are spread".to_owned(),
+        Why::Succeeded { computed, .. } => {
+            format!("it answered, and its {} cadence gives {}", computed.cadence.as_str(), exact(computed.interval))
+        }
+        Why::Recomputed { computed, .. } => {
+            format!(
+                "settings changed, and its {} cadence gives {}",
+                computed.cadence.as_str(),
+                exact(computed.interval)
+            )
+        }
+        Why::Failed(Failed { dead: Some(reason), .. }) => match reason {
+            DeadReason::Permanent => "it failed for good and is a dead letter: it is looked at every half hour",
+            DeadReason::Retries => {
+                "it failed five times in a row and is a dead letter: it is looked at every half hour"
+            }
+        }
+        .to_owned(),
+        Why::Failed(Failed { open_for: Some(_), .. }) => {
+            format!("it failed {} in a row and its breaker is open", times(target.schedule.failures))
+        }
+        Why::Failed(_) => format!("it failed {} in a row and is tried again", times(target.schedule.failures)),
+        Why::PluginFault { .. } => "its plugin failed, not the target".to_owned(),
+        Why::NoSlot { .. } => "its last poll never got an instance slot".to_owned(),
+        Why::Unwritten { .. } => "its results wait for the database".to_owned(),
+        Why::Revived { neighbour } => format!("{neighbour}, of the same origin, answered again"),
+    }
+}
+
+#[derive(Default)]
+struct Terms(Vec<Term>);
+
+impl Terms {
+    fn add(&mut self, name: &'static str, value: impl Into<String>, meaning: impl Into<String>) {
+        self.0.push(Term { name, value: value.into(), meaning: meaning.into() });
+    }
+
+    fn state(&mut self, target: &Target, now: Moment) {
+        let schedule = &target.schedule;
+        match schedule.last_success {
+            Some(at) => self.add("last_success", format!("{} ago", span(now.since(at))), "the last poll with a report"),
+            None => self.add("last_success", "never", "no poll has brought a report yet"),
+        }
+        if schedule.failures > 0 {
+            self.add("failures", schedule.failures.to_string(), "polls in a row that brought no report");
+        }
+        if schedule.plugin_faults > 0 {
+            self.add("plugin_faults", schedule.plugin_faults.to_string(), "polls in a row in which the plugin failed");
+        }
+        let breaker = match schedule.breaker.state {
+            BreakerState::Closed => "polls run",
+            BreakerState::Open => "no poll runs before its time is over; then one probe decides",
+            BreakerState::HalfOpen => "a probe is under way and decides",
+        };
+        self.add("breaker", schedule.breaker.state.as_str(), breaker);
+        if let Some(dead) = schedule.dead {
+            self.add(
+                "dead_letter",
+                dead.reason.as_str(),
+                format!("since {}, looked at {} since", ago(now, dead.since), times(dead.retries.saturating_sub(1))),
+            );
+        }
+    }
+
+    fn why(&mut self, target: &Target, now: Moment) {
+        match &target.why {
+            Why::Succeeded { computed, after, since } => {
+                self.computed(computed);
+                self.jitter(computed, *after);
+                let base = if now.since(*since) > Duration::from_secs(60) { ago(now, *since) } else { span(*after) };
+                self.add(
+                    "next_run",
+                    format!("in {}", span(target.schedule.due.since(now))),
+                    format!("counted from when the last poll was due, not from when it ended ({base})"),
+                );
+            }
+            Why::Recomputed { computed, after } => {
+                self.computed(computed);
+                self.jitter(computed, *after);
+                self.add(
+                    "next_run",
+                    format!("in {}", span(target.schedule.due.since(now))),
+                    "counted from the last poll",
+                );
+            }
+            Why::Failed(failed) => self.failed(failed, target.schedule.failures),
+            Why::PluginFault { backoff, probe, dead, delay } => {
+                self.add(
+                    "plugin_backoff",
+                    exact(*backoff),
+                    "5 s after the first fault of the plugin, doubling to 5 min",
+                );
+                if let Some(probe) = probe {
+                    self.add(
+                        "open_for",
+                        exact(*probe),
+                        "the poll was the breaker's probe; it is open again for as long",
+                    );
+                }
+                if let Some(dead) = dead {
+                    self.add("dead_letter_look", exact(*dead), "a dead letter is looked at this often");
+                }
+                self.add("delay", exact(*delay), "the longest of these, from the end of the poll");
+            }
+            Why::Spread { was, delay } => {
+                let late = if *was < now.before(*delay) { ago(now, *was) } else { "then".to_owned() };
+                self.add("due", late, "when it fell due");
+                self.add("spread", exact(*delay), "its place among those that fell due together, by a hash of its URL");
+            }
+            Why::NoSlot { delay } => self.add("delay", exact(*delay), "until it is tried again"),
+            Why::Unwritten { results, delay } => {
+                self.add("unwritten", results.to_string(), "results that the database has not taken; 5 are the most");
+                self.add("delay", exact(*delay), "until it is tried again");
+            }
+            Why::Restored | Why::Added | Why::Changed | Why::Enabled | Why::Asked(_) | Why::Revived { .. } => {}
+        }
+    }
+
+    fn computed(&mut self, computed: &Computed) {
+        let Computed { cadence, bounds, scores, load, target, last, interval } = computed;
+        self.add("cadence", cadence.as_str(), "what follows a success");
+        self.add("base_interval", exact(bounds.base), "its own interval, or the operator's, or its kind's");
+        if *cadence == Cadence::Fixed {
+            self.add("interval", exact(*interval), "the base itself");
+            return;
+        }
+        self.add("min_interval", exact(bounds.min), "never more often");
+        self.add("max_interval", exact(bounds.max), "never less often while it answers");
+        self.add("staleness", format!("{:.2}", scores.staleness), "age of the last success over max_interval, 0 to 1");
+        if *cadence == Cadence::Adaptive {
+            let every = Duration::try_from_secs_f64(1.0 / scores.rate).map_or("ages".to_owned(), span);
+            self.add("expected_change", format!("every {every}"), "how often it changes, by what its polls saw");
+            if scores.stretch > 1.0 {
+                let share = format!("×{:.2}", scores.stretch);
+                self.add("stretch", share, "all targets together want more polls than twice what their bases cost");
+            }
+            self.add("activity", format!("{:.2}", scores.activity), "how soon a change is worth looking for, 0 to 1");
+        }
+        let score = scores.of(*cadence);
+        self.add("score", format!("{score:.2}"), "the greater of these");
+        if load.errors > 0 {
+            let factor = format!("÷{:.1}", 1.0 + 0.6 * f64::from(load.errors));
+            self.add("errors", factor, format!("the success ended {} failures", load.errors));
+        }
+        if load.due > 1 {
+            let factor = format!("×{:.1}", 1.0 + 0.1 * (load.due - 1) as f64);
+            self.add("load", factor, format!("{} polls were held back by a cap over the process", load.due));
+        }
+        self.add("target", seconds(*target), "min + (max − min)·(1 − score), with errors and load");
+        self.add("last", seconds(*last), "the interval before");
+        let how = if *cadence == Cadence::Adaptive && target < last {
+            "the target: tightened at once"
+        } else {
+            "0.6·target + 0.4·last"
+        };
+        self.add("interval", exact(*interval), how);
+    }
+
+    fn jitter(&mut self, computed: &Computed, after: Duration) {
+        if computed.cadence != Cadence::Fixed {
+            self.add("jittered", exact(after), "±5 %, so that targets do not fall into step");
+        }
+    }
+
+    fn failed(&mut self, failed: &Failed, failures: u32) {
+        let Failed { profile, backoff, floor, open_for, dead, retry_after, delay } = failed;
+        self.add("profile", profile.as_str(), "what follows a failure");
+        if dead.is_some() {
+            self.add("dead_letter_look", "30 min", "a dead letter is looked at this often, and up to 10 % later");
+        } else if let Some(open_for) = open_for {
+            self.add("open_for", exact(*open_for), "how long the breaker is open; the probe comes up to 10 % later");
+        } else {
+            self.add("backoff", exact(*backoff), format!("doubled with each of {failures} failures, up to 5 min"));
+            if let Some(floor) = floor {
+                self.add("interval", exact(*floor), "a retry does not come before its interval is over");
+            }
+        }
+        if let Some(retry_after) = retry_after {
+            self.add("retry_after", exact(*retry_after), "the source asked for it; at most 1 h counts");
+        }
+        self.add("delay", exact(*delay), "from the end of the failed poll");
+    }
+}
+
+fn times(count: u32) -> String {
+    match count {
+        0 => "never".to_owned(),
+        1 => "once".to_owned(),
+        count => format!("{count} times"),
+    }
+}
+
+fn ago(now: Moment, then: Moment) -> String {
+    format!("{} ago", span(now.since(then)))
+}
+
+fn seconds(seconds: f64) -> String {
+    exact(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+/// To a tenth of a second up to ten minutes.
+fn exact(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    if seconds < 1.0 {
+        format!("{:.0} ms", seconds * 1000.0)
+    } else if seconds < 600.0 {
+        format!("{seconds:.1} s")
+    } else {
+        span(duration)
+    }
+}
+
+/// For a person.
+fn span(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    match seconds {
+        _ if seconds < 1.0 => format!("{:.0} ms", seconds * 1000.0),
+        _ if seconds < 120.0 => format!("{seconds:.1} s"),
+        _ if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        _ if seconds < 172_800.0 => format!("{:.1} h", seconds / 3600.0),
+        _ => format!("{:.0} days", seconds / 86_400.0),
+    }
+}

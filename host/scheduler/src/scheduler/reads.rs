@@ -1,0 +1,109 @@
+//! What others may know of the scheduler.
+
+use super::{Counters, Scheduler};
+use crate::target::Target;
+use crate::{Explanation, Place, Saved, Settings, TargetStatus};
+use model::{Kind, Moment, TargetId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+impl Scheduler {
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How often things happened.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Targets that wait for their due time, a host or a cap.
+    pub fn depth(&self) -> usize {
+        self.queue.len() + self.ready.len() + self.hosts.waiting()
+    }
+
+    /// How many targets of each kind wait.
+    pub fn depth_by_kind(&self) -> BTreeMap<Kind, usize> {
+        let mut depth = BTreeMap::new();
+        let waits = |target: &&Target| matches!(target.place, Place::Queued | Place::Ready | Place::WaitingForHost);
+        for target in self.targets.iter().flatten().filter(waits) {
+            *depth.entry(target.spec.kind.clone()).or_default() += 1;
+        }
+        depth
+    }
+
+    /// How many targets are due within `window` from now, those that wait for a host or a cap among them.
+    pub fn due_within(&self, now: Moment, window: Duration) -> usize {
+        self.ready.len() + self.hosts.waiting() + self.queue.count_due(now.after(window))
+    }
+
+    /// Who is due next, and when.
+    pub fn next_due(&self) -> Option<(&TargetId, Moment)> {
+        let waiting = self.ready.first().map(|turn| (&turn.id, turn.due));
+        waiting.or_else(|| self.queue.peek().map(|entry| (self.queue.id(entry.slot), entry.due)))
+    }
+
+    /// Polls in flight, by kind.
+    pub fn in_flight(&self) -> &BTreeMap<Kind, usize> {
+        &self.in_flight_by_kind
+    }
+
+    /// One target's schedule.
+    pub fn status(&self, target: &TargetId, now: Moment) -> Option<TargetStatus> {
+        let slot = self.queue.slot(target)?;
+        Some(self.target(slot).status(&self.settings, now))
+    }
+
+    /// What of one target's schedule is to be stored.
+    pub fn saved(&self, target: &TargetId, now: Moment) -> Option<Saved> {
+        let slot = self.queue.slot(target)?;
+        Some(self.target(slot).saved(now))
+    }
+
+    /// Why a target runs next when it does.
+    pub fn explain(&self, target: &TargetId, now: Moment) -> Option<Explanation> {
+        let slot = self.queue.slot(target)?;
+        let target = self.target(slot);
+        let host = self.hosts.running(&target.spec.host);
+        Some(crate::explain::explain(target, &self.settings, (host, self.in_flight), now))
+    }
+
+    /// Whether every target is in the one place that it says it is in; if not, what is wrong. Looks at all of them.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut found = [0; 4];
+        for target in self.targets.iter().flatten() {
+            let id = &target.spec.id;
+            let slot = self.queue.slot(id).ok_or_else(|| format!("{id} has no slot"))?;
+            let queued = self.queue.get(slot);
+            match target.place {
+                Place::Queued => found[0] += 1,
+                Place::Ready => found[1] += 1,
+                Place::WaitingForHost => found[2] += 1,
+                Place::InFlight | Place::Disabled | Place::NoPlugin => {}
+            }
+            found[3] += usize::from(target.flight.is_some());
+            if (target.place == Place::Queued) != queued.is_some() {
+                return Err(format!("{id} says it is {}, and the queue says {queued:?}", target.place.as_str()));
+            }
+            if queued.is_some_and(|entry| entry.due != target.schedule.due) {
+                return Err(format!("{id} is queued for another time than it says"));
+            }
+            if (target.place == Place::InFlight) != target.flight.is_some() {
+                return Err(format!("{id} says it is {}, and its poll says otherwise", target.place.as_str()));
+            }
+            if (target.place == Place::Ready) != target.turn.is_some() {
+                return Err(format!("{id} says it is {}, and its turn says otherwise", target.place.as_str()));
+            }
+        }
+        let orphans = self.orphans.len();
+        let expected = [self.queue.len(), self.ready.len(), self.hosts.waiting(), self.in_flight - orphans];
+        let by_kind: usize = self.in_flight_by_kind.values().sum();
+        if found != expected || by_kind != self.in_flight {
+            return Err(format!(
+                "queued, ready, waiting and in flight are {expected:?} and {by_kind}, and the targets say {found:?}"
+            ));
+        }
+        Ok(())
+    }
+}

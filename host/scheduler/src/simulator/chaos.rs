@@ -1,0 +1,589 @@
+//! Random faults, changes, restarts and jumps of time, with every step held against invariants.
+//!
+//! Invariants: a target is in one place; nothing starts before it is due, while it runs, or while it is disabled or
+//! unserved; never more polls than the caps; an open breaker lets one probe through and not before its time; after each
+//! outcome the next poll lies where the table "when next" puts it, by a naive model of that table; nobody who is due waits
+//! longer than the others before it can take; once faults end, every target answers again within a bound.
+
+mod model;
+
+use self::model::{Expected, Mirror};
+use crate::simulator::truth::exponential;
+use crate::{Action, Ask, Cadence, Change, Finish, Input, Place, Profile, Saved, Scheduler, Settings, TargetSpec};
+use ::model::{Cause, Kind, Moment, TargetId};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::time::Duration;
+
+/// All targets are looked at after this many steps.
+const LOOK: u64 = 32;
+/// How long everything may take to be well again once faults end: two half-hourly looks with their spread, an hour of
+/// Retry-After, and the queue.
+const RECOVERY: Duration = Duration::from_secs(3 * 3600);
+
+/// What a run went through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Inputs given.
+    pub steps: u64,
+    /// Polls started.
+    pub polls: u64,
+    /// Of these, failed or faulty.
+    pub failures: u64,
+    /// Targets changed, added, removed; settings changed; operators' wishes; restarts.
+    pub interventions: u64,
+    /// Probes of open breakers.
+    pub probes: u64,
+    /// Times that a target became a dead letter.
+    pub dead_letters: u64,
+    /// Simulated time.
+    pub virtual_time: Duration,
+}
+
+impl Summary {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            steps: self.steps + other.steps,
+            polls: self.polls + other.polls,
+            failures: self.failures + other.failures,
+            interventions: self.interventions + other.interventions,
+            probes: self.probes + other.probes,
+            dead_letters: self.dead_letters + other.dead_letters,
+            virtual_time: self.virtual_time + other.virtual_time,
+        }
+    }
+}
+
+/// An invariant that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The run's seed.
+    pub seed: u64,
+    /// Simulated time since the run's start.
+    pub after: Duration,
+    /// What was seen, and what should have been.
+    pub what: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "seed {}, after {:?}: {}", self.seed, self.after, self.what)
+    }
+}
+
+/// Runs one seed's scenario.
+pub fn run(seed: u64) -> Result<Summary, Violation> {
+    let mut run = Run::new(seed);
+    run.all().map_err(|what| Violation { seed, after: run.now.since(Moment::START), what })?;
+    run.summary.virtual_time = run.now.since(Moment::START);
+    Ok(run.summary)
+}
+
+/// How a scenario's targets fail.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    transient: f64,
+    permanent: f64,
+    plugin: f64,
+    skipped: f64,
+    retry_after: f64,
+    /// How often something is done to the estate, on average.
+    intervention: Duration,
+}
+
+struct Run {
+    rng: Pcg64Mcg,
+    faults: Faults,
+    calm: bool,
+    now: Moment,
+    scheduler: Scheduler,
+    settings: Settings,
+    longest_poll: Duration,
+    mirrors: BTreeMap<TargetId, Mirror>,
+    /// Polls under way, those of removed targets too: when each ends.
+    flights: BinaryHeap<Reverse<(Moment, u64, TargetId)>>,
+    running: BTreeMap<TargetId, TargetSpec>,
+    served: bool,
+    /// Hosts that cannot be reached.
+    down: Vec<bool>,
+    /// The latest starts, for the token bucket.
+    starts: VecDeque<Moment>,
+    rate_since: Moment,
+    next_intervention: Moment,
+    /// When the machine last woke, or the host last started.
+    awake_since: Moment,
+    next_number: u64,
+    summary: Summary,
+}
+
+type Checked = Result<(), String>;
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let mut fault = |most: f64| if rng.random_bool(0.3) { 0.0 } else { rng.random::<f64>() * most };
+        let faults = Faults {
+            transient: fault(0.5),
+            permanent: fault(0.1),
+            plugin: fault(0.2),
+            skipped: fault(0.1),
+            retry_after: fault(0.3),
+            intervention: Duration::from_secs(30 + (fault(1.0) * 600.0) as u64),
+        };
+        let settings = settings(&mut rng);
+        let hosts = rng.random_range(1..=8);
+        let longest_poll = Duration::from_millis(rng.random_range(1..20_000));
+        Self {
+            scheduler: Scheduler::new(settings.clone(), rng.random()),
+            rng,
+            faults,
+            calm: false,
+            now: Moment::START,
+            settings,
+            longest_poll,
+            mirrors: BTreeMap::new(),
+            flights: BinaryHeap::new(),
+            running: BTreeMap::new(),
+            served: true,
+            down: vec![false; hosts],
+            starts: VecDeque::new(),
+            rate_since: Moment::START,
+            next_intervention: Moment::START,
+            awake_since: Moment::START,
+            next_number: 0,
+            summary: Summary::default(),
+        }
+    }
+
+    fn all(&mut self) -> Checked {
+        // Most estates are small, so that the same few targets meet often; some are not.
+        let most = if self.rng.random_bool(0.05) { 400 } else { 24 };
+        let count = self.rng.random_range(1..=most);
+        let specs: Vec<_> = (0..count).map(|n| (self.spec(n), None)).collect();
+        self.mirrors = specs.iter().map(|(spec, _)| (spec.id.clone(), Mirror::new(spec.clone()))).collect();
+        self.give(Input::Started(specs))?;
+        let end = self.now.after(Duration::from_secs(self.rng.random_range(600..4 * 3600)));
+        self.until(end)?;
+        self.calm_down()?;
+        let end = self.now.after(RECOVERY);
+        let calm_since = self.now;
+        self.until(end)?;
+        self.all_well(calm_since)?;
+        self.shut_down()
+    }
+
+    fn spec(&mut self, number: u32) -> TargetSpec {
+        let host = self.rng.random_range(0..self.down.len());
+        let interval =
+            |rng: &mut Pcg64Mcg| rng.random_bool(0.3).then(|| Duration::from_millis(rng.random_range(1_000..400_000)));
+        TargetSpec {
+            id: TargetId::new(&format!("t{number}")).expect("a letter and digits are an id"),
+            kind: Kind::new("simulated").expect("a word is a kind"),
+            url_hash: self.rng.random_range(0..50),
+            host: format!("h{host}").into(),
+            origin: format!("http://h{host}").into(),
+            cadence: self.rng.random_bool(0.3).then(|| Cadence::ALL[self.rng.random_range(0..3)]),
+            interval: interval(&mut self.rng),
+            min: None,
+            max: None,
+            kind_interval: interval(&mut self.rng),
+            enabled: self.rng.random_bool(0.95),
+        }
+    }
+
+    fn until(&mut self, end: Moment) -> Checked {
+        while self.now < end {
+            let finished = self.flights.peek().map(|Reverse((at, ..))| *at);
+            let intervention = (!self.calm).then_some(self.next_intervention);
+            let wake = self.scheduler.next_wakeup();
+            let next = [wake, finished, intervention].into_iter().flatten().min().map_or(end, |next| next.min(end));
+            self.now = self.now.max(next);
+            if finished.is_some_and(|at| at <= self.now) {
+                self.finish()?;
+            } else if intervention.is_some_and(|at| at <= self.now) {
+                self.next_intervention = self.now.after(exponential(&mut self.rng, self.faults.intervention));
+                self.intervene()?;
+            } else {
+                self.give(Input::Tick)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an input, and holds everything that follows against the invariants.
+    fn give(&mut self, input: Input) -> Checked {
+        self.summary.steps += 1;
+        self.scheduler.apply(input, self.now);
+        for action in self.scheduler.drain() {
+            if let Action::Start(target, due) = action {
+                self.started(target, due)?;
+            }
+        }
+        if self.scheduler.next_wakeup().is_some_and(|wake| wake < self.now && self.has_room()) {
+            return Err("it wants to be woken in the past, and would spin".to_owned());
+        }
+        if self.summary.steps.is_multiple_of(LOOK) { self.look() } else { Ok(()) }
+    }
+
+    fn has_room(&self) -> bool {
+        self.running.len() < self.settings.max_in_flight && self.settings.rate_per_second == 0
+    }
+
+    fn started(&mut self, target: TargetId, due: Moment) -> Checked {
+        self.summary.polls += 1;
+        let Some(mirror) = self.mirrors.get_mut(&target) else {
+            return Err(format!("{target} is polled, and is no target"));
+        };
+        let spec = mirror.spec.clone();
+        mirror.start(due, self.now).map_err(|why| format!("{target}: {why}"))?;
+        self.summary.probes += u64::from(mirror.is_probe());
+        if !self.served {
+            return Err(format!("{target} is polled, and no plugin serves it"));
+        }
+        if self.running.insert(target.clone(), spec.clone()).is_some() {
+            return Err(format!("{target} is polled twice at once"));
+        }
+        if self.running.len() > self.settings.max_in_flight.max(1) {
+            return Err(format!("{} polls at once, max_in_flight {}", self.running.len(), self.settings.max_in_flight));
+        }
+        let of_host = self.running.values().filter(|running| running.host == spec.host).count();
+        if of_host > self.settings.max_per_host.max(1) {
+            return Err(format!("{of_host} polls of {}, max_per_host {}", spec.host, self.settings.max_per_host));
+        }
+        self.check_rate()?;
+        let longest = self.longest_poll.as_secs_f64();
+        let ends = self.now.after(Duration::from_secs_f64(self.rng.random::<f64>() * longest));
+        self.next_number += 1;
+        self.flights.push(Reverse((ends, self.next_number, target)));
+        Ok(())
+    }
+
+    /// In any stretch of time no more starts than a full bucket and what flowed into it.
+    fn check_rate(&mut self) -> Checked {
+        let rate = f64::from(self.settings.rate_per_second);
+        if rate == 0.0 {
+            return Ok(());
+        }
+        self.starts.push_back(self.now);
+        while self.starts.front().is_some_and(|start| self.now.since(*start) > Duration::from_secs(5)) {
+            self.starts.pop_front();
+        }
+        for (earlier, start) in self.starts.iter().enumerate().filter(|(_, start)| **start >= self.rate_since) {
+            let count = (self.starts.len() - earlier) as f64;
+            let most = rate.max(1.0) + rate * self.now.since(*start).as_secs_f64();
+            if count > most + 0.001 {
+                return Err(format!("{count} starts in {:?}, rate_per_second {rate}", self.now.since(*start)));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Checked {
+        let Some(Reverse((_, _, target))) = self.flights.pop() else { return Ok(()) };
+        let Some(spec) = self.running.remove(&target) else { return Ok(()) };
+        let finish = self.outcome(&spec);
+        let failed = !matches!(finish, Finish::Success { .. });
+        self.summary.failures += u64::from(failed);
+        self.give_outcome(target, finish)
+    }
+
+    fn give_outcome(&mut self, target: TargetId, finish: Finish) -> Checked {
+        let was_dead = self.mirrors.get(&target).is_some_and(Mirror::is_dead);
+        let expected = self.mirrors.get_mut(&target).map(|mirror| mirror.finish(finish, self.now, &self.settings));
+        let counts = matches!(expected, Some(Expected::Between(..)));
+        if counts && matches!(finish, Finish::Success { .. }) {
+            let origin = self.mirrors[&target].spec.origin.clone();
+            for mirror in self.mirrors.values_mut() {
+                if mirror.spec.id != target && mirror.spec.origin == origin {
+                    mirror.neighbour_answered();
+                }
+            }
+        }
+        self.give(Input::Finished(target.clone(), finish))?;
+        let Some(expected) = expected else { return Ok(()) };
+        let Some(status) = self.scheduler.status(&target, self.now) else {
+            return Err(format!("{target} is forgotten"));
+        };
+        let mirror = &self.mirrors[&target];
+        self.summary.dead_letters += u64::from(mirror.is_dead() && !was_dead);
+        if expected != Expected::Void {
+            mirror.agrees(&status.schedule, self.now).map_err(|why| format!("{target} after {finish:?}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, spec: &TargetSpec) -> Finish {
+        let success = Finish::Success { changed: self.rng.random_bool(0.05), critical: self.rng.random_bool(0.1) };
+        if self.calm {
+            return success;
+        }
+        let host: usize = spec.host[1..].parse().unwrap_or_default();
+        let asked = Duration::from_secs(self.rng.random_range(0..8_000));
+        let retry_after = self.rng.random_bool(self.faults.retry_after).then_some(asked);
+        if self.down[host] {
+            return Finish::Transient { cause: Cause::Unreachable, retry_after: None };
+        }
+        let Faults { transient, permanent, plugin, skipped, .. } = self.faults;
+        match self.rng.random::<f64>() {
+            x if x < transient => {
+                let cause = if self.rng.random_bool(0.3) { Cause::Unreachable } else { Cause::Other };
+                Finish::Transient { cause, retry_after }
+            }
+            x if x < transient + permanent => Finish::Permanent { cause: Cause::Other, retry_after },
+            x if x < transient + permanent + plugin => Finish::PluginFault,
+            x if x < transient + permanent + plugin + skipped => Finish::Skipped,
+            _ => success,
+        }
+    }
+
+    fn any_target(&mut self) -> Option<TargetId> {
+        let at = self.rng.random_range(0..self.mirrors.len().max(1));
+        self.mirrors.keys().nth(at).cloned()
+    }
+
+    /// Something is done to the estate.
+    fn intervene(&mut self) -> Checked {
+        self.summary.interventions += 1;
+        match self.rng.random_range(0..12) {
+            0 | 1 => {
+                let host = self.rng.random_range(0..self.down.len());
+                self.down[host] = !self.down[host];
+                Ok(())
+            }
+            2 => self.add(),
+            3 => self.remove(),
+            4 | 5 => self.change(),
+            6 => self.change_settings(),
+            7 => self.restart(),
+            8 => {
+                // The machine slept, for an hour or for a month.
+                let slept = [3600.0, 30.0 * 86_400.0][self.rng.random_range(0..2)] * self.rng.random::<f64>();
+                self.now = self.now.after(Duration::from_secs_f64(slept));
+                self.awake_since = self.now;
+                self.anything_may_be_due();
+                self.give(Input::Tick)
+            }
+            9 => {
+                self.served = !self.served;
+                self.anything_may_be_due();
+                let kind = Kind::new("simulated").expect("a word is a kind");
+                self.give(Input::KindServed(kind, self.served))
+            }
+            _ => self.ask(),
+        }
+    }
+
+    /// Due times may have moved, and not by an outcome.
+    fn anything_may_be_due(&mut self) {
+        self.mirrors.values_mut().for_each(|mirror| mirror.expect(Expected::Anything));
+    }
+
+    fn add(&mut self) -> Checked {
+        let number = self.rng.random_range(0..500);
+        let spec = self.spec(number);
+        let id = spec.id.clone();
+        let mut mirror = Mirror::new(spec.clone());
+        if self.running.contains_key(&id) {
+            mirror.void();
+        }
+        self.mirrors.insert(id, mirror);
+        self.give(Input::Added(spec))
+    }
+
+    fn remove(&mut self) -> Checked {
+        let Some(target) = self.any_target() else { return Ok(()) };
+        self.mirrors.remove(&target);
+        self.give(Input::Removed(target))
+    }
+
+    fn change(&mut self) -> Checked {
+        let Some(target) = self.any_target() else { return Ok(()) };
+        let change =
+            [Change::Reset, Change::PollNow, Change::Requeue, Change::Nothing][self.rng.random_range(0..4_usize)];
+        let number = target.as_str()[1..].parse().unwrap_or_default();
+        let new = self.spec(number);
+        let mirror = self.mirrors.get_mut(&target).expect("the target was found among them");
+        let spec = match change {
+            Change::Reset => new,
+            // Host and origin stay: another URL is a reset.
+            _ => TargetSpec { host: mirror.spec.host.clone(), origin: mirror.spec.origin.clone(), ..new },
+        };
+        mirror.change(spec.clone(), change);
+        self.give(Input::Changed(spec, change))
+    }
+
+    fn ask(&mut self) -> Checked {
+        let Some(target) = self.any_target() else { return Ok(()) };
+        let asks = [Ask::PollNow, Ask::Retry, Ask::ResetBreaker, Ask::Enable, Ask::Disable];
+        let ask = asks[self.rng.random_range(0..asks.len())];
+        self.mirrors.get_mut(&target).expect("the target was found among them").ask(ask);
+        self.give(Input::Asked(target, ask))
+    }
+
+    fn change_settings(&mut self) -> Checked {
+        let new = settings(&mut self.rng);
+        // A change of the caps takes nothing away from polls under way; the checks wait until they have ended.
+        let caps = Settings {
+            max_in_flight: new.max_in_flight.max(self.settings.max_in_flight),
+            max_per_host: new.max_per_host.max(self.settings.max_per_host),
+            ..new
+        };
+        self.set(caps)
+    }
+
+    fn set(&mut self, settings: Settings) -> Checked {
+        self.settings = settings.clone();
+        self.rate_since = self.now;
+        self.starts.clear();
+        for mirror in self.mirrors.values_mut() {
+            mirror.expect(Expected::Anything);
+            mirror.profile(settings.profile);
+        }
+        self.give(Input::Settings(settings))
+    }
+
+    /// The host ends, gracefully or not, and starts again with what it had saved.
+    fn restart(&mut self) -> Checked {
+        let now = self.now;
+        let saved = |id: &TargetId| self.scheduler.saved(id, now);
+        let specs: Vec<(TargetSpec, Option<Saved>)> =
+            self.mirrors.values().map(|mirror| (mirror.spec.clone(), saved(&mirror.spec.id))).collect();
+        self.scheduler = Scheduler::new(self.settings.clone(), self.rng.random());
+        self.flights.clear();
+        self.running.clear();
+        self.starts.clear();
+        self.now = self.now.after(Duration::from_secs(self.rng.random_range(0..4000)));
+        (self.rate_since, self.awake_since) = (self.now, self.now);
+        for mirror in self.mirrors.values_mut() {
+            mirror.lose_poll();
+            mirror.expect(Expected::Anything);
+        }
+        let kind = Kind::new("simulated").expect("a word is a kind");
+        self.scheduler.apply(Input::KindServed(kind, self.served), self.now);
+        self.give(Input::Started(specs))?;
+        for mirror in self.mirrors.values() {
+            let id = &mirror.spec.id;
+            let status =
+                self.scheduler.status(id, self.now).ok_or_else(|| format!("{id} did not survive a restart"))?;
+            mirror.same_streaks(&status.schedule).map_err(|why| format!("{id} after a restart: {why}"))?;
+        }
+        self.look()
+    }
+
+    fn calm_down(&mut self) -> Checked {
+        self.calm = true;
+        self.down.fill(false);
+        self.served = true;
+        self.anything_may_be_due();
+        let kind = Kind::new("simulated").expect("a word is a kind");
+        self.give(Input::KindServed(kind, true))
+    }
+
+    /// Looks at every target.
+    fn look(&mut self) -> Checked {
+        self.scheduler.audit()?;
+        let bound = self.longest_wait();
+        for (id, mirror) in &self.mirrors {
+            let status = self.scheduler.status(id, self.now).ok_or_else(|| format!("{id} is forgotten"))?;
+            let place = status.place;
+            if (place == Place::Disabled) != (!mirror.spec.enabled && !self.running.contains_key(id)) {
+                return Err(format!("{id} is {}, and enabled is {}", place.as_str(), mirror.spec.enabled));
+            }
+            let waits = matches!(place, Place::Queued | Place::Ready | Place::WaitingForHost);
+            let late = self.now.since(status.schedule.due.max(self.awake_since));
+            if waits && late > bound {
+                return Err(format!(
+                    "{id} is {}, and has been due for {late:?}; {bound:?} is the most",
+                    place.as_str()
+                ));
+            }
+            if place == Place::Queued && status.schedule.due < self.now {
+                return Err(format!("{id} has been due for {late:?}, and nobody noticed"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What everybody else before it can take: each of them once, for the host and for the whole process.
+    fn longest_wait(&self) -> Duration {
+        let targets = (self.mirrors.len() + self.running.len()) as f64;
+        let narrowest = self.settings.max_in_flight.min(self.settings.max_per_host).max(1) as f64;
+        let rate = f64::from(self.settings.rate_per_second);
+        let by_rate = if rate > 0.0 { targets / rate } else { 0.0 };
+        let by_slots = (targets / narrowest + 2.0) * self.longest_poll.as_secs_f64();
+        Duration::from_secs_f64(2.0 * (by_rate + by_slots) + 1.0)
+    }
+
+    fn all_well(&mut self, since: Moment) -> Checked {
+        self.look()?;
+        for id in self.mirrors.values().filter(|mirror| mirror.spec.enabled).map(|mirror| &mirror.spec.id) {
+            let status = self.scheduler.status(id, self.now).ok_or_else(|| format!("{id} is forgotten"))?;
+            let schedule = status.schedule;
+            if schedule.last_success.is_none_or(|at| at < since) {
+                return Err(format!("{id} was not polled within {RECOVERY:?} of the end of all faults"));
+            }
+            if schedule.failures > 0 || schedule.dead.is_some() || schedule.breaker.state != crate::BreakerState::Closed
+            {
+                return Err(format!("{id} answers, and is not well: {schedule:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn shut_down(&mut self) -> Checked {
+        let polls = self.summary.polls;
+        self.give(Input::ShuttingDown)?;
+        while !self.flights.is_empty() {
+            if let Some(Reverse((at, ..))) = self.flights.peek() {
+                self.now = self.now.max(*at);
+            }
+            self.finish()?;
+        }
+        if self.summary.polls > polls || self.scheduler.next_wakeup().is_some() {
+            return Err("it starts polls after it was told to end".to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn settings(rng: &mut Pcg64Mcg) -> Settings {
+    let min = Duration::from_millis(rng.random_range(500..20_000));
+    let max = min + Duration::from_secs(rng.random_range(0..400));
+    Settings {
+        profile: Profile::ALL[rng.random_range(0..2)],
+        cadence: Cadence::ALL[rng.random_range(0..3)],
+        base: rng.random_bool(0.5).then(|| min + (max - min).mul_f64(rng.random())),
+        min,
+        max,
+        max_in_flight: rng.random_range(1..12),
+        max_per_host: rng.random_range(1..5),
+        rate_per_second: if rng.random_bool(0.3) { rng.random_range(1..20) } else { 0 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// More of them, by command: `cargo run --release -p scheduler --example seeds -- --seeds 10000`.
+    #[test]
+    fn invariants_hold_for_many_seeds() {
+        let mut total = super::Summary::default();
+        for seed in 0..60 {
+            match super::run(seed) {
+                Ok(summary) => total = total.and(summary),
+                Err(violation) => panic!(
+                    "{violation}\nreplay: cargo run --release -p scheduler --example seeds -- --first {seed} --seeds 1"
+                ),
+            }
+        }
+        assert!(total.polls > 10_000 && total.probes > 100 && total.dead_letters > 100, "too quiet a test: {total:?}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run() {
+        assert_eq!(super::run(7), super::run(7));
+    }
+}

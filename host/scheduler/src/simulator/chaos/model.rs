@@ -1,0 +1,274 @@
+//! What should follow what: the table "when next", written down once more and as plainly as it can be.
+
+use crate::{Ask, BreakerState, Cadence, Change, Finish, Profile, Saved, Settings, TargetSpec};
+use model::{Cause, Moment};
+use std::time::Duration;
+
+/// Slack for rounding to nanoseconds.
+const SLACK: Duration = Duration::from_micros(1);
+
+/// When the next poll should be due.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Expected {
+    /// Not before the first, not after the second.
+    Between(Moment, Moment),
+    /// Something else than an outcome decides.
+    Anything,
+    /// The outcome said nothing: the target was changed while it was polled.
+    Void,
+}
+
+/// A target as it should be.
+#[derive(Clone, Debug)]
+pub(super) struct Mirror {
+    pub spec: TargetSpec,
+    failures: u32,
+    faults: u32,
+    opened: u32,
+    open_for: Option<f64>,
+    dead: bool,
+    unreachable: bool,
+    revived: bool,
+    /// The due time of the poll under way, and whether its outcome counts.
+    flight: Option<(Moment, bool)>,
+    /// Whether the poll under way is the probe of an open breaker.
+    probe: bool,
+    /// When the breaker may be probed; polls before that must have been asked for.
+    open_until: Option<Moment>,
+    asked: bool,
+    due: Expected,
+}
+
+impl Mirror {
+    pub(super) fn new(spec: TargetSpec) -> Self {
+        Self {
+            spec,
+            failures: 0,
+            faults: 0,
+            opened: 0,
+            open_for: None,
+            dead: false,
+            unreachable: false,
+            revived: false,
+            flight: None,
+            probe: false,
+            open_until: None,
+            asked: false,
+            due: Expected::Anything,
+        }
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    pub(super) fn is_probe(&self) -> bool {
+        self.probe
+    }
+
+    /// Another target of its origin answered: once, that takes it out of the dead letters when it could not be reached.
+    pub(super) fn neighbour_answered(&mut self) {
+        if self.dead && self.unreachable && !self.revived {
+            (self.dead, self.revived) = (false, true);
+            self.expect(Expected::Anything);
+        }
+    }
+
+    pub(super) fn expect(&mut self, due: Expected) {
+        if due == Expected::Anything {
+            self.asked = true;
+        }
+        self.due = due;
+    }
+
+    /// A poll of a target of this name, which was removed, is under way.
+    pub(super) fn void(&mut self) {
+        self.flight = Some((Moment::START, false));
+    }
+
+    /// The poll under way will never end.
+    pub(super) fn lose_poll(&mut self) {
+        self.flight = None;
+    }
+
+    /// The profile is another now; one without dead letters has none.
+    pub(super) fn profile(&mut self, profile: Profile) {
+        if profile == Profile::Depsera {
+            self.dead = false;
+        }
+    }
+
+    pub(super) fn change(&mut self, spec: TargetSpec, change: Change) {
+        let flight = self.flight.map(|(due, counts)| (due, counts && change != Change::Reset));
+        if change == Change::Reset {
+            *self = Self { flight, asked: true, ..Self::new(spec) };
+        } else {
+            self.spec = spec;
+            self.expect(Expected::Anything);
+        }
+    }
+
+    pub(super) fn ask(&mut self, ask: Ask) {
+        self.expect(Expected::Anything);
+        match ask {
+            Ask::PollNow => {}
+            Ask::Enable => self.spec.enabled = true,
+            Ask::Disable => self.spec.enabled = false,
+            Ask::Retry => self.dead = false,
+            Ask::ResetBreaker => {
+                (self.dead, self.failures, self.open_for, self.opened, self.open_until) = (false, 0, None, 0, None);
+            }
+        }
+    }
+
+    pub(super) fn start(&mut self, due: Moment, now: Moment) -> Result<(), String> {
+        if self.flight.is_some() {
+            return Err("it is polled while it is polled".to_owned());
+        }
+        if !self.spec.enabled {
+            return Err("it is polled while it is disabled".to_owned());
+        }
+        if due > now {
+            return Err(format!("it is polled {:?} before it is due", due.since(now)));
+        }
+        if let Expected::Between(from, until) = self.due
+            && (due < from.before(SLACK) || due > until.after(SLACK))
+        {
+            return Err(format!("it is polled as due at {due:?}, and should be due from {from:?} to {until:?}"));
+        }
+        if !self.asked && self.open_until.is_some_and(|until| now < until.before(SLACK)) {
+            return Err("its breaker is open, and it is polled all the same".to_owned());
+        }
+        self.flight = Some((due, true));
+        self.probe = self.open_for.is_some();
+        self.asked = false;
+        Ok(())
+    }
+
+    /// What should follow an outcome.
+    pub(super) fn finish(&mut self, finish: Finish, now: Moment, settings: &Settings) -> Expected {
+        let due = match self.flight.take() {
+            Some((due, true)) => self.next(finish, due, now, settings),
+            _ => Expected::Void,
+        };
+        if due != Expected::Void {
+            self.due = due;
+        }
+        // A wish while it was polled is answered by that poll.
+        if matches!(due, Expected::Between(..)) {
+            self.asked = false;
+        }
+        due
+    }
+
+    fn next(&mut self, finish: Finish, due: Moment, now: Moment, settings: &Settings) -> Expected {
+        let seconds = Duration::from_secs_f64;
+        let between = |low: f64, high: f64| Expected::Between(now.after(seconds(low)), now.after(seconds(high)));
+        let min = self.spec.min.unwrap_or(settings.min);
+        let max = self.spec.max.unwrap_or(settings.max).max(min);
+        match finish {
+            Finish::Success { .. } => {
+                let base = self.spec.interval.or(settings.base).or(self.spec.kind_interval);
+                let base = base.unwrap_or(Duration::from_secs(10)).clamp(min, max);
+                let fixed = self.spec.cadence.unwrap_or(settings.cadence) == Cadence::Fixed;
+                let (low, high) = if fixed { (base, base) } else { (min, max) };
+                *self = Self { flight: None, asked: self.asked, ..Self::new(self.spec.clone()) };
+                Expected::Between(due.after(low).max(now), due.after(high).max(now))
+            }
+            Finish::Transient { cause, retry_after } | Finish::Permanent { cause, retry_after } => {
+                self.failures += 1;
+                self.faults = 0;
+                self.unreachable = cause == Cause::Unreachable;
+                let asked = retry_after.map_or(0.0, |asked| asked.as_secs_f64().min(3600.0));
+                let permanent = matches!(finish, Finish::Permanent { .. });
+                let (low, high) = self.after_failure(permanent, max.as_secs_f64(), settings.profile);
+                if self.open_for.is_some() {
+                    self.open_until = Some(now.after(seconds(low.max(asked))));
+                }
+                between(low.max(asked), high.max(asked))
+            }
+            Finish::PluginFault => {
+                self.faults += 1;
+                let backoff = (5.0 * 2_f64.powi(self.faults as i32 - 1)).min(300.0);
+                let probe = if self.probe { self.open_for.unwrap_or(0.0) } else { 0.0 };
+                let look = if self.dead { 1800.0 } else { 0.0 };
+                let delay = backoff.max(probe).max(look);
+                self.open_until = self.open_for.map(|_| now.after(seconds(delay)));
+                between(delay, delay)
+            }
+            Finish::Skipped => {
+                let probe = if self.probe { self.open_for.unwrap_or(0.0) } else { 0.0 };
+                let look = if self.dead { 1800.0 } else { 0.0 };
+                let delay = min.as_secs_f64().max(probe).max(look);
+                self.open_until = self.open_for.map(|_| now.after(seconds(delay)));
+                between(delay, delay)
+            }
+        }
+    }
+
+    /// Seconds, at least and at most, after a failure that counts.
+    fn after_failure(&mut self, permanent: bool, longest_interval: f64, profile: Profile) -> (f64, f64) {
+        let n = self.failures;
+        match profile {
+            Profile::Pulse => {
+                if n >= 3 || self.open_for.is_some() {
+                    let last = self.open_for.unwrap_or(5.0);
+                    self.open_for = Some((last * 2_f64.powi(n.min(40) as i32)).min(300.0));
+                    self.opened += 1;
+                }
+                self.dead |= permanent || n >= 5;
+                match (self.dead, self.open_for) {
+                    (true, _) => (1800.0, 1980.0),
+                    (false, Some(open_for)) => (open_for, open_for * 1.1),
+                    (false, None) => {
+                        let backoff = 5.0 * 2_f64.powi(n as i32 - 1);
+                        ((backoff * 0.8).min(300.0), (backoff * 1.2).min(300.0))
+                    }
+                }
+            }
+            Profile::Depsera => {
+                self.dead = false;
+                if n >= 10 || self.open_for.is_some() {
+                    self.open_for = Some(300.0);
+                    self.opened += 1;
+                    return (300.0, 330.0);
+                }
+                let backoff = 2_f64.powi(n as i32 - 1).min(300.0);
+                // Not before its interval is over, and the interval is at most the longest.
+                (backoff, backoff.max(longest_interval.max(self.widest_interval())))
+            }
+        }
+    }
+
+    /// The last interval may have been computed under wider bounds than hold now.
+    fn widest_interval(&self) -> f64 {
+        500.0
+    }
+
+    /// Whether the scheduler thinks the same of the target.
+    pub(super) fn agrees(&self, schedule: &Saved, now: Moment) -> Result<(), String> {
+        self.same_streaks(schedule)?;
+        if schedule.breaker.state == BreakerState::HalfOpen {
+            return Err("its probe is over, and its breaker still half-open".to_owned());
+        }
+        if let Expected::Between(from, until) = self.due
+            && (schedule.due < from.before(SLACK) || schedule.due > until.after(SLACK))
+        {
+            let (from, until) = (from.since(now), until.since(now));
+            let late = schedule.due.since(now);
+            return Err(format!("it is due in {late:?}, and should be in {from:?} to {until:?}; {self:?}"));
+        }
+        Ok(())
+    }
+
+    /// Streaks, breaker and dead letter, which survive everything but a reset.
+    pub(super) fn same_streaks(&self, schedule: &Saved) -> Result<(), String> {
+        let open = schedule.breaker.state != BreakerState::Closed;
+        let found = (schedule.failures, schedule.plugin_faults, open, schedule.dead.is_some());
+        let expected = (self.failures, self.faults, self.open_for.is_some(), self.dead);
+        if found != expected {
+            return Err(format!("failures, faults, open, dead are {found:?}, and should be {expected:?}"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,270 @@
+//! How late each cadence sees changes, at an equal number of polls.
+
+use crate::simulator::truth::Truth;
+use crate::simulator::{Class, Estate};
+use crate::{Action, Cadence, Finish, Input, Scheduler, Settings};
+use model::{Cause, Moment, TargetId};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::time::Duration;
+
+/// How near to one another numbers of polls must be to be called equal.
+const EQUAL: f64 = 0.005;
+/// How often an interval is corrected to bring them there.
+const CORRECTIONS: usize = 6;
+
+/// What one cadence achieved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Which.
+    pub cadence: Cadence,
+    /// Polls that it started.
+    pub polls: u64,
+    /// The mean time between two polls of a target.
+    pub interval: Duration,
+    /// Changes of which it could know: a poll brought a report afterwards.
+    pub changes: u64,
+    /// Half of the changes were known after this, counted from the change to the next poll that brought a report.
+    pub median: Duration,
+    /// Nineteen in twenty were.
+    pub p95: Duration,
+    /// The mean.
+    pub mean: Duration,
+    /// The share of incidents that came and went between two polls.
+    pub missed: f64,
+}
+
+/// What each cadence achieved on one estate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// `fixed`, `pulse`, `adaptive`.
+    pub rows: Vec<Row>,
+    /// The median of `adaptive` over that of `fixed`.
+    pub ratio: f64,
+}
+
+/// Runs `adaptive` on an estate with its settings, and then `fixed` and `pulse` with the interval at which they start as
+/// many polls. Every cadence meets the same incidents.
+pub fn compare(estate: &Estate, seed: u64) -> Comparison {
+    let adaptive = run(estate, &Settings { cadence: Cadence::Adaptive, ..estate.settings.clone() }, 1.0, seed);
+    let wanted = adaptive.polls;
+    let equal = |cadence| {
+        let mut interval = estate.duration.as_secs_f64() * f64::from(estate.targets) / wanted.max(1) as f64;
+        let own = estate.settings.base.unwrap_or(Duration::from_secs(10)).as_secs_f64();
+        let mut best: Option<Row> = None;
+        for _ in 0..CORRECTIONS {
+            let base = Duration::from_secs_f64(interval.clamp(0.1, 86_400.0));
+            let settings = Settings { cadence, base: Some(base), min: base, max: base, ..estate.settings.clone() };
+            // Pulse's formula relaxes to its longest interval after each success: that is what sets its number of polls.
+            let min =
+                if cadence == Cadence::Pulse { estate.settings.min.min(base) } else { Duration::from_millis(100) };
+            let max = if cadence == Cadence::Pulse { base } else { Duration::from_secs(86_400) };
+            let row = run(estate, &Settings { min, max, ..settings }, interval / own, seed);
+            let off = row.polls as f64 / wanted.max(1) as f64;
+            let nearer = |held: &Row| held.polls.abs_diff(wanted) <= row.polls.abs_diff(wanted);
+            if !best.as_ref().is_some_and(nearer) {
+                best = Some(row);
+            }
+            if (off - 1.0).abs() <= EQUAL {
+                break;
+            }
+            interval *= off;
+        }
+        best
+    };
+    let rows: Vec<Row> = [equal(Cadence::Fixed), equal(Cadence::Pulse), Some(adaptive)].into_iter().flatten().collect();
+    let median = |at: usize| rows.get(at).map_or(0.0, |row| row.median.as_secs_f64());
+    let ratio = median(rows.len() - 1) / median(0).max(f64::MIN_POSITIVE);
+    Comparison { rows, ratio }
+}
+
+/// One run. `scale` stretches intervals that classes have of their own.
+fn run(estate: &Estate, settings: &Settings, scale: f64, seed: u64) -> Row {
+    let mut world = World::new(estate, seed);
+    let mut scheduler = Scheduler::new(settings.clone(), seed);
+    let spec = |(target, class): (usize, &usize)| {
+        let class = &estate.classes[*class];
+        let interval = class.interval.map(|own| own.mul_f64(scale));
+        (estate.spec(target, &Class { interval, ..class.clone() }), None)
+    };
+    let specs: Vec<_> = world.classes.iter().enumerate().map(spec).collect();
+    world.numbers = specs.iter().enumerate().map(|(target, (spec, _))| (spec.id.clone(), target)).collect();
+    let end = Moment::START.after(estate.duration);
+    let mut now = Moment::START;
+    scheduler.apply(Input::Started(specs), now);
+    loop {
+        for action in scheduler.drain() {
+            if let Action::Start(target, _) = action {
+                world.start(&target, now);
+            }
+        }
+        let finished = world.flights.peek().map(|Reverse((at, _))| *at);
+        let Some(next) = scheduler.next_wakeup().into_iter().chain(finished).min() else { break };
+        if next > end {
+            break;
+        }
+        now = now.max(next);
+        match world.flights.peek() {
+            Some(Reverse((at, _))) if *at <= now => {
+                let (target, finish) = world.finish(now);
+                scheduler.apply(Input::Finished(target, finish), now);
+            }
+            _ => scheduler.apply(Input::Tick, now),
+        }
+    }
+    world.row(settings.cadence, scheduler.counters().started, estate)
+}
+
+struct World<'a> {
+    estate: &'a Estate,
+    rng: Pcg64Mcg,
+    classes: Vec<usize>,
+    truths: Vec<Truth>,
+    shown: Vec<bool>,
+    numbers: HashMap<TargetId, usize>,
+    ids: Vec<TargetId>,
+    flights: BinaryHeap<Reverse<(Moment, usize)>>,
+    delays: Vec<Duration>,
+    incidents: u64,
+    missed: u64,
+}
+
+impl<'a> World<'a> {
+    fn new(estate: &'a Estate, seed: u64) -> Self {
+        let classes = estate.classes_of_targets();
+        let truths =
+            classes.iter().enumerate().map(|(target, class)| Truth::new(&estate.classes[*class], seed, target));
+        Self {
+            estate,
+            rng: Pcg64Mcg::seed_from_u64(!seed),
+            truths: truths.collect(),
+            shown: vec![false; classes.len()],
+            numbers: HashMap::new(),
+            ids: classes.iter().enumerate().map(|(t, class)| estate.spec(t, &estate.classes[*class]).id).collect(),
+            classes,
+            flights: BinaryHeap::new(),
+            delays: Vec::new(),
+            incidents: 0,
+            missed: 0,
+        }
+    }
+
+    fn class(&self, target: usize) -> &'a Class {
+        &self.estate.classes[self.classes[target]]
+    }
+
+    fn start(&mut self, target: &TargetId, now: Moment) {
+        let target = self.numbers[target];
+        let latency = self.class(target).latency.mul_f64(0.5 + self.rng.random::<f64>());
+        self.flights.push(Reverse((now.after(latency), target)));
+    }
+
+    fn finish(&mut self, now: Moment) -> (TargetId, Finish) {
+        let Reverse((_, target)) = self.flights.pop().expect("a poll under way ends");
+        let since = now.since(Moment::START);
+        let hit = |outage: &&crate::simulator::Outage| {
+            let place = (target as f64 + 0.5) / self.classes.len() as f64;
+            // Which part is hit depends on when: every outage hits another.
+            let from = (outage.at.as_secs_f64() * 0.618_033_988).fract();
+            let place = (place - from).rem_euclid(1.0);
+            outage.at <= since && since < outage.at + outage.length && place < outage.share
+        };
+        let id = self.ids[target].clone();
+        if self.estate.outages.iter().any(|outage| hit(&outage)) {
+            return (id, Finish::Transient { cause: Cause::Unreachable, retry_after: None });
+        }
+        if self.rng.random::<f64>() < self.class(target).failure_rate {
+            return (id, Finish::Transient { cause: Cause::Other, retry_after: None });
+        }
+        let look = self.truths[target].look(now);
+        let changed = look.trouble != self.shown[target];
+        // Changes come in pairs; a pair between two looks was an incident, or an end of one, that nobody saw.
+        self.incidents += look.changes.len() as u64;
+        self.missed += (look.changes.len() - usize::from(changed)) as u64;
+        self.delays.extend(look.changes.iter().map(|change| now.since(*change)));
+        self.shown[target] = look.trouble;
+        (id, Finish::Success { changed, critical: look.trouble })
+    }
+
+    fn row(mut self, cadence: Cadence, polls: u64, estate: &Estate) -> Row {
+        self.delays.sort_unstable();
+        let at = |share: f64| {
+            let last = self.delays.len().saturating_sub(1);
+            self.delays.get((share * last as f64).round() as usize).copied().unwrap_or_default()
+        };
+        let (median, p95) = (at(0.5), at(0.95));
+        let changes = self.delays.len() as u64;
+        let sum: f64 = self.delays.iter().map(Duration::as_secs_f64).sum();
+        Row {
+            cadence,
+            polls,
+            interval: estate.duration.mul_f64(f64::from(estate.targets) / polls.max(1) as f64),
+            changes,
+            median,
+            p95,
+            mean: Duration::from_secs_f64(sum / changes.max(1) as f64),
+            missed: self.missed as f64 / self.incidents.max(1) as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(share: f64, incidents_per_day: f64, minutes: u64) -> Class {
+        Class {
+            name: String::new(),
+            share,
+            incidents_per_day,
+            incident: Duration::from_secs(60 * minutes),
+            latency: Duration::from_millis(50),
+            failure_rate: 0.001,
+            interval: None,
+        }
+    }
+
+    fn estate(classes: Vec<Class>) -> Estate {
+        Estate {
+            name: String::new(),
+            targets: 50,
+            per_host: 5,
+            duration: Duration::from_secs(24 * 3600),
+            settings: Settings { base: Some(Duration::from_secs(30)), ..Settings::default() },
+            classes,
+            outages: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_fixed_interval_sees_changes_after_half_of_it_and_equal_numbers_of_polls_are_equal() {
+        let found = compare(&estate(vec![class(0.8, 0.5, 20), class(0.2, 20.0, 10)]), 3);
+        let polls: Vec<u64> = found.rows.iter().map(|row| row.polls).collect();
+        for count in &polls {
+            assert!((*count as f64 / polls[2] as f64 - 1.0).abs() < 0.02, "{polls:?}");
+        }
+        let fixed = &found.rows[0];
+        let half = fixed.interval.as_secs_f64() / 2.0;
+        assert!((fixed.median.as_secs_f64() / half - 1.0).abs() < 0.15, "{fixed:?}");
+        assert!(fixed.changes > 300, "{fixed:?}");
+        assert!(found.ratio <= 0.5, "{found:?}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run() {
+        let estate = estate(vec![class(1.0, 4.0, 15)]);
+        assert_eq!(compare(&estate, 1), compare(&estate, 1));
+        assert_ne!(compare(&estate, 1), compare(&estate, 2));
+    }
+
+    #[test]
+    fn what_lies_in_no_class_and_what_never_changes_is_no_trouble() {
+        let mut quiet = estate(vec![class(1.0, 0.0, 10), class(0.0, 5.0, 10)]);
+        quiet.targets = 1;
+        let found = compare(&quiet, 1);
+        assert_eq!(found.rows[2].changes, 0);
+        assert!(found.rows[2].polls > 200, "about one in five minutes: {found:?}");
+    }
+}

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Breaks the scheduler on purpose, one way at a time, and says which seed of the simulator catches it.
+# A break that no seed catches is a failure: the invariants would not notice it in our own changes either.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+copy=target/mutants/source
+export CARGO_TARGET_DIR="$PWD/target/mutants/target"
+seeds=${SEEDS:-300}
+caught=0 missed=0
+
+# name | file under host/scheduler/src | what stands there | what stands there instead
+mutants=(
+    "the breaker opens one failure late|breaker.rs|failures < rules.threshold|failures <= rules.threshold"
+    "a success does not reset how long the breaker opens|breaker.rs|        self.open_for = None;|"
+    "a lost probe leaves the breaker half-open|breaker.rs|        self.enter(BreakerState::Open, now);
+        self.open_for|        self.open_for"
+    "a host's slot is never given back|hosts.rs|held.running = held.running.saturating_sub(1);|"
+    "a host lets one more in than it may|hosts.rs|self.running(host) < limit.max(1)|self.running(host) <= limit.max(1)"
+    "a freed slot is not handed on|scheduler/outcomes.rs|            self.make_ready(next, now);|            let _ = next;"
+    "no wake-up for the queue|scheduler.rs|self.queue.next_due().into_iter().chain(token).min()|token"
+    "no wake-up for the token bucket|scheduler.rs|let token = room.then(\|\| self.bucket.next(self.settings.rate_per_second));|let token = None.filter(\|_\| room);"
+    "one poll too many in flight|scheduler/places.rs|self.in_flight < self.max_in_flight()|self.in_flight <= self.max_in_flight()"
+    "the bucket gives without taking|bucket.rs|            self.tokens -= 1.0;|"
+    "a dead letter one failure late|scheduler.rs|const DEAD_LETTER_FAILURES: u32 = 5;|const DEAD_LETTER_FAILURES: u32 = 6;"
+    "backoff begins doubled|backoff.rs|failures.saturating_sub(1)|failures"
+    "Retry-After is not heard|scheduler/outcomes.rs|delay.max(retry_after.unwrap_or_default())|delay"
+    "a neighbour revives again and again|scheduler/outcomes.rs|            target.schedule.revived = true;|"
+    "a plugin's fault counts as the target's|scheduler/outcomes.rs|        schedule.plugin_faults = schedule.plugin_faults.saturating_add(1);|        schedule.plugin_faults = schedule.plugin_faults.saturating_add(1); schedule.failures += 1;"
+    "the outcome of a target that was another one counts|scheduler/targets.rs|                    flight.void = true;|                    flight.void = false;"
+    "the poll of a removed target is forgotten|scheduler/targets.rs|            self.orphans.insert(id.clone(), super::Flight { void: true, ..flight });|            let _ = flight;"
+    "a disabled target is polled|scheduler/places.rs|        } else if !target.spec.enabled {|        } else if false {"
+    "the queue looks at the first child only|queue.rs|if self.before(&self.heap[child], &self.heap[first]) {|if child > self.heap.len() {"
+    "a restart forgets an open breaker|target.rs|if saved.breaker.state == BreakerState::HalfOpen {|if { saved.breaker = Breaker::CLOSED; false } {"
+    "success is counted from the end of the poll|scheduler/outcomes.rs|due.after(after).max(now)|now.after(after)"
+)
+
+fresh() {
+    rm -rf "$copy"
+    mkdir -p "$copy"
+    tar -c --exclude=./target --exclude=./.git . | tar -x -C "$copy"
+}
+
+run() (cd "$copy" && cargo run --quiet --release --locked -p scheduler --example seeds -- --seeds "$seeds" 2>&1)
+
+fresh
+echo "unbroken: $(run | tail -1)"
+for mutant in "${mutants[@]}"; do
+    mutant=${mutant//\\|/$'\x01'}
+    IFS='|' read -r -d '' name file from to <<<"$mutant" || true
+    from=${from//$'\x01'/|} to=${to%$'\n'} to=${to//$'\x01'/|}
+    path="$copy/host/scheduler/src/$file"
+    source=$(<"$path")
+    broken=${source/"$from"/"$to"}
+    if [ "$source" = "$broken" ]; then
+        echo "OUT OF DATE: $name: $file has no such line" >&2
+        exit 1
+    fi
+    printf '%s\n' "$broken" >"$path"
+    if output=$(RUSTFLAGS="--cap-lints=allow" run); then
+        echo "MISSED: $name"
+        missed=$((missed + 1))
+    elif violation=$(grep -m1 -E "VIOLATED|panicked" <<<"$output"); then
+        echo "caught: $name: ${violation:0:200}"
+        caught=$((caught + 1))
+    else
+        printf 'DOES NOT BUILD: %s\n%s\n' "$name" "$output" >&2
+        exit 1
+    fi
+    printf '%s\n' "$source" >"$path"
+done
+echo "$caught caught, $missed missed"
+[ "$missed" = 0 ]
