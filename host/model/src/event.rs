@@ -101,6 +101,13 @@ pub enum EventKind {
         /// Why, and what to do.
         reason: String,
     },
+    /// A setting is another now, or the configuration was read again.
+    SettingsChanged {
+        /// The setting's key, or the configuration's file.
+        what: String,
+        /// Its value; nothing when it was unset, or when it is the file.
+        value: Option<String>,
+    },
 }
 
 impl EventKind {
@@ -118,6 +125,7 @@ impl EventKind {
             Self::Revived { .. } => "target:revived",
             Self::PluginLoaded { .. } => "plugin:loaded",
             Self::PluginRefused { .. } => "plugin:refused",
+            Self::SettingsChanged { .. } => "settings:changed",
         }
     }
 
@@ -133,7 +141,7 @@ impl EventKind {
             | Self::CircuitClose { target }
             | Self::DeadLetter { target, .. }
             | Self::Revived { target } => Some(target),
-            Self::PluginLoaded { .. } | Self::PluginRefused { .. } => None,
+            Self::PluginLoaded { .. } | Self::PluginRefused { .. } | Self::SettingsChanged { .. } => None,
         }
     }
 }

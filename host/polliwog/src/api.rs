@@ -1,7 +1,8 @@
 //! The running host, asked through its API. Leaves through `egress`, like everything that leaves.
 
-use egress::{Egress, Grant, Limits, Origin, OriginGrant, Reach, Request, Secrets, Session, Tls};
+use egress::{Egress, Grant, Limits, Method, Origin, OriginGrant, Reach, Request, Secrets, Session, Tls};
 use secrecy::SecretString;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,12 @@ pub(crate) enum Unanswered {
 }
 
 /// GETs a path of the running host's API as JSON; `usual` is where it is when the environment says nothing.
-pub(crate) async fn get(usual: &str, path: &str) -> Result<serde_json::Value, Unanswered> {
+pub(crate) async fn get(usual: &str, path: &str) -> Result<Value, Unanswered> {
+    call(usual, Method::Get, path, None).await
+}
+
+/// Asks the running host's API for something; gives its answer as JSON.
+pub(crate) async fn call(usual: &str, method: Method, path: &str, body: Option<Value>) -> Result<Value, Unanswered> {
     let nobody = |error: &dyn std::fmt::Display| Unanswered::Nobody(error.to_string());
     let url = set(URL).unwrap_or_else(|| usual.to_owned());
     let (base, origin) = Origin::parse(&url).map_err(|error| Unanswered::Refused(format!("{URL}: {error}")))?;
@@ -31,23 +37,32 @@ pub(crate) async fn get(usual: &str, path: &str) -> Result<serde_json::Value, Un
     let values: BTreeMap<_, _> =
         token.iter().map(|token| ("token".to_owned(), SecretString::from(token.as_str()))).collect();
     let secrets = Secrets::new(values).map_err(|error| Unanswered::Refused(format!("{TOKEN}: {error}")))?;
-    let mut request = Request::get(path);
+    let mut request = Request { method, ..Request::get(path) };
     if token.is_some() {
         request.headers.push(("authorization".to_owned(), "Bearer ${secret.token}".to_owned()));
+    }
+    if let Some(body) = body {
+        request.headers.push(("content-type".to_owned(), "application/json".to_owned()));
+        // Nothing in it is a secret's name.
+        request.body = Some(body.to_string().replace("${", "\\u0024{").into_bytes());
     }
     let grant = Grant { base, origins: vec![OriginGrant { origin, tls }], reach: Reach::Everywhere, secrets };
     let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
     let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
     let session = Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT);
     let response = session.fetch(request).await.map_err(|error| nobody(&error))?;
-    match response.status {
-        200 => serde_json::from_slice(&response.body)
-            .map_err(|error| Unanswered::Refused(format!("{url} sent no JSON: {error}"))),
-        401 | 403 if token.is_some() => {
+    let answer = serde_json::from_slice::<Value>(&response.body);
+    match (response.status, answer) {
+        (200..=299, Ok(answer)) => Ok(answer),
+        (200..=299, Err(error)) => Err(Unanswered::Refused(format!("{url} sent no JSON: {error}"))),
+        (401 | 403, _) if token.is_some() => {
             Err(Unanswered::Refused(format!("the host at {url} refuses the token in {TOKEN}: use its admin token")))
         }
-        401 | 403 => Err(Unanswered::Refused(format!("the host at {url} wants its admin token: set {TOKEN}"))),
-        status => Err(Unanswered::Refused(format!("the host at {url} answered {status}"))),
+        (401 | 403, _) => Err(Unanswered::Refused(format!("the host at {url} wants its admin token: set {TOKEN}"))),
+        (status, answer) => {
+            let message = answer.ok().and_then(|answer| Some(answer["error"]["message"].as_str()?.to_owned()));
+            Err(Unanswered::Refused(message.unwrap_or_else(|| format!("the host at {url} answered {status}"))))
+        }
     }
 }
 

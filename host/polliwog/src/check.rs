@@ -8,6 +8,7 @@ use crate::setup::{counted, print, read};
 use egress::Egress;
 use sandbox::Sandbox;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// Validates; 0 when all is well, 1 when something is wrong.
 pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
@@ -19,7 +20,8 @@ pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
             let mut problems: Vec<Problem> = (plugins.refused().iter())
                 .map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() })
                 .collect();
-            problems.extend(estate::build(&config, &sandbox, &plugins).await.err().into_iter().flatten());
+            problems
+                .extend(estate::build(&config, &sandbox, &plugins, &BTreeMap::new()).await.err().into_iter().flatten());
             let unserved = config.targets.iter().filter(|target| plugins.get(&target.kind).is_none());
             let warnings = unserved.map(|target| Problem {
                 place: format!("{}:{}", config.file, target.line),

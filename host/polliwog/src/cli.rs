@@ -33,6 +33,50 @@ pub(crate) enum Command {
     ///
     /// Exit code: 0 ok, 1 warning, 2 critical, 3 unknown or failed; of several, critical before unknown before warning.
     Poll(PollArguments),
+    /// Why a target of the running host is polled next when it is
+    Explain {
+        /// The target's id
+        target: String,
+        #[command(flatten)]
+        common: Remote,
+    },
+    /// How the running host is doing
+    Status {
+        #[command(flatten)]
+        common: Remote,
+    },
+    /// The targets of the running host
+    Targets {
+        /// What is to be done with them [default: list]
+        #[command(subcommand)]
+        command: Option<TargetsCommand>,
+        #[command(flatten)]
+        common: Remote,
+    },
+    /// Targets of the running host that are looked at every half hour only
+    DeadLetter {
+        /// What is to be done with them [default: list]
+        #[command(subcommand)]
+        command: Option<DeadLetterCommand>,
+        #[command(flatten)]
+        common: Remote,
+    },
+    /// Circuit breakers of the running host that are not closed, or count failures
+    Breaker {
+        /// What is to be done with them [default: list]
+        #[command(subcommand)]
+        command: Option<BreakerCommand>,
+        #[command(flatten)]
+        common: Remote,
+    },
+    /// Settings of the running host, with where each comes from
+    Settings {
+        /// What is to be done with them [default: get]
+        #[command(subcommand)]
+        command: Option<SettingsCommand>,
+        #[command(flatten)]
+        common: Remote,
+    },
     /// How late each cadence sees changes on a made-up estate, at an equal number of polls
     ///
     /// The estate is JSON: `targets`, `classes` (each with `share`, `incidentsPerDay`, `incidentLength`, and where wanted
@@ -71,6 +115,116 @@ impl Common {
     pub(crate) fn places(&self) -> Places {
         Places { config: self.config.clone(), data_dir: self.data_dir.clone() }
     }
+}
+
+/// For commands that ask the running host: POLLIWOG_URL says where it is, POLLIWOG_TOKEN holds its admin token.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Remote {
+    #[command(flatten)]
+    pub common: Common,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What is to be done with targets.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TargetsCommand {
+    /// Every target
+    List,
+    /// One target
+    Show {
+        /// Its id
+        target: String,
+    },
+    /// Poll it now
+    Poll {
+        /// Its id
+        target: String,
+    },
+    /// Poll it again
+    Enable {
+        /// Its id
+        target: String,
+    },
+    /// Poll it no more; what is known of it stays
+    Disable {
+        /// Its id
+        target: String,
+    },
+    /// Change its interval or cadence, until it is unset
+    Set {
+        /// Its id
+        target: String,
+        /// What is changed
+        #[arg(value_parser = ["enabled", "interval", "cadence"])]
+        key: String,
+        /// Its value: true or false, 30s, adaptive
+        value: String,
+    },
+    /// Take a change back
+    Unset {
+        /// Its id
+        target: String,
+        /// What was changed
+        #[arg(value_parser = ["enabled", "interval", "cadence"])]
+        key: String,
+    },
+}
+
+/// What is to be done with dead letters.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeadLetterCommand {
+    /// Every dead letter
+    List,
+    /// Poll it now, like everybody
+    Retry {
+        /// The target's id
+        #[arg(required_unless_present = "all")]
+        target: Option<String>,
+        /// Every one
+        #[arg(long, conflicts_with = "target")]
+        all: bool,
+    },
+    /// Look at it no more: its target is disabled, until it is enabled again
+    Drop {
+        /// The target's id
+        target: String,
+    },
+}
+
+/// What is to be done with breakers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BreakerCommand {
+    /// Every breaker that is not closed, or counts failures
+    List,
+    /// Close it, forget the failures, and poll now
+    Reset {
+        /// The target's id
+        target: String,
+    },
+}
+
+/// What is to be done with settings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SettingsCommand {
+    /// One setting, or all
+    Get {
+        /// Its key, as scheduler.cadence or target.ID.interval
+        key: Option<String>,
+    },
+    /// Change one; it stays changed, and wins over the file, until it is unset
+    Set {
+        /// Its key
+        key: String,
+        /// Its value, as it is written in the file
+        value: String,
+    },
+    /// Take a change back
+    Unset {
+        /// Its key
+        key: String,
+    },
 }
 
 /// What `run` is told.

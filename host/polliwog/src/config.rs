@@ -1,6 +1,7 @@
 //! The configuration: what was written, checked in one pass that reports every problem with its place.
 //!
-//! The environment wins over the file, the file over the defaults.
+//! The environment wins over settings that were changed while the host ran, these over the file, the file over the
+//! defaults.
 
 mod checked;
 mod places;
@@ -8,11 +9,11 @@ mod reader;
 mod targets;
 mod value;
 
-pub(crate) use checked::{Config, Limits};
+pub(crate) use checked::{Config, Limits, scheduler_values};
 pub(crate) use places::{Places, find};
-pub(crate) use reader::suggestion;
-pub(crate) use targets::{SecretSource, TargetConfig, TlsConfig};
-pub(crate) use value::parse_duration;
+pub(crate) use reader::{Overrides, Source, suggestion};
+pub(crate) use targets::{CHANGEABLE, SecretSource, TargetConfig, TlsConfig, setting};
+pub(crate) use value::{parse_duration, show_duration};
 
 use std::fmt;
 

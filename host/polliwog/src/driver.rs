@@ -12,7 +12,9 @@ use crate::estate::{Published, Target};
 use crate::plugins::PluginSet;
 use model::{Event, EventKind, Kind, Moment, TargetId};
 use sandbox::Sandbox;
-use scheduler::{Action, Ask, BreakerState, Counters, Input, Place, Scheduler, TargetStatus};
+use scheduler::{
+    Action, Ask, BreakerState, Change, Counters, Explanation, Input, Place, Scheduler, Settings, TargetStatus,
+};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,10 +46,26 @@ pub(crate) enum Message {
     Committed(Committed),
     /// Somebody wants to know how things stand.
     Snapshot(oneshot::Sender<Snapshot>),
-    /// Somebody wants a target polled now.
-    PollNow(TargetId, oneshot::Sender<Result<(), CommandError>>),
+    /// Somebody wants something of a target.
+    Ask(TargetId, Ask, oneshot::Sender<Result<(), CommandError>>),
+    /// Somebody wants to know why a target runs next when it does.
+    Explain(TargetId, oneshot::Sender<Option<(Moment, Explanation)>>),
+    /// Settings or targets are others now.
+    Configured(Box<Configured>),
     /// The host is to end; answered when everything is handed to the store.
     Shutdown(oneshot::Sender<()>),
+}
+
+/// What is different from what runs.
+pub(crate) struct Configured {
+    /// The scheduler's settings.
+    pub settings: Settings,
+    /// Targets that are others now, with what that means; nothing for those that are new.
+    pub changed: Vec<(Arc<Target>, Option<Change>)>,
+    /// Targets that are gone.
+    pub removed: Vec<TargetId>,
+    /// Other names of dependencies.
+    pub aliases: Arc<store::Aliases>,
 }
 
 /// The scheduler at one moment.
@@ -66,6 +84,12 @@ pub(crate) struct Snapshot {
     pub in_flight: BTreeMap<Kind, usize>,
     /// How often things happened.
     pub counters: Counters,
+    /// Who is due next, of which kind, and when.
+    pub next: Option<(TargetId, Moment)>,
+    /// When a poll was last started.
+    pub last_start: Option<Moment>,
+    /// How long polls took altogether, and how many they were.
+    pub poll_time: (Duration, u64),
     /// Every target's schedule, as far as it is on disk, and where it is now.
     pub targets: Vec<(Arc<Target>, TargetStatus)>,
     /// Targets that are more than their longest interval late.
@@ -121,6 +145,9 @@ pub(crate) struct Driver {
     dirty: BTreeMap<TargetId, Changes>,
     pending: HashMap<TargetId, VecDeque<Pending>>,
     next_flush: Moment,
+    last_start: Option<Moment>,
+    /// How long polls took altogether, and how many they were.
+    poll_time: (Duration, u64),
     ending: Option<(oneshot::Sender<()>, Moment)>,
 }
 
@@ -152,6 +179,8 @@ impl Driver {
             dirty,
             pending: HashMap::new(),
             next_flush: now.after(FLUSH),
+            last_start: None,
+            poll_time: (Duration::ZERO, 0),
             ending: None,
         };
         let ids: Vec<TargetId> = driver.targets.keys().cloned().collect();
@@ -207,7 +236,12 @@ impl Driver {
             Message::Committed(committed) => self.committed(committed),
             // Whoever asked may have left; then nobody wants the answer.
             Message::Snapshot(reply) => drop(reply.send(self.snapshot())),
-            Message::PollNow(target, reply) => drop(reply.send(self.poll_now(&target))),
+            Message::Ask(target, ask, reply) => drop(reply.send(self.ask(&target, ask))),
+            Message::Explain(target, reply) => {
+                let now = self.parts.clock.now();
+                drop(reply.send(self.scheduler.explain(&target, now).map(|explanation| (now, explanation))));
+            }
+            Message::Configured(configured) => self.configure(*configured),
             Message::Shutdown(reply) => {
                 self.apply(Input::ShuttingDown, None);
                 self.ending = Some((reply, self.parts.clock.now().after(GRACE)));
@@ -243,7 +277,8 @@ impl Driver {
         }
     }
 
-    fn start(&self, id: &TargetId) {
+    fn start(&mut self, id: &TargetId) {
+        self.last_start = Some(self.parts.clock.now());
         let Some(target) = self.targets.get(id) else { return };
         let Some(served) = self.parts.plugins.get(&target.config.kind) else { return };
         let work = worker::Work {
@@ -260,9 +295,12 @@ impl Driver {
     /// What a step means for one target: a commit when something changed, else a note for the next flush.
     fn settle(&mut self, id: &TargetId, step: Step) {
         let now = self.parts.clock.now();
-        let Some(target) = self.targets.get(id).cloned() else { return };
-        let Some(status) = self.scheduler.status(id, now) else { return };
         let Step { mut events, urgent, finished } = step;
+        let known = self.targets.get(id).cloned().zip(self.scheduler.status(id, now));
+        let Some((target, status)) = known else {
+            // That a target is gone is told all the same.
+            return events.into_iter().for_each(|event| self.parts.store.writer().event(event));
+        };
         let (mut changes, mut pending) =
             (Changes::default(), Pending { commits: true, status, shown: None, measure: None, told: vec![] });
         if let Some(finished) = finished {
@@ -339,6 +377,7 @@ impl Driver {
             *target.published() = shown;
         }
         if let Some(measure) = measure {
+            self.poll_time = (self.poll_time.0 + measure.wall, self.poll_time.1 + 1);
             self.parts.metrics.poll(&target.config.kind, target.id(), measure);
         }
         for event in told {
@@ -397,21 +436,79 @@ impl Driver {
         true
     }
 
-    fn poll_now(&mut self, id: &TargetId) -> Result<(), CommandError> {
-        let status = self.scheduler.status(id, self.parts.clock.now());
-        match status.map(|status| status.place) {
-            None => Err(CommandError::NoTarget(id.to_string())),
-            Some(Place::Disabled) => Err(CommandError::Conflict(format!("target {id} is disabled: enable it first"))),
-            Some(Place::NoPlugin) => Err(CommandError::Conflict(format!(
-                "no plugin serves the kind of target {id}: drop one into the plugin directory"
-            ))),
+    fn ask(&mut self, id: &TargetId, ask: Ask) -> Result<(), CommandError> {
+        let Some(status) = self.scheduler.status(id, self.parts.clock.now()) else {
+            return Err(CommandError::NoTarget(id.to_string()));
+        };
+        match (ask, status.place) {
+            (Ask::Retry, _) if status.schedule.dead.is_none() => {
+                return Err(CommandError::Conflict(format!("target {id} is no dead letter")));
+            }
+            (_, Place::Disabled) => {
+                return Err(CommandError::Conflict(format!("target {id} is disabled: enable it first")));
+            }
+            (_, Place::NoPlugin) => {
+                return Err(CommandError::Conflict(format!(
+                    "no plugin serves the kind of target {id}: drop one into the plugin directory"
+                )));
+            }
             // It is being polled already.
-            Some(Place::InFlight) => Ok(()),
-            Some(Place::Queued | Place::Ready | Place::WaitingForHost) => {
-                self.apply(Input::Asked(id.clone(), Ask::PollNow), None);
-                Ok(())
+            (Ask::PollNow, Place::InFlight) => return Ok(()),
+            _ => {}
+        }
+        self.apply(Input::Asked(id.clone(), ask), None);
+        Ok(())
+    }
+
+    /// Takes up what is different from what runs.
+    fn configure(&mut self, configured: Configured) {
+        let Configured { settings, changed, removed, aliases } = configured;
+        self.parts.aliases = aliases;
+        if settings != *self.scheduler.settings() {
+            self.apply(Input::Settings(settings), None);
+        }
+        for id in removed {
+            self.forget(&id);
+        }
+        for (target, change) in changed {
+            let id = target.id().clone();
+            let kind = &target.config.kind;
+            if self.parts.plugins.get(kind).is_none() {
+                self.apply(Input::KindServed(kind.clone(), false), None);
+            }
+            if change == Some(Change::Reset) {
+                self.parts.sandbox.forget(&id);
+            }
+            let before = self.targets.insert(id.clone(), target.clone());
+            if before.is_some_and(|before| before.config.kind != target.config.kind) {
+                self.parts.metrics.forget(&id);
+            }
+            let input = match change {
+                Some(change) => Input::Changed(target.spec(), change),
+                None => Input::Added(target.spec()),
+            };
+            self.apply(input, None);
+        }
+        let ids: Vec<TargetId> = self.targets.keys().cloned().collect();
+        let now = self.parts.clock.now();
+        for id in ids {
+            // What waits for the database is shown when it is on disk.
+            if !self.pending.contains_key(&id) {
+                self.note_status(&id, now);
             }
         }
+    }
+
+    /// A target is gone: nothing that it left behind is shown any more; its history goes by age.
+    fn forget(&mut self, id: &TargetId) {
+        self.apply(Input::Removed(id.clone()), None);
+        self.targets.remove(id);
+        self.statuses.remove(id);
+        self.dirty.remove(id);
+        self.pending.remove(id);
+        self.parts.sandbox.forget(id);
+        self.parts.metrics.forget(id);
+        self.parts.store.writer().forget(id.clone());
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -441,6 +538,9 @@ impl Driver {
             depth_by_kind: self.scheduler.depth_by_kind(),
             in_flight: self.scheduler.in_flight().clone(),
             counters: self.scheduler.counters(),
+            next: self.scheduler.next_due().map(|(target, due)| (target.clone(), due)),
+            last_start: self.last_start,
+            poll_time: self.poll_time,
             overdue: targets.iter().filter(|(_, status)| late(status)).count(),
             targets,
         }

@@ -5,7 +5,7 @@ use crate::plugins::PluginSet;
 use egress::{Grant, Origin, OriginGrant, Reach, Secrets};
 use model::{Sample, TargetId, Timestamp};
 use sandbox::{Plugin, Sandbox};
-use scheduler::TargetSpec;
+use scheduler::{Change, TargetSpec};
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -35,8 +35,8 @@ pub(crate) struct Target {
     pub kind_interval: Option<Duration>,
     /// A hash of what makes it another target.
     pub identity: i64,
-    known: Mutex<Known>,
-    published: Mutex<Published>,
+    known: Arc<Mutex<Known>>,
+    published: Arc<Mutex<Published>>,
 }
 
 /// What of a target is on disk, and so may be shown.
@@ -84,6 +84,29 @@ impl Target {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is known stays known when a target becomes another one while the host runs.
+    fn succeeding(self, before: &Self) -> Self {
+        Self { known: before.known.clone(), published: before.published.clone(), ..self }
+    }
+
+    /// What becoming this one means for the schedule of `before`.
+    pub(crate) fn change_from(&self, before: &Self) -> Change {
+        let polled = |target: &Self| (target.config.settings.clone(), target.limits, target.timeout);
+        let scheduled = |target: &Self| {
+            let config = &target.config;
+            (config.interval, config.cadence, config.min_interval, config.max_interval, target.kind_interval)
+        };
+        if self.identity != before.identity {
+            Change::Reset
+        } else if polled(self) != polled(before) {
+            Change::PollNow
+        } else if scheduled(self) != scheduled(before) {
+            Change::Requeue
+        } else {
+            Change::Nothing
+        }
+    }
+
     /// Its id.
     pub(crate) fn id(&self) -> &TargetId {
         &self.config.id
@@ -119,19 +142,28 @@ fn hash(parts: &[&str]) -> i64 {
     i64::from_be_bytes(digest[..8].try_into().expect("a SHA-256 has 32 bytes"))
 }
 
-/// Makes every target of a configuration ready; every problem there is.
+/// Makes every target of a configuration ready; every problem there is. Those that are as they were before are kept.
 pub(crate) async fn build(
     config: &Config,
     sandbox: &Sandbox,
     plugins: &PluginSet,
+    before: &BTreeMap<TargetId, Arc<Target>>,
 ) -> Result<Vec<Arc<Target>>, Vec<Problem>> {
     let (mut targets, mut problems) = (Vec::new(), Vec::new());
     for written in &config.targets {
         let place = format!("{}:{}", config.file, written.line);
         let limits = config.limits.get(&written.kind).copied().unwrap_or_default();
+        let before = before.get(&written.id);
+        if let Some(same) = before.filter(|before| before.limits == limits && before.config.is_same(written)) {
+            targets.push(same.clone());
+            continue;
+        }
         let plugin = plugins.get(&written.kind).map(|served| &served.plugin);
         match target(written, plugin, limits) {
-            Ok(target) => targets.push(Arc::new(target)),
+            Ok(target) => targets.push(Arc::new(match before {
+                Some(before) => target.succeeding(before),
+                None => target,
+            })),
             Err(found) => problems.extend(found.into_iter().map(|message| Problem { place: place.clone(), message })),
         }
         if let Some(plugin) = plugin {
@@ -181,8 +213,8 @@ pub(crate) fn target(written: &TargetConfig, plugin: Option<&Plugin>, limits: Li
         timeout: written.timeout.or(descriptor.map(|d| d.default_timeout)).unwrap_or(TIMEOUT),
         kind_interval: descriptor.map(|d| d.default_interval),
         identity: hash(&[written.url.as_str(), written.kind.as_str(), &identity]),
-        known: Mutex::default(),
-        published: Mutex::default(),
+        known: Arc::default(),
+        published: Arc::default(),
         config: written.clone(),
     })
 }

@@ -1,6 +1,7 @@
 //! The host as the web room sees it.
 
 use crate::clock::Clock;
+use crate::configurator::Configurator;
 use crate::driver::{Message, Snapshot};
 use crate::estate::Target;
 use crate::plugins::PluginSet;
@@ -8,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use model::{Moment, TargetId, Timestamp};
 use sandbox::Sandbox;
-use scheduler::{BreakerState, Place, TargetStatus};
+use scheduler::{Ask, BreakerState, Place, TargetStatus};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +18,8 @@ use std::time::Duration;
 use store::Store;
 use tokio::sync::oneshot;
 use web::{
-    BreakerView, CommandError, DeadView, DependencyView, Overview, PluginView, PollErrorView, ProcessView, TargetView,
+    BreakerView, CommandError, DeadView, DependencyView, ExplanationView, Overview, PluginView, PollErrorView,
+    ProcessView, SchedulerView, SettingsView, TargetView, Wish,
 };
 
 /// A transaction that has failed this often makes the host not ready.
@@ -33,8 +35,8 @@ pub(crate) struct RunningHost {
     pub plugins: Arc<PluginSet>,
     /// Where history comes from.
     pub store: Arc<Store>,
-    /// Every target's name.
-    pub names: HashMap<TargetId, String>,
+    /// What changes the configuration.
+    pub configurator: Arc<Configurator>,
     /// The way out, for its numbers.
     pub egress: egress::Egress,
     /// Where messages go.
@@ -42,10 +44,16 @@ pub(crate) struct RunningHost {
 }
 
 impl RunningHost {
-    async fn snapshot(&self) -> Option<Snapshot> {
+    /// Sends the driver a question and waits for the answer.
+    async fn send<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, CommandError> {
+        let busy = || CommandError::Conflict("the host is busy or ending: try again".to_owned());
         let (reply, answer) = oneshot::channel();
-        self.sender.try_send(Message::Snapshot(reply)).ok()?;
-        answer.await.ok()
+        self.sender.try_send(question(reply)).map_err(|_| busy())?;
+        answer.await.map_err(|_| busy())
+    }
+
+    async fn snapshot(&self) -> Option<Snapshot> {
+        self.send(Message::Snapshot).await.ok()
     }
 
     fn process(&self, snapshot: &Snapshot) -> ProcessView {
@@ -127,6 +135,7 @@ impl web::Host for RunningHost {
                     due_soon: 0,
                     depth_by_kind: Default::default(),
                     in_flight: Default::default(),
+                    scheduler: SchedulerView::default(),
                     targets: Vec::new(),
                     process: ProcessView::default(),
                 };
@@ -138,6 +147,7 @@ impl web::Host for RunningHost {
                 depth: snapshot.depth,
                 due_soon: snapshot.due_soon,
                 process: self.process(&snapshot),
+                scheduler: scheduler_view(&snapshot, times),
                 depth_by_kind: snapshot.depth_by_kind,
                 in_flight: snapshot.in_flight,
                 targets: snapshot.targets.iter().map(|(target, status)| view(target, status, times)).collect(),
@@ -151,15 +161,40 @@ impl web::Host for RunningHost {
         if failing >= TROUBLE { Err("the database does not take results: see the log".to_owned()) } else { Ok(()) }
     }
 
-    fn poll_now(&self, target: &TargetId) -> BoxFuture<'_, Result<(), CommandError>> {
+    fn ask(&self, target: &TargetId, wish: Wish) -> BoxFuture<'_, Result<(), CommandError>> {
+        let target = target.clone();
+        let ask = match wish {
+            Wish::Poll => Ask::PollNow,
+            Wish::Retry => Ask::Retry,
+            Wish::ResetBreaker => Ask::ResetBreaker,
+        };
+        async move { self.send(|reply| Message::Ask(target, ask, reply)).await? }.boxed()
+    }
+
+    fn explain(&self, target: &TargetId) -> BoxFuture<'_, Result<ExplanationView, CommandError>> {
         let target = target.clone();
         async move {
-            let busy = || CommandError::Conflict("the host is busy or ending: try again".to_owned());
-            let (reply, answer) = oneshot::channel();
-            self.sender.try_send(Message::PollNow(target, reply)).map_err(|_| busy())?;
-            answer.await.map_err(|_| busy())?
+            let id = target.clone();
+            let explained = self.send(|reply| Message::Explain(id, reply)).await?;
+            let (now, explanation) = explained.ok_or_else(|| CommandError::NoTarget(target.to_string()))?;
+            let times = Times { now, wall: self.clock.wall() };
+            let terms = explanation.terms.into_iter().map(|term| (term.name, term.value, term.meaning));
+            Ok(ExplanationView {
+                place: explanation.place.as_str(),
+                next_run: explanation.due.map(|due| times.at(due)),
+                summary: explanation.summary,
+                terms: terms.collect(),
+            })
         }
         .boxed()
+    }
+
+    fn settings(&self) -> SettingsView {
+        self.configurator.view()
+    }
+
+    fn set(&self, changes: Vec<(String, Option<String>)>) -> BoxFuture<'_, Result<(), CommandError>> {
+        self.configurator.set(changes).boxed()
     }
 
     fn plugins(&self) -> Vec<PluginView> {
@@ -181,7 +216,7 @@ impl web::Host for RunningHost {
     }
 
     fn target_name(&self, target: &TargetId) -> Option<String> {
-        self.names.get(target).cloned()
+        self.configurator.name(target)
     }
 
     fn now(&self) -> Timestamp {
@@ -200,6 +235,31 @@ impl Times {
     fn at(&self, moment: Moment) -> Timestamp {
         let offset = (moment.as_nanos() - self.now.as_nanos()) / 1_000_000;
         Timestamp::from_millis(self.wall.as_millis().saturating_add(offset))
+    }
+}
+
+fn scheduler_view(snapshot: &Snapshot, times: Times) -> SchedulerView {
+    let counters = snapshot.counters;
+    let (time, polls) = snapshot.poll_time;
+    let next = snapshot.next.as_ref().and_then(|(id, due)| {
+        let (target, status) = snapshot.targets.iter().find(|(target, _)| target.id() == id)?;
+        Some((id.clone(), target.config.kind.clone(), times.at(*due), status.schedule.interval))
+    });
+    SchedulerView {
+        started: counters.started,
+        succeeded: counters.succeeded,
+        failed: counters.failed,
+        skipped_unwritten: counters.skipped_unwritten,
+        held: vec![
+            ("maxInFlight", counters.held_in_flight),
+            ("ratePerSecond", counters.held_by_rate),
+            ("maxPerHost", counters.held_by_hosts),
+            ("unwrittenResults", counters.skipped_unwritten),
+            ("noInstanceSlot", counters.skipped_no_slot),
+        ],
+        next,
+        last_start: snapshot.last_start.map(|moment| times.at(moment)),
+        mean_poll: time.checked_div(u32::try_from(polls).unwrap_or(u32::MAX)).unwrap_or_default(),
     }
 }
 

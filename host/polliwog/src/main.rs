@@ -9,12 +9,14 @@ mod check;
 mod cli;
 mod clock;
 mod config;
+mod configurator;
 mod driver;
 mod estate;
 mod host;
 mod plugin_command;
 mod plugins;
 mod poll;
+mod remote;
 mod run;
 mod setup;
 mod simulate;
@@ -58,6 +60,12 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Run(arguments) => run::run(arguments).await,
             Command::Check { common, json } => check::check(&common, json).await,
             Command::Poll(arguments) => poll::poll(arguments).await,
+            Command::Explain { target, common } => remote::explain(&common, &target).await,
+            Command::Status { common } => remote::status(&common).await,
+            Command::Targets { command, common } => remote::targets(&common, command).await,
+            Command::DeadLetter { command, common } => remote::dead_letter(&common, command).await,
+            Command::Breaker { command, common } => remote::breaker(&common, command).await,
+            Command::Settings { command, common } => remote::settings(&common, command).await,
             Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,
             Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list(&common, json).await,
             Command::Plugin(PluginCommand::Inspect { file, json }) => plugin_command::inspect(&file, json).await,

@@ -42,11 +42,11 @@ pub(crate) async fn list(common: &Common, as_json: bool) -> anyhow::Result<u8> {
 }
 
 /// Where this configuration's host listens.
-fn usual_url(common: &Common) -> String {
+pub(crate) fn usual_url(common: &Common) -> String {
     let environment = |name: &str| std::env::var(name).ok();
     let listen = match setup::read(&common.places(), None) {
         Ok(Ok(config)) => config.listen,
-        _ => match crate::config::Config::read(("the defaults", ""), &common.places(), false, &environment) {
+        _ => match crate::config::Config::written(("the defaults", ""), &common.places(), &environment) {
             Ok(config) => config.listen,
             Err(_) => std::net::SocketAddr::from(([127, 0, 0, 1], 7411)),
         },
@@ -59,7 +59,7 @@ async fn would_load(common: &Common) -> anyhow::Result<Value> {
     let environment = |name: &str| std::env::var(name).ok();
     let config = match crate::config::find(&places, &environment) {
         Ok(_) => setup::read(&places, None)?,
-        Err(_) => crate::config::Config::read(("the defaults", ""), &places, false, &environment),
+        Err(_) => crate::config::Config::written(("the defaults", ""), &places, &environment),
     };
     let config = config.map_err(|problems| anyhow::anyhow!("{}", problems[0]))?;
     let sandbox = Sandbox::new(sandbox::Config::default(), &Egress::new(egress::Config::default()))?;

@@ -97,7 +97,7 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
     let text = crate::config::find(&arguments.common.places(), &environment)
         .ok()
         .and_then(|path| std::fs::read_to_string(path).ok());
-    let read = |text: &str| Config::read(("the configuration", text), &arguments.common.places(), false, &environment);
+    let read = |text: &str| Config::written(("the configuration", text), &arguments.common.places(), &environment);
     let config = text.and_then(|text| read(&text).ok()).map_or_else(|| read(""), Ok);
     let config = config.map_err(|problems| Unusable::Other(anyhow!("{}", problems[0])))?;
     Ok((config, target))

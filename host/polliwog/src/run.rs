@@ -2,18 +2,19 @@
 
 use crate::cli::RunArguments;
 use crate::clock::{Clock, random_bytes};
-use crate::config::{Config, Problem};
+use crate::config::{Config, Overrides, Problem};
+use crate::configurator::{self, Configurator};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
 use crate::estate::{self, Target};
 use crate::host::{ENDING, RunningHost};
 use crate::plugins::PluginSet;
-use crate::setup::{counted, print, read};
+use crate::setup::{counted, print, read_with};
 use anyhow::{Context, bail};
 use egress::Egress;
 use model::{Event, EventKind, TargetId, Timestamp};
 use sandbox::Sandbox;
 use scheduler::{Saved, Scheduler};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -27,7 +28,8 @@ const ADMIN_TOKEN: &str = "POLLIWOG_ADMIN_TOKEN";
 /// Runs the host until it is told to end.
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let clock = Clock::start();
-    let config = match read(&arguments.common.places(), arguments.demo.then_some(arguments.demo_port))? {
+    let (places, demo) = (arguments.common.places(), arguments.demo.then_some(arguments.demo_port));
+    let config = match read_with(&places, demo, &Overrides::new())? {
         Ok(config) => config,
         Err(problems) => return Ok(refuse(&problems)),
     };
@@ -43,15 +45,25 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let slots = sandbox::Config { instance_slots: config.instance_slots, ..sandbox::Config::default() };
     let sandbox = Arc::new(Sandbox::new(slots, &egress)?);
     let plugins = Arc::new(PluginSet::load(&sandbox, &config.plugin_dir).await);
-    let targets = match estate::build(&config, &sandbox, &plugins).await {
+    let targets = match estate::build(&config, &sandbox, &plugins, &BTreeMap::new()).await {
         Ok(targets) => targets,
         Err(problems) => return Ok(refuse(&problems)),
     };
-    warn_of(&config, &targets, &plugins);
 
     let (sender, messages) = sync_channel(MESSAGES);
     let Opened { store, targets: loaded, forgotten_until } = open(&config, clock.wall(), &sender)?;
     let store = Arc::new(store);
+    let configurator_parts = configurator::Parts {
+        clock,
+        places,
+        demo,
+        sandbox: sandbox.clone(),
+        plugins: plugins.clone(),
+        store: store.clone(),
+        sender: sender.clone(),
+    };
+    let (config, targets, overrides) = with_settings(&configurator_parts, (config, targets)).await?;
+    warn_of(&config, &targets, &plugins);
     let auth = admin(&store, &clock)?;
     tell_of_plugins(&plugins, &store, &clock);
     let restored = restore(&targets, (loaded, forgotten_until), &clock);
@@ -71,25 +83,30 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
         sender: sender.clone(),
     };
     let scheduler = Scheduler::new(config.scheduler.clone(), seed);
+    let (listen, metrics_listen) = (config.listen, config.metrics_listen);
+    let configurator = Arc::new(Configurator::new(configurator_parts, config, overrides, &targets));
     let host = Arc::new(RunningHost {
         clock,
         sandbox,
         plugins,
         store: store.clone(),
-        names: targets.iter().map(|target| (target.id().clone(), target.config.name.clone())).collect(),
+        configurator: configurator.clone(),
         egress,
         sender: sender.clone(),
     });
     let ending = CancellationToken::new();
-    let listening = web::serve(config.listen, host.clone(), (announcer, auth.0), ending.clone()).await?;
-    let measured = web::serve_metrics(config.metrics_listen, host, metrics, ending.clone()).await?;
+    let listening = web::serve(listen, host.clone(), (announcer, auth.0), ending.clone()).await?;
+    let measured = web::serve_metrics(metrics_listen, host, metrics, ending.clone()).await?;
     greet(listening, measured, targets.len(), auth.1.as_deref());
     let driver = Driver::new(parts, scheduler, restored);
     let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(move || driver.run(&messages))?;
 
+    let watching = tokio::spawn(configurator.watch(ending.clone()));
     end_asked().await?;
     tracing::info!("ending: nothing more is started; what is under way has 30 s");
     ending.cancel();
+    // It holds the database; what it is doing is done first.
+    let _ = watching.await;
     finish(sender, thread, store, clock).await
 }
 
@@ -125,6 +142,31 @@ async fn end_asked() -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
+}
+
+/// The configuration with the settings that were changed while the host before ran. Where these do not fit any more the
+/// host starts without them, and says so: it could not be asked to unset them otherwise.
+async fn with_settings(
+    parts: &configurator::Parts,
+    (config, targets): (Config, Vec<Arc<Target>>),
+) -> anyhow::Result<(Config, Vec<Arc<Target>>, Overrides)> {
+    let overrides = parts.store.reader().settings()?;
+    if overrides.is_empty() {
+        return Ok((config, targets, overrides));
+    }
+    let before = targets.iter().map(|target| (target.id().clone(), target.clone())).collect();
+    let problems = match read_with(&parts.places, parts.demo, &overrides)? {
+        Ok(config) => match estate::build(&config, &parts.sandbox, &parts.plugins, &before).await {
+            Ok(targets) => return Ok((config, targets, overrides)),
+            Err(problems) => problems,
+        },
+        Err(problems) => problems,
+    };
+    for problem in problems {
+        tracing::error!("{problem}");
+    }
+    tracing::error!("settings that were changed do not fit the configuration: none of them is in force");
+    Ok((config, targets, overrides))
 }
 
 fn refuse(problems: &[Problem]) -> u8 {

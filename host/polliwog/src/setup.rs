@@ -1,6 +1,6 @@
 //! The configuration as every command reads it: the file that counts, and the demo's targets where they are wanted.
 
-use crate::config::{Config, Places, Problem, TargetConfig, TlsConfig, find};
+use crate::config::{Config, Overrides, Places, Problem, TargetConfig, TlsConfig, find};
 use anyhow::{Context, bail};
 use model::{Kind, TargetId};
 use std::collections::BTreeMap;
@@ -12,8 +12,17 @@ const CONFIG: u64 = 16 << 20;
 /// The demo's targets are polled this often, at most and at least.
 const DEMO_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// The configuration, with the demo's targets where they are wanted.
+/// The configuration as it is written, with the demo's targets where they are wanted.
 pub(crate) fn read(places: &Places, demo: Option<u16>) -> anyhow::Result<Result<Config, Vec<Problem>>> {
+    read_with(places, demo, &Overrides::new())
+}
+
+/// The configuration with settings that were changed while the host ran.
+pub(crate) fn read_with(
+    places: &Places,
+    demo: Option<u16>,
+    overrides: &Overrides,
+) -> anyhow::Result<Result<Config, Vec<Problem>>> {
     let environment = |name: &str| std::env::var(name).ok();
     let (file, text) = match find(places, &environment) {
         Ok(path) => {
@@ -29,23 +38,27 @@ pub(crate) fn read(places: &Places, demo: Option<u16>) -> anyhow::Result<Result<
             );
         }
     };
-    let mut config = match Config::read((&file, &text), places, demo.is_some(), &environment) {
+    let mut config = match Config::read((&file, &text), (places, demo.is_some()), overrides, &environment) {
         Ok(config) => config,
         Err(problems) => return Ok(Err(problems)),
     };
     if let Some(port) = demo {
-        add_demo(&mut config, port)?;
+        let problems = add_demo(&mut config, port, overrides)?;
+        if !problems.is_empty() {
+            return Ok(Err(problems));
+        }
     }
     Ok(Ok(config))
 }
 
 /// An operator's own target keeps its id.
-fn add_demo(config: &mut Config, port: u16) -> anyhow::Result<()> {
+fn add_demo(config: &mut Config, port: u16, overrides: &Overrides) -> anyhow::Result<Vec<Problem>> {
+    let mut problems = Vec::new();
     for simulated in demo::targets(port) {
         if config.targets.iter().any(|target| target.id.as_str() == simulated.id) {
             continue;
         }
-        config.targets.push(TargetConfig {
+        let mut target = TargetConfig {
             id: TargetId::new(simulated.id)?,
             name: simulated.name.to_owned(),
             kind: Kind::new(simulated.kind)?,
@@ -62,9 +75,12 @@ fn add_demo(config: &mut Config, port: u16) -> anyhow::Result<()> {
             labels: BTreeMap::from([("estate".to_owned(), "demo".to_owned())]),
             settings: serde_json::from_str(simulated.settings)?,
             line: 0,
-        });
+        };
+        let found = target.override_with(overrides, &config.scheduler, &mut config.sources);
+        problems.extend(found.into_iter().map(|message| Problem { place: "the demo".to_owned(), message }));
+        config.targets.push(target);
     }
-    Ok(())
+    Ok(problems)
 }
 
 /// `1 problem`, `2 problems`.

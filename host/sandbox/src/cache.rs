@@ -81,6 +81,15 @@ impl Cache {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.remove(&(owner.clone(), key.to_owned()));
     }
+
+    /// Drops everything of a target.
+    pub(crate) fn forget(&self, target: &TargetId) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_target = entries.by_key.iter().map(|(key, _)| key).filter(|(owner, _)| owner.target == *target);
+        for key in of_target.cloned().collect::<Vec<_>>() {
+            entries.remove(&key);
+        }
+    }
 }
 
 impl Entries {
@@ -132,5 +141,8 @@ mod tests {
         assert!(cache.entries.lock().unwrap().bytes <= ALL);
         cache.remove(&owner(69), "k");
         assert_eq!(cache.get(&owner(69), "k"), None);
+        cache.forget(&owner(68).target);
+        assert_eq!(cache.get(&owner(68), "k"), None);
+        assert!(cache.get(&owner(67), "k").is_some());
     }
 }

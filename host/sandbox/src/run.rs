@@ -175,6 +175,11 @@ impl Sandbox {
         (self.demoted.load(Ordering::Relaxed), self.waited.load(Ordering::Relaxed))
     }
 
+    /// Drops what a target's polls kept for the next ones.
+    pub fn forget(&self, target: &TargetId) {
+        self.cache.forget(target);
+    }
+
     /// A slot for a call that is no poll.
     pub(crate) async fn slot(&self) -> OwnedSemaphorePermit {
         self.slots.clone().acquire_owned().await.expect("slots are never closed")

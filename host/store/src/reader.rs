@@ -7,6 +7,7 @@ use crate::record::StoredEvent;
 use crate::wire::{EventWire, PointWire};
 use model::{TargetId, Timestamp};
 use rusqlite::{Connection, OpenFlags, Row, ToSql, params};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -68,6 +69,14 @@ impl Reader {
         self.with(|connection| {
             let sql = "SELECT hash FROM token WHERE scope = 'admin' ORDER BY created_at LIMIT 1";
             connection.prepare_cached(sql)?.query_map([], |row| row.get(0))?.next().transpose()
+        })
+    }
+
+    /// Settings that were changed while the host ran, by key.
+    pub fn settings(&self) -> Result<BTreeMap<String, String>, ReadError> {
+        self.with(|connection| {
+            let mut statement = connection.prepare_cached("SELECT key, value FROM setting")?;
+            statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         })
     }
 

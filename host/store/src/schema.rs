@@ -101,12 +101,24 @@ CREATE TABLE journal (
 ) STRICT;
 ";
 
+/// Settings that were changed while the host ran. Schedules of the version before lack the rates of changes and cannot be
+/// read any more; targets are polled anew, and what is known of them stays.
+const V2: &str = "
+CREATE TABLE setting (
+    key TEXT PRIMARY KEY,
+    value TEXT NOT NULL,
+    changed_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+UPDATE target SET snapshot = NULL;
+DELETE FROM journal;
+";
+
 /// Tables whose rows are bounded by age and count, with the column that numbers them.
 pub(crate) const HISTORY: [(&str, &str); 4] =
     [("event", "sequence"), ("transition", "id"), ("error_history", "id"), ("poll_error_history", "id")];
 
 fn steps() -> Vec<M<'static>> {
-    vec![M::up(V1)]
+    vec![M::up(V1), M::up(V2)]
 }
 
 /// Why a database cannot be brought up to date.

@@ -232,6 +232,7 @@ pub(crate) enum EventWire {
     Revived { target: String },
     PluginLoaded { plugin: String, version: String },
     PluginRefused { file: String, reason: String },
+    SettingsChanged { what: String, value: Option<String> },
 }
 
 impl EventWire {
@@ -268,6 +269,9 @@ impl EventWire {
             EventKind::PluginRefused { file, reason } => {
                 Self::PluginRefused { file: file.clone(), reason: reason.clone() }
             }
+            EventKind::SettingsChanged { what, value } => {
+                Self::SettingsChanged { what: what.clone(), value: value.clone() }
+            }
         })
     }
 
@@ -300,6 +304,7 @@ impl EventWire {
                 EventKind::PluginLoaded { plugin: Kind::new(&plugin).ok()?, version }
             }
             Self::PluginRefused { file, reason } => EventKind::PluginRefused { file, reason },
+            Self::SettingsChanged { what, value } => EventKind::SettingsChanged { what, value },
         };
         Some(Event { at, kind })
     }

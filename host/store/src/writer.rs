@@ -12,6 +12,7 @@ use model::{Event, TargetId, Timestamp};
 use rusqlite::{Connection, params};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -56,6 +57,7 @@ enum Job {
     Progress(Vec<Progress>, Timestamp),
     Forget(TargetId),
     Token([u8; 32], Timestamp),
+    Setting(SettingChange),
     Begin(Timestamp),
     Finish(Timestamp),
     Abandon,
@@ -68,6 +70,15 @@ struct Queue {
     ending: AtomicBool,
     more: Condvar,
     gauges: Gauges,
+}
+
+/// A setting that is to be kept, or forgotten.
+struct SettingChange {
+    key: String,
+    value: Option<String>,
+    at: Timestamp,
+    /// Told when it is on disk.
+    done: SyncSender<()>,
 }
 
 /// Where results go.
@@ -125,6 +136,13 @@ impl Writer {
     /// Keeps the hash of an admin token.
     pub fn admin_token(&self, hash: [u8; 32], now: Timestamp) {
         self.push(Job::Token(hash, now));
+    }
+
+    /// Keeps a setting, or forgets it. What is given back receives once that is on disk, with the event that tells of it.
+    pub fn setting(&self, key: &str, value: Option<&str>, at: Timestamp) -> Receiver<()> {
+        let (done, kept) = sync_channel(1);
+        self.push(Job::Setting(SettingChange { key: key.to_owned(), value: value.map(str::to_owned), at, done }));
+        kept
     }
 
     /// Forgets a target and everything that is known of it; its history goes by age.
@@ -188,6 +206,12 @@ fn run(queue: &Queue, desk: &mut Desk, acknowledge: &Acknowledge) {
             let wait = RETRY.saturating_mul(1 << failed.min(10)).min(longest);
             tracing::error!("the database did not take {} results ({error}); trying again in {wait:?}", group.len());
             thread::sleep(wait);
+        }
+        for job in &group {
+            if let Job::Setting(change) = job {
+                // Whoever asked may have left.
+                let _ = change.done.try_send(());
+            }
         }
         let flushes = group.iter().filter(|job| matches!(job, Job::Progress(..))).count();
         gauges.flushes.fetch_sub(flushes as u64, Ordering::Relaxed);
@@ -262,6 +286,10 @@ impl Desk {
                 Job::Token(hash, now) => {
                     let sql = "INSERT OR IGNORE INTO token (hash, scope, created_at) VALUES (?1, 'admin', ?2)";
                     transaction.execute(sql, params![hash, now.as_millis()])?;
+                }
+                Job::Setting(change) => {
+                    let events = rows::write_setting(&transaction, change)?;
+                    committed.push(Committed { target: None, events });
                 }
                 Job::Forget(target) => {
                     rows::forget(&transaction, target)?;

@@ -1,6 +1,6 @@
 //! Programs' view: JSON.
 
-use crate::host::{CommandError, Overview};
+use crate::host::{CommandError, Overview, Wish};
 use crate::server::Shared;
 use crate::wire::{self, Dependency, Target};
 use axum::Json;
@@ -42,7 +42,9 @@ impl From<CommandError> for ApiError {
     fn from(error: CommandError) -> Self {
         match error {
             CommandError::NoTarget(_) => Self::new(StatusCode::NOT_FOUND, "not_found", error.to_string()),
+            CommandError::NoSetting(_) => Self::new(StatusCode::NOT_FOUND, "not_found", error.to_string()),
             CommandError::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", error.to_string()),
+            CommandError::Invalid(_) => Self::new(StatusCode::BAD_REQUEST, "bad_request", error.to_string()),
         }
     }
 }
@@ -134,10 +136,181 @@ pub(crate) async fn plugins(State(shared): State<Shared>) -> Response {
     Json(json!({ "plugins": plugins })).into_response()
 }
 
-pub(crate) async fn poll_now(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    let target = TargetId::new(&id).map_err(|_| CommandError::NoTarget(id))?;
-    shared.host.poll_now(&target).await?;
+/// The target that a path names.
+fn named(id: String) -> Result<TargetId, ApiError> {
+    TargetId::new(&id).map_err(|_| CommandError::NoTarget(id).into())
+}
+
+async fn wish(shared: &Shared, id: String, wish: Wish) -> Result<Response, ApiError> {
+    shared.host.ask(&named(id)?, wish).await?;
     Ok((StatusCode::ACCEPTED, Json(json!({ "accepted": true }))).into_response())
+}
+
+pub(crate) async fn poll_now(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    wish(&shared, id, Wish::Poll).await
+}
+
+pub(crate) async fn scheduler_stats(State(shared): State<Shared>) -> Response {
+    Json(wire::scheduler_stats(&shared.host.overview().await)).into_response()
+}
+
+pub(crate) async fn explain(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let target = named(id)?;
+    let explanation = shared.host.explain(&target).await?;
+    Ok(Json(wire::explanation(&target, &explanation)).into_response())
+}
+
+pub(crate) async fn dead_letters(State(shared): State<Shared>) -> Response {
+    let Overview { targets, .. } = shared.host.overview().await;
+    let dead: Vec<_> = targets.iter().filter_map(wire::dead_letter).collect();
+    Json(json!({ "total": dead.len(), "deadLetters": dead })).into_response()
+}
+
+pub(crate) async fn retry(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    wish(&shared, id, Wish::Retry).await
+}
+
+/// Every dead letter; one that came back meanwhile needs no retry.
+pub(crate) async fn retry_all(State(shared): State<Shared>) -> Response {
+    let Overview { targets, .. } = shared.host.overview().await;
+    let mut retried = Vec::new();
+    for target in targets.iter().filter(|target| wire::dead_letter(target).is_some()) {
+        if shared.host.ask(&target.id, Wish::Retry).await.is_ok() {
+            retried.push(target.id.as_str());
+        }
+    }
+    (StatusCode::ACCEPTED, Json(json!({ "retried": retried }))).into_response()
+}
+
+/// A dead letter that is dropped is looked at no more: its target is disabled until somebody enables it.
+pub(crate) async fn drop_dead_letter(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Response, ApiError> {
+    let target = named(id)?;
+    let Overview { targets, .. } = shared.host.overview().await;
+    match targets.iter().find(|known| known.id == target) {
+        None => return Err(CommandError::NoTarget(target.to_string()).into()),
+        Some(known) if wire::dead_letter(known).is_none() => {
+            return Err(CommandError::Conflict(format!("target {target} is no dead letter")).into());
+        }
+        Some(_) => {}
+    }
+    shared.host.set(vec![(format!("target.{target}.enabled"), Some("false".to_owned()))]).await?;
+    Ok(Json(json!({ "dropped": target.as_str() })).into_response())
+}
+
+pub(crate) async fn breakers(State(shared): State<Shared>) -> Response {
+    let Overview { targets, .. } = shared.host.overview().await;
+    let unusual: Vec<_> = targets.iter().filter_map(wire::breaker).collect();
+    Json(json!({ "total": unusual.len(), "breakers": unusual })).into_response()
+}
+
+pub(crate) async fn reset_breaker(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    wish(&shared, id, Wish::ResetBreaker).await
+}
+
+pub(crate) async fn settings(State(shared): State<Shared>) -> Response {
+    Json(wire::settings(&shared.host.settings())).into_response()
+}
+
+pub(crate) async fn setting(State(shared): State<Shared>, Path(key): Path<String>) -> Result<Response, ApiError> {
+    let settings = shared.host.settings().settings;
+    match settings.iter().find(|setting| setting.key == key) {
+        Some(setting) => Ok(Json(wire::setting(setting)).into_response()),
+        None => {
+            Err(CommandError::NoSetting(format!("there is no setting {key:?}: GET /api/v1/settings lists them")).into())
+        }
+    }
+}
+
+type Sent = Result<Json<serde_json::Value>, axum::extract::rejection::JsonRejection>;
+
+fn sent(body: Sent) -> Result<serde_json::Map<String, serde_json::Value>, ApiError> {
+    let wrong = |why: String| ApiError::new(StatusCode::BAD_REQUEST, "bad_request", why);
+    match body {
+        Ok(Json(serde_json::Value::Object(members))) => Ok(members),
+        Ok(_) => Err(wrong("the body should be a JSON object".to_owned())),
+        Err(rejection) => Err(wrong(format!("the body should be a JSON object: {}", rejection.body_text()))),
+    }
+}
+
+/// A value as it is written in the file; numbers and truth values may be sent as such.
+fn written(field: &'static str, value: &serde_json::Value) -> Result<String, ApiError> {
+    match value {
+        serde_json::Value::String(text) => Ok(text.clone()),
+        serde_json::Value::Number(_) | serde_json::Value::Bool(_) => Ok(value.to_string()),
+        _ => Err(ApiError {
+            field: Some(field),
+            ..ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "bad_request",
+                format!("{field} should be text, a number or a truth value"),
+            )
+        }),
+    }
+}
+
+pub(crate) async fn put_setting(
+    State(shared): State<Shared>,
+    Path(key): Path<String>,
+    body: Sent,
+) -> Result<Response, ApiError> {
+    let members = sent(body)?;
+    let value = members.get("value").filter(|_| members.len() == 1).ok_or_else(|| {
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "the body should be {\"value\": \"…\"} and nothing more")
+    })?;
+    shared.host.set(vec![(key.clone(), Some(written("value", value)?))]).await?;
+    setting(State(shared), Path(key)).await
+}
+
+pub(crate) async fn unset(State(shared): State<Shared>, Path(key): Path<String>) -> Result<Response, ApiError> {
+    shared.host.set(vec![(key.clone(), None)]).await?;
+    // What was set for a target that is gone is no setting any more.
+    match setting(State(shared), Path(key)).await {
+        Ok(found) => Ok(found),
+        Err(_) => Ok(Json(json!({})).into_response()),
+    }
+}
+
+/// Of a target, `enabled`, `interval` and `cadence` can be changed while the host runs; null takes a change back.
+pub(crate) async fn patch_target(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    body: Sent,
+) -> Result<Response, ApiError> {
+    const CHANGEABLE: [&str; 3] = ["enabled", "interval", "cadence"];
+    let target = named(id)?;
+    let members = sent(body)?;
+    if shared.host.target_name(&target).is_none() {
+        return Err(CommandError::NoTarget(target.to_string()).into());
+    }
+    if let Some(other) = members.keys().find(|key| !CHANGEABLE.contains(&key.as_str())) {
+        let message = format!(
+            "{target} is defined in the configuration file: change {other} there; enabled, interval and cadence can be \
+             changed here"
+        );
+        return Err(ApiError::new(StatusCode::CONFLICT, "defined_in_file", message));
+    }
+    let mut changes = Vec::new();
+    for field in CHANGEABLE {
+        match members.get(field) {
+            None => {}
+            Some(serde_json::Value::Null) => changes.push((format!("target.{target}.{field}"), None)),
+            Some(value) => changes.push((format!("target.{target}.{field}"), Some(written(field, value)?))),
+        }
+    }
+    shared.host.set(changes).await?;
+    self::target(State(shared), Path(target.to_string())).await
+}
+
+pub(crate) async fn delete_target(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let target = named(id)?;
+    if shared.host.target_name(&target).is_none() {
+        return Err(CommandError::NoTarget(target.to_string()).into());
+    }
+    let message = format!("{target} is defined in the configuration file: delete it there, or disable it here");
+    Err(ApiError::new(StatusCode::CONFLICT, "defined_in_file", message))
 }
 
 pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> Response {
@@ -147,7 +320,7 @@ pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> 
 }
 
 pub(crate) async fn not_this_way() -> ApiError {
-    let message = "this path does not take this method: GET reads, and POST only asks for a poll";
+    let message = "this path does not take this method: GET reads; POST, PUT, PATCH and DELETE change what they name";
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }
 

@@ -15,8 +15,14 @@ pub trait Host: Send + Sync + 'static {
     fn overview(&self) -> BoxFuture<'_, Overview>;
     /// Whether polls run and results are stored; if not, why.
     fn readiness(&self) -> Result<(), String>;
-    /// Polls a target now.
-    fn poll_now(&self, target: &TargetId) -> BoxFuture<'_, Result<(), CommandError>>;
+    /// Does something with a target.
+    fn ask(&self, target: &TargetId, wish: Wish) -> BoxFuture<'_, Result<(), CommandError>>;
+    /// Why a target is polled next when it is.
+    fn explain(&self, target: &TargetId) -> BoxFuture<'_, Result<ExplanationView, CommandError>>;
+    /// Every setting with its value and where that comes from.
+    fn settings(&self) -> SettingsView;
+    /// Changes settings; a value of nothing unsets. All of them, or none.
+    fn set(&self, changes: Vec<(String, Option<String>)>) -> BoxFuture<'_, Result<(), CommandError>>;
     /// The plugins that serve, and those that were refused.
     fn plugins(&self) -> Vec<PluginView>;
     /// Stored events after a place in the sequence.
@@ -36,6 +42,81 @@ pub enum CommandError {
     /// It cannot be done in the state things are in.
     #[error("{0}")]
     Conflict(String),
+    /// There is no such setting.
+    #[error("{0}")]
+    NoSetting(String),
+    /// What was sent makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// What can be done with a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Poll it now, whatever state it is in.
+    Poll,
+    /// Take it out of the dead letters and poll it now.
+    Retry,
+    /// Close its breaker, forget its failures and poll it now.
+    ResetBreaker,
+}
+
+/// Why a target is polled next when it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplanationView {
+    /// Where it is: `queued`, `in_flight`, ...
+    pub place: &'static str,
+    /// When it is polled next; nothing while it is not, or while it is being polled.
+    pub next_run: Option<Timestamp>,
+    /// One sentence.
+    pub summary: String,
+    /// Each term of the computation: its name, its value, what it means.
+    pub terms: Vec<(&'static str, String, String)>,
+}
+
+/// A setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingView {
+    /// `scheduler.cadence`, `target.ID.interval`, ...
+    pub key: String,
+    /// Its value as it is written; nothing where nobody set one.
+    pub value: Option<String>,
+    /// `default`, `file`, `setting` or `environment`.
+    pub source: &'static str,
+    /// The same for a person, with the variable's name.
+    pub from: String,
+}
+
+/// Every setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsView {
+    /// The configuration's file.
+    pub file: String,
+    /// What is wrong with the file as it is now; the host goes on with what it was before.
+    pub problems: Vec<String>,
+    /// Those of the scheduler, then those of each target.
+    pub settings: Vec<SettingView>,
+}
+
+/// RedFlag's numbers, and why polls were held back.
+#[derive(Clone, Debug, Default)]
+pub struct SchedulerView {
+    /// Polls started.
+    pub started: u64,
+    /// Polls that brought a report.
+    pub succeeded: u64,
+    /// Polls that brought none.
+    pub failed: u64,
+    /// Polls left out because results waited for the database.
+    pub skipped_unwritten: u64,
+    /// Polls held back or left out, by reason.
+    pub held: Vec<(&'static str, u64)>,
+    /// Whoever is due next, of which kind, when, and at which interval.
+    pub next: Option<(TargetId, Kind, Timestamp, Option<Duration>)>,
+    /// When a poll was last started.
+    pub last_start: Option<Timestamp>,
+    /// How long a poll took on average.
+    pub mean_poll: Duration,
 }
 
 /// The host at one moment.
@@ -53,6 +134,8 @@ pub struct Overview {
     pub depth_by_kind: BTreeMap<Kind, usize>,
     /// Polls in flight, by kind.
     pub in_flight: BTreeMap<Kind, usize>,
+    /// The scheduler's own numbers.
+    pub scheduler: SchedulerView,
     /// Every target, by id.
     pub targets: Vec<TargetView>,
     /// The process.

@@ -20,8 +20,8 @@ mod wire;
 pub use auth::{Auth, TokenHash};
 pub use events::{Announcement, Announcer};
 pub use host::{
-    BreakerView, CommandError, DeadView, DependencyView, Host, Overview, PluginView, PollErrorView, ProcessView,
-    StoredEvents, TargetView,
+    BreakerView, CommandError, DeadView, DependencyView, ExplanationView, Host, Overview, PluginView, PollErrorView,
+    ProcessView, SchedulerView, SettingView, SettingsView, StoredEvents, TargetView, Wish,
 };
 pub use metrics::{Metrics, PollMeasure};
 pub use server::{ServerError, serve, serve_metrics};

@@ -11,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -84,9 +84,19 @@ fn router(shared: Shared) -> Router {
         .route("/fragments/targets", get(page::targets))
         .route("/api/monitoring/scheduler/health", get(api::scheduler_health))
         .route("/api/v1/targets", get(api::targets))
-        .route("/api/v1/targets/{id}", get(api::target))
+        .route("/api/v1/scheduler/stats", get(api::scheduler_stats))
+        .route("/api/v1/targets/{id}", get(api::target).patch(api::patch_target).delete(api::delete_target))
+        .route("/api/v1/targets/{id}/explain", get(api::explain))
         .route("/api/v1/targets/{id}/poll", post(api::poll_now))
         .route("/api/v1/dependencies", get(api::dependencies))
+        .route("/api/v1/dead-letters", get(api::dead_letters))
+        .route("/api/v1/dead-letters/retry", post(api::retry_all))
+        .route("/api/v1/dead-letters/{id}", delete(api::drop_dead_letter))
+        .route("/api/v1/dead-letters/{id}/retry", post(api::retry))
+        .route("/api/v1/breakers", get(api::breakers))
+        .route("/api/v1/breakers/{id}/reset", post(api::reset_breaker))
+        .route("/api/v1/settings", get(api::settings))
+        .route("/api/v1/settings/{key}", get(api::setting).put(api::put_setting).delete(api::unset))
         .route("/api/v1/plugins", get(api::plugins))
         .route("/api/v1/events", get(api::events))
         .fallback(api::nothing_here)

@@ -1,6 +1,8 @@
 //! How views look as JSON: camelCase, but where Pulse's own names come first.
 
-use crate::host::{DependencyView, Overview, PluginView, PollErrorView, TargetView};
+use crate::host::{
+    DependencyView, ExplanationView, Overview, PluginView, PollErrorView, SettingView, SettingsView, TargetView,
+};
 use model::{Event, EventKind, Status, TargetId, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -185,6 +187,82 @@ pub(crate) fn plugin(plugin: &PluginView) -> Value {
     })
 }
 
+/// RedFlag's stats, name for name, and beside them why polls were held back.
+pub(crate) fn scheduler_stats(overview: &Overview) -> Value {
+    let stats = &overview.scheduler;
+    let held: BTreeMap<&str, u64> = stats.held.iter().copied().collect();
+    let kinds: BTreeMap<&str, usize> = overview.depth_by_kind.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
+    let in_flight: usize = overview.in_flight.values().sum();
+    let oldest = stats.next.as_ref().map(|(target, kind, at, interval)| {
+        let at = time(*at);
+        let clock = at.get(11..19).unwrap_or(&at).to_owned();
+        let interval = interval.map_or_else(|| "-".to_owned(), |interval| format!("{}s", interval.as_secs()));
+        format!("[{target}/{kind}] next_run={clock} interval={interval}")
+    });
+    json!({
+        "scheduler": {
+            "JobsProcessed": stats.started,
+            "JobsSkipped": held.values().sum::<u64>(),
+            "CommandsCreated": stats.succeeded,
+            "CommandsFailed": stats.failed,
+            "BackpressureSkips": stats.skipped_unwritten,
+            "LastProcessedAt": times(stats.last_start),
+            "QueueSize": overview.depth,
+            "WorkerPoolUtilized": in_flight,
+            "AverageProcessingMS": (stats.mean_poll.as_secs_f64() * 100_000.0).round() / 100.0,
+        },
+        "queue": {
+            "Size": overview.depth,
+            "NextRunAt": stats.next.as_ref().map(|(_, _, at, _)| time(*at)),
+            "OldestJob": oldest,
+            "JobsBySubsystem": kinds,
+        },
+        "held": held,
+    })
+}
+
+pub(crate) fn explanation(target: &TargetId, explanation: &ExplanationView) -> Value {
+    let terms = explanation.terms.iter();
+    let terms: Vec<Value> =
+        terms.map(|(name, value, meaning)| json!({ "name": name, "value": value, "meaning": meaning })).collect();
+    json!({
+        "target": target.as_str(), "state": explanation.place, "nextRun": times(explanation.next_run),
+        "summary": explanation.summary, "terms": terms,
+    })
+}
+
+/// A dead letter that is still looked at; one whose target is disabled was dropped.
+pub(crate) fn dead_letter(target: &TargetView) -> Option<Value> {
+    let dead = target.dead.as_ref().filter(|_| target.enabled)?;
+    Some(json!({
+        "target": target.id.as_str(), "kind": target.kind.as_str(), "reason": dead.reason, "since": time(dead.since),
+        "lastAttempt": time(dead.last_attempt), "retryCount": dead.retries, "nextRun": times(target.next_run),
+        "consecutiveFailures": target.failures, "lastError": target.last_error.as_ref().map(poll_error),
+    }))
+}
+
+/// A breaker that is not closed, or counts failures.
+pub(crate) fn breaker(target: &TargetView) -> Option<Value> {
+    let unusual = target.breaker.state != "closed" || target.failures > 0;
+    unusual.then(|| {
+        json!({
+            "target": target.id.as_str(), "kind": target.kind.as_str(), "state": target.breaker.state,
+            "since": times(target.breaker.since), "retryAt": times(target.breaker.retry_at), "failures": target.failures,
+        })
+    })
+}
+
+pub(crate) fn setting(setting: &SettingView) -> Value {
+    json!({ "key": setting.key, "value": setting.value, "source": setting.source, "from": setting.from })
+}
+
+pub(crate) fn settings(settings: &SettingsView) -> Value {
+    json!({
+        "file": settings.file, "problems": settings.problems,
+        "settings": settings.settings.iter().map(setting).collect::<Vec<_>>(),
+    })
+}
+
 /// `null` members left out, as Pulse leaves out what is unset.
 fn without_nulls(mut value: Value) -> Value {
     if let Value::Object(members) = &mut value {
@@ -302,6 +380,7 @@ pub fn event_json(event: &Event, name_of: impl Fn(&TargetId) -> Option<String>) 
             (json!({ "plugin": plugin.as_str() }), json!({ "version": version }))
         }
         EventKind::PluginRefused { file, reason } => (json!({ "file": file }), json!({ "reason": reason })),
+        EventKind::SettingsChanged { what, value } => (json!({ "setting": what }), json!({ "value": value })),
     };
     let mut payload = json!({ "event": event.kind.name(), "timestamp": time(event.at) });
     if let Value::Object(members) = &mut payload {

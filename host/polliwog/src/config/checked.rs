@@ -2,9 +2,9 @@
 
 use crate::config::Problem;
 use crate::config::places::{Places, data_dir};
-use crate::config::reader::{Notes, Section, count, suggestion, text};
+use crate::config::reader::{Notes, Overrides, Section, Source, count, suggestion, text};
 use crate::config::targets::{TargetConfig, alias_of, secret_source, targets};
-use crate::config::value::{Entry, Value, parse};
+use crate::config::value::{Entry, Value, parse, show_duration};
 use egress::Cidr;
 use model::Kind;
 use scheduler::{Cadence, Profile, Settings};
@@ -51,20 +51,37 @@ pub(crate) struct Config {
     pub aliases: HashMap<String, String>,
     /// The file's name, for messages.
     pub file: String,
+    /// Where values came from that are not the default, by key.
+    pub sources: BTreeMap<String, Source>,
 }
 
 /// A kind's limits, where they are not the contract's.
 pub(crate) type Limits = sandbox::Limits;
 
 impl Config {
-    /// Reads a file's text (none: the defaults) with the environment over it.
-    pub(crate) fn read(
-        (file, text): (&str, &str),
+    /// Reads a file's text as it is written, with the environment over it.
+    pub(crate) fn written(
+        document: (&str, &str),
         places: &Places,
-        demo: bool,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, Vec<Problem>> {
-        let notes = Notes { file: file.to_owned(), problems: RefCell::default(), environment };
+        Self::read(document, (places, false), &Overrides::new(), environment)
+    }
+
+    /// Reads a file's text (none: the defaults), with settings that were changed over it, and the environment over both.
+    pub(crate) fn read(
+        (file, text): (&str, &str),
+        (places, demo): (&Places, bool),
+        overrides: &Overrides,
+        environment: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, Vec<Problem>> {
+        let notes = Notes {
+            file: file.to_owned(),
+            problems: RefCell::default(),
+            environment,
+            overrides,
+            sources: RefCell::default(),
+        };
         let document = match parse(text) {
             Ok(document) => document,
             Err((line, why)) => {
@@ -73,6 +90,7 @@ impl Config {
             }
         };
         let config = checked(&notes, &document, data_dir(places, demo, environment));
+        let config = Self { sources: notes.sources.into_inner(), ..config };
         let mut problems = notes.problems.into_inner();
         if problems.is_empty() {
             return Ok(config);
@@ -126,6 +144,7 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
         scheduler,
         aliases: aliases(notes, document),
         file: notes.file.clone(),
+        sources: BTreeMap::new(),
         data_dir,
     }
 }
@@ -195,7 +214,11 @@ fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
     // Pulse's switch for the adaptive cadence.
     if let Some(enabled) = (notes.environment)("ADAPTIVE_POLLING_ENABLED") {
         match enabled.trim().to_lowercase().as_str() {
-            "false" | "0" | "no" | "off" => cadence = Some(Cadence::Fixed),
+            "false" | "0" | "no" | "off" => {
+                cadence = Some(Cadence::Fixed);
+                let source = Source::Environment("ADAPTIVE_POLLING_ENABLED".to_owned());
+                notes.sources.borrow_mut().insert("scheduler.cadence".to_owned(), source);
+            }
             "true" | "1" | "yes" | "on" => {}
             _ => notes.note("environment ADAPTIVE_POLLING_ENABLED".to_owned(), "this should be true or false"),
         }
@@ -213,12 +236,29 @@ fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
     };
     let line = section.line("min_interval");
     section.finish();
+    let (min, max) = (show_duration(settings.min), show_duration(settings.max));
     if settings.min > settings.max {
-        notes.at(line, "min_interval is above max_interval: lower one or raise the other");
-    } else if settings.base.is_some_and(|base| base < settings.min || base > settings.max) {
-        notes.at(line, "base_interval lies outside min_interval and max_interval");
+        notes.at(line, format!("min_interval ({min}) is above max_interval ({max}): lower one or raise the other"));
+    } else if let Some(base) = settings.base.filter(|base| *base < settings.min || *base > settings.max) {
+        let base = show_duration(base);
+        notes.at(line, format!("base_interval ({base}) lies outside min_interval ({min}) and max_interval ({max})"));
     }
     settings
+}
+
+/// Every setting of the scheduler with its value in force, as it is written.
+pub(crate) fn scheduler_values(settings: &Settings) -> [(&'static str, Option<String>); 8] {
+    let duration = |duration| Some(show_duration(duration));
+    [
+        ("scheduler.profile", Some(settings.profile.as_str().to_owned())),
+        ("scheduler.cadence", Some(settings.cadence.as_str().to_owned())),
+        ("scheduler.base_interval", settings.base.and_then(duration)),
+        ("scheduler.min_interval", duration(settings.min)),
+        ("scheduler.max_interval", duration(settings.max)),
+        ("scheduler.max_in_flight", Some(settings.max_in_flight.to_string())),
+        ("scheduler.max_per_host", Some(settings.max_per_host.to_string())),
+        ("scheduler.rate_per_second", Some(settings.rate_per_second.to_string())),
+    ]
 }
 
 /// An interval that a person entered.

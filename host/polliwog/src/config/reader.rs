@@ -3,11 +3,49 @@
 use crate::config::Problem;
 use crate::config::value::{Entry, Node, Value, parse_duration};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 /// Names that are near enough to be suggested.
 const NEAR: f64 = 0.8;
+
+/// Settings that were changed while the host ran, by key: `scheduler.cadence`, `target.ID.interval`.
+pub(crate) type Overrides = BTreeMap<String, String>;
+
+/// Where a value comes from. The later ones win.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Nobody said anything.
+    Default,
+    /// The configuration file.
+    File,
+    /// It was changed while the host ran, and is kept until it is unset.
+    Setting,
+    /// This environment variable.
+    Environment(String),
+}
+
+impl Source {
+    /// The word used on every surface.
+    pub(crate) const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::File => "file",
+            Self::Setting => "setting",
+            Self::Environment(_) => "environment",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Environment(variable) => write!(f, "environment {variable}"),
+            other => f.write_str(other.as_str()),
+        }
+    }
+}
 
 /// Where problems are noted, and where overrides come from.
 pub(crate) struct Notes<'a> {
@@ -15,6 +53,9 @@ pub(crate) struct Notes<'a> {
     pub file: String,
     pub problems: RefCell<Vec<Problem>>,
     pub environment: &'a dyn Fn(&str) -> Option<String>,
+    pub overrides: &'a Overrides,
+    /// Where values came from that are not the default, by key.
+    pub sources: RefCell<BTreeMap<String, Source>>,
 }
 
 impl Notes<'_> {
@@ -41,6 +82,7 @@ pub(crate) struct Section<'a> {
 /// Where a value was found.
 pub(crate) enum Found<'a> {
     File(&'a Node),
+    Setting(String, String),
     Variable(String, String),
 }
 
@@ -48,7 +90,15 @@ impl Found<'_> {
     fn value(&self) -> Value {
         match self {
             Self::File(node) => node.value.clone(),
-            Self::Variable(_, text) => Value::Text(text.clone()),
+            Self::Setting(_, text) | Self::Variable(_, text) => Value::Text(text.clone()),
+        }
+    }
+
+    fn source(&self) -> Source {
+        match self {
+            Self::File(_) => Source::File,
+            Self::Setting(..) => Source::Setting,
+            Self::Variable(variable, _) => Source::Environment(variable.clone()),
         }
     }
 }
@@ -74,12 +124,24 @@ impl<'a> Section<'a> {
 
     fn find(&self, key: &'static str) -> Option<Found<'a>> {
         self.asked.borrow_mut().insert(key);
+        let found = self.look(key)?;
+        if self.overridable {
+            self.notes.sources.borrow_mut().insert(format!("{}.{key}", self.name), found.source());
+        }
+        Some(found)
+    }
+
+    fn look(&self, key: &'static str) -> Option<Found<'a>> {
         if self.overridable {
             let own = format!("POLLIWOG_{}_{}", self.name.to_uppercase(), key.to_uppercase());
             for variable in [own.as_str()].into_iter().chain(alias(&self.name, key)) {
                 if let Some(text) = (self.notes.environment)(variable) {
                     return Some(Found::Variable(variable.to_owned(), text));
                 }
+            }
+            let setting = format!("{}.{key}", self.name);
+            if let Some(text) = self.notes.overrides.get(&setting) {
+                return Some(Found::Setting(setting, text.clone()));
             }
         }
         self.entries.iter().find(|entry| entry.key == key).map(|entry| Found::File(&entry.node))
@@ -93,6 +155,7 @@ impl<'a> Section<'a> {
             Err(why) => {
                 match found {
                     Found::File(node) => self.notes.at(node.line, format!("{key}: {why}")),
+                    Found::Setting(setting, _) => self.notes.note(format!("setting {setting}"), why),
                     Found::Variable(variable, _) => self.notes.note(format!("environment {variable}"), why),
                 }
                 None
@@ -124,8 +187,8 @@ impl<'a> Section<'a> {
                 self.notes.at(node.line, format!("{key} is {}, and should be a table: {{ … }}", node.value.kind()));
                 None
             }
-            Found::Variable(variable, _) => {
-                self.notes.note(format!("environment {variable}"), "a table can only be written in the file");
+            Found::Variable(name, _) | Found::Setting(name, _) => {
+                self.notes.note(name, "a table can only be written in the file");
                 None
             }
         }

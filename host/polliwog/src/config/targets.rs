@@ -1,7 +1,7 @@
 //! `[[target]]` and what is in it.
 
 use crate::config::checked::interval;
-use crate::config::reader::{Notes, Section, suggestion, text};
+use crate::config::reader::{Notes, Overrides, Section, Source, boolean, suggestion, text};
 use crate::config::value::{Entry, Node, Value, show_duration};
 use egress::{Fingerprint, Origin, Tls};
 use model::{Kind, TargetId};
@@ -14,8 +14,11 @@ use url::Url;
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(300));
 
+/// What of a target can be changed while the host runs, beside its URL and the like in the file.
+pub(crate) const CHANGEABLE: [&str; 3] = ["enabled", "interval", "cadence"];
+
 /// One target, as it was written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TargetConfig {
     /// Its id.
     pub id: TargetId,
@@ -52,7 +55,7 @@ pub(crate) struct TargetConfig {
 }
 
 /// Another origin of a target.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AlsoConfig {
     /// Where.
     pub url: Url,
@@ -143,11 +146,7 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
     let shortest = SHORTEST_INTERVAL.min(scheduler.min);
     let own = |key: &'static str| section.get(key, |value| interval(value, shortest));
     let (base, min_interval, max_interval) = (own("interval"), own("min_interval"), own("max_interval"));
-    let cadence = section.get("cadence", |value| {
-        let word = text(value)?;
-        Cadence::from_word(&word)
-            .ok_or_else(|| format!("{word:?} is none{}", suggestion(&word, &Cadence::ALL.map(Cadence::as_str))))
-    });
+    let cadence = section.get("cadence", cadence_of);
     let timeout = section.duration("timeout");
     if timeout.is_some_and(|timeout| timeout < TIMEOUT.0 || timeout > TIMEOUT.1) {
         notes.at(section.line("timeout"), "timeout: use 100ms to 5m");
@@ -162,16 +161,8 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
     let shown = section.text("name");
     let line = section.line("id");
     section.finish();
-    let (min, max) = (min_interval.unwrap_or(scheduler.min), max_interval.unwrap_or(scheduler.max));
-    if base.is_some_and(|base| base < min || base > max) {
-        let bounds = format!("{} to {}", show_duration(min), show_duration(max));
-        notes.at(
-            line,
-            format!("{name}: its interval lies outside its bounds, {bounds}: set min_interval or max_interval too"),
-        );
-    }
     let id = id?;
-    Some(TargetConfig {
+    let mut target = TargetConfig {
         name: shown.unwrap_or_else(|| id.to_string()),
         id,
         kind: kind?,
@@ -188,7 +179,65 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         labels,
         settings: settings.unwrap_or_else(|| serde_json::json!({})),
         line,
-    })
+    };
+    for key in CHANGEABLE.into_iter().filter(|key| entries.iter().any(|entry| entry.key == *key)) {
+        notes.sources.borrow_mut().insert(setting(&target.id, key), Source::File);
+    }
+    let place = format!("{}:{line}", notes.file);
+    let problems = target.override_with(notes.overrides, scheduler, &mut notes.sources.borrow_mut());
+    problems.into_iter().for_each(|why| notes.note(place.clone(), why));
+    Some(target)
+}
+
+/// The key under which something of a target is changed while the host runs.
+pub(crate) fn setting(target: &TargetId, key: &str) -> String {
+    format!("target.{target}.{key}")
+}
+
+impl TargetConfig {
+    /// Takes up what was changed while the host ran, and says what does not fit.
+    pub(crate) fn override_with(
+        &mut self,
+        overrides: &Overrides,
+        scheduler: &Settings,
+        sources: &mut BTreeMap<String, Source>,
+    ) -> Vec<String> {
+        let mut problems = Vec::new();
+        for key in CHANGEABLE {
+            let name = setting(&self.id, key);
+            let Some(value) = overrides.get(&name).map(|text| Value::Text(text.clone())) else { continue };
+            let taken = match key {
+                "enabled" => boolean(&value).map(|enabled| self.enabled = enabled),
+                "interval" => {
+                    interval(&value, SHORTEST_INTERVAL.min(scheduler.min)).map(|own| self.interval = Some(own))
+                }
+                _ => cadence_of(&value).map(|cadence| self.cadence = Some(cadence)),
+            };
+            problems.extend(taken.err().map(|why| format!("setting {name}: {why}")));
+            sources.insert(name, Source::Setting);
+        }
+        let min = self.min_interval.unwrap_or(scheduler.min);
+        let max = self.max_interval.unwrap_or(scheduler.max);
+        if self.interval.is_some_and(|own| own < min || own > max) {
+            let bounds = format!("{} to {}", show_duration(min), show_duration(max));
+            problems.push(format!(
+                "target {:?}: its interval lies outside its bounds, {bounds}: set min_interval or max_interval too",
+                self.id
+            ));
+        }
+        problems
+    }
+
+    /// Whether nothing but its place in the file is different.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        *self == Self { line: self.line, ..other.clone() }
+    }
+}
+
+fn cadence_of(value: &Value) -> Result<Cadence, String> {
+    let word = text(value)?;
+    Cadence::from_word(&word)
+        .ok_or_else(|| format!("{word:?} is none{}", suggestion(&word, &Cadence::ALL.map(Cadence::as_str))))
 }
 
 fn also(notes: &Notes<'_>, value: &Value) -> Result<Vec<AlsoConfig>, String> {

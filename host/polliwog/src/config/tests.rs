@@ -7,7 +7,7 @@ fn read_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, Vec<Strin
     let variables: HashMap<String, String> = variables.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let environment = |name: &str| variables.get(name).cloned();
     let places = Places { data_dir: Some("/data".into()), ..Places::default() };
-    Config::read(("p.toml", text), &places, false, &environment)
+    Config::written(("p.toml", text), &places, &environment)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }
 

@@ -133,7 +133,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A duration as [`parse_duration`] reads it.
-pub(super) fn show_duration(duration: Duration) -> String {
+pub(crate) fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     match millis {
         0 => "0s".to_owned(),

@@ -1,13 +1,13 @@
 //! What the writer's transactions say.
 
-use super::{Draft, Limits, PRUNED};
+use super::{Draft, Limits, PRUNED, SettingChange};
 use crate::changes::{Changes, TargetFacts};
 use crate::history::LatencyPoint;
 use crate::known::Facts;
 use crate::record::{Commit, Committed, Progress, StoredEvent};
 use crate::schema::HISTORY;
 use crate::wire::{EventWire, Journal, LiveWire, PointWire, ScheduleWire, Snapshot};
-use model::{Event, Kind, TargetId, Timestamp};
+use model::{Event, EventKind, Kind, TargetId, Timestamp};
 use rusqlite::{Transaction, params};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -153,6 +153,23 @@ pub(super) fn write_dependency(transaction: &Transaction<'_>, num: i64, facts: &
             facts.missing_since.map(Timestamp::as_millis),
         ])
         .map(drop)
+}
+
+pub(super) fn write_setting(
+    transaction: &Transaction<'_>,
+    change: &SettingChange,
+) -> rusqlite::Result<Vec<StoredEvent>> {
+    let SettingChange { key, value, at, .. } = change;
+    match value {
+        Some(value) => {
+            let sql = "INSERT INTO setting (key, value, changed_at) VALUES (?1, ?2, ?3)
+                       ON CONFLICT (key) DO UPDATE SET value = excluded.value, changed_at = excluded.changed_at";
+            transaction.prepare_cached(sql)?.execute(params![key, value, at.as_millis()])?;
+        }
+        None => drop(transaction.prepare_cached("DELETE FROM setting WHERE key = ?1")?.execute([key])?),
+    }
+    let kind = EventKind::SettingsChanged { what: key.clone(), value: value.clone() };
+    write_events(transaction, &[Event { at: *at, kind }])
 }
 
 pub(super) fn write_events(transaction: &Transaction<'_>, events: &[Event]) -> rusqlite::Result<Vec<StoredEvent>> {

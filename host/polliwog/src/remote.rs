@@ -1,0 +1,228 @@
+//! Commands that ask the running host: `explain`, `status`, `targets`, `dead-letter`, `breaker`, `settings`.
+
+use crate::api::{self, Unanswered};
+use crate::cli::{BreakerCommand, DeadLetterCommand, Remote, SettingsCommand, TargetsCommand};
+use crate::plugin_command::usual_url;
+use crate::setup::print;
+use anyhow::anyhow;
+use egress::Method;
+use serde_json::{Value, json};
+
+/// Asks, and gives the answer.
+async fn ask(remote: &Remote, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
+    api::call(&usual_url(&remote.common), method, path, body).await.map_err(|unanswered| match unanswered {
+        Unanswered::Refused(why) => anyhow!(why),
+        Unanswered::Nobody(why) => anyhow!("no running host answers ({why}): start one, or set POLLIWOG_URL"),
+    })
+}
+
+/// One part of a path.
+fn part(text: &str) -> String {
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
+/// A column's text.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Prints an answer as it came, or as a person reads it.
+fn answer(remote: &Remote, answer: &Value, show: impl FnOnce(&Value) -> anyhow::Result<()>) -> anyhow::Result<u8> {
+    if remote.json {
+        print(&answer.to_string())?;
+    } else {
+        show(answer)?;
+    }
+    Ok(0)
+}
+
+/// Rows under a heading, each column as wide as it needs to be.
+fn table(heading: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()> {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([heading[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    print(&line(&mut heading.iter().copied()))?;
+    rows.iter().try_for_each(|row| print(&line(&mut row.iter().map(String::as_str))))
+}
+
+/// One row for each of a list's items.
+fn rows(list: &Value, columns: &[&str]) -> Vec<Vec<String>> {
+    let items = list.as_array().into_iter().flatten();
+    items.map(|item| columns.iter().map(|column| text(&item[*column])).collect()).collect()
+}
+
+/// `explain TARGET`.
+pub(crate) async fn explain(remote: &Remote, target: &str) -> anyhow::Result<u8> {
+    let path = format!("/api/v1/targets/{}/explain", part(target));
+    let explained = ask(remote, Method::Get, &path, None).await?;
+    answer(remote, &explained, |explained| {
+        print(&text(&explained["summary"]))?;
+        if let Some(at) = explained["nextRun"].as_str() {
+            print(&format!("next run: {at}"))?;
+        }
+        print("")?;
+        table(&["TERM", "VALUE", "MEANING"], &rows(&explained["terms"], &["name", "value", "meaning"]))
+    })
+}
+
+/// `status`.
+pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
+    let health = ask(remote, Method::Get, "/api/monitoring/scheduler/health", None).await?;
+    let stats = ask(remote, Method::Get, "/api/v1/scheduler/stats", None).await?;
+    let both = json!({ "health": health, "stats": stats });
+    answer(remote, &both, |_| {
+        let failing = health["breakers"].as_array().map_or(0, Vec::len);
+        let (scheduler, queue) = (&stats["scheduler"], &health["queue"]);
+        let held = stats["held"].as_object().into_iter().flatten();
+        let held: Vec<String> = held.map(|(reason, count)| format!("{reason} {count}")).collect();
+        print(&format!(
+            "targets        {} ({failing} failing, {} dead letters)\n\
+             queue          {} waiting, {} of them due within 12 s\n\
+             polls          {} started, {} in flight, {} with a report, {} failed, {} ms on average\n\
+             held or skipped {}\n\
+             adaptive       {}",
+            health["instances"].as_array().map_or(0, Vec::len),
+            health["deadLetter"]["count"],
+            queue["depth"],
+            queue["dueWithinSeconds"],
+            scheduler["JobsProcessed"],
+            scheduler["WorkerPoolUtilized"],
+            scheduler["CommandsCreated"],
+            scheduler["CommandsFailed"],
+            scheduler["AverageProcessingMS"],
+            held.join(", "),
+            if health["enabled"] == true { "yes" } else { "no" }
+        ))
+    })
+}
+
+/// `targets`.
+pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) -> anyhow::Result<u8> {
+    let change = |target: &str, key: &str, value: Value| {
+        (Method::Patch, format!("/api/v1/targets/{}", part(target)), Some(json!({ key: value })))
+    };
+    let (method, path, body) = match command {
+        None | Some(TargetsCommand::List) => return list_targets(remote).await,
+        Some(TargetsCommand::Show { target }) => (Method::Get, format!("/api/v1/targets/{}", part(&target)), None),
+        Some(TargetsCommand::Poll { target }) => {
+            (Method::Post, format!("/api/v1/targets/{}/poll", part(&target)), None)
+        }
+        Some(TargetsCommand::Enable { target }) => change(&target, "enabled", json!(true)),
+        Some(TargetsCommand::Disable { target }) => change(&target, "enabled", json!(false)),
+        Some(TargetsCommand::Set { target, key, value }) => change(&target, &key, json!(value)),
+        Some(TargetsCommand::Unset { target, key }) => change(&target, &key, Value::Null),
+    };
+    let found = ask(remote, method, &path, body).await?;
+    answer(remote, &found, |found| {
+        if found["accepted"] == true {
+            return print("it is polled as soon as its host has a slot");
+        }
+        let plain = |(key, value): (&String, &Value)| vec![key.clone(), text(value)];
+        let rows: Vec<Vec<String>> = found.as_object().into_iter().flatten().map(plain).collect();
+        table(&["", ""], &rows)
+    })
+}
+
+async fn list_targets(remote: &Remote) -> anyhow::Result<u8> {
+    let mut all = Vec::new();
+    // The API gives at most a thousand at a time.
+    loop {
+        let path = format!("/api/v1/targets?limit=1000&offset={}", all.len());
+        let page = ask(remote, Method::Get, &path, None).await?;
+        let targets = page["targets"].as_array().cloned().unwrap_or_default();
+        let more = !targets.is_empty() && (all.len() + targets.len()) < page["total"].as_u64().unwrap_or(0) as usize;
+        all.extend(targets);
+        if !more {
+            break;
+        }
+    }
+    answer(remote, &json!({ "total": all.len(), "targets": all }), |found| {
+        let columns = ["id", "kind", "status", "state", "cadence", "intervalMs", "nextRun", "consecutiveFailures"];
+        let heading = ["TARGET", "KIND", "STATUS", "STATE", "CADENCE", "INTERVAL MS", "NEXT RUN", "FAILURES"];
+        table(&heading, &rows(&found["targets"], &columns))
+    })
+}
+
+/// `dead-letter`.
+pub(crate) async fn dead_letter(remote: &Remote, command: Option<DeadLetterCommand>) -> anyhow::Result<u8> {
+    match command {
+        None | Some(DeadLetterCommand::List) => {
+            let found = ask(remote, Method::Get, "/api/v1/dead-letters", None).await?;
+            answer(remote, &found, |found| {
+                let dead = found["deadLetters"].as_array().into_iter().flatten();
+                let row = |dead: &Value| {
+                    let column = |key: &str| text(&dead[key]);
+                    let error = text(&dead["lastError"]["message"]);
+                    vec![column("target"), column("reason"), column("since"), column("nextRun"), error]
+                };
+                table(&["TARGET", "REASON", "SINCE", "NEXT LOOK", "LAST ERROR"], &dead.map(row).collect::<Vec<_>>())
+            })
+        }
+        Some(DeadLetterCommand::Retry { target: Some(target), .. }) => {
+            let path = format!("/api/v1/dead-letters/{}/retry", part(&target));
+            let found = ask(remote, Method::Post, &path, None).await?;
+            answer(remote, &found, |_| print(&format!("{target} is no dead letter any more and is polled now")))
+        }
+        Some(DeadLetterCommand::Retry { target: None, .. }) => {
+            let found = ask(remote, Method::Post, "/api/v1/dead-letters/retry", None).await?;
+            answer(remote, &found, |found| {
+                let retried = found["retried"].as_array().map_or(0, Vec::len);
+                print(&format!("{} retried", crate::setup::counted(retried, "dead letter")))
+            })
+        }
+        Some(DeadLetterCommand::Drop { target }) => {
+            let path = format!("/api/v1/dead-letters/{}", part(&target));
+            let found = ask(remote, Method::Delete, &path, None).await?;
+            answer(remote, &found, |_| {
+                print(&format!("{target} is disabled; `polliwog targets enable {target}` takes that back"))
+            })
+        }
+    }
+}
+
+/// `breaker`.
+pub(crate) async fn breaker(remote: &Remote, command: Option<BreakerCommand>) -> anyhow::Result<u8> {
+    match command {
+        None | Some(BreakerCommand::List) => {
+            let found = ask(remote, Method::Get, "/api/v1/breakers", None).await?;
+            answer(remote, &found, |found| {
+                let columns = ["target", "state", "failures", "since", "retryAt"];
+                table(&["TARGET", "STATE", "FAILURES", "SINCE", "PROBE"], &rows(&found["breakers"], &columns))
+            })
+        }
+        Some(BreakerCommand::Reset { target }) => {
+            let path = format!("/api/v1/breakers/{}/reset", part(&target));
+            let found = ask(remote, Method::Post, &path, None).await?;
+            answer(remote, &found, |_| print(&format!("the breaker of {target} is closed, and it is polled now")))
+        }
+    }
+}
+
+/// `settings`.
+pub(crate) async fn settings(remote: &Remote, command: Option<SettingsCommand>) -> anyhow::Result<u8> {
+    let one = |key: &str| format!("/api/v1/settings/{}", part(key));
+    let (method, path, body) = match command.unwrap_or(SettingsCommand::Get { key: None }) {
+        SettingsCommand::Get { key: None } => (Method::Get, "/api/v1/settings".to_owned(), None),
+        SettingsCommand::Get { key: Some(key) } => (Method::Get, one(&key), None),
+        SettingsCommand::Set { key, value } => (Method::Put, one(&key), Some(json!({ "value": value }))),
+        SettingsCommand::Unset { key } => (Method::Delete, one(&key), None),
+    };
+    let found = ask(remote, method, &path, body).await?;
+    answer(remote, &found, |found| {
+        for problem in found["problems"].as_array().into_iter().flatten() {
+            eprintln!("not in force: {}", text(problem));
+        }
+        let list = if found["settings"].is_array() { found["settings"].clone() } else { json!([found]) };
+        table(&["SETTING", "VALUE", "FROM"], &rows(&list, &["key", "value", "from"]))
+    })
+}
