@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 mod command_line;
+mod operating;
 mod running;
 mod support;

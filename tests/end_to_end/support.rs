@@ -121,15 +121,22 @@ pub(crate) struct Host {
     pub(crate) log: Arc<Mutex<String>>,
 }
 
+const LISTEN: &str = "[server]\nlisten = \"127.0.0.1:0\"\nmetrics_listen = \"127.0.0.1:0\"\n";
+
 pub(crate) const TOKEN: &str = "a-token-for-tests-only";
 
 impl Host {
     /// Starts `run` with this configuration and waits until it listens.
     pub(crate) fn start(folder: &Path, config: &str) -> Self {
-        let listen = "[server]\nlisten = \"127.0.0.1:0\"\nmetrics_listen = \"127.0.0.1:0\"\n";
-        std::fs::write(folder.join("polliwog.toml"), format!("{listen}{config}")).unwrap();
+        Self::start_with(folder, config, &[])
+    }
+
+    /// The same, with environment variables.
+    pub(crate) fn start_with(folder: &Path, config: &str, environment: &[(&str, &str)]) -> Self {
+        Self::configure(folder, config);
         let mut child = polliwog(folder, &["run", "--data-dir", "data"])
             .env("POLLIWOG_ADMIN_TOKEN", TOKEN)
+            .envs(environment.iter().copied())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -151,6 +158,31 @@ impl Host {
             panic!("the host did not start: {}", log.lock().unwrap());
         };
         Self { child, api, metrics, log }
+    }
+
+    /// Runs a command that asks this host.
+    pub(crate) fn command(&self, folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+        let mut command = polliwog(folder, arguments);
+        command.env("POLLIWOG_URL", format!("http://{}", self.api)).env("POLLIWOG_TOKEN", TOKEN);
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (status.code().unwrap(), text(stdout), text(stderr))
+    }
+
+    /// The same; it succeeds and prints JSON.
+    pub(crate) fn asked(&self, folder: &Path, arguments: &[&str]) -> Value {
+        let all: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
+        let (code, stdout, stderr) = self.command(folder, &all);
+        assert_eq!(code, 0, "{arguments:?}: {stderr}");
+        serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{arguments:?}: {stdout}"))
+    }
+
+    /// Writes the configuration anew.
+    pub(crate) fn configure(folder: &Path, config: &str) {
+        // As editors do it: another file takes the old one's place.
+        let new = folder.join("polliwog.toml.new");
+        std::fs::write(&new, format!("{LISTEN}{config}")).unwrap();
+        std::fs::rename(new, folder.join("polliwog.toml")).unwrap();
     }
 
     /// GETs a path with the token.

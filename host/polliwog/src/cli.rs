@@ -160,6 +160,7 @@ pub(crate) enum TargetsCommand {
         #[arg(value_parser = ["enabled", "interval", "cadence"])]
         key: String,
         /// Its value: true or false, 30s, adaptive
+        #[arg(allow_hyphen_values = true)]
         value: String,
     },
     /// Take a change back
@@ -218,6 +219,7 @@ pub(crate) enum SettingsCommand {
         /// Its key
         key: String,
         /// Its value, as it is written in the file
+        #[arg(allow_hyphen_values = true)]
         value: String,
     },
     /// Take a change back

@@ -171,6 +171,8 @@ pub(crate) struct Scores {
     pub activity: f64,
     /// Changes expected in a second.
     pub rate: f64,
+    /// The interval that they call for, in seconds, without a share of the budget.
+    pub wanted: f64,
     /// By how much all targets' wishes are stretched to stay within what their bases allow; 1 or more.
     pub stretch: f64,
 }
@@ -242,7 +244,7 @@ mod tests {
     #[test]
     fn adaptive_tightens_at_once_and_relaxes_slowly() {
         let at = |activity, last| {
-            let scores = Scores { staleness: 0.0, activity, rate: 0.0, stretch: 1.0 };
+            let scores = Scores { staleness: 0.0, activity, rate: 0.0, wanted: 0.0, stretch: 1.0 };
             let last = Some(Duration::from_secs(last));
             compute(Cadence::Adaptive, BOUNDS, scores, Load::default(), last).interval.as_secs_f64()
         };
@@ -274,7 +276,7 @@ mod tests {
     #[test]
     fn jitter_stays_within_five_percent_and_the_bounds() {
         let at = |cadence, seconds, unit| {
-            let scores = Scores { staleness: 0.0, activity: 0.0, rate: 0.0, stretch: 1.0 };
+            let scores = Scores { staleness: 0.0, activity: 0.0, rate: 0.0, wanted: 0.0, stretch: 1.0 };
             let computed = compute(cadence, BOUNDS, scores, Load::default(), None);
             jittered(&Computed { interval: Duration::from_secs(seconds), ..computed }, unit).as_secs_f64()
         };

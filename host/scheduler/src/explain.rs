@@ -41,6 +41,8 @@ pub(crate) enum Why {
     Added,
     /// It is another target than before, or its settings are others.
     Changed,
+    /// The profile has no dead letters any more.
+    Profile(Profile),
     /// It was enabled.
     Enabled,
     /// An operator asked.
@@ -148,6 +150,7 @@ fn because(target: &Target) -> String {
         Why::Added => "it is new".to_owned(),
         Why::Changed => "what it is, or its settings, changed".to_owned(),
         Why::Enabled => "it was enabled".to_owned(),
+        Why::Profile(profile) => format!("the profile is {} now, which has no dead letters", profile.as_str()),
         Why::Asked(Ask::Retry) => "an operator took it out of the dead letters".to_owned(),
         Why::Asked(Ask::ResetBreaker) => "an operator reset its breaker".to_owned(),
         Why::Asked(_) => "an operator asked for it".to_owned(),
@@ -207,11 +210,11 @@ impl Terms {
         };
         self.add("breaker", schedule.breaker.state.as_str(), breaker);
         if let Some(dead) = schedule.dead {
-            self.add(
-                "dead_letter",
-                dead.reason.as_str(),
-                format!("since {}, looked at {} since", ago(now, dead.since), times(dead.retries.saturating_sub(1))),
-            );
+            let looks = match dead.retries.saturating_sub(1) {
+                0 => "not looked at since".to_owned(),
+                looks => format!("looked at {} since", times(looks)),
+            };
+            self.add("dead_letter", dead.reason.as_str(), format!("for {}, {looks}", span(now.since(dead.since))));
         }
     }
 
@@ -265,7 +268,12 @@ impl Terms {
                 self.add("unwritten", results.to_string(), "results that the database has not taken; 5 are the most");
                 self.add("delay", exact(*delay), "until it is tried again");
             }
-            Why::Restored | Why::Added | Why::Changed | Why::Enabled | Why::Asked(_) | Why::Revived { .. } => {}
+            Why::Restored => {
+                if let Some(interval) = target.schedule.interval {
+                    self.add("interval", exact(interval), "as it was computed last, before the host started");
+                }
+            }
+            Why::Profile(_) | Why::Added | Why::Changed | Why::Enabled | Why::Asked(_) | Why::Revived { .. } => {}
         }
     }
 
@@ -337,7 +345,6 @@ impl Terms {
 
 fn times(count: u32) -> String {
     match count {
-        0 => "never".to_owned(),
         1 => "once".to_owned(),
         count => format!("{count} times"),
     }

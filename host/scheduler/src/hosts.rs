@@ -5,11 +5,16 @@ use model::{Moment, TargetId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Slots and waiting lists by host name. A host is here only while somebody runs or waits.
+/// Hosts of which nobody runs or waits are looked for when there are this many.
+const FEW: usize = 1024;
+
+/// Slots and waiting lists by host name.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
     hosts: HashMap<Arc<str>, Host, foldhash::fast::FixedState>,
     waiting: usize,
+    /// When there are so many hosts, the idle ones are forgotten; at least twice as many as were busy the last time.
+    prune_at: usize,
 }
 
 #[derive(Debug, Default)]
@@ -35,10 +40,15 @@ impl Hosts {
 
     /// Takes a slot.
     pub(crate) fn enter(&mut self, host: &Arc<str>) {
-        match self.hosts.get_mut(host) {
-            Some(held) => held.running += 1,
-            None => drop(self.hosts.insert(host.clone(), Host { running: 1, ..Host::default() })),
+        self.host(host).running += 1;
+    }
+
+    fn host(&mut self, name: &Arc<str>) -> &mut Host {
+        if self.hosts.len() >= self.prune_at.max(FEW) && !self.hosts.contains_key(name) {
+            self.hosts.retain(|_, host| host.running > 0 || !host.waiting.is_empty());
+            self.prune_at = 2 * self.hosts.len();
         }
+        self.hosts.entry(name.clone()).or_default()
     }
 
     /// Gives a slot back. Who of those waiting comes next.
@@ -52,9 +62,6 @@ impl Hosts {
     pub(crate) fn next(&mut self, host: &str, limit: usize) -> Option<Slot> {
         let held = self.hosts.get_mut(host)?;
         let next = if held.running < limit.max(1) { held.waiting.pop_first() } else { None };
-        if held.running == 0 && held.waiting.is_empty() {
-            self.hosts.remove(host);
-        }
         next.map(|(.., slot)| {
             self.waiting -= 1;
             slot
@@ -63,16 +70,14 @@ impl Hosts {
 
     /// Puts a target on the waiting list.
     pub(crate) fn wait(&mut self, host: &Arc<str>, waiting: Waiting) {
-        self.waiting += usize::from(self.hosts.entry(host.clone()).or_default().waiting.insert(waiting));
+        let more = self.host(host).waiting.insert(waiting);
+        self.waiting += usize::from(more);
     }
 
     /// Takes a target off the waiting list.
     pub(crate) fn give_up(&mut self, host: &str, waiting: &Waiting) {
         let Some(held) = self.hosts.get_mut(host) else { return };
         self.waiting -= usize::from(held.waiting.remove(waiting));
-        if held.running == 0 && held.waiting.is_empty() {
-            self.hosts.remove(host);
-        }
     }
 
     /// Everybody who may go now that the limit is `limit`, in the order of their hosts' names.

@@ -294,11 +294,12 @@ impl Target {
         let age = |moment: Option<Moment>| moment.map(|moment| now.since(moment));
         let staleness = staleness(age(schedule.last_success), bounds.max);
         if self.cadence(settings) != Cadence::Adaptive {
-            return Scores { staleness, activity: 0.0, rate: 0.0, stretch: 1.0 };
+            return Scores { staleness, activity: 0.0, rate: 0.0, wanted: 0.0, stretch: 1.0 };
         }
         let rate = expected_rate(schedule.rates.expected(schedule.critical), age(schedule.last_change));
-        let activity = activity(&bounds, wanted(&bounds, rate) * stretch, schedule.critical);
-        Scores { staleness, activity, rate, stretch }
+        let wanted = wanted(&bounds, rate);
+        let activity = activity(&bounds, wanted * stretch, schedule.critical);
+        Scores { staleness, activity, rate, wanted, stretch }
     }
 
     /// The key of a waiting list; constant while a target waits, because only a poll changes it.

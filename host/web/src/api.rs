@@ -112,7 +112,13 @@ pub(crate) async fn targets(State(shared): State<Shared>, query: Queried) -> Res
 pub(crate) async fn target(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
     let Overview { targets, .. } = shared.host.overview().await;
     match targets.iter().find(|target| target.id.as_str() == id) {
-        Some(target) => Ok(Json(Target::new(target)).into_response()),
+        Some(target) => {
+            // Of one target, where what can be changed comes from is told too.
+            let prefix = format!("target.{id}.");
+            let settings = shared.host.settings().settings;
+            let own: Vec<_> = settings.iter().filter(|setting| setting.key.starts_with(&prefix)).collect();
+            Ok(Json(wire::target_with_settings(target, &own)).into_response())
+        }
         None => Err(CommandError::NoTarget(id).into()),
     }
 }

@@ -89,16 +89,62 @@ pub(crate) async fn index(State(shared): State<Shared>, headers: HeaderMap) -> M
     let body = html! {
         header.top {
             h1 { "Polliwog" }
+            nav { a href="/settings" { "Settings" } }
             p #connection role="status" { "connecting" }
         }
-        main #targets { (listing(&overview)) }
+        main #targets { (problems(&shared)) (listing(&overview)) }
     };
     document(Some(&csrf), &body)
 }
 
+/// Every setting with its value and where that comes from.
+pub(crate) async fn settings(State(shared): State<Shared>) -> Markup {
+    let settings = shared.host.settings();
+    let body = html! {
+        header.top {
+            h1 { "Settings" }
+            nav { a href="/" { "Targets" } }
+        }
+        main {
+            (problems(&shared))
+            p.summary {
+                "Change one with " code { "polliwog settings set KEY VALUE" } ", or in " code { (settings.file) }
+                ", which is watched. A changed setting wins over the file until it is unset; the environment wins over both."
+            }
+            table.settings {
+                thead { tr { th { "Setting" } th { "Value" } th { "From" } } }
+                tbody {
+                    @for setting in &settings.settings {
+                        tr data-source=(setting.source) {
+                            td { code { (setting.key) } }
+                            td { (setting.value.as_deref().unwrap_or("–")) }
+                            td { (setting.from) }
+                        }
+                    }
+                }
+            }
+        }
+    };
+    document(None, &body)
+}
+
+/// A configuration that is not in force is said on every page.
+fn problems(shared: &Shared) -> Markup {
+    let settings = shared.host.settings();
+    html! {
+        @if !settings.problems.is_empty() {
+            div.problem role="alert" {
+                strong { (settings.file) " is not in force as it is now; the host goes on as it was:" }
+                ul { @for problem in settings.problems.iter().take(20) { li { (problem) } } }
+            }
+        }
+    }
+}
+
 /// The part of the page that changes.
 pub(crate) async fn targets(State(shared): State<Shared>) -> Markup {
-    listing(&shared.host.overview().await)
+    let overview = shared.host.overview().await;
+    html! { (problems(&shared)) (listing(&overview)) }
 }
 
 fn listing(overview: &Overview) -> Markup {

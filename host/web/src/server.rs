@@ -81,6 +81,7 @@ async fn listen(address: SocketAddr, routes: Router, ending: CancellationToken) 
 fn router(shared: Shared) -> Router {
     let guarded = Router::new()
         .route("/", get(page::index))
+        .route("/settings", get(page::settings))
         .route("/fragments/targets", get(page::targets))
         .route("/api/monitoring/scheduler/health", get(api::scheduler_health))
         .route("/api/v1/targets", get(api::targets))

@@ -170,6 +170,13 @@ impl<'a> Target<'a> {
     }
 }
 
+/// A target with what of it can be changed while the host runs, and where that comes from.
+pub(crate) fn target_with_settings(target: &TargetView, settings: &[&SettingView]) -> Value {
+    let mut shown = serde_json::to_value(Target::new(target)).unwrap_or_default();
+    shown["settings"] = settings.iter().map(|of_target| setting(of_target)).collect();
+    shown
+}
+
 fn poll_error(error: &PollErrorView) -> Value {
     json!({
         "at": time(error.at), "category": error.category.as_str(), "code": error.code, "message": error.message,

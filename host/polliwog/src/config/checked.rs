@@ -112,8 +112,8 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
     let scheduler = scheduler(notes, Section::top(notes, document, "scheduler"));
     let store = store_config(Section::top(notes, document, "store"), &data_dir);
     let egress = Section::top(notes, document, "egress");
-    let max_requests_per_host = at_least_one(notes, &egress, "max_requests_per_host").unwrap_or(20);
-    let max_body_bytes_in_flight = at_least_one(notes, &egress, "max_body_bytes_in_flight").unwrap_or(256 << 20);
+    let max_requests_per_host = at_least_one(&egress, "max_requests_per_host").unwrap_or(20);
+    let max_body_bytes_in_flight = at_least_one(&egress, "max_body_bytes_in_flight").unwrap_or(256 << 20);
     if max_body_bytes_in_flight < Limits::default().body {
         let line = egress.line("max_body_bytes_in_flight");
         notes.at(
@@ -126,7 +126,7 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
     egress.finish();
     let plugins = Section::top(notes, document, "plugins");
     let plugin_dir = plugins.text("dir").map_or_else(|| data_dir.join("plugins"), PathBuf::from);
-    let instance_slots = at_least_one(notes, &plugins, "instance_slots").unwrap_or(512);
+    let instance_slots = at_least_one(&plugins, "instance_slots").unwrap_or(512);
     let limits = plugins.table("limits").map(|entries| limits(notes, entries)).unwrap_or_default();
     plugins.finish();
     check_api_secrets(notes, document);
@@ -230,19 +230,20 @@ fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
         base: interval("base_interval"),
         min: interval("min_interval").unwrap_or(defaults.min),
         max: interval("max_interval").unwrap_or(defaults.max),
-        max_in_flight: at_least_one(notes, &section, "max_in_flight").unwrap_or(defaults.max_in_flight),
-        max_per_host: at_least_one(notes, &section, "max_per_host").unwrap_or(defaults.max_per_host),
+        max_in_flight: at_least_one(&section, "max_in_flight").unwrap_or(defaults.max_in_flight),
+        max_per_host: at_least_one(&section, "max_per_host").unwrap_or(defaults.max_per_host),
         rate_per_second: section.count("rate_per_second").map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX)),
     };
-    let line = section.line("min_interval");
-    section.finish();
     let (min, max) = (show_duration(settings.min), show_duration(settings.max));
     if settings.min > settings.max {
-        notes.at(line, format!("min_interval ({min}) is above max_interval ({max}): lower one or raise the other"));
+        let message = format!("min_interval ({min}) is above max_interval ({max}): lower one or raise the other");
+        section.blame(&["min_interval", "max_interval"], message);
     } else if let Some(base) = settings.base.filter(|base| *base < settings.min || *base > settings.max) {
         let base = show_duration(base);
-        notes.at(line, format!("base_interval ({base}) lies outside min_interval ({min}) and max_interval ({max})"));
+        let message = format!("base_interval ({base}) lies outside min_interval ({min}) and max_interval ({max})");
+        section.blame(&["base_interval", "min_interval", "max_interval"], message);
     }
+    section.finish();
     settings
 }
 
@@ -271,10 +272,10 @@ pub(crate) fn interval(value: &Value, shortest: Duration) -> Result<Duration, St
     Ok(duration)
 }
 
-fn at_least_one(notes: &Notes<'_>, section: &Section<'_>, key: &'static str) -> Option<usize> {
+fn at_least_one(section: &Section<'_>, key: &'static str) -> Option<usize> {
     let value = section.count(key)?;
     if value == 0 {
-        notes.at(section.line(key), format!("{key} is 0, and nothing would ever run: use 1 or more"));
+        section.blame(&[key], format!("{key} is 0, and nothing would ever run: use 1 or more"));
     }
     Some(usize::try_from(value).unwrap_or(usize::MAX).max(1))
 }

@@ -194,6 +194,22 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// Notes what is wrong with keys together, at whichever of them was decided last: by the environment, by a setting, or
+    /// in the file.
+    pub(crate) fn blame(&self, keys: &[&str], message: impl Into<String>) {
+        let sources = self.notes.sources.borrow();
+        let of = |key: &&&str| Some((format!("{}.{key}", self.name), sources.get(&format!("{}.{key}", self.name))?));
+        let decided = |wanted: fn(&Source) -> bool| keys.iter().filter_map(|key| of(&key)).find(|(_, s)| wanted(s));
+        let place = decided(|source| matches!(source, Source::Environment(_)))
+            .map(|(_, source)| source.to_string())
+            .or_else(|| decided(|source| *source == Source::Setting).map(|(key, _)| format!("setting {key}")));
+        drop(sources);
+        match place {
+            Some(place) => self.notes.note(place, message),
+            None => self.notes.at(self.line(keys.first().copied().unwrap_or_default()), message),
+        }
+    }
+
     /// The line of a key, or of the section's first key.
     pub(crate) fn line(&self, key: &str) -> usize {
         let own = self.entries.iter().find(|entry| entry.key == key);

@@ -32,12 +32,15 @@ impl Scheduler {
         let Some(slot) = slot else { return };
         let target = self.target_mut(slot);
         target.place = Place::Disabled;
+        let mut score = None;
         if !flight.void {
             if finish != Finish::Skipped {
                 target.schedule.last_polled = Some(now);
             }
             match finish {
-                Finish::Success { changed, critical } => self.succeed(slot, flight.due, (changed, critical), now),
+                Finish::Success { changed, critical } => {
+                    score = Some(self.succeed(slot, flight.due, (changed, critical), now));
+                }
                 Finish::Transient { cause, retry_after } => self.fail(slot, None, (cause, retry_after), now),
                 Finish::Permanent { cause, retry_after } => {
                     self.fail(slot, Some(DeadReason::Permanent), (cause, retry_after), now);
@@ -46,10 +49,11 @@ impl Scheduler {
                 Finish::Skipped => self.skip(slot, now),
             }
         }
-        self.settle(slot, now);
+        self.settle_scored(slot, score, now);
     }
 
-    fn succeed(&mut self, slot: Slot, due: Moment, (changed, critical): (bool, bool), now: Moment) {
+    /// Gives the score that its next poll was computed from.
+    fn succeed(&mut self, slot: Slot, due: Moment, (changed, critical): (bool, bool), now: Moment) -> f64 {
         let unit = self.rng.random::<f64>();
         let held = self.held;
         let schedule = &mut self.target_mut(slot).schedule;
@@ -84,6 +88,7 @@ impl Scheduler {
         if !self.hopeful.is_empty() {
             self.revive_neighbours(slot, now);
         }
+        computed.scores.of(computed.cadence)
     }
 
     fn fail(

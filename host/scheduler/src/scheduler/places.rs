@@ -1,10 +1,10 @@
 //! Where targets are, and who may start.
 
 use super::{Action, Flight, MAX_UNWRITTEN, Scheduler};
-use crate::cadence::{Computed, Load, compute, jittered, wanted};
+use crate::cadence::{Computed, Load, compute, jittered};
 use crate::explain::Why;
 use crate::queue::Slot;
-use crate::target::{Spending, Turn};
+use crate::target::{Spending, Target, Turn};
 use crate::{Cadence, Entry, Place};
 use model::{Kind, Moment};
 use rand::Rng;
@@ -24,6 +24,11 @@ enum Attempt {
 impl Scheduler {
     /// Puts a target that is nowhere where it belongs.
     pub(super) fn settle(&mut self, slot: Slot, now: Moment) {
+        self.settle_scored(slot, None, now);
+    }
+
+    /// The same, where the score is known already.
+    pub(super) fn settle_scored(&mut self, slot: Slot, score: Option<f64>, now: Moment) {
         let target = self.target(slot);
         let place = if target.flight.is_some() {
             Place::InFlight
@@ -35,12 +40,15 @@ impl Scheduler {
             Place::Queued
         };
         if place == Place::Queued {
-            let scores = target.scores(&self.settings, self.stretch(), now);
-            let score = scores.of(target.cadence(&self.settings)) as f32;
+            let score = score.unwrap_or_else(|| self.score(target, now)) as f32;
             let entry = Entry { slot, due: target.schedule.due, score, last_polled: target.last_polled() };
             self.queue.push(entry);
         }
         self.target_mut(slot).place = place;
+    }
+
+    fn score(&self, target: &Target, now: Moment) -> f64 {
+        target.scores(&self.settings, self.stretch(), now).of(target.cadence(&self.settings))
     }
 
     /// Takes a target from wherever it waits; a poll in flight goes on.
@@ -78,20 +86,25 @@ impl Scheduler {
 
     pub(super) fn make_ready(&mut self, slot: Slot, now: Moment) {
         let target = self.target(slot);
-        let scores = target.scores(&self.settings, self.stretch(), now);
         let (due, last_polled) = (target.schedule.due, target.last_polled());
-        let score = scores.of(target.cadence(&self.settings)) as f32;
+        let score = self.score(target, now) as f32;
         self.enter_ready(Entry { slot, due, score, last_polled });
     }
 
     fn enter_ready(&mut self, entry: Entry) {
-        let (step, slot) = (self.step, entry.slot);
-        let Entry { due, score, last_polled, .. } = entry;
-        let target = self.target_mut(slot);
-        let turn = Turn { due, score, last_polled, id: target.spec.id.clone(), slot };
-        (target.place, target.ready_since, target.turn) = (Place::Ready, step, Some(turn.clone()));
-        self.entered += 1;
+        let turn = self.turn(entry);
+        let target = self.target_mut(turn.slot);
+        (target.place, target.turn) = (Place::Ready, Some(turn.clone()));
         self.ready.insert(turn);
+    }
+
+    /// A target's turn has come: it is due.
+    fn turn(&mut self, entry: Entry) -> Turn {
+        let Entry { slot, due, score, last_polled } = entry;
+        self.entered += 1;
+        let step = self.step;
+        self.target_mut(slot).ready_since = step;
+        Turn { due, score, last_polled, id: self.queue.id(slot).clone(), slot }
     }
 
     /// Computes a healthy target's next poll again, counted from its last one; a failing one keeps its time.
@@ -105,6 +118,7 @@ impl Scheduler {
         let after = jittered(&computed, self.rng.random::<f64>());
         let target = self.target_mut(slot);
         target.schedule.due = last.after(after).max(now);
+        target.schedule.interval = Some(computed.interval);
         target.why = Why::Recomputed { computed, after };
     }
 
@@ -115,9 +129,7 @@ impl Scheduler {
         let scores = target.scores(&self.settings, self.stretch(), now);
         let last = target.schedule.interval;
         let spending = match cadence {
-            Cadence::Adaptive => {
-                Spending { wanted: 1.0 / wanted(&bounds, scores.rate), base: 1.0 / bounds.base.as_secs_f64() }
-            }
+            Cadence::Adaptive => Spending { wanted: 1.0 / scores.wanted, base: 1.0 / bounds.base.as_secs_f64() },
             Cadence::Pulse | Cadence::Fixed => Spending::default(),
         };
         self.spend(slot, spending);
@@ -137,15 +149,27 @@ impl Scheduler {
     }
 
     pub(super) fn dispatch(&mut self, now: Moment) {
-        while self.queue.next_due().is_some_and(|due| due <= now) {
-            if let Some(entry) = self.queue.pop() {
-                self.enter_ready(entry);
-            }
-        }
         let mut token = true;
-        while token && !self.stopping && self.in_flight < self.max_in_flight() {
-            let Some(turn) = self.ready.pop_first() else { break };
-            token = self.start_one(turn, now) == Attempt::Done;
+        loop {
+            let open = token && !self.stopping && self.in_flight < self.max_in_flight();
+            let due = self.queue.next_due().is_some_and(|due| due <= now);
+            let next = if due { self.queue.pop() } else { None };
+            token = match next {
+                // Nobody else waits: no need to line up.
+                Some(entry) if open && self.ready.is_empty() => {
+                    let turn = self.turn(entry);
+                    self.start_one(turn, now) == Attempt::Done
+                }
+                Some(entry) => {
+                    self.enter_ready(entry);
+                    token
+                }
+                None if open => match self.ready.pop_first() {
+                    Some(turn) => self.start_one(turn, now) == Attempt::Done,
+                    None => break,
+                },
+                None => break,
+            };
         }
         self.held = self.ready.len();
         let held = self.entered.saturating_sub(self.left);
@@ -179,6 +203,7 @@ impl Scheduler {
             return Attempt::Done;
         }
         if !self.bucket.take(settings.rate_per_second, now) {
+            target.place = Place::Ready;
             target.turn = Some(turn.clone());
             self.ready.insert(turn);
             self.left -= fresh;

@@ -161,13 +161,15 @@ impl Scheduler {
             }
             self.spread(&overdue, now);
         }
-        if !self.settings.profile.rules().dead_letters {
+        let profile = self.settings.profile;
+        if !profile.rules().dead_letters {
             for slot in self.slots(|target| target.schedule.dead.is_some()) {
                 self.take_out(slot);
                 self.revive(slot);
                 let base = self.target(slot).bounds(&self.settings).base;
                 let target = self.target_mut(slot);
                 target.schedule.due = target.schedule.due.min(now.after(base));
+                target.why = Why::Profile(profile);
                 self.settle(slot, now);
                 self.persist(slot, true);
             }

@@ -1,0 +1,214 @@
+//! What an operator does with a running host: settings, targets, dead letters, breakers, explanations, the file.
+
+use crate::support::{Answer, Host, Server, TOKEN, always, folder, get, ok, until};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn target(id: &str, url: &str, more: &str) -> String {
+    format!("[[target]]\nid = \"{id}\"\nkind = \"proactive-deps\"\nurl = \"{url}\"\n{more}\n")
+}
+
+fn healthy() -> Answer {
+    always(ok(r#"[{"name":"db","healthy":true}]"#))
+}
+
+fn polled(target: &Value) -> bool {
+    !target["lastSuccess"].is_null()
+}
+
+/// A setting's value and source.
+fn setting(host: &Host, key: &str) -> (Value, String) {
+    let found = host.get(&format!("/api/v1/settings/{key}"));
+    (found["value"].clone(), found["source"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn the_cadence_is_toggled_while_the_host_runs_and_due_times_follow() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/", healthy())]);
+    let config =
+        format!("[scheduler]\nmax_interval = \"10m\"\n{}", target("a", &server.url("/"), "interval = \"60s\""));
+    let host = Host::start(&folder, &config);
+    let before = until("a is polled", || host.target("a"), polled);
+    assert_eq!((&before["cadence"], setting(&host, "scheduler.cadence").1.as_str()), (&json!("adaptive"), "default"));
+    let terms = |host: &Host| host.get("/api/v1/targets/a/explain")["terms"].clone();
+    let term = |terms: &Value, name: &str| {
+        let found = terms.as_array().unwrap().iter().find(|term| term["name"] == name).cloned();
+        found.unwrap_or_else(|| panic!("no {name} in {terms}"))["value"].as_str().unwrap().to_owned()
+    };
+    for name in ["cadence", "base_interval", "staleness", "expected_change", "activity", "score", "jittered"] {
+        term(&terms(&host), name);
+    }
+
+    host.asked(&folder, &["settings", "set", "scheduler.cadence", "fixed"]);
+    let after = until("the due time follows", || host.target("a"), |target| target["nextRun"] != before["nextRun"]);
+    assert_eq!((&after["cadence"], setting(&host, "scheduler.cadence").1.as_str()), (&json!("fixed"), "setting"));
+    assert_eq!(term(&terms(&host), "interval"), "60.0 s");
+    assert_eq!(host.get("/api/monitoring/scheduler/health")["enabled"], false);
+
+    // It survives the host's end, and another host's environment wins over it.
+    assert_eq!(host.terminate(), 0);
+    let host = Host::start_with(&folder, &config, &[("POLLIWOG_SCHEDULER_CADENCE", "pulse")]);
+    assert_eq!(setting(&host, "scheduler.cadence"), (json!("pulse"), "environment".to_owned()));
+    let (code, _, stderr) = host.command(&folder, &["settings", "set", "scheduler.cadence", "adaptive"]);
+    assert!(code == 1 && stderr.contains("POLLIWOG_SCHEDULER_CADENCE, which wins"), "{stderr}");
+    assert_eq!(host.terminate(), 0);
+    let host = Host::start(&folder, &config);
+    assert_eq!(setting(&host, "scheduler.cadence"), (json!("fixed"), "setting".to_owned()));
+    host.asked(&folder, &["settings", "unset", "scheduler.cadence"]);
+    assert_eq!(setting(&host, "scheduler.cadence"), (json!("adaptive"), "default".to_owned()));
+    assert_eq!(server.count("/"), 1, "nothing of this polled it early");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    let (_keep, folder) = folder();
+    let host = Host::start(&folder, &target("a", "http://127.0.0.1:9/", "interval = \"20s\""));
+    let before = host.get("/api/v1/settings");
+    for (arguments, expected) in [
+        (["settings", "set", "scheduler.cadence", "adpative"], "did you mean \"adaptive\""),
+        (["settings", "set", "scheduler.cadense", "fixed"], "did you mean \"scheduler.cadence\""),
+        (["settings", "set", "scheduler.min_interval", "0s"], "setting scheduler.min_interval: 0s is no interval"),
+        (["settings", "set", "scheduler.min_interval", "soon"], "\"soon\" is no duration"),
+        (["settings", "set", "scheduler.max_interval", "100d"], "setting scheduler.max_interval"),
+        (
+            ["settings", "set", "scheduler.max_interval", "1s"],
+            "setting scheduler.max_interval: min_interval (5s) is above",
+        ),
+        (["settings", "set", "scheduler.base_interval", "2s"], "base_interval (2s) lies outside"),
+        (["settings", "set", "scheduler.max_in_flight", "0"], "setting scheduler.max_in_flight: max_in_flight is 0"),
+        (["settings", "set", "scheduler.rate_per_second", "-1"], "rate_per_second"),
+        (["settings", "set", "target.a.interval", "1y"], "setting target.a.interval"),
+        (["settings", "set", "target.a.interval", "10m"], "lies outside its bounds"),
+        (["settings", "set", "target.b.interval", "10s"], "there is no setting \"target.b.interval\""),
+        (["targets", "set", "b", "interval=10s"], "required"),
+    ] {
+        let (code, _, stderr) = host.command(&folder, &arguments);
+        assert!(code != 0 && stderr.contains(expected), "{arguments:?}: {stderr}");
+    }
+    for (arguments, expected) in [
+        (["targets", "enable", "b"], "there is no target \"b\""),
+        (["dead-letter", "drop", "a"], "target a is no dead letter"),
+        (["dead-letter", "retry", "a"], "target a is no dead letter"),
+        (["breaker", "reset", "../x"], "there is no target"),
+    ] {
+        let (code, _, stderr) = host.command(&folder, &arguments);
+        assert!(code == 1 && stderr.contains(expected), "{arguments:?}: {stderr}");
+    }
+    assert_eq!(host.get("/api/v1/settings"), before);
+}
+
+#[test]
+fn targets_are_disabled_enabled_and_tuned() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/", healthy())]);
+    let host = Host::start(&folder, &target("a", &server.url("/"), "interval = \"60s\"\ncadence = \"fixed\""));
+    until("a is polled", || host.target("a"), polled);
+    host.asked(&folder, &["targets", "disable", "a"]);
+    let disabled = until("a is disabled", || host.target("a"), |target| target["state"] == "disabled");
+    assert_eq!((&disabled["enabled"], &disabled["nextRun"]), (&json!(false), &Value::Null));
+    assert_eq!(disabled["dependencies"]["ok"], 1, "what is known stays");
+    assert_eq!(disabled["settings"][0]["source"], "setting");
+    let (code, _, stderr) = host.command(&folder, &["targets", "poll", "a"]);
+    assert!(code == 1 && stderr.contains("enable it first"), "{stderr}");
+    // It stays so in the next host.
+    assert_eq!(host.terminate(), 0);
+    let host = Host::start(&folder, &target("a", &server.url("/"), "interval = \"60s\"\ncadence = \"fixed\""));
+    assert_eq!(host.target("a")["state"], "disabled");
+    host.asked(&folder, &["targets", "unset", "a", "enabled"]);
+    until("a is polled again at once", || server.count("/"), |count| *count == 2);
+    let before = until("a waits again", || host.target("a"), |target| target["state"] == "queued");
+    host.asked(&folder, &["targets", "set", "a", "interval", "200s"]);
+    let after = until("its time follows", || host.target("a"), |target| target["nextRun"] != before["nextRun"]);
+    assert_eq!(after["intervalMs"], 200_000);
+    assert_eq!(setting(&host, "target.a.interval"), (json!("200s"), "setting".to_owned()));
+}
+
+#[test]
+fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/a", healthy()), ("/b", healthy()), ("/c", healthy())]);
+    let a = target("a", &server.url("/a"), "interval = \"60s\"");
+    let host = Host::start(&folder, &format!("{a}{}", target("gone", &server.url("/b"), "")));
+    until("both are polled", || (host.target("a"), host.target("gone")), |(a, gone)| polled(a) && polled(gone));
+    let events = host.events(Some(0));
+
+    let renamed = a.replace("interval", "name = \"The A\"\ninterval");
+    Host::configure(&folder, &format!("{renamed}{}", target("new", &server.url("/c"), "")));
+    until("the new target is polled", || server.count("/c"), |count| *count == 1);
+    let listed = host.get("/api/v1/targets");
+    let names: Vec<&str> = listed["targets"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["The A", "new"]);
+    assert_eq!(server.count("/a"), 1, "another name is no reason to poll");
+    let told = |wanted: &str| std::iter::from_fn(|| events.recv().ok()).find(|(_, name, _)| name == wanted).unwrap().2;
+    assert_eq!(told("service:stopped")["serviceId"], "gone");
+    assert!(told("settings:changed")["setting"].as_str().unwrap().ends_with("polliwog.toml"));
+    let (_, metrics) = get(&host.metrics, "/metrics", None);
+    assert!(!metrics.contains("instance=\"gone\""), "series go when their target goes");
+
+    Host::configure(&folder, &renamed.replace("interval", "intervall"));
+    let seen = || host.get("/api/v1/settings")["problems"].clone();
+    let problems = until("the problem is shown", seen, |problems| problems.as_array().unwrap().len() == 1);
+    assert!(problems[0].as_str().unwrap().contains("did you mean \"interval\""), "{problems}");
+    let (_, page) = get(&host.api, "/fragments/targets", Some(TOKEN));
+    assert!(page.contains("is not in force") && page.contains("did you mean"), "{page}");
+    assert_eq!(host.get("/api/v1/targets")["total"], 2, "nothing changed");
+
+    // Another URL is another target: everything of it starts anew.
+    Host::configure(&folder, &renamed.replace("/a\"", "/b\""));
+    until("the new URL is polled", || server.count("/b"), |count| *count == 2);
+    until("the problem is gone", seen, |problems| problems.as_array().unwrap().is_empty());
+    let (_, page) = get(&host.api, "/settings", Some(TOKEN));
+    assert!(page.contains("target.a.interval") && page.contains("scheduler.cadence"), "{page}");
+}
+
+#[test]
+fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
+    let (_keep, folder) = folder();
+    let down: Answer = Arc::new(|_| b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n".to_vec());
+    let denied: Answer = Arc::new(|number| match number {
+        0 => b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        _ => ok(r#"[{"name":"db","healthy":true}]"#),
+    });
+    let server = Server::start(vec![("/down", down), ("/denied", denied), ("/well", healthy())]);
+    let config: Vec<String> =
+        ["down", "denied", "lost", "well"].map(|id| target(id, &server.url(&format!("/{id}")), "")).to_vec();
+    let host = Host::start(&folder, &format!("[scheduler]\nmax_per_host = 1\n{}", config.concat()));
+    let explain = |id: &str| host.asked(&folder, &["explain", id])["summary"].as_str().unwrap().to_owned();
+    until("well is polled", || host.target("well"), polled);
+    assert!(explain("well").contains("it answered, and its adaptive cadence gives"), "{}", explain("well"));
+
+    let dead = || host.asked(&folder, &["dead-letter", "list"]);
+    let two = until("two are dead letters", dead, |dead| dead["total"] == 2);
+    assert_eq!(two["deadLetters"][0]["target"], "denied");
+    assert_eq!(two["deadLetters"][0]["lastError"]["code"], "unauthorized");
+    assert!(explain("lost").contains("is a dead letter: it is looked at every half hour"), "{}", explain("lost"));
+
+    // Operators need not wait for the backoff.
+    for _ in 0..2 {
+        let failures = host.target("down")["consecutiveFailures"].as_u64().unwrap();
+        host.asked(&folder, &["targets", "poll", "down"]);
+        until("down fails again", || host.target("down"), |t| t["consecutiveFailures"].as_u64().unwrap() > failures);
+    }
+    let open = until("its breaker is open", || host.target("down"), |target| target["breaker"]["state"] == "open");
+    assert!(explain("down").contains("its breaker is open"), "{}", explain("down"));
+    assert!(host.asked(&folder, &["breaker"])["breakers"].to_string().contains("\"state\":\"open\""), "{open}");
+    let stats = host.get("/api/v1/scheduler/stats");
+    for key in ["JobsProcessed", "JobsSkipped", "CommandsCreated", "CommandsFailed", "BackpressureSkips", "QueueSize"] {
+        assert!(stats["scheduler"][key].is_u64(), "{key} in {stats}");
+    }
+    assert!(stats["scheduler"]["CommandsFailed"].as_u64().unwrap() >= 5, "{stats}");
+    assert_eq!(stats["queue"]["JobsBySubsystem"]["proactive-deps"], stats["queue"]["Size"]);
+    assert!(stats["queue"]["OldestJob"].as_str().unwrap().contains("/proactive-deps] next_run="), "{stats}");
+
+    host.asked(&folder, &["dead-letter", "retry", "denied"]);
+    until("denied answers", || host.target("denied"), |target| polled(target) && target["deadLetter"].is_null());
+    host.asked(&folder, &["dead-letter", "drop", "lost"]);
+    until("none is left", dead, |dead| dead["total"] == 0);
+    assert_eq!(host.target("lost")["state"], "disabled");
+    let failing = host.target("down")["consecutiveFailures"].as_u64().unwrap();
+    host.asked(&folder, &["breaker", "reset", "down"]);
+    let reset = until("down is polled anew", || host.target("down"), |target| target["consecutiveFailures"] == 1);
+    assert!(failing >= 3 && reset["breaker"]["state"] == "closed", "{reset}");
+    assert!(host.command(&folder, &["status"]).1.contains("dead letters"));
+}
