@@ -264,7 +264,7 @@ impl Driver {
         }
         for action in self.scheduler.drain() {
             match action {
-                Action::Start(target, _) => self.start(&target),
+                Action::Start(target, due) => self.start(&target, due),
                 Action::Emit(kind) => match kind.target().cloned() {
                     Some(target) => steps.entry(target).or_default().events.push(Event { at, kind }),
                     None => self.parts.store.writer().event(Event { at, kind }),
@@ -277,9 +277,11 @@ impl Driver {
         }
     }
 
-    fn start(&mut self, id: &TargetId) {
-        self.last_start = Some(self.parts.clock.now());
+    fn start(&mut self, id: &TargetId, due: Moment) {
+        let now = self.parts.clock.now();
+        self.last_start = Some(now);
         let Some(target) = self.targets.get(id) else { return };
+        self.parts.metrics.start(&target.config.kind, now.since(due));
         let Some(served) = self.parts.plugins.get(&target.config.kind) else { return };
         let work = worker::Work {
             clock: self.parts.clock,
@@ -340,8 +342,8 @@ impl Driver {
     /// After an input that can only cause starts.
     fn act_on_starts(&mut self) {
         for action in self.scheduler.drain() {
-            if let Action::Start(target, _) = action {
-                self.start(&target);
+            if let Action::Start(target, due) = action {
+                self.start(&target, due);
             }
         }
     }

@@ -3,12 +3,13 @@
 use crate::config::{Config, Limits, Problem, SecretSource, TargetConfig};
 use crate::plugins::PluginSet;
 use egress::{Grant, Origin, OriginGrant, Reach, Secrets};
-use model::{Sample, TargetId, Timestamp};
+use model::{Kind, Sample, TargetId, Timestamp};
 use sandbox::{Plugin, Sandbox};
 use scheduler::{Change, TargetSpec};
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::{Facts, Known, PollFailure};
@@ -150,6 +151,8 @@ pub(crate) async fn build(
     before: &BTreeMap<TargetId, Arc<Target>>,
 ) -> Result<Vec<Arc<Target>>, Vec<Problem>> {
     let (mut targets, mut problems) = (Vec::new(), Vec::new());
+    // Thousands of targets have the same settings; a plugin says the same of all of them.
+    let mut checked: HashMap<(&Kind, String), Vec<String>> = HashMap::new();
     for written in &config.targets {
         let place = format!("{}:{}", config.file, written.line);
         let limits = config.limits.get(&written.kind).copied().unwrap_or_default();
@@ -167,8 +170,11 @@ pub(crate) async fn build(
             Err(found) => problems.extend(found.into_iter().map(|message| Problem { place: place.clone(), message })),
         }
         if let Some(plugin) = plugin {
-            let found = sandbox.check_settings(plugin, &written.settings).await;
-            problems.extend(found.into_iter().map(|why| Problem {
+            let found = match checked.entry((&written.kind, written.settings.to_string())) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(sandbox.check_settings(plugin, &written.settings).await),
+            };
+            problems.extend(found.iter().map(|why| Problem {
                 place: place.clone(),
                 message: format!("target {:?}: settings: {why}", written.id),
             }));

@@ -19,6 +19,10 @@ use std::time::Duration;
 /// Pulse's buckets, and two below them for what answers fast.
 const BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0];
 
+/// Pulse's buckets for the time that a due poll waits, and finer ones below them: that is where it belongs.
+const WAITS: [f64; 16] =
+    [0.001, 0.002, 0.003, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
 type Labels = Vec<(String, String)>;
 /// One line of a family.
 type Value = (Labels, f64);
@@ -32,6 +36,7 @@ pub struct Metrics {
     polls: Family<Labels, Counter>,
     durations: Family<Labels, Histogram, fn() -> Histogram>,
     errors: Family<Labels, Counter>,
+    waits: Family<Labels, Histogram, fn() -> Histogram>,
     /// Label sets of each target, to be removed with it.
     series: Mutex<BTreeMap<TargetId, Kind>>,
 }
@@ -64,7 +69,10 @@ impl Metrics {
         registry.register(format!("{prefix}_poll"), "Polls by result", polls.clone());
         registry.register(format!("{prefix}_poll_duration_seconds"), "How long polls took", durations.clone());
         registry.register(format!("{prefix}_poll_errors"), "Failed polls by category", errors.clone());
-        Self { prefix: prefix.to_owned(), registry, polls, durations, errors, series: Mutex::default() }
+        let waits: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(WAITS));
+        let help = "How long polls waited from their due time to their start";
+        registry.register(format!("{prefix}_scheduler_queue_wait_seconds"), help, waits.clone());
+        Self { prefix: prefix.to_owned(), registry, polls, durations, errors, waits, series: Mutex::default() }
     }
 
     /// Counts a poll.
@@ -77,6 +85,12 @@ impl Metrics {
             self.errors.get_or_create(&with(labels.clone(), "category", category.as_str())).inc();
         }
         self.durations.get_or_create(&labels).observe(measure.wall.as_secs_f64());
+    }
+
+    /// Counts a start, and how long after its due time it came.
+    pub fn start(&self, kind: &Kind, late: Duration) {
+        let labels = vec![("instance_type".to_owned(), kind.to_string())];
+        self.waits.get_or_create(&labels).observe(late.as_secs_f64());
     }
 
     /// Takes a target's series away.

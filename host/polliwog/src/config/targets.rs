@@ -6,7 +6,7 @@ use crate::config::value::{Entry, Node, Value, show_duration};
 use egress::{Fingerprint, Origin, Tls};
 use model::{Kind, TargetId};
 use scheduler::{Cadence, Settings};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;
@@ -104,18 +104,22 @@ pub(crate) fn targets(notes: &Notes<'_>, document: &[Entry], scheduler: &Setting
         notes.at(entry.line, "a target is written as [[target]], with two brackets");
         return Vec::new();
     };
-    let mut targets: Vec<TargetConfig> = Vec::new();
+    let mut lines: HashMap<TargetId, usize> = HashMap::new();
+    let mut targets: Vec<TargetConfig> = Vec::with_capacity(items.len());
     for item in items {
         let Some(target) = target(notes, item, scheduler) else { continue };
-        match targets.iter().find(|earlier| earlier.id == target.id) {
+        match lines.get(&target.id) {
             Some(earlier) => {
                 let message = format!(
-                    "there are two targets {:?} (the other is on line {}): give one another id",
-                    target.id, earlier.line
+                    "there are two targets {:?} (the other is on line {earlier}): give one another id",
+                    target.id
                 );
                 notes.at(target.line, message);
             }
-            None => targets.push(target),
+            None => {
+                lines.insert(target.id.clone(), target.line);
+                targets.push(target);
+            }
         }
     }
     targets

@@ -32,33 +32,44 @@ pub(crate) struct Entry {
 
 /// Reads a document; what is wrong with it, and on which line.
 pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
+    let lines = Lines::of(text);
     match DeTable::parse(text) {
-        Ok(table) => Ok(entries(text, table.get_ref())),
+        Ok(table) => Ok(entries(&lines, table.get_ref())),
         Err(error) => {
-            let line = error.span().map_or(1, |span| line_of(text, span.start));
+            let line = error.span().map_or(1, |span| lines.at(span.start));
             Err((line, error.message().to_owned()))
         }
     }
 }
 
-fn line_of(text: &str, at: usize) -> usize {
-    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+/// Where each line of a text begins.
+struct Lines(Vec<usize>);
+
+impl Lines {
+    fn of(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(end, _)| end + 1).collect())
+    }
+
+    /// The line, from 1, of a byte.
+    fn at(&self, byte: usize) -> usize {
+        self.0.partition_point(|start| *start <= byte) + 1
+    }
 }
 
-fn entries(text: &str, table: &DeTable<'_>) -> Vec<Entry> {
+fn entries(lines: &Lines, table: &DeTable<'_>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = table
         .iter()
         .map(|(key, value)| Entry {
             key: key.get_ref().to_string(),
-            line: line_of(text, key.span().start),
-            node: node(text, value),
+            line: lines.at(key.span().start),
+            node: node(lines, value),
         })
         .collect();
     entries.sort_by_key(|entry| entry.line);
     entries
 }
 
-fn node(text: &str, spanned: &Spanned<DeValue<'_>>) -> Node {
+fn node(lines: &Lines, spanned: &Spanned<DeValue<'_>>) -> Node {
     let value = match spanned.get_ref() {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Integer(integer) => match i64::from_str_radix(integer.as_str(), integer.radix()) {
@@ -70,10 +81,10 @@ fn node(text: &str, spanned: &Spanned<DeValue<'_>>) -> Node {
         }
         DeValue::Boolean(boolean) => Value::Boolean(*boolean),
         DeValue::Datetime(datetime) => Value::Text(datetime.to_string()),
-        DeValue::Array(items) => Value::Array(items.iter().map(|item| node(text, item)).collect()),
-        DeValue::Table(table) => Value::Table(entries(text, table)),
+        DeValue::Array(items) => Value::Array(items.iter().map(|item| node(lines, item)).collect()),
+        DeValue::Table(table) => Value::Table(entries(lines, table)),
     };
-    Node { line: line_of(text, spanned.span().start), value }
+    Node { line: lines.at(spanned.span().start), value }
 }
 
 impl Value {

@@ -1,0 +1,259 @@
+//! What the running host costs and how it starts again, measured from outside: `cargo bench -p polliwog --bench host`.
+//!
+//! A server in this process answers and keeps the time of every request; the host is a process of its own, and its CPU
+//! time and memory are what the kernel says of it.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement reads the clock, and may panic")]
+
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+const TOKEN: &str = "a-token-for-the-benchmark";
+/// Ten dependencies, about as long as such answers are.
+const DEPENDENCIES: usize = 10;
+
+fn main() {
+    let requests: Requests = Arc::default();
+    let port = serve(requests.clone());
+    steady(port, &requests);
+    many(port);
+}
+
+type Requests = Arc<Mutex<Vec<Instant>>>;
+
+/// Answers every request with a report, but for those of every hundredth target, which has none.
+fn serve(requests: Requests) -> u16 {
+    let item = |n: usize| {
+        format!(
+            "{{\"name\":\"dependency-{n}\",\"description\":\"a service that this one needs to answer\",\"impact\":\"orders \
+             wait\",\"healthy\":true,\"health\":{{\"state\":0,\"code\":200,\"latency\":{n}.5,\"skipped\":false}},\
+             \"contact\":{{\"team\":\"platform\",\"page\":\"https://example.invalid/{n}\"}}}}"
+        )
+    };
+    let body = format!("[{}]", (0..DEPENDENCIES).map(item).collect::<Vec<_>>().join(","));
+    let good =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let bad = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answers = Arc::new((good, bad));
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (requests, answers) = (requests.clone(), answers.clone());
+            thread::Builder::new().stack_size(64 << 10).spawn(move || answer(stream, &requests, &answers)).unwrap();
+        }
+    });
+    port
+}
+
+fn answer(mut stream: TcpStream, requests: &Requests, (good, bad): &(String, String)) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    loop {
+        let (mut line, mut path) = (String::new(), String::new());
+        while line != "\r\n" {
+            line.clear();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if path.is_empty() {
+                line.split(' ').nth(1).unwrap_or_default().clone_into(&mut path);
+            }
+        }
+        requests.lock().unwrap().push(Instant::now());
+        let answer = if path.ends_with("00") { bad } else { good };
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+struct Host {
+    child: Child,
+    api: String,
+    metrics: String,
+    spawned: Instant,
+}
+
+impl Host {
+    fn start(folder: &Path, config: &str) -> Self {
+        let listen = "[server]\nlisten = \"127.0.0.1:0\"\nmetrics_listen = \"127.0.0.1:0\"\n";
+        fs::write(folder.join("polliwog.toml"), format!("{listen}{config}")).unwrap();
+        let spawned = Instant::now();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_polliwog"))
+            .args(["run", "--data-dir", "data"])
+            .current_dir(folder)
+            .env("POLLIWOG_ADMIN_TOKEN", TOKEN)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let line = lines.find(|line| line.contains("pages and API at")).expect("the host listens");
+        let address = |after: &str| line.split(after).nth(1).unwrap().split('/').next().unwrap().to_owned();
+        let (api, metrics) = (address("pages and API at http://"), address("metrics at http://"));
+        // What it logs is read to its end, or it would wait for us.
+        thread::spawn(move || lines.for_each(drop));
+        Self { child, api, metrics, spawned }
+    }
+
+    fn get(&self, path: &str) -> Value {
+        serde_json::from_str(&get(&self.api, path)).unwrap()
+    }
+
+    /// Seconds of CPU so far.
+    fn cpu(&self) -> f64 {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+        // Ticks of a hundredth of a second, as on every Linux.
+        (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+    }
+
+    /// Resident and proportional memory in MB.
+    fn memory(&self) -> (f64, f64) {
+        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id())).unwrap();
+        let of = |name: &str| {
+            let line = rollup.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1000.0
+        };
+        (of("Rss:"), of("Pss:"))
+    }
+
+    /// The cumulated buckets of the time from due to start: upper bound in seconds, count.
+    fn waits(&self) -> Vec<(f64, f64)> {
+        let metrics = get(&self.metrics, "/metrics");
+        let buckets = metrics.lines().filter_map(|line| {
+            let rest = line.strip_prefix("polliwog_scheduler_queue_wait_seconds_bucket{le=\"")?;
+            let (bound, rest) = rest.split_once('"')?;
+            let count = rest.rsplit(' ').next()?.parse().ok()?;
+            Some((bound.parse().unwrap_or(f64::INFINITY), count))
+        });
+        buckets.collect()
+    }
+
+    fn terminate(mut self) {
+        Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+fn config(port: u16, targets: usize, interval: &str, scheduler: &str) -> String {
+    println!("\nsettings: {targets} targets, interval {interval}, {}", scheduler.replace('\n', ", "));
+    let mut config = format!("[scheduler]\n{scheduler}\n");
+    for number in 0..targets {
+        writeln!(
+            config,
+            "[[target]]\nid = \"t{number}\"\nkind = \"proactive-deps\"\nurl = \"http://127.0.0.1:{port}/{number:05}\"\n\
+             interval = \"{interval}\""
+        )
+        .unwrap();
+    }
+    config
+}
+
+/// The least bound below which this share of what came between two looks lies.
+fn quantile(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> f64 {
+    let counts: Vec<(f64, f64)> = before.iter().zip(after).map(|((bound, a), (_, b))| (*bound, b - a)).collect();
+    let all = counts.last().map_or(0.0, |(_, count)| *count);
+    counts.iter().find(|(_, count)| *count >= share * all).map_or(f64::NAN, |(bound, _)| *bound)
+}
+
+/// A thousand targets every second, and a restart in between.
+fn steady(port: u16, requests: &Requests) {
+    let folder = tempfile::tempdir().unwrap();
+    let scheduler = "cadence = \"fixed\"\nmin_interval = \"100ms\"\nmax_per_host = 256\nmax_in_flight = 256";
+    let config = config(port, 1_000, "1s", scheduler);
+    let host = Host::start(folder.path(), &config);
+    thread::sleep(Duration::from_secs(10));
+    let (cpu, waits, count, since) = (host.cpu(), host.waits(), requests.lock().unwrap().len(), Instant::now());
+    thread::sleep(Duration::from_secs(30));
+    let polls = (requests.lock().unwrap().len() - count) as f64;
+    let seconds = since.elapsed().as_secs_f64();
+    let (after, cpu) = (host.waits(), host.cpu() - cpu);
+    let (rss, pss) = host.memory();
+    println!(
+        "polls a second            {:.0}\n\
+         CPU for 1,000 polls       {:.3} s\n\
+         due to start, p50         at most {} ms\n\
+         due to start, p99         at most {} ms\n\
+         memory                    {rss:.1} MB resident, {pss:.1} MB proportional",
+        polls / seconds,
+        cpu / polls * 1000.0,
+        quantile(&waits, &after, 0.5) * 1000.0,
+        quantile(&waits, &after, 0.99) * 1000.0,
+    );
+    host.terminate();
+    thread::sleep(Duration::from_secs(5));
+    requests.lock().unwrap().clear();
+    let host = Host::start(folder.path(), &config);
+    thread::sleep(Duration::from_secs(12));
+    drop(host);
+    let times = std::mem::take(&mut *requests.lock().unwrap());
+    let first = times[0];
+    let mut tenths = vec![0_usize; 100];
+    for time in times {
+        if let Some(tenth) = tenths.get_mut((time.duration_since(first).as_secs_f64() * 10.0) as usize) {
+            *tenth += 1;
+        }
+    }
+    let by_second: Vec<usize> = tenths.chunks(10).map(|second| second.iter().sum()).collect();
+    let mean = tenths.iter().sum::<usize>() as f64 / tenths.len() as f64;
+    println!(
+        "after a restart, 5 s down starts in each of the first 10 s: {by_second:?}\n\
+         most starts in a tenth    {} ({:.2} of the mean, {mean:.0})",
+        tenths.iter().max().unwrap(),
+        *tenths.iter().max().unwrap() as f64 / mean,
+    );
+}
+
+/// Ten thousand targets, killed and started again.
+fn many(port: u16) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(port, 10_000, "20s", "cadence = \"fixed\"\nmax_per_host = 256\nmax_in_flight = 256");
+    let host = Host::start(folder.path(), &config);
+    println!("first start to listening  {:.2} s", host.spawned.elapsed().as_secs_f64());
+    thread::sleep(Duration::from_secs(55));
+    let dead = |host: &Host| host.get("/api/v1/dead-letters")["total"].clone();
+    let before = dead(&host);
+    let (rss, pss) = host.memory();
+    drop(host);
+    let host = Host::start(folder.path(), &config);
+    let listening = host.spawned.elapsed();
+    let scheduled = loop {
+        let stats = host.get("/api/v1/scheduler/stats");
+        let (waiting, flying) = (&stats["queue"]["Size"], &stats["scheduler"]["WorkerPoolUtilized"]);
+        if waiting.as_u64().unwrap() + flying.as_u64().unwrap() == 10_000 {
+            break host.spawned.elapsed();
+        }
+    };
+    println!(
+        "memory                    {rss:.1} MB resident, {pss:.1} MB proportional\n\
+         after kill -9             listening after {:.2} s, 10,000 targets scheduled after {:.2} s\n\
+         dead letters              {before} before, {} after",
+        listening.as_secs_f64(),
+        scheduled.as_secs_f64(),
+        dead(&host)
+    );
+}
