@@ -335,7 +335,18 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Validator), 
         return Err(bad(format!("it names {} secrets, more than {SECRETS}", found.secrets.len())));
     }
     let secrets = found.secrets.into_iter().map(secret).collect::<Result<_, _>>()?;
-    let clamp = |ms: u32, low, high| Duration::from_millis(ms.into()).clamp(low, high);
+    let clamp = |what: &str, ms: u32, (low, high): (Duration, Duration)| {
+        let said = Duration::from_millis(ms.into());
+        let taken = said.clamp(low, high);
+        if taken != said {
+            tracing::warn!(
+                "plugin {kind}: its default {what} is {said:?}; {taken:?} is used, the nearest that makes sense"
+            );
+        }
+        taken
+    };
+    let default_interval = clamp("interval", found.default_interval_ms, (SHORTEST_INTERVAL, LONGEST_INTERVAL));
+    let default_timeout = clamp("timeout", found.default_timeout_ms, (SHORTEST_TIMEOUT, LONGEST_TIMEOUT));
     let descriptor = Descriptor {
         kind,
         title: clean(&found.title, TITLE),
@@ -343,8 +354,8 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Validator), 
         summary: clean(&found.summary, TITLE * 4),
         settings_schema,
         secrets,
-        default_interval: clamp(found.default_interval_ms, SHORTEST_INTERVAL, LONGEST_INTERVAL),
-        default_timeout: clamp(found.default_timeout_ms, SHORTEST_TIMEOUT, LONGEST_TIMEOUT),
+        default_interval,
+        default_timeout,
     };
     Ok((descriptor, schema))
 }

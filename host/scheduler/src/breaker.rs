@@ -98,6 +98,74 @@ impl Breaker {
 mod tests {
     use super::*;
     use crate::Profile;
+    use proptest::prelude::*;
+
+    /// What a breaker should be, written down as plainly as it can be.
+    #[derive(Debug, Default)]
+    struct Plain {
+        failures: u32,
+        open_for: Option<u64>,
+        probing: bool,
+    }
+
+    impl Plain {
+        /// Seconds until the probe, when it trips.
+        fn fail(&mut self, profile: Profile) -> Option<u64> {
+            self.failures += 1;
+            self.probing = false;
+            let threshold = if profile == Profile::Pulse { 3 } else { 10 };
+            if self.open_for.is_none() && self.failures < threshold {
+                return None;
+            }
+            let mut seconds = 300;
+            if profile == Profile::Pulse {
+                seconds = self.open_for.unwrap_or(5);
+                (0..self.failures).for_each(|_| seconds = (seconds * 2).min(300));
+            }
+            self.open_for = Some(seconds);
+            self.open_for
+        }
+
+        fn state(&self) -> BreakerState {
+            match (self.open_for, self.probing) {
+                (None, _) => BreakerState::Closed,
+                (Some(_), false) => BreakerState::Open,
+                (Some(_), true) => BreakerState::HalfOpen,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_the_plain_one(depsera in any::<bool>(), ops in proptest::collection::vec(0u8..5, 0..60)) {
+            let profile = if depsera { Profile::Depsera } else { Profile::Pulse };
+            let (mut breaker, mut plain) = (Breaker::CLOSED, Plain::default());
+            for (at, op) in ops.into_iter().enumerate() {
+                let now = Moment::from_nanos(at as i64);
+                match op {
+                    0 => {
+                        breaker.start(now);
+                        plain.probing = plain.open_for.is_some();
+                    }
+                    1 => {
+                        prop_assert_eq!(breaker.succeed(now), plain.open_for.is_some());
+                        plain = Plain::default();
+                    }
+                    2 => {
+                        let again = plain.open_for.filter(|_| plain.probing);
+                        prop_assert_eq!(breaker.lose_probe(now).map(|again| again.as_secs()), again);
+                        plain.probing = false;
+                    }
+                    _ => {
+                        let expected = plain.fail(profile);
+                        let found = breaker.fail(&profile.rules(), plain.failures, now);
+                        prop_assert_eq!(found.map(|open_for| open_for.as_secs()), expected);
+                    }
+                }
+                prop_assert_eq!(breaker.state, plain.state());
+            }
+        }
+    }
 
     #[test]
     fn pulse_opens_at_the_third_failure_for_40_then_300_seconds() {

@@ -48,6 +48,40 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against a list of all that was given: never more in any stretch of time than a full bucket and what flowed into
+        /// it, and never refused when there was room.
+        #[test]
+        fn gives_what_a_list_would(rate in 1u32..50, gaps in proptest::collection::vec(0u64..200, 1..200)) {
+            let mut bucket = Bucket::new();
+            let (mut now, mut tokens, mut given) = (Moment::START, f64::from(rate), Vec::new());
+            for gap in gaps {
+                let gap = Duration::from_millis(gap);
+                now = now.after(gap);
+                tokens = (tokens + gap.as_secs_f64() * f64::from(rate)).min(f64::from(rate));
+                let taken = bucket.take(rate, now);
+                // At the border either is right: both are sums of fractions.
+                if (tokens - 1.0).abs() > 1e-6 {
+                    prop_assert_eq!(taken, tokens > 1.0);
+                }
+                if taken {
+                    tokens -= 1.0;
+                    given.push(now);
+                } else {
+                    prop_assert!(bucket.next(rate) > now);
+                    prop_assert!(bucket.next(rate).since(now) <= Duration::from_secs(1));
+                }
+            }
+            for (first, from) in given.iter().enumerate() {
+                for (count, until) in given[first..].iter().enumerate() {
+                    let most = f64::from(rate) * (1.0 + until.since(*from).as_secs_f64());
+                    prop_assert!((count + 1) as f64 <= most + 1e-6);
+                }
+            }
+        }
+    }
 
     #[test]
     fn gives_a_second_at_once_and_then_the_rate() {

@@ -32,4 +32,4 @@ pub use queue::{Entry, Queue, Slot};
 pub use rates::{Rate, Rates};
 pub use scheduler::{Action, Ask, Change, Counters, Finish, Input, Scheduler};
 pub use settings::{Profile, Settings};
-pub use target::{DeadLetter, DeadReason, Place, Saved, TargetSpec, TargetStatus};
+pub use target::{DeadLetter, DeadReason, LONGEST_RETRY_AFTER, Place, Saved, TargetSpec, TargetStatus};

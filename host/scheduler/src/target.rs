@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// How long a dead letter is left alone.
 pub(crate) const DEAD_LETTER_LOOK: Duration = Duration::from_secs(30 * 60);
-/// No Retry-After asks for longer.
-pub(crate) const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
+/// No Retry-After counts for longer.
+pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 /// The base where nobody says anything.
 const BASE: Duration = Duration::from_secs(10);
 /// No bound is shorter or longer, whatever a machine sent.

@@ -6,7 +6,7 @@ use crate::estate::{Published, Target};
 use crate::plugins::Served;
 use model::{Event, EventKind, Failure, FailureCategory, Outcome, TargetId, Timestamp};
 use sandbox::{Done, Job, Sandbox};
-use scheduler::Finish;
+use scheduler::{Finish, LONGEST_RETRY_AFTER};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -112,6 +112,12 @@ fn finished(target: Arc<Target>, done: Done, at: Timestamp, aliases: &Aliases) -
         }
         Some(failure) => Finish::Permanent { cause: failure.cause(), retry_after: failure.retry_after },
     };
+    if let Some(asked) =
+        failure.as_ref().and_then(|failure| failure.retry_after).filter(|asked| *asked > LONGEST_RETRY_AFTER)
+    {
+        let seconds = asked.as_secs();
+        tracing::warn!("target {} asks to be left alone for {seconds} s; {LONGEST_RETRY_AFTER:?} count", target.id());
+    }
     let samples = samples.map(Arc::new);
     let had_samples = !target.published().samples.is_empty();
     let other_samples = samples.as_ref().is_some_and(|samples| had_samples || !samples.is_empty());

@@ -319,6 +319,57 @@ fn a_restart_keeps_streaks_and_spreads_what_fell_due() {
 }
 
 #[test]
+fn a_clock_that_jumps_causes_neither_burst_nor_stall() {
+    for jump in [3600.0_f64, 30.0 * 86_400.0, -3600.0] {
+        let mut scheduler = scheduler(Settings::default());
+        let target = |n: u64| (TargetSpec { url_hash: n, ..spec(&format!("t{n}"), &format!("h{n}")) }, None);
+        let mut now = at(4000.0);
+        scheduler.apply(Input::Started((0..600).map(target).collect()), now);
+        let run = |scheduler: &mut Scheduler, now: &mut Moment, until: Moment| {
+            let mut by_second = BTreeMap::<i64, usize>::new();
+            while *now <= until {
+                for target in started(scheduler) {
+                    *by_second.entry(now.as_nanos() / 1_000_000_000).or_default() += 1;
+                    scheduler.apply(Input::Finished(id(&target), SUCCESS), *now);
+                }
+                *now = scheduler.next_wakeup().expect("somebody is queued").max(*now);
+                scheduler.apply(Input::Tick, *now);
+            }
+            by_second
+        };
+        run(&mut scheduler, &mut now, at(4030.0));
+        // Nothing is heard of the host until then; a moment that lies in the past is taken to be now.
+        scheduler.apply(Input::Tick, at(4030.0 + jump));
+        now = now.max(at(4030.0 + jump));
+        let until = now.after(30 * SECOND);
+        let found = run(&mut scheduler, &mut now, until);
+        assert!(found.values().sum::<usize>() >= 1200, "jump {jump}: a stall, {found:?}");
+        assert!(found.values().all(|count| *count <= 130), "jump {jump}: a burst, {found:?}");
+    }
+}
+
+#[test]
+fn jitter_spreads_evenly_over_its_five_percent() {
+    let mut counts = [0_usize; 10];
+    let settings = Settings { cadence: Cadence::Pulse, ..Settings::default() };
+    let mut scheduler = Scheduler::new(settings, 11);
+    for n in 0..4000 {
+        let target = TargetSpec { cadence: None, ..spec(&format!("t{n}"), "h") };
+        scheduler.apply(Input::Started(vec![(target, None)]), Moment::START);
+        started(&mut scheduler);
+        scheduler.apply(Input::Finished(id(&format!("t{n}")), SUCCESS), Moment::START);
+        // The first interval is 184 s: 0.6 of the longest and 0.4 of the base.
+        let due = scheduler.status(&id(&format!("t{n}")), Moment::START).unwrap().schedule.due;
+        let share = (due.since(Moment::START).as_secs_f64() / 184.0 - 0.95) / 0.1;
+        assert!((0.0..1.0).contains(&share), "{share}");
+        counts[(share * 10.0) as usize] += 1;
+        scheduler.apply(Input::Removed(id(&format!("t{n}"))), Moment::START);
+    }
+    // Four hundred in each tenth; five standard deviations are a hundred.
+    assert!(counts.iter().all(|count| (300..500).contains(count)), "{counts:?}");
+}
+
+#[test]
 fn wake_ups_alone_keep_everybody_polled() {
     let mut scheduler = scheduler(Settings { rate_per_second: 2, ..Settings::default() });
     let targets = ["a", "b", "c"].map(|name| (spec(name, name), None));
