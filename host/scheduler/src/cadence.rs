@@ -6,13 +6,13 @@
 //! that changes. Ours is the greater of staleness and *activity*, and activity is chosen so that the interval follows the
 //! rate at which a target is expected to change ([`crate::rates`]):
 //!
-//! `wanted = base · (one change an hour / expected rate)^0.75 · stretch`
+//! `wanted = base · (one change an hour / expected rate)^(2/3) · stretch`
 //!
 //! With `r` the rate of a target's changes and `T` its interval, a change waits `T/2` on average to be seen. Of all ways to
 //! spend a number of polls on many targets, `T ∝ r^−p` makes the mean over all changes of the delay's `(1/p − 1)`-th power
 //! least: `p = 1/2` is best for the mean delay (Azar, Horvitz and others, "Tractable near-optimal policies for crawling",
 //! PNAS 2018, for its constant-penalty case), `p = 1` for the mean of its logarithm, which a median follows, and is no
-//! better than equal intervals for the mean. 3/4 lies between: it is best for the mean cube root, and better than equal
+//! better than equal intervals for the mean. 2/3 lies between: it is best for the mean square root, and better than equal
 //! intervals by either measure.
 //!
 //! The base is the interval of a target that changes once an hour. What all targets want together is held to twice the
@@ -33,7 +33,7 @@ const ACTIVITY_WHILE_CRITICAL: f64 = 0.5;
 /// The rate of changes, in a second, at which a target's base interval is right.
 const RATE_AT_BASE: f64 = 1.0 / 3600.0;
 /// How strongly the interval follows the rate; see above.
-const EXPONENT: f64 = 0.75;
+const EXPONENT: f64 = 2.0 / 3.0;
 /// After a change another is expected at the rate above, less and less: by half in this time.
 const AFTERMATH: Duration = Duration::from_secs(600);
 /// Below this part of the shortest interval a wish makes no difference to anybody.
@@ -259,7 +259,7 @@ mod tests {
     fn the_interval_follows_the_rate_of_changes() {
         let hourly = 1.0 / 3600.0;
         assert_eq!(wanted(&BOUNDS, hourly), 10.0, "the base is right for one change an hour");
-        assert!((wanted(&BOUNDS, hourly / 16.0) - 80.0).abs() < 1e-9, "sixteen times as rare, eight times as long");
+        assert!((wanted(&BOUNDS, hourly / 27.0) - 90.0).abs() < 1e-9, "27 times as rare, nine times as long");
         assert_eq!(wanted(&BOUNDS, 0.0), 300.0);
         assert_eq!(wanted(&BOUNDS, f64::MAX), 5.0 / 64.0);
         for seconds in [5.0, 20.0, 152.5, 300.0] {

@@ -8,6 +8,7 @@ mod targets;
 use crate::bucket::Bucket;
 use crate::hosts::Hosts;
 use crate::queue::Slot;
+use crate::rates::Usual;
 use crate::target::{Flight, Spending, Target, Turn};
 use crate::{Queue, Saved, Settings, TargetSpec};
 use model::{Cause, EventKind, Kind, Moment, TargetId};
@@ -171,6 +172,8 @@ pub struct Scheduler {
     /// Dead letters that a success of another target of their origin may revive.
     hopeful: BTreeMap<Arc<str>, BTreeMap<TargetId, Slot>>,
     bucket: Bucket,
+    /// How often targets change, taken all together.
+    usual: Usual,
     /// What all targets spend.
     spending: Spending,
     /// The latest moment that was heard of; time does not go back.
@@ -203,6 +206,7 @@ impl Scheduler {
             unserved: HashSet::new(),
             hopeful: BTreeMap::new(),
             bucket: Bucket::new(),
+            usual: Usual::new(),
             spending: Spending::default(),
             latest: Moment::from_nanos(i64::MIN),
             held: 0,

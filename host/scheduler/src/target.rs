@@ -3,7 +3,7 @@
 use crate::cadence::{Bounds, Scores, activity, expected_rate, staleness, wanted};
 use crate::explain::Why;
 use crate::queue::Slot;
-use crate::rates::Rates;
+use crate::rates::{Rates, Usual};
 use crate::{Breaker, BreakerState, Cadence, Settings};
 use model::{Cause, Kind, Moment, TargetId};
 use std::cmp::Ordering;
@@ -289,17 +289,22 @@ impl Target {
         Bounds { base: base.clamp(min, max), min, max }
     }
 
-    pub(crate) fn scores(&self, settings: &Settings, stretch: f64, now: Moment) -> Scores {
+    pub(crate) fn scores(&self, settings: &Settings, (stretch, usual): (f64, &Usual), now: Moment) -> Scores {
         let (schedule, bounds) = (&self.schedule, self.bounds(settings));
         let age = |moment: Option<Moment>| moment.map(|moment| now.since(moment));
-        let staleness = staleness(age(schedule.last_success), bounds.max);
+        let staleness = self.staleness(settings, now);
         if self.cadence(settings) != Cadence::Adaptive {
             return Scores { staleness, activity: 0.0, rate: 0.0, wanted: 0.0, stretch: 1.0 };
         }
-        let rate = expected_rate(schedule.rates.expected(schedule.critical), age(schedule.last_change));
+        let rate = expected_rate(schedule.rates.expected(schedule.critical, usual), age(schedule.last_change));
         let wanted = wanted(&bounds, rate);
         let activity = activity(&bounds, wanted * stretch, schedule.critical);
         Scores { staleness, activity, rate, wanted, stretch }
+    }
+
+    fn staleness(&self, settings: &Settings, now: Moment) -> f64 {
+        let age = self.schedule.last_success.map(|moment| now.since(moment));
+        staleness(age, self.bounds(settings).max)
     }
 
     /// The key of a waiting list; constant while a target waits, because only a poll changes it.
@@ -323,7 +328,7 @@ impl Target {
         TargetStatus {
             place: self.place,
             schedule: self.schedule.clone(),
-            staleness: self.scores(settings, 1.0, now).staleness,
+            staleness: self.staleness(settings, now),
             cadence: self.cadence(settings),
         }
     }

@@ -60,8 +60,11 @@ impl Scheduler {
         let load = Load { errors: schedule.failures, due: held };
         let urgent = schedule.failures > 0 || schedule.plugin_faults > 0 || changed;
         if let Some(before) = schedule.last_success {
-            schedule.rates.observe(schedule.critical, now.since(before), changed);
+            let (was_in_trouble, span) = (schedule.critical, now.since(before));
+            schedule.rates.observe(was_in_trouble, span, changed);
+            self.usual.observe(was_in_trouble, span, changed, now);
         }
+        let schedule = &mut self.target_mut(slot).schedule;
         schedule.failures = 0;
         schedule.first_failure = None;
         schedule.last_cause = None;

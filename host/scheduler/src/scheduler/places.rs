@@ -48,7 +48,7 @@ impl Scheduler {
     }
 
     fn score(&self, target: &Target, now: Moment) -> f64 {
-        target.scores(&self.settings, self.stretch(), now).of(target.cadence(&self.settings))
+        target.scores(&self.settings, (self.stretch(), &self.usual), now).of(target.cadence(&self.settings))
     }
 
     /// Takes a target from wherever it waits; a poll in flight goes on.
@@ -126,7 +126,7 @@ impl Scheduler {
     pub(super) fn computed(&mut self, slot: Slot, load: Load, now: Moment) -> Computed {
         let target = self.target(slot);
         let (cadence, bounds) = (target.cadence(&self.settings), target.bounds(&self.settings));
-        let scores = target.scores(&self.settings, self.stretch(), now);
+        let scores = target.scores(&self.settings, (self.stretch(), &self.usual), now);
         let last = target.schedule.interval;
         let spending = match cadence {
             Cadence::Adaptive => Spending { wanted: 1.0 / scores.wanted, base: 1.0 / bounds.base.as_secs_f64() },

@@ -18,6 +18,7 @@ impl Scheduler {
                 self.emit(EventKind::ServiceStarted { target: spec.id.clone() });
             }
             let mut target = Target::new(spec, saved.unwrap_or_else(|| Saved::new(now)), Why::Restored);
+            self.usual.add(&target.schedule.rates);
             let latest = target.latest_due(&self.settings, now);
             target.schedule.due = target.schedule.due.min(latest);
             let slot = self.insert(target);
