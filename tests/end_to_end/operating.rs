@@ -16,6 +16,22 @@ fn polled(target: &Value) -> bool {
     !target["lastSuccess"].is_null()
 }
 
+fn failures(target: &Value) -> u64 {
+    target["consecutiveFailures"].as_u64().unwrap()
+}
+
+/// Operators need not wait for the backoff.
+fn fail_three_times(host: &Host, folder: &std::path::Path, id: &str) {
+    loop {
+        let before = failures(&host.target(id));
+        if before >= 3 {
+            return;
+        }
+        host.asked(folder, &["targets", "poll", id]);
+        until("it fails again", || host.target(id), |target| failures(target) > before);
+    }
+}
+
 /// A setting's value and source.
 fn setting(host: &Host, key: &str) -> (Value, String) {
     let found = host.get(&format!("/api/v1/settings/{key}"));
@@ -63,7 +79,9 @@ fn the_cadence_is_toggled_while_the_host_runs_and_due_times_follow() {
 #[test]
 fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let (_keep, folder) = folder();
-    let host = Host::start(&folder, &target("a", "http://127.0.0.1:9/", "interval = \"20s\""));
+    let server = Server::start(vec![("/", healthy())]);
+    let host = Host::start(&folder, &target("a", &server.url("/"), "interval = \"20s\""));
+    until("a is polled", || host.target("a"), polled);
     let before = host.get("/api/v1/settings");
     for (arguments, expected) in [
         (["settings", "set", "scheduler.cadence", "adpative"], "did you mean \"adaptive\""),
@@ -76,12 +94,14 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
             "setting scheduler.max_interval: min_interval (5s) is above",
         ),
         (["settings", "set", "scheduler.base_interval", "2s"], "base_interval (2s) lies outside"),
-        (["settings", "set", "scheduler.max_in_flight", "0"], "setting scheduler.max_in_flight: max_in_flight is 0"),
+        (["settings", "set", "scheduler.max_in_flight", "0"], "setting scheduler.max_in_flight: it is 0"),
         (["settings", "set", "scheduler.rate_per_second", "-1"], "rate_per_second"),
         (["settings", "set", "target.a.interval", "1y"], "setting target.a.interval"),
         (["settings", "set", "target.a.interval", "10m"], "lies outside its bounds"),
-        (["settings", "set", "target.b.interval", "10s"], "there is no setting \"target.b.interval\""),
-        (["targets", "set", "b", "interval=10s"], "required"),
+        (["settings", "set", "scheduler.max_per_host", "4294967296"], "4294967296 is no bound: use at most 100000"),
+        (["settings", "set", "target.b.interval", "10s"], "because there is no target \"b\""),
+        (["settings", "set", "target.a.url", "10s"], "enabled, interval, cadence can be set"),
+        (["settings", "set", "server.listen", "x"], "that can be changed while the host runs"),
     ] {
         let (code, _, stderr) = host.command(&folder, &arguments);
         assert!(code != 0 && stderr.contains(expected), "{arguments:?}: {stderr}");
@@ -91,6 +111,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         (["dead-letter", "drop", "a"], "target a is no dead letter"),
         (["dead-letter", "retry", "a"], "target a is no dead letter"),
         (["breaker", "reset", "../x"], "there is no target"),
+        (["breaker", "reset", "a"], "is closed"),
     ] {
         let (code, _, stderr) = host.command(&folder, &arguments);
         assert!(code == 1 && stderr.contains(expected), "{arguments:?}: {stderr}");
@@ -136,9 +157,11 @@ fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
     let renamed = a.replace("interval", "name = \"The A\"\ninterval");
     Host::configure(&folder, &format!("{renamed}{}", target("new", &server.url("/c"), "")));
     until("the new target is polled", || server.count("/c"), |count| *count == 1);
-    let listed = host.get("/api/v1/targets");
-    let names: Vec<&str> = listed["targets"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["The A", "new"]);
+    let names = || {
+        let listed = host.get("/api/v1/targets");
+        listed["targets"].as_array().unwrap().iter().map(|target| target["name"].clone()).collect::<Vec<_>>()
+    };
+    until("both are listed", names, |names| *names == ["The A", "new"]);
     assert_eq!(server.count("/a"), 1, "another name is no reason to poll");
     let told = |wanted: &str| std::iter::from_fn(|| events.recv().ok()).find(|(_, name, _)| name == wanted).unwrap().2;
     assert_eq!(told("service:stopped")["serviceId"], "gone");
@@ -184,12 +207,7 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     assert_eq!(two["deadLetters"][0]["lastError"]["code"], "unauthorized");
     assert!(explain("lost").contains("is a dead letter: it is looked at every half hour"), "{}", explain("lost"));
 
-    // Operators need not wait for the backoff.
-    for _ in 0..2 {
-        let failures = host.target("down")["consecutiveFailures"].as_u64().unwrap();
-        host.asked(&folder, &["targets", "poll", "down"]);
-        until("down fails again", || host.target("down"), |t| t["consecutiveFailures"].as_u64().unwrap() > failures);
-    }
+    fail_three_times(&host, &folder, "down");
     let open = until("its breaker is open", || host.target("down"), |target| target["breaker"]["state"] == "open");
     assert!(explain("down").contains("its breaker is open"), "{}", explain("down"));
     assert!(host.asked(&folder, &["breaker"])["breakers"].to_string().contains("\"state\":\"open\""), "{open}");
@@ -210,5 +228,117 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     host.asked(&folder, &["breaker", "reset", "down"]);
     let reset = until("down is polled anew", || host.target("down"), |target| target["consecutiveFailures"] == 1);
     assert!(failing >= 3 && reset["breaker"]["state"] == "closed", "{reset}");
-    assert!(host.command(&folder, &["status"]).1.contains("dead letters"));
+    assert!(host.command(&folder, &["status"]).1.contains("failing, 0 dead"));
+}
+
+#[test]
+fn streaks_breakers_and_dead_letters_survive_a_kill() {
+    let (_keep, folder) = folder();
+    let down: Answer = Arc::new(|_| b"HTTP/1.1 503 Oh\r\ncontent-length: 0\r\n\r\n".to_vec());
+    let server = Server::start(vec![("/down", down)]);
+    let config = ["down", "lost"].map(|id| target(id, &server.url(&format!("/{id}")), "")).concat();
+    let host = Host::start(&folder, &config);
+    until("lost is a dead letter", || host.target("lost"), |target| !target["deadLetter"].is_null());
+    fail_three_times(&host, &folder, "down");
+    let kept = |target: &Value| {
+        let near = |time: &Value| time.as_str().map(|time| time[..16].to_owned());
+        let plain = ["consecutiveFailures", "staleSince"].map(|key| target[key].clone());
+        (
+            plain,
+            target["lastError"]["message"].clone(),
+            target["breaker"]["state"].clone(),
+            target["deadLetter"]["reason"].clone(),
+            near(&target["lastPolled"]),
+        )
+    };
+    let before = ["down", "lost"].map(|id| kept(&host.target(id)));
+    assert_eq!((&before[0].2, &before[1].3), (&json!("open"), &json!("permanent_failure")));
+    host.kill();
+    let host = Host::start(&folder, &config);
+    assert_eq!(["down", "lost"].map(|id| kept(&host.target(id))), before);
+    let polls = (server.count("/down"), server.count("/lost"));
+    assert_eq!(polls, (failures(&host.target("down")) as usize, 1), "neither is polled before its time");
+}
+
+#[test]
+fn a_setting_that_no_longer_fits_is_parked_and_the_others_stay_in_force() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/", healthy())]);
+    let config = |min: &str| {
+        let both = ["a", "b"].map(|id| target(id, &server.url("/"), "")).concat();
+        format!("[scheduler]\nmin_interval = \"{min}\"\n{both}")
+    };
+    let host = Host::start(&folder, &config("5s"));
+    for arguments in [
+        ["settings", "set", "scheduler.max_interval", "20s"],
+        ["settings", "set", "target.a.interval", "15s"],
+        ["settings", "set", "target.b.enabled", "false"],
+    ] {
+        host.asked(&folder, &arguments);
+    }
+    // While it runs, and then at a start.
+    Host::configure(&folder, &config("18s"));
+    let problems = |host: &Host| host.get("/api/v1/settings")["problems"].clone();
+    until("one is parked", || problems(&host), |problems| problems.as_array().unwrap().len() == 1);
+    assert_eq!(host.terminate(), 0);
+    let host = Host::start(&folder, &config("18s"));
+    let parked = problems(&host);
+    assert!(
+        parked[0].as_str().unwrap().starts_with("the setting target.a.interval = 15s is kept and not in force"),
+        "{parked}"
+    );
+    assert_eq!(setting(&host, "scheduler.max_interval"), (json!("20s"), "setting".to_owned()));
+    assert_eq!(host.target("b")["state"], "disabled", "whether a target is polled fits any file");
+    // It can be unset, others can be changed, and a file that it fits brings it back.
+    host.asked(&folder, &["targets", "enable", "b"]);
+    Host::configure(&folder, &config("5s"));
+    until("it is in force again", || setting(&host, "target.a.interval").1, |source| source == "setting");
+    Host::configure(&folder, &config("18s"));
+    until("it is parked again", || problems(&host), |problems| problems.as_array().unwrap().len() == 1);
+    host.asked(&folder, &["settings", "unset", "target.a.interval"]);
+    assert_eq!(problems(&host), json!([]));
+}
+
+#[test]
+fn a_file_that_lost_all_its_targets_or_itself_changes_nothing_and_a_target_that_comes_back_is_known() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/a", healthy()), ("/b", healthy())]);
+    let a = target("a", &server.url("/a"), "");
+    let both = format!("{a}{}", target("b", &server.url("/b"), ""));
+    let host = Host::start(&folder, &both);
+    until("both are polled", || (host.target("a"), host.target("b")), |(a, b)| polled(a) && polled(b));
+    let problems = || host.get("/api/v1/settings")["problems"].to_string();
+    Host::configure(&folder, "");
+    until("it is shown", problems, |problems| problems.contains("no [[target]] any more"));
+    assert_eq!(host.get("/api/v1/targets")["total"], 2);
+    // What changes by command does not wait for the file.
+    host.asked(&folder, &["settings", "set", "scheduler.rate_per_second", "50"]);
+    std::fs::remove_file(folder.join("polliwog.toml")).unwrap();
+    until("it is shown", problems, |problems| problems.contains("the file is gone"));
+    Host::configure(&folder, &a);
+    until("b is gone", || host.get("/api/v1/targets")["total"].clone(), |total| *total == 1);
+    Host::configure(&folder, &both);
+    let b = until("b is back", || host.get("/api/v1/targets")["targets"][1].clone(), |b| b["id"] == "b");
+    assert_eq!(b["dependencies"]["ok"], 1, "what was known of it is known: {b}");
+}
+
+#[test]
+fn what_a_poll_of_the_old_url_learns_is_not_known_of_the_new_one() {
+    let (_keep, folder) = folder();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let slow: Answer = Arc::new(move |_| {
+        let _ = held.lock().unwrap().recv();
+        ok(r#"[{"name":"old","healthy":false}]"#)
+    });
+    let server = Server::start(vec![("/slow", slow), ("/new", healthy())]);
+    let host = Host::start(&folder, &target("a", &server.url("/slow"), "timeout = \"60s\""));
+    until("the old URL is asked", || server.count("/slow"), |count| *count == 1);
+    Host::configure(&folder, &target("a", &server.url("/new"), "timeout = \"60s\""));
+    let config = || host.target("a")["url"].clone();
+    until("the change is taken up", config, |url| url.as_str().unwrap().ends_with("/new"));
+    release.send(()).unwrap();
+    until("the new URL is asked", || host.target("a"), polled);
+    let names = host.get("/api/v1/dependencies")["dependencies"].to_string();
+    assert!(names.contains("\"db\"") && !names.contains("\"old\""), "{names}");
 }

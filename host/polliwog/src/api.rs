@@ -36,7 +36,8 @@ pub(crate) async fn call(usual: &str, method: Method, path: &str, body: Option<V
     let token = set(TOKEN);
     let values: BTreeMap<_, _> =
         token.iter().map(|token| ("token".to_owned(), SecretString::from(token.as_str()))).collect();
-    let secrets = Secrets::new(values).map_err(|error| Unanswered::Refused(format!("{TOKEN}: {error}")))?;
+    let secrets = Secrets::new(values)
+        .map_err(|_| Unanswered::Refused(format!("{TOKEN} holds no token of a host: tokens are longer")))?;
     let mut request = Request { method, ..Request::get(path) };
     if token.is_some() {
         request.headers.push(("authorization".to_owned(), "Bearer ${secret.token}".to_owned()));

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// Validates; 0 when all is well, 1 when something is wrong.
 pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
-    let (problems, warnings, targets) = match read(&common.places(), None)? {
+    let (problems, warnings, targets) = match read(&common.places())? {
         Err(problems) => (problems, Vec::new(), 0),
         Ok(config) => {
             let sandbox = Sandbox::new(sandbox::Config::default(), &Egress::new(egress::Config::default()))?;

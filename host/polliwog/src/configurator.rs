@@ -1,26 +1,28 @@
 //! The configuration of a running host: read again when its file changes or a setting is changed.
 //!
-//! There is one way to take up a change: the whole configuration is read and checked as at a start, compared with what
-//! runs, and what is different is handed to the driver. A configuration with a problem changes nothing and is shown.
+//! There is one way to take up a change: the whole configuration is checked as at a start, compared with what runs, and
+//! what is different is handed to the driver. A file with a problem changes nothing and is shown. A setting that was
+//! changed while the host ran and does not fit the file any more is parked: it is kept, shown, and not in force.
 
 use crate::config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting, show_duration};
 use crate::driver::{Configured, Message};
 use crate::estate::{self, Target};
 use crate::plugins::PluginSet;
-use crate::setup;
+use crate::setup::{Document, Stamp};
 use model::{Event, EventKind, TargetId};
 use sandbox::Sandbox;
 use std::collections::{BTreeMap, HashMap};
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use store::Store;
+use store::{Known, Store};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use web::{CommandError, SettingView, SettingsView};
 
 /// How often the file is looked at. Looking works on every file system, unlike being told.
 const LOOK: Duration = Duration::from_secs(1);
+/// A file that is gone for so many looks is no longer being replaced by an editor.
+const GONE: u32 = 5;
 /// How long a change waits to be on disk before whoever made it is told that it is not.
 const DURABLE: Duration = Duration::from_secs(10);
 
@@ -32,10 +34,8 @@ pub(crate) struct Configurator {
     shown: RwLock<Shown>,
 }
 
-/// What it is made of.
-pub(crate) struct Parts {
-    /// Time.
-    pub clock: crate::clock::Clock,
+/// What checks a configuration.
+pub(crate) struct Checker {
     /// Where configuration and data lie.
     pub places: Places,
     /// The port of the simulated services, where there are any.
@@ -44,16 +44,37 @@ pub(crate) struct Parts {
     pub sandbox: Arc<Sandbox>,
     /// Who serves which kind.
     pub plugins: Arc<PluginSet>,
+}
+
+/// What it is made of.
+pub(crate) struct Parts {
+    /// Time.
+    pub clock: crate::clock::Clock,
+    /// What checks a configuration.
+    pub checker: Checker,
     /// Where settings are kept.
     pub store: Arc<Store>,
     /// Where changes go.
     pub sender: std::sync::mpsc::SyncSender<Message>,
 }
 
+/// A configuration with the settings that fit it.
+pub(crate) struct Fitted {
+    /// What is in force.
+    pub config: Config,
+    /// Every setting that is kept.
+    pub overrides: Overrides,
+    /// Those of them that are not in force, with what is wrong.
+    pub parked: BTreeMap<String, String>,
+    /// Its targets.
+    pub targets: BTreeMap<TargetId, Arc<Target>>,
+}
+
 struct State {
-    config: Config,
-    overrides: Overrides,
-    targets: BTreeMap<TargetId, Arc<Target>>,
+    document: Document,
+    fitted: Fitted,
+    /// What is known of targets that are in the file no more, in case they come back.
+    dormant: HashMap<TargetId, Known>,
 }
 
 struct Shown {
@@ -61,20 +82,59 @@ struct Shown {
     settings: SettingsView,
 }
 
-/// What tells one state of a file from another.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
+impl Checker {
+    /// Checks a document with the settings that were changed while the host ran; those that do not fit it are parked.
+    pub(crate) async fn fit(
+        &self,
+        document: &Document,
+        overrides: Overrides,
+        before: &BTreeMap<TargetId, Arc<Target>>,
+    ) -> Result<Fitted, Vec<Problem>> {
+        let read = |overrides: &Overrides| document.config(&self.places, self.demo, overrides);
+        let (config, parked) = match read(&overrides) {
+            Ok(config) => (config, BTreeMap::new()),
+            Err(_) => {
+                // The file by itself, or nothing.
+                let mut config = read(&Overrides::new())?;
+                let mut parked = BTreeMap::new();
+                // Whether a target is polled fits any file; the others are tried one by one.
+                let fits = |key: &String| key.ends_with(".enabled");
+                let mut accepted: Overrides = overrides.clone();
+                accepted.retain(|key, _| fits(key));
+                match read(&accepted) {
+                    Ok(found) => config = found,
+                    Err(_) => accepted.clear(),
+                }
+                for (key, value) in overrides.iter().filter(|(key, _)| !accepted.contains_key(*key)).collect::<Vec<_>>()
+                {
+                    let more: Overrides = accepted
+                        .iter()
+                        .map(|(key, value)| (key.clone(), value.clone()))
+                        .chain([(key.clone(), value.clone())])
+                        .collect();
+                    match read(&more) {
+                        Ok(found) => (config, accepted) = (found, more),
+                        Err(problems) => drop(parked.insert(key.clone(), all(&problems))),
+                    }
+                }
+                (config, parked)
+            }
+        };
+        let targets = estate::build(&config, &self.sandbox, &self.plugins, before).await?;
+        let targets = targets.into_iter().map(|target| (target.id().clone(), target)).collect();
+        Ok(Fitted { config, overrides, parked, targets })
+    }
+}
+
+/// Problems as one sentence after another.
+fn all(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl Configurator {
-    /// For a host that runs with this configuration and these targets.
-    pub(crate) fn new(parts: Parts, config: Config, overrides: Overrides, targets: &[Arc<Target>]) -> Self {
-        let targets = targets.iter().map(|target| (target.id().clone(), target.clone())).collect();
-        let state = State { config, overrides, targets };
+    /// For a host that runs with this, and knows this of targets that are in the file no more.
+    pub(crate) fn new(parts: Parts, document: Document, fitted: Fitted, dormant: HashMap<TargetId, Known>) -> Self {
+        let state = State { document, fitted, dormant };
         let shown = RwLock::new(Shown { names: state.names(), settings: state.view(Vec::new()) });
         Self { parts, state: Mutex::new(state), shown }
     }
@@ -90,26 +150,37 @@ impl Configurator {
     }
 
     /// Changes settings while the host runs; a value of nothing unsets. All of them, or none.
-    pub(crate) async fn set(&self, changes: Vec<(String, Option<String>)>) -> Result<(), CommandError> {
+    ///
+    /// Goes on when whoever asked has left: half a change would be worse than one that nobody waits for.
+    pub(crate) async fn set(self: Arc<Self>, changes: Vec<(String, Option<String>)>) -> Result<(), CommandError> {
+        let ending = || CommandError::Conflict("the host is ending".to_owned());
+        tokio::spawn(async move { self.change(changes).await }).await.map_err(|_| ending())?
+    }
+
+    async fn change(&self, changes: Vec<(String, Option<String>)>) -> Result<(), CommandError> {
         let mut state = self.state.lock().await;
-        let mut overrides = state.overrides.clone();
+        let mut overrides = state.fitted.overrides.clone();
         for (key, value) in &changes {
-            state.may_change(key)?;
+            state.may_change(key, value.is_some())?;
             match value {
                 Some(value) => drop(overrides.insert(key.clone(), value.clone())),
                 None => drop(overrides.remove(key)),
             }
         }
-        self.take_up(&mut state, overrides).await.map_err(|problems| {
-            let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            CommandError::Invalid(all.join("; "))
-        })?;
-        let at = self.parts.clock.wall();
-        let kept: Vec<_> =
-            (changes.iter()).map(|(key, value)| self.parts.store.writer().setting(key, value.as_deref(), at)).collect();
-        let wait = move || kept.into_iter().all(|kept| kept.recv_timeout(DURABLE).is_ok());
-        match tokio::task::spawn_blocking(wait).await {
-            Ok(true) => Ok(()),
+        let document = state.document.clone();
+        let fitted = self.parts.checker.fit(&document, overrides, &state.fitted.targets).await;
+        let fitted = fitted.map_err(|problems| CommandError::Invalid(all(&problems)))?;
+        for (key, problem) in &fitted.parked {
+            let sent = changes.iter().any(|(changed, value)| changed == key && value.is_some());
+            // One that was in force and would no longer be is as good a reason to refuse.
+            if sent || !state.fitted.parked.contains_key(key) {
+                return Err(CommandError::Invalid(problem.clone()));
+            }
+        }
+        self.take_up(&mut state, document, fitted).await.map_err(CommandError::Conflict)?;
+        let kept = self.parts.store.writer().settings(changes, self.parts.clock.wall());
+        match tokio::task::spawn_blocking(move || kept.recv_timeout(DURABLE)).await {
+            Ok(Ok(())) => Ok(()),
             _ => Err(CommandError::Conflict(
                 "the change is in force, but the database does not take it: it is lost when the host ends before that"
                     .to_owned(),
@@ -118,31 +189,43 @@ impl Configurator {
     }
 
     /// Reads the file again.
-    pub(crate) async fn reload(&self) {
+    async fn reload(&self) {
         let mut state = self.state.lock().await;
-        let overrides = state.overrides.clone();
-        let file = state.config.file.clone();
-        match self.take_up(&mut state, overrides).await {
-            Ok(()) => {
-                tracing::info!("{file} was read again");
-                let kind = EventKind::SettingsChanged { what: file, value: None };
-                self.parts.store.writer().event(Event { at: self.parts.clock.wall(), kind });
+        let Some(path) = state.document.path.clone() else { return };
+        if let Err(problems) = self.reread(&mut state, path).await {
+            for problem in &problems {
+                tracing::error!("{problem}");
             }
-            Err(problems) => {
-                for problem in &problems {
-                    tracing::error!("{problem}");
-                }
-                tracing::error!("{file} is not taken up; the host goes on as it was");
-                self.show(&state, problems);
-            }
+            tracing::error!("{} is not taken up; the host goes on as it was", state.document.name);
+            self.show(&state, &problems);
         }
+    }
+
+    async fn reread(&self, state: &mut State, path: std::path::PathBuf) -> Result<(), Vec<Problem>> {
+        let name = state.document.name.clone();
+        let failed = |message: String| vec![Problem { place: name.clone(), message }];
+        let document = Document::read(path).map_err(&failed)?;
+        let overrides = state.fitted.overrides.clone();
+        let fitted = self.parts.checker.fit(&document, overrides, &state.fitted.targets).await?;
+        if fitted.targets.is_empty() && !state.fitted.targets.is_empty() {
+            let message =
+                "it has no [[target]] any more, as if it had been cut short: start the host anew if that is meant";
+            return Err(failed(message.to_owned()));
+        }
+        for (key, problem) in &fitted.parked {
+            tracing::warn!("the setting {key} is not in force any more: {problem}");
+        }
+        self.take_up(state, document, fitted).await.map_err(failed)?;
+        tracing::info!("{name} was read again");
+        let kind = EventKind::SettingsChanged { what: name, value: None };
+        self.parts.store.writer().event(Event { at: self.parts.clock.wall(), kind });
+        Ok(())
     }
 
     /// Reads the file again whenever it has changed and stood still for a look.
     pub(crate) async fn watch(self: Arc<Self>, ending: CancellationToken) {
-        let file = std::path::PathBuf::from(self.state.lock().await.config.file.clone());
-        let look = || std::fs::metadata(&file).ok().map(|metadata| stamp(&metadata));
-        let (mut taken, mut before) = (look(), look());
+        let Document { path: Some(path), stamp, name, .. } = self.state.lock().await.document.clone() else { return };
+        let (mut taken, mut before, mut gone) = (stamp, stamp, 0);
         let mut ticks = tokio::time::interval(LOOK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -150,8 +233,14 @@ impl Configurator {
                 _ = ticks.tick() => {}
                 () = ending.cancelled() => return,
             }
-            let now = look();
-            // A file that is gone for a moment, while an editor replaces it, is no change.
+            let now = Stamp::of(&path);
+            gone = if now.is_none() { gone + 1 } else { 0 };
+            if gone == GONE {
+                let message = "the file is gone; the host goes on as it was, and cannot start again without it";
+                tracing::error!("{name}: {message}");
+                self.show(&*self.state.lock().await, &[Problem { place: name.clone(), message: message.to_owned() }]);
+                taken = None;
+            }
             if now.is_some() && now != taken && now == before {
                 taken = now;
                 self.reload().await;
@@ -160,40 +249,45 @@ impl Configurator {
         }
     }
 
-    /// Checks everything, and takes up what is different from what runs.
-    async fn take_up(&self, state: &mut State, overrides: Overrides) -> Result<(), Vec<Problem>> {
-        let Parts { places, demo, sandbox, plugins, sender, .. } = &self.parts;
-        let failed = |message: String| vec![Problem { place: state.config.file.clone(), message }];
-        let config = setup::read_with(places, *demo, &overrides).map_err(|error| failed(format!("{error:#}")))??;
-        let targets = estate::build(&config, sandbox, plugins, &state.targets).await?;
-        let targets: BTreeMap<TargetId, Arc<Target>> =
-            targets.into_iter().map(|target| (target.id().clone(), target)).collect();
-        for what in needs_a_start(&state.config, &config) {
+    /// Hands what is different from what runs to the driver.
+    async fn take_up(&self, state: &mut State, document: Document, mut fitted: Fitted) -> Result<(), String> {
+        let before = &state.fitted;
+        for what in needs_a_start(&before.config, &fitted.config) {
             tracing::warn!("{what} changed: that takes effect at the next start");
         }
-        let different = targets.values().filter_map(|target| match state.targets.get(target.id()) {
-            Some(before) if Arc::ptr_eq(before, target) => None,
-            Some(before) => Some((target.clone(), Some(target.change_from(before)))),
-            None => Some((target.clone(), None)),
-        });
-        let configured = Configured {
-            settings: config.scheduler.clone(),
-            changed: different.collect(),
-            removed: state.targets.keys().filter(|id| !targets.contains_key(*id)).cloned().collect(),
-            aliases: Arc::new(config.aliases.clone()),
-        };
-        let (sender, message) = (sender.clone(), Message::Configured(Box::new(configured)));
+        let mut changed = Vec::new();
+        for target in fitted.targets.values() {
+            match before.targets.get(target.id()) {
+                Some(before) if Arc::ptr_eq(before, target) => {}
+                Some(before) => changed.push((target.clone(), Some(target.change_from(before)))),
+                None => {
+                    if let Some(known) = state.dormant.remove(target.id()) {
+                        target.restore(known);
+                    }
+                    changed.push((target.clone(), None));
+                }
+            }
+        }
+        let removed: Vec<TargetId> =
+            before.targets.keys().filter(|id| !fitted.targets.contains_key(*id)).cloned().collect();
+        for id in &removed {
+            state.dormant.insert(id.clone(), before.targets[id].known().clone());
+        }
+        let aliases = Arc::new(fitted.config.aliases.clone());
+        let configured = Configured { settings: fitted.config.scheduler.clone(), changed, removed, aliases };
+        let (sender, message) = (self.parts.sender.clone(), Message::Configured(Box::new(configured)));
         // The driver takes what comes within 2 ms; a full channel is waited for.
         let sent = tokio::task::spawn_blocking(move || sender.send(message)).await;
         if !matches!(sent, Ok(Ok(()))) {
-            return Err(failed("the host is ending".to_owned()));
+            return Err("the host is ending".to_owned());
         }
-        *state = State { config, overrides, targets };
-        self.show(state, Vec::new());
+        fitted.config.file.clone_from(&document.name);
+        (state.document, state.fitted) = (document, fitted);
+        self.show(state, &[]);
         Ok(())
     }
 
-    fn show(&self, state: &State, problems: Vec<Problem>) {
+    fn show(&self, state: &State, problems: &[Problem]) {
         let problems = problems.iter().map(ToString::to_string).collect();
         let shown = Shown { names: state.names(), settings: state.view(problems) };
         *self.shown.write().unwrap_or_else(PoisonError::into_inner) = shown;
@@ -202,32 +296,45 @@ impl Configurator {
 
 impl State {
     fn names(&self) -> HashMap<TargetId, String> {
-        self.targets.values().map(|target| (target.id().clone(), target.config.name.clone())).collect()
+        self.fitted.targets.values().map(|target| (target.id().clone(), target.config.name.clone())).collect()
     }
 
-    /// Whether there is such a setting, and nothing that wins over it.
-    fn may_change(&self, key: &str) -> Result<(), CommandError> {
-        let known: Vec<String> = self.values().map(|(key, _)| key).collect();
-        if !known.iter().any(|name| name == key) && !self.overrides.contains_key(key) {
-            let near: Vec<&str> = known.iter().map(String::as_str).collect();
-            let near = if near.len() > 64 && key.starts_with("target.") {
-                ": is there such a target? Of one, enabled, interval and cadence can be set".to_owned()
-            } else {
-                crate::config::suggestion(key, &near)
-            };
-            return Err(CommandError::NoSetting(format!("there is no setting {key:?}{near}")));
+    /// Whether there is such a setting, and, where it is to have a value, nothing that wins over it.
+    fn may_change(&self, key: &str, sets: bool) -> Result<(), CommandError> {
+        if self.fitted.overrides.contains_key(key) && !sets {
+            return Ok(());
         }
-        match self.config.sources.get(key) {
-            Some(Source::Environment(variable)) => Err(CommandError::Conflict(format!(
+        self.is_setting(key).map_err(CommandError::NoSetting)?;
+        match self.fitted.config.sources.get(key) {
+            Some(Source::Environment(variable)) if sets => Err(CommandError::Conflict(format!(
                 "{key} is set by the environment variable {variable}, which wins: unset that and start the host again"
             ))),
             _ => Ok(()),
         }
     }
 
+    fn is_setting(&self, key: &str) -> Result<(), String> {
+        let of_target = key.strip_prefix("target.").and_then(|rest| rest.rsplit_once('.'));
+        if let Some((target, what)) = of_target {
+            return match TargetId::new(target) {
+                Ok(id) if self.fitted.targets.contains_key(&id) && CHANGEABLE.contains(&what) => Ok(()),
+                Ok(id) if self.fitted.targets.contains_key(&id) => {
+                    Err(format!("of a target, {} can be set while the host runs, not {what:?}", CHANGEABLE.join(", ")))
+                }
+                _ => Err(format!("there is no setting {key:?}, because there is no target {target:?}")),
+            };
+        }
+        let known = scheduler_values(&self.fitted.config.scheduler).map(|(key, _)| key);
+        if known.contains(&key) {
+            return Ok(());
+        }
+        let near = crate::config::suggestion(key, &known);
+        Err(format!("there is no setting {key:?} that can be changed while the host runs{near}"))
+    }
+
     /// Every setting that there is, with its value.
     fn values(&self) -> impl Iterator<Item = (String, Option<String>)> {
-        let scheduler = scheduler_values(&self.config.scheduler).into_iter();
+        let scheduler = scheduler_values(&self.fitted.config.scheduler).into_iter();
         let of_target = |target: &Arc<Target>| {
             let config = &target.config;
             let values = [
@@ -237,28 +344,31 @@ impl State {
             ];
             CHANGEABLE.into_iter().zip(values).map(|(key, value)| (setting(&config.id, key), value)).collect::<Vec<_>>()
         };
-        let targets = self.targets.values().flat_map(of_target);
+        let targets = self.fitted.targets.values().flat_map(of_target);
         scheduler.map(|(key, value)| (key.to_owned(), value)).chain(targets)
     }
 
     fn view(&self, problems: Vec<String>) -> SettingsView {
-        let settings = self.values().map(|(key, value)| {
-            let source = self.config.sources.get(&key).unwrap_or(&Source::Default);
-            SettingView { value, source: source.as_str(), from: source.to_string(), key }
-        });
-        let mut settings: Vec<SettingView> = settings.collect();
+        let Fitted { config, overrides, parked, .. } = &self.fitted;
+        let mut known = std::collections::HashSet::new();
+        let mut settings = Vec::new();
+        for (key, value) in self.values() {
+            let source = config.sources.get(&key).unwrap_or(&Source::Default);
+            known.insert(key.clone());
+            settings.push(SettingView { value, source: source.as_str(), from: source.to_string(), key });
+        }
         // What was set for a target that is gone is kept until it is unset.
-        let gone = self.overrides.iter().filter(|(key, _)| !settings.iter().any(|setting| setting.key == **key));
-        let gone: Vec<SettingView> = gone
-            .map(|(key, value)| SettingView {
-                key: key.clone(),
-                value: Some(value.clone()),
-                source: "setting",
-                from: "setting, of a target that is gone".to_owned(),
-            })
-            .collect();
-        settings.extend(gone);
-        SettingsView { file: self.config.file.clone(), problems, settings }
+        for (key, value) in overrides.iter().filter(|(key, _)| !known.contains(*key)) {
+            let (key, value) = (key.clone(), Some(value.clone()));
+            let from = "setting, of a target that is gone".to_owned();
+            settings.push(SettingView { key, value, source: "setting", from });
+        }
+        let parked = parked.iter().map(|(key, why)| {
+            let value = overrides.get(key).map_or("", String::as_str);
+            format!("the setting {key} = {value} is kept and not in force: {why}; unset it, or set it anew")
+        });
+        let problems = problems.into_iter().chain(parked).collect();
+        SettingsView { file: self.document.name.clone(), problems, settings }
     }
 }
 
@@ -276,13 +386,4 @@ fn needs_a_start(before: &Config, after: &Config) -> Vec<&'static str> {
         ("plugins.instance_slots", before.instance_slots != after.instance_slots),
     ];
     checks.into_iter().filter(|(_, changed)| *changed).map(|(what, _)| what).collect()
-}
-
-fn stamp(metadata: &std::fs::Metadata) -> Stamp {
-    Stamp {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        length: metadata.len(),
-        modified: (metadata.mtime(), metadata.mtime_nsec()),
-    }
 }

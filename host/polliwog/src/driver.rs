@@ -35,6 +35,8 @@ const FLUSH: Duration = Duration::from_secs(25);
 const GRACE: Duration = Duration::from_secs(30);
 /// Latency windows that are gathered for one target while the database takes nothing; older ones go.
 const POINTS: usize = 100_000;
+/// Results of one target that wait for the database before operators' wishes wait too.
+const MAX_WAITING: usize = 5;
 /// Messages that may wait. Each poll in flight sends one, each commit one, each web request one.
 pub(crate) const MESSAGES: usize = 16_384;
 
@@ -49,11 +51,21 @@ pub(crate) enum Message {
     /// Somebody wants something of a target.
     Ask(TargetId, Ask, oneshot::Sender<Result<(), CommandError>>),
     /// Somebody wants to know why a target runs next when it does.
-    Explain(TargetId, oneshot::Sender<Option<(Moment, Explanation)>>),
+    Explain(TargetId, oneshot::Sender<Option<Explained>>),
     /// Settings or targets are others now.
     Configured(Box<Configured>),
     /// The host is to end; answered when everything is handed to the store.
     Shutdown(oneshot::Sender<()>),
+}
+
+/// Why a target runs next when it does.
+pub(crate) struct Explained {
+    /// When that was asked.
+    pub now: Moment,
+    /// The scheduler's word.
+    pub explanation: Explanation,
+    /// Why its last poll failed.
+    pub failure: Option<store::PollFailure>,
 }
 
 /// What is different from what runs.
@@ -144,6 +156,8 @@ pub(crate) struct Driver {
     /// Polled since the last flush; with what is to be written then.
     dirty: BTreeMap<TargetId, Changes>,
     pending: HashMap<TargetId, VecDeque<Pending>>,
+    /// Commits that are not yet on disk, of targets that were removed since.
+    gone: HashMap<TargetId, usize>,
     next_flush: Moment,
     last_start: Option<Moment>,
     /// How long polls took altogether, and how many they were.
@@ -178,6 +192,7 @@ impl Driver {
             statuses: HashMap::new(),
             dirty,
             pending: HashMap::new(),
+            gone: HashMap::new(),
             next_flush: now.after(FLUSH),
             last_start: None,
             poll_time: (Duration::ZERO, 0),
@@ -230,8 +245,16 @@ impl Driver {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Finished(finished) => {
-                let input = Input::Finished(finished.target.id().clone(), finished.finish);
-                self.apply(input, Some(finished));
+                let id = finished.target.id();
+                let input = Input::Finished(id.clone(), finished.finish);
+                let current = self.targets.get(id);
+                if current.is_some_and(|current| current.shares_knowledge_with(&finished.target)) {
+                    self.apply(input, Some(finished));
+                } else {
+                    // The target is gone, or another one now: of the poll only its end counts.
+                    self.parts.sandbox.forget(id);
+                    self.apply(input, None);
+                }
             }
             Message::Committed(committed) => self.committed(committed),
             // Whoever asked may have left; then nobody wants the answer.
@@ -239,7 +262,9 @@ impl Driver {
             Message::Ask(target, ask, reply) => drop(reply.send(self.ask(&target, ask))),
             Message::Explain(target, reply) => {
                 let now = self.parts.clock.now();
-                drop(reply.send(self.scheduler.explain(&target, now).map(|explanation| (now, explanation))));
+                let failure = self.targets.get(&target).and_then(|target| target.published().failure.clone());
+                let explanation = self.scheduler.explain(&target, now);
+                drop(reply.send(explanation.map(|explanation| Explained { now, explanation, failure })));
             }
             Message::Configured(configured) => self.configure(*configured),
             Message::Shutdown(reply) => {
@@ -352,7 +377,15 @@ impl Driver {
         let Some(id) = committed.target else {
             return self.announce(committed.events);
         };
-        let Some(mut waiting) = self.pending.remove(&id) else { return };
+        // A commit of a target that was removed since: what it told is on disk, and nothing of it is shown any more.
+        if let Some(count) = self.gone.get_mut(&id) {
+            *count -= 1;
+            if *count == 0 {
+                self.gone.remove(&id);
+            }
+            return self.announce(committed.events);
+        }
+        let Some(mut waiting) = self.pending.remove(&id) else { return self.announce(committed.events) };
         let mut stored = committed.events;
         if let Some(target) = self.targets.get(&id).cloned() {
             // This commit, and after it what changed nothing, up to the next commit.
@@ -404,7 +437,7 @@ impl Driver {
     fn flush(&mut self) {
         let (now, at) = (self.parts.clock.now(), self.parts.clock.wall());
         self.next_flush = now.after(FLUSH);
-        if self.parts.store.writer().gauges().flushes.load(Ordering::Relaxed) > 0 {
+        if self.ending.is_none() && self.parts.store.writer().gauges().flushes.load(Ordering::Relaxed) > 0 {
             // The database has not taken the last one: what continues is gathered on.
             return;
         }
@@ -431,6 +464,14 @@ impl Driver {
         if under_way > 0 {
             tracing::warn!("{under_way} polls were still under way after {GRACE:?}; they are given up");
         }
+        let in_flight = |id: &&TargetId| {
+            let status = self.scheduler.status(id, self.parts.clock.now());
+            status.is_some_and(|status| status.place == Place::InFlight)
+        };
+        let given_up: Vec<TargetId> = self.targets.keys().filter(in_flight).cloned().collect();
+        for id in given_up {
+            self.dirty.entry(id).or_default();
+        }
         self.flush();
         if let Some((reply, _)) = self.ending.take() {
             let _ = reply.send(());
@@ -443,6 +484,9 @@ impl Driver {
             return Err(CommandError::NoTarget(id.to_string()));
         };
         match (ask, status.place) {
+            (_, _) if self.pending.get(id).is_some_and(|waiting| waiting.len() >= MAX_WAITING) => {
+                return Err(CommandError::Conflict("the database does not take results: see the log".to_owned()));
+            }
             (Ask::Retry, _) if status.schedule.dead.is_none() => {
                 return Err(CommandError::Conflict(format!("target {id} is no dead letter")));
             }
@@ -453,6 +497,11 @@ impl Driver {
                 return Err(CommandError::Conflict(format!(
                     "no plugin serves the kind of target {id}: drop one into the plugin directory"
                 )));
+            }
+            (Ask::ResetBreaker, _)
+                if status.schedule.breaker.state == BreakerState::Closed && status.schedule.failures == 0 =>
+            {
+                return Err(CommandError::Conflict(format!("the breaker of target {id} is closed")));
             }
             // It is being polled already.
             (Ask::PollNow, Place::InFlight) => return Ok(()),
@@ -501,16 +550,19 @@ impl Driver {
         }
     }
 
-    /// A target is gone: nothing that it left behind is shown any more; its history goes by age.
+    /// A target is gone: nothing that it left behind is shown any more. What is on disk goes by age, in case it comes back.
     fn forget(&mut self, id: &TargetId) {
         self.apply(Input::Removed(id.clone()), None);
         self.targets.remove(id);
         self.statuses.remove(id);
         self.dirty.remove(id);
-        self.pending.remove(id);
+        let waiting = self.pending.remove(id).unwrap_or_default();
+        let commits = waiting.iter().filter(|pending| pending.commits).count();
+        if commits > 0 {
+            *self.gone.entry(id.clone()).or_default() += commits;
+        }
         self.parts.sandbox.forget(id);
         self.parts.metrics.forget(id);
-        self.parts.store.writer().forget(id.clone());
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -521,7 +573,7 @@ impl Driver {
                 let mut shown = self.statuses.get(id)?.clone();
                 let live = self.scheduler.status(id, now)?;
                 // Where it is, how stale it is and that a probe is under way are no results; they are as they are now.
-                (shown.place, shown.staleness) = (live.place, live.staleness);
+                (shown.place, shown.staleness, shown.enabled) = (live.place, live.staleness, live.enabled);
                 if live.schedule.breaker.state == BreakerState::HalfOpen {
                     shown.schedule.breaker = live.schedule.breaker;
                 }

@@ -36,6 +36,8 @@ pub(crate) struct Target {
     pub kind_interval: Option<Duration>,
     /// A hash of what makes it another target.
     pub identity: i64,
+    /// A hash of its secrets' values and its certificates' authorities as they are now; never leaves this process.
+    material: [u8; 32],
     known: Arc<Mutex<Known>>,
     published: Arc<Mutex<Published>>,
 }
@@ -85,9 +87,26 @@ impl Target {
         self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known stays known when a target becomes another one while the host runs.
+    /// What is known stays known when a target becomes another one while the host runs. Where a poll of what it was says
+    /// nothing of what it is, what that poll still learns is kept apart.
     fn succeeding(self, before: &Self) -> Self {
+        if matches!(self.change_from(before), Change::Reset | Change::PollNow) {
+            let (known, published) = (before.known().clone(), before.published().clone());
+            return Self { known: Arc::new(Mutex::new(known)), published: Arc::new(Mutex::new(published)), ..self };
+        }
         Self { known: before.known.clone(), published: before.published.clone(), ..self }
+    }
+
+    /// Whether what a poll of the other one learns is known of this one.
+    pub(crate) fn shares_knowledge_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.known, &other.known)
+    }
+
+    /// Whether it reads something that may change while its configuration stays the same.
+    fn reads_files(&self) -> bool {
+        let config = &self.config;
+        let mut all = [&config.tls].into_iter().chain(config.also.iter().map(|also| &also.tls));
+        !config.secrets.is_empty() || all.any(|tls| tls.ca_file.is_some())
     }
 
     /// What becoming this one means for the schedule of `before`.
@@ -97,7 +116,7 @@ impl Target {
             let config = &target.config;
             (config.interval, config.cadence, config.min_interval, config.max_interval, target.kind_interval)
         };
-        if self.identity != before.identity {
+        if self.identity != before.identity || self.material != before.material {
             Change::Reset
         } else if polled(self) != polled(before) {
             Change::PollNow
@@ -157,16 +176,18 @@ pub(crate) async fn build(
         let place = format!("{}:{}", config.file, written.line);
         let limits = config.limits.get(&written.kind).copied().unwrap_or_default();
         let before = before.get(&written.id);
-        if let Some(same) = before.filter(|before| before.limits == limits && before.config.is_same(written)) {
+        let same = |before: &&Arc<Target>| before.limits == limits && before.config.is_same(written);
+        if let Some(same) = before.filter(same).filter(|before| !before.reads_files()) {
             targets.push(same.clone());
             continue;
         }
         let plugin = plugins.get(&written.kind).map(|served| &served.plugin);
         match target(written, plugin, limits) {
-            Ok(target) => targets.push(Arc::new(match before {
-                Some(before) => target.succeeding(before),
-                None => target,
-            })),
+            Ok(target) => targets.push(match before {
+                Some(before) if same(&before) && target.material == before.material => before.clone(),
+                Some(before) => Arc::new(target.succeeding(before)),
+                None => Arc::new(target),
+            }),
             Err(found) => problems.extend(found.into_iter().map(|message| Problem { place: place.clone(), message })),
         }
         if let Some(plugin) = plugin {
@@ -199,6 +220,7 @@ pub(crate) fn target(written: &TargetConfig, plugin: Option<&Plugin>, limits: Li
         }
     }
     let values = secrets(written, plugin, &mut note);
+    let material = material(&values, &origins);
     let secrets = Secrets::new(values).map_err(|error| note(error.to_string()));
     let (true, Ok(secrets)) = (problems.is_empty(), secrets) else { return Err(problems) };
     let told = sandbox::Target {
@@ -219,10 +241,26 @@ pub(crate) fn target(written: &TargetConfig, plugin: Option<&Plugin>, limits: Li
         timeout: written.timeout.or(descriptor.map(|d| d.default_timeout)).unwrap_or(TIMEOUT),
         kind_interval: descriptor.map(|d| d.default_interval),
         identity: hash(&[written.url.as_str(), written.kind.as_str(), &identity]),
+        material,
         known: Arc::default(),
         published: Arc::default(),
         config: written.clone(),
     })
+}
+
+fn material(values: &BTreeMap<String, SecretString>, origins: &[OriginGrant]) -> [u8; 32] {
+    use secrecy::ExposeSecret;
+    let mut hasher = Sha256::new();
+    for (name, value) in values {
+        hasher.update(name);
+        hasher.update([0]);
+        hasher.update(value.expose_secret());
+        hasher.update([0]);
+    }
+    for origin in origins {
+        hasher.update(format!("{:?}", origin.tls));
+    }
+    hasher.finalize().into()
 }
 
 fn secrets(

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::configurator::Configurator;
-use crate::driver::{Message, Snapshot};
+use crate::driver::{Explained, Message, Snapshot};
 use crate::estate::Target;
 use crate::plugins::PluginSet;
 use futures_util::FutureExt;
@@ -176,9 +176,12 @@ impl web::Host for RunningHost {
         async move {
             let id = target.clone();
             let explained = self.send(|reply| Message::Explain(id, reply)).await?;
-            let (now, explanation) = explained.ok_or_else(|| CommandError::NoTarget(target.to_string()))?;
+            let Explained { now, explanation, failure } =
+                explained.ok_or_else(|| CommandError::NoTarget(target.to_string()))?;
             let times = Times { now, wall: self.clock.wall() };
             let terms = explanation.terms.into_iter().map(|term| (term.name, term.value, term.meaning));
+            let failure = failure.map(|f| ("last_error", f.code, format!("{} ({})", f.message, f.category.as_str())));
+            let terms = terms.chain(failure);
             Ok(ExplanationView {
                 place: explanation.place.as_str(),
                 next_run: explanation.due.map(|due| times.at(due)),
@@ -194,7 +197,7 @@ impl web::Host for RunningHost {
     }
 
     fn set(&self, changes: Vec<(String, Option<String>)>) -> BoxFuture<'_, Result<(), CommandError>> {
-        self.configurator.set(changes).boxed()
+        self.configurator.clone().set(changes).boxed()
     }
 
     fn plugins(&self) -> Vec<PluginView> {
@@ -278,7 +281,7 @@ fn view(target: &Target, status: &TargetStatus, times: Times) -> TargetView {
         kind: config.kind.clone(),
         url: config.url.to_string(),
         labels: config.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        enabled: status.place != Place::Disabled,
+        enabled: status.enabled,
         place: status.place.as_str(),
         cadence: status.cadence.as_str(),
         interval: schedule.interval,

@@ -43,8 +43,8 @@ pub(crate) async fn list(common: &Common, as_json: bool) -> anyhow::Result<u8> {
 
 /// Where this configuration's host listens.
 pub(crate) fn usual_url(common: &Common) -> String {
-    let environment = |name: &str| std::env::var(name).ok();
-    let listen = match setup::read(&common.places(), None) {
+    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let listen = match setup::read(&common.places()) {
         Ok(Ok(config)) => config.listen,
         _ => match crate::config::Config::written(("the defaults", ""), &common.places(), &environment) {
             Ok(config) => config.listen,
@@ -56,9 +56,9 @@ pub(crate) fn usual_url(common: &Common) -> String {
 
 async fn would_load(common: &Common) -> anyhow::Result<Value> {
     let places = common.places();
-    let environment = |name: &str| std::env::var(name).ok();
+    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let config = match crate::config::find(&places, &environment) {
-        Ok(_) => setup::read(&places, None)?,
+        Ok(_) => setup::read(&places)?,
         Err(_) => crate::config::Config::written(("the defaults", ""), &places, &environment),
     };
     let config = config.map_err(|problems| anyhow::anyhow!("{}", problems[0]))?;

@@ -79,7 +79,7 @@ enum Unusable {
 
 fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable> {
     if let Some(id) = &arguments.target {
-        let config = read(&arguments.common.places(), None).map_err(Unusable::Other)?;
+        let config = read(&arguments.common.places()).map_err(Unusable::Other)?;
         let config = config.map_err(|problems| {
             let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
             Unusable::Other(anyhow!("{}", all.join("\n")))
@@ -93,7 +93,7 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
     }
     let target = ad_hoc(arguments).map_err(Unusable::Usage)?;
     // Only where plugins lie is of interest; a broken configuration is no reason not to poll something else.
-    let environment = |name: &str| std::env::var(name).ok();
+    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let text = crate::config::find(&arguments.common.places(), &environment)
         .ok()
         .and_then(|path| std::fs::read_to_string(path).ok());

@@ -16,8 +16,11 @@ async fn ask(remote: &Remote, method: Method, path: &str, body: Option<Value>) -
     })
 }
 
-/// One part of a path.
+/// One part of a path; nothing stands for itself.
 fn part(text: &str) -> String {
+    if text.is_empty() {
+        return "%20".to_owned();
+    }
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
@@ -79,18 +82,26 @@ pub(crate) async fn explain(remote: &Remote, target: &str) -> anyhow::Result<u8>
 pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
     let health = ask(remote, Method::Get, "/api/monitoring/scheduler/health", None).await?;
     let stats = ask(remote, Method::Get, "/api/v1/scheduler/stats", None).await?;
-    let both = json!({ "health": health, "stats": stats });
+    let settings = ask(remote, Method::Get, "/api/v1/settings", None).await?;
+    if !health["queue"].is_object() || !stats["scheduler"].is_object() {
+        return Err(anyhow!("what answers there is no running host: check POLLIWOG_URL"));
+    }
+    let problems = settings["problems"].clone();
+    let both = json!({ "health": health, "stats": stats, "problems": problems });
     answer(remote, &both, |_| {
+        for problem in problems.as_array().into_iter().flatten() {
+            eprintln!("{}: {}", text(&settings["file"]), text(problem));
+        }
         let failing = health["breakers"].as_array().map_or(0, Vec::len);
         let (scheduler, queue) = (&stats["scheduler"], &health["queue"]);
         let held = stats["held"].as_object().into_iter().flatten();
         let held: Vec<String> = held.map(|(reason, count)| format!("{reason} {count}")).collect();
         print(&format!(
-            "targets        {} ({failing} failing, {} dead letters)\n\
-             queue          {} waiting, {} of them due within 12 s\n\
-             polls          {} started, {} in flight, {} with a report, {} failed, {} ms on average\n\
-             held or skipped {}\n\
-             adaptive       {}",
+            "targets     {} ({failing} failing, {} dead)\n\
+             queue       {} waiting, {} of them due within 12 s\n\
+             polls       {} started, {} in flight, {} with a report, {} failed, {} ms on average\n\
+             held back   {}\n\
+             adaptive    {}",
             health["instances"].as_array().map_or(0, Vec::len),
             health["deadLetter"]["count"],
             queue["depth"],
@@ -128,8 +139,10 @@ pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) ->
             return print("it is polled as soon as its host has a slot");
         }
         let plain = |(key, value): (&String, &Value)| vec![key.clone(), text(value)];
-        let rows: Vec<Vec<String>> = found.as_object().into_iter().flatten().map(plain).collect();
-        table(&["", ""], &rows)
+        let of_target = found.as_object().into_iter().flatten().filter(|(key, _)| *key != "settings");
+        table(&["TARGET", &text(&found["id"])], &of_target.map(plain).collect::<Vec<_>>())?;
+        print("")?;
+        table(&["SETTING", "VALUE", "FROM"], &rows(&found["settings"], &["key", "value", "from"]))
     })
 }
 
@@ -220,7 +233,10 @@ pub(crate) async fn settings(remote: &Remote, command: Option<SettingsCommand>) 
     let found = ask(remote, method, &path, body).await?;
     answer(remote, &found, |found| {
         for problem in found["problems"].as_array().into_iter().flatten() {
-            eprintln!("not in force: {}", text(problem));
+            eprintln!("{}: {}", text(&found["file"]), text(problem));
+        }
+        if found["forgotten"] == true {
+            return print("it is forgotten");
         }
         let list = if found["settings"].is_array() { found["settings"].clone() } else { json!([found]) };
         table(&["SETTING", "VALUE", "FROM"], &rows(&list, &["key", "value", "from"]))

@@ -3,12 +3,12 @@
 use crate::cli::RunArguments;
 use crate::clock::{Clock, random_bytes};
 use crate::config::{Config, Overrides, Problem};
-use crate::configurator::{self, Configurator};
+use crate::configurator::{self, Checker, Configurator};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
-use crate::estate::{self, Target};
+use crate::estate::Target;
 use crate::host::{ENDING, RunningHost};
 use crate::plugins::PluginSet;
-use crate::setup::{counted, print, read_with};
+use crate::setup::{Document, counted, print};
 use anyhow::{Context, bail};
 use egress::Egress;
 use model::{Event, EventKind, TargetId, Timestamp};
@@ -18,7 +18,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use store::{FORGOTTEN, Loaded, Opened, Schedule, Store};
+use std::time::Duration;
+use store::{FORGOTTEN, Known, Loaded, Opened, Schedule, Store};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -29,7 +30,8 @@ const ADMIN_TOKEN: &str = "POLLIWOG_ADMIN_TOKEN";
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let clock = Clock::start();
     let (places, demo) = (arguments.common.places(), arguments.demo.then_some(arguments.demo_port));
-    let config = match read_with(&places, demo, &Overrides::new())? {
+    let document = Document::find(&places, arguments.demo)?;
+    let config = match document.config(&places, demo, &Overrides::new()) {
         Ok(config) => config,
         Err(problems) => return Ok(refuse(&problems)),
     };
@@ -45,28 +47,30 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let slots = sandbox::Config { instance_slots: config.instance_slots, ..sandbox::Config::default() };
     let sandbox = Arc::new(Sandbox::new(slots, &egress)?);
     let plugins = Arc::new(PluginSet::load(&sandbox, &config.plugin_dir).await);
-    let targets = match estate::build(&config, &sandbox, &plugins, &BTreeMap::new()).await {
-        Ok(targets) => targets,
+    let checker = Checker { places, demo, sandbox: sandbox.clone(), plugins: plugins.clone() };
+    // As it is written, before anything is made.
+    let written = match checker.fit(&document, Overrides::new(), &BTreeMap::new()).await {
+        Ok(written) => written,
         Err(problems) => return Ok(refuse(&problems)),
     };
 
     let (sender, messages) = sync_channel(MESSAGES);
     let Opened { store, targets: loaded, forgotten_until } = open(&config, clock.wall(), &sender)?;
     let store = Arc::new(store);
-    let configurator_parts = configurator::Parts {
-        clock,
-        places,
-        demo,
-        sandbox: sandbox.clone(),
-        plugins: plugins.clone(),
-        store: store.clone(),
-        sender: sender.clone(),
+    let overrides = store.reader().settings()?;
+    let fitted = match checker.fit(&document, overrides, &written.targets).await {
+        Ok(fitted) => fitted,
+        Err(problems) => return Ok(refuse(&problems)),
     };
-    let (config, targets, overrides) = with_settings(&configurator_parts, (config, targets)).await?;
+    for (key, problem) in &fitted.parked {
+        tracing::error!("the setting {key} does not fit the configuration and is not in force: {problem}");
+    }
+    let (config, targets) = (fitted.config.clone(), fitted.targets.values().cloned().collect::<Vec<_>>());
     warn_of(&config, &targets, &plugins);
     let auth = admin(&store, &clock)?;
     tell_of_plugins(&plugins, &store, &clock);
-    let restored = restore(&targets, (loaded, forgotten_until), &clock);
+    let (restored, dormant) = restore(&targets, (loaded, forgotten_until), &clock);
+    let dormant = keep_lately(dormant, &config, &store, clock.wall());
 
     let announcer = Announcer::default();
     let metrics = Arc::new(Metrics::new(&config.metrics_prefix));
@@ -84,7 +88,8 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     };
     let scheduler = Scheduler::new(config.scheduler.clone(), seed);
     let (listen, metrics_listen) = (config.listen, config.metrics_listen);
-    let configurator = Arc::new(Configurator::new(configurator_parts, config, overrides, &targets));
+    let needed = configurator::Parts { clock, checker, store: store.clone(), sender: sender.clone() };
+    let configurator = Arc::new(Configurator::new(needed, document, fitted, dormant));
     let host = Arc::new(RunningHost {
         clock,
         sandbox,
@@ -118,7 +123,8 @@ async fn finish(
     clock: Clock,
 ) -> anyhow::Result<u8> {
     let (reply, ended) = oneshot::channel();
-    sender.try_send(Message::Shutdown(reply)).ok().context("the driver did not take the order to end")?;
+    let sent = tokio::task::spawn_blocking(move || sender.send(Message::Shutdown(reply)));
+    tokio::time::timeout(ENDING, sent).await.context("the driver did not take the order to end")???;
     tokio::time::timeout(ENDING, ended).await.context("the driver did not end in time")??;
     tokio::task::spawn_blocking(move || {
         let _ = driver.join();
@@ -142,31 +148,6 @@ async fn end_asked() -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
-}
-
-/// The configuration with the settings that were changed while the host before ran. Where these do not fit any more the
-/// host starts without them, and says so: it could not be asked to unset them otherwise.
-async fn with_settings(
-    parts: &configurator::Parts,
-    (config, targets): (Config, Vec<Arc<Target>>),
-) -> anyhow::Result<(Config, Vec<Arc<Target>>, Overrides)> {
-    let overrides = parts.store.reader().settings()?;
-    if overrides.is_empty() {
-        return Ok((config, targets, overrides));
-    }
-    let before = targets.iter().map(|target| (target.id().clone(), target.clone())).collect();
-    let problems = match read_with(&parts.places, parts.demo, &overrides)? {
-        Ok(config) => match estate::build(&config, &parts.sandbox, &parts.plugins, &before).await {
-            Ok(targets) => return Ok((config, targets, overrides)),
-            Err(problems) => problems,
-        },
-        Err(problems) => problems,
-    };
-    for problem in problems {
-        tracing::error!("{problem}");
-    }
-    tracing::error!("settings that were changed do not fit the configuration: none of them is in force");
-    Ok((config, targets, overrides))
 }
 
 fn refuse(problems: &[Problem]) -> u8 {
@@ -254,12 +235,15 @@ fn not_early(mut schedule: Schedule, forgotten_until: Option<Timestamp>, now: Ti
     schedule
 }
 
+/// A target, with its schedule where it has one.
+type Restored = (Arc<Target>, Option<Saved>);
+
 /// What was known is known again; a schedule of what is another target now is not taken up.
 fn restore(
     targets: &[Arc<Target>],
     (mut loaded, forgotten_until): (HashMap<TargetId, Loaded>, Option<Timestamp>),
     clock: &Clock,
-) -> Vec<(Arc<Target>, Option<Saved>)> {
+) -> (Vec<Restored>, HashMap<TargetId, Known>) {
     let take_up = |target: &Arc<Target>| {
         let loaded = loaded.remove(target.id())?;
         target.restore(loaded.known);
@@ -267,7 +251,26 @@ fn restore(
         same.map(|schedule| saved(&not_early(schedule, forgotten_until, clock.wall()), clock))
     };
     let schedules: Vec<Option<Saved>> = targets.iter().map(take_up).collect();
-    targets.iter().cloned().zip(schedules).collect()
+    let dormant = loaded.into_iter().map(|(id, loaded)| (id, loaded.known)).collect();
+    (targets.iter().cloned().zip(schedules).collect(), dormant)
+}
+
+/// What is known of targets that are in the file no more is kept as long as history is, in case they come back.
+fn keep_lately(
+    mut dormant: HashMap<TargetId, Known>,
+    config: &Config,
+    store: &Store,
+    now: Timestamp,
+) -> HashMap<TargetId, Known> {
+    let oldest = Duration::from_secs(u64::from(config.store.history_days) * 86_400);
+    dormant.retain(|id, known| {
+        let keep = known.last_report.is_some_and(|at| now.since(at) <= oldest);
+        if !keep {
+            store.writer().forget(id.clone());
+        }
+        keep
+    });
+    dormant
 }
 
 fn greet(listening: SocketAddr, measured: SocketAddr, targets: usize, token: Option<&str>) {
@@ -291,7 +294,6 @@ fn greet(listening: SocketAddr, measured: SocketAddr, targets: usize, token: Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn schedule(due: i64, failures: u32) -> Schedule {
         Schedule {

@@ -5,6 +5,8 @@ use anyhow::{Context, bail};
 use model::{Kind, TargetId};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The longest configuration, in bytes.
@@ -12,57 +14,94 @@ const CONFIG: u64 = 16 << 20;
 /// The demo's targets are polled this often, at most and at least.
 const DEMO_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// The configuration as it is written, with the demo's targets where they are wanted.
-pub(crate) fn read(places: &Places, demo: Option<u16>) -> anyhow::Result<Result<Config, Vec<Problem>>> {
-    read_with(places, demo, &Overrides::new())
+/// A configuration's text, and where it came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    /// The file's name, for messages.
+    pub name: String,
+    /// What stands in it.
+    pub text: String,
+    /// The file; nothing for the demo without one.
+    pub path: Option<PathBuf>,
+    /// What the file was like before it was read.
+    pub stamp: Option<Stamp>,
 }
 
-/// The configuration with settings that were changed while the host ran.
-pub(crate) fn read_with(
-    places: &Places,
-    demo: Option<u16>,
-    overrides: &Overrides,
-) -> anyhow::Result<Result<Config, Vec<Problem>>> {
-    let environment = |name: &str| std::env::var(name).ok();
-    let (file, text) = match find(places, &environment) {
-        Ok(path) => {
-            let text = read_text(&path, CONFIG).map_err(|why| anyhow::anyhow!("the configuration: {why}"))?;
-            (path.display().to_string(), text)
-        }
-        Err(_) if demo.is_some() => ("the demo".to_owned(), String::new()),
-        Err(looked_at) => {
-            let places: Vec<String> = looked_at.iter().map(|path| path.display().to_string()).collect();
-            bail!(
-                "there is no configuration ({}): write one, or look round with `polliwog run --demo`",
-                places.join(", ")
-            );
-        }
-    };
-    let mut config = match Config::read((&file, &text), (places, demo.is_some()), overrides, &environment) {
-        Ok(config) => config,
-        Err(problems) => return Ok(Err(problems)),
-    };
-    if let Some(port) = demo {
-        let problems = add_demo(&mut config, port, overrides)?;
-        if !problems.is_empty() {
-            return Ok(Err(problems));
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    file: (u64, u64),
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    /// Of a file as it is now, where there is one.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        let modified = (metadata.mtime(), metadata.mtime_nsec());
+        Some(Self { file: (metadata.dev(), metadata.ino()), length: metadata.len(), modified })
+    }
+}
+
+impl Document {
+    /// Finds the file that counts, and reads it.
+    pub(crate) fn find(places: &Places, demo: bool) -> anyhow::Result<Self> {
+        match find(places, &environment) {
+            Ok(path) => Self::read(path).map_err(|why| anyhow::anyhow!("the configuration: {why}")),
+            Err(_) if demo => Ok(Self { name: "the demo".to_owned(), text: String::new(), path: None, stamp: None }),
+            Err(looked_at) => {
+                let places: Vec<String> = looked_at.iter().map(|path| path.display().to_string()).collect();
+                bail!(
+                    "there is no configuration ({}): write one, or look round with `polliwog run --demo`",
+                    places.join(", ")
+                );
+            }
         }
     }
-    Ok(Ok(config))
+
+    /// Reads a file; in one sentence, why not.
+    pub(crate) fn read(path: PathBuf) -> Result<Self, String> {
+        let stamp = Stamp::of(&path);
+        let text = read_text(&path, CONFIG)?;
+        Ok(Self { name: path.display().to_string(), text, path: Some(path), stamp })
+    }
+
+    /// What it says, with settings that were changed while the host ran, and with the demo's targets where they are wanted.
+    pub(crate) fn config(
+        &self,
+        places: &Places,
+        demo: Option<u16>,
+        overrides: &Overrides,
+    ) -> Result<Config, Vec<Problem>> {
+        let mut config = Config::read((&self.name, &self.text), (places, demo.is_some()), overrides, &environment)?;
+        let problems = demo.map(|port| add_demo(&mut config, port, overrides)).unwrap_or_default();
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+}
+
+/// A variable that is set to something; compose files often set what they do not mean to nothing.
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The configuration as it is written.
+pub(crate) fn read(places: &Places) -> anyhow::Result<Result<Config, Vec<Problem>>> {
+    Ok(Document::find(places, false)?.config(places, None, &Overrides::new()))
 }
 
 /// An operator's own target keeps its id.
-fn add_demo(config: &mut Config, port: u16, overrides: &Overrides) -> anyhow::Result<Vec<Problem>> {
+fn add_demo(config: &mut Config, port: u16, overrides: &Overrides) -> Vec<Problem> {
     let mut problems = Vec::new();
     for simulated in demo::targets(port) {
         if config.targets.iter().any(|target| target.id.as_str() == simulated.id) {
             continue;
         }
         let mut target = TargetConfig {
-            id: TargetId::new(simulated.id)?,
+            id: TargetId::new(simulated.id).expect("the demo's ids are ids"),
             name: simulated.name.to_owned(),
-            kind: Kind::new(simulated.kind)?,
-            url: simulated.url.parse()?,
+            kind: Kind::new(simulated.kind).expect("the demo's kinds are kinds"),
+            url: simulated.url.parse().expect("the demo's URLs are URLs"),
             also: Vec::new(),
             tls: TlsConfig::default(),
             interval: Some(simulated.interval),
@@ -73,14 +112,15 @@ fn add_demo(config: &mut Config, port: u16, overrides: &Overrides) -> anyhow::Re
             enabled: true,
             secrets: BTreeMap::new(),
             labels: BTreeMap::from([("estate".to_owned(), "demo".to_owned())]),
-            settings: serde_json::from_str(simulated.settings)?,
+            settings: serde_json::from_str(simulated.settings).expect("the demo's settings are JSON"),
             line: 0,
         };
         let found = target.override_with(overrides, &config.scheduler, &mut config.sources);
-        problems.extend(found.into_iter().map(|message| Problem { place: "the demo".to_owned(), message }));
+        let place = |place: Option<String>| place.unwrap_or_else(|| "the demo".to_owned());
+        problems.extend(found.into_iter().map(|(at, message)| Problem { place: place(at), message }));
         config.targets.push(target);
     }
-    Ok(problems)
+    problems
 }
 
 /// `1 problem`, `2 problems`.

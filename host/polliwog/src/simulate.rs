@@ -19,7 +19,7 @@ const TARGET_DAYS: f64 = 1e6;
 
 /// The estate as it is written.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object with targets and classes")]
 struct Written {
     #[serde(default)]
     name: String,
@@ -42,7 +42,7 @@ struct Written {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a class: an object with share and more")]
 struct WrittenClass {
     #[serde(default)]
     name: String,
@@ -59,7 +59,7 @@ struct WrittenClass {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an outage: an object with at, length, share")]
 struct WrittenOutage {
     #[serde(deserialize_with = "duration")]
     at: Duration,
@@ -162,13 +162,21 @@ fn check(estate: &Estate) -> anyhow::Result<()> {
     if base.is_some_and(|base| base < min || base > max) {
         bail!("baseInterval lies outside minInterval and maxInterval");
     }
+    for (name, cap) in [("maxInFlight", estate.settings.max_in_flight), ("maxPerHost", estate.settings.max_per_host)] {
+        if !(1..=100_000).contains(&cap) {
+            bail!("{name}: use 1 to 100000");
+        }
+    }
+    if estate.per_host == 0 {
+        bail!("targetsPerHost: use 1 or more");
+    }
     if estate.classes.is_empty() || estate.classes.iter().map(|class| class.share).sum::<f64>() <= 0.0 {
         bail!("classes: at least one needs a share above 0");
     }
-    for class in &estate.classes {
-        let wrong = |key: &str, rule: &str| bail!("class {:?}: {key}: {rule}", class.name);
-        if !(class.share.is_finite() && class.share >= 0.0) {
-            return wrong("share", "use 0 or more");
+    for (number, class) in estate.classes.iter().enumerate() {
+        let wrong = |key: &str, rule: &str| bail!("class {} {:?}: {key}: {rule}", number + 1, class.name);
+        if !(0.0..=1e9).contains(&class.share) {
+            return wrong("share", "use 0 to 1000000000");
         }
         if !(0.0..=10_000.0).contains(&class.incidents_per_day) {
             return wrong("incidentsPerDay", "use 0 to 10000");
@@ -182,6 +190,9 @@ fn check(estate: &Estate) -> anyhow::Result<()> {
         if class.interval.is_some_and(|own| own < min || own > max) {
             return wrong("interval", "use one within minInterval and maxInterval");
         }
+    }
+    if estate.outages.iter().any(|outage| outage.at >= estate.duration) {
+        bail!("outages: one begins when all is over: use an earlier `at`, or a longer duration");
     }
     if estate.outages.iter().any(|outage| !(0.0..=1.0).contains(&outage.share)) {
         bail!("outages: share: use 0 to 1");
@@ -211,11 +222,11 @@ fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<(
     let Settings { base, min, max, .. } = estate.settings;
     let base = base.unwrap_or(Duration::from_secs(10));
     print(&format!(
-        "{}\n{} targets for {:.1} days, seed {seed}; adaptive with base {:?}, min {:?}, max {:?}\n\
+        "{}\n{} targets for {:.1} hours, seed {seed}; adaptive with base {:?}, min {:?}, max {:?}\n\
          delay: from a change to the next poll that brings a report; every cadence starts as many polls\n",
         estate.name,
         estate.targets,
-        estate.duration.as_secs_f64() / 86_400.0,
+        estate.duration.as_secs_f64() / 3600.0,
         base,
         min,
         max
@@ -236,6 +247,10 @@ fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<(
             row.mean.as_secs_f64(),
             row.missed * 100.0
         ))?;
+    }
+    print("missed: changes that were over, or undone, before any poll looked")?;
+    if comparison.rows.iter().any(|row| row.changes == 0) {
+        return print("\nnothing changed in this time: let it run longer, or give a class more incidentsPerDay");
     }
     print(&format!("\nadaptive sees half of the changes after {:.2} of the time that fixed takes", comparison.ratio))
 }

@@ -36,9 +36,6 @@ const RATE_AT_BASE: f64 = 1.0 / 3600.0;
 const EXPONENT: f64 = 2.0 / 3.0;
 /// After a change another is expected at the rate above, less and less: by half in this time.
 const AFTERMATH: Duration = Duration::from_secs(600);
-/// Below this part of the shortest interval a wish makes no difference to anybody.
-const SHORTEST_WISH: f64 = 1.0 / 64.0;
-
 /// What follows a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cadence {
@@ -198,11 +195,11 @@ pub(crate) fn expected_rate(learnt: f64, since_change: Option<Duration>) -> f64 
     learnt.max(since_change.map_or(0.0, |age| RATE_AT_BASE * 0.5_f64.powf(halves(age))))
 }
 
-/// The interval, in seconds, that a rate of changes calls for; at most the longest, and without a share of the budget.
+/// The interval, in seconds, that a rate of changes calls for, within the bounds and without a share of the budget.
 pub(crate) fn wanted(bounds: &Bounds, rate: f64) -> f64 {
     let (min, max) = (bounds.min.as_secs_f64(), bounds.max.as_secs_f64());
     let wish = bounds.base.as_secs_f64() * (RATE_AT_BASE / rate.max(f64::MIN_POSITIVE)).powf(EXPONENT);
-    wish.clamp(min * SHORTEST_WISH, max)
+    wish.clamp(min, max)
 }
 
 /// The score that makes the formula aim at `wanted` seconds.
@@ -261,7 +258,7 @@ mod tests {
         assert_eq!(wanted(&BOUNDS, hourly), 10.0, "the base is right for one change an hour");
         assert!((wanted(&BOUNDS, hourly / 27.0) - 90.0).abs() < 1e-9, "27 times as rare, nine times as long");
         assert_eq!(wanted(&BOUNDS, 0.0), 300.0);
-        assert_eq!(wanted(&BOUNDS, f64::MAX), 5.0 / 64.0);
+        assert_eq!(wanted(&BOUNDS, f64::MAX), 5.0);
         for seconds in [5.0, 20.0, 152.5, 300.0] {
             let aimed = target_interval(&BOUNDS, activity(&BOUNDS, seconds, false), Load::default());
             assert!((aimed - seconds).abs() < 1e-9, "{aimed}");

@@ -106,7 +106,9 @@ pub(crate) fn explain(
     let waits = matches!(target.place, Place::Queued | Place::Ready | Place::WaitingForHost);
     let mut terms = Terms::default();
     terms.state(target, now);
-    terms.why(target, now);
+    if waits {
+        terms.why(target, now);
+    }
     let when = match target.place {
         Place::Queued => format!("is polled next in {}", span(target.schedule.due.since(now))),
         Place::Ready if of_all >= settings.max_in_flight => {
@@ -127,8 +129,9 @@ pub(crate) fn explain(
             target.spec.host,
             settings.max_per_host
         ),
-        Place::InFlight => "is being polled now".to_owned(),
-        Place::Disabled => "is not polled: an operator disabled it".to_owned(),
+        Place::InFlight if target.spec.enabled => "is being polled now".to_owned(),
+        Place::InFlight => "is being polled now, and then no more: it is disabled".to_owned(),
+        Place::Disabled => "is not polled: it is disabled".to_owned(),
         Place::NoPlugin => format!("is not polled: no plugin serves kind {}", target.spec.kind),
     };
     Explanation {
@@ -144,9 +147,24 @@ pub(crate) fn explain(
     }
 }
 
+/// What can be told of a due time that a host before had set.
+fn restored(target: &Target) -> String {
+    let schedule = &target.schedule;
+    let what = match (schedule.dead, schedule.breaker.state, schedule.failures) {
+        (Some(_), ..) => "it is a dead letter, which is looked at every half hour".to_owned(),
+        (None, BreakerState::Open | BreakerState::HalfOpen, failures) => {
+            format!("it {}, and its breaker is open", failed(failures))
+        }
+        (None, BreakerState::Closed, 0) if schedule.plugin_faults > 0 => "its plugin failed".to_owned(),
+        (None, BreakerState::Closed, 0) => "it answered".to_owned(),
+        (None, BreakerState::Closed, failures) => format!("it {} and is tried again", failed(failures)),
+    };
+    format!("{what}; the time was set before the host started")
+}
+
 fn because(target: &Target) -> String {
     match &target.why {
-        Why::Restored => "that is when it was due before the host started".to_owned(),
+        Why::Restored => restored(target),
         Why::Added => "it is new".to_owned(),
         Why::Changed => "what it is, or its settings, changed".to_owned(),
         Why::Enabled => "it was enabled".to_owned(),
@@ -173,9 +191,12 @@ fn because(target: &Target) -> String {
         }
         .to_owned(),
         Why::Failed(Failed { open_for: Some(_), .. }) => {
-            format!("it failed {} in a row and its breaker is open", times(target.schedule.failures))
+            format!("it {}, and its breaker is open", failed(target.schedule.failures))
         }
-        Why::Failed(_) => format!("it failed {} in a row and is tried again", times(target.schedule.failures)),
+        Why::Failed(Failed { retry_after: Some(asked), delay, .. }) if asked == delay => {
+            format!("it {} and asked to be left alone for so long", failed(target.schedule.failures))
+        }
+        Why::Failed(_) => format!("it {} and is tried again", failed(target.schedule.failures)),
         Why::PluginFault { .. } => "its plugin failed, not the target".to_owned(),
         Why::NoSlot { .. } => "its last poll never got an instance slot".to_owned(),
         Why::Unwritten { .. } => "its results wait for the database".to_owned(),
@@ -204,6 +225,7 @@ impl Terms {
             self.add("plugin_faults", schedule.plugin_faults.to_string(), "polls in a row in which the plugin failed");
         }
         let breaker = match schedule.breaker.state {
+            BreakerState::Closed if schedule.dead.is_some() => "it would let polls run",
             BreakerState::Closed => "polls run",
             BreakerState::Open => "no poll runs before its time is over; then one probe decides",
             BreakerState::HalfOpen => "a probe is under way and decides",
@@ -223,12 +245,8 @@ impl Terms {
             Why::Succeeded { computed, after, since } => {
                 self.computed(computed);
                 self.jitter(computed, *after);
-                let base = if now.since(*since) > Duration::from_secs(60) { ago(now, *since) } else { span(*after) };
-                self.add(
-                    "next_run",
-                    format!("in {}", span(target.schedule.due.since(now))),
-                    format!("counted from when the last poll was due, not from when it ended ({base})"),
-                );
+                let how = format!("counted from when the last poll was due, {}", ago(now, *since));
+                self.add("next_run", format!("in {}", span(target.schedule.due.since(now))), how);
             }
             Why::Recomputed { computed, after } => {
                 self.computed(computed);
@@ -259,9 +277,12 @@ impl Terms {
                 self.add("delay", exact(*delay), "the longest of these, from the end of the poll");
             }
             Why::Spread { was, delay } => {
-                let late = if *was < now.before(*delay) { ago(now, *was) } else { "then".to_owned() };
-                self.add("due", late, "when it fell due");
-                self.add("spread", exact(*delay), "its place among those that fell due together, by a hash of its URL");
+                self.add(
+                    "fell_due",
+                    ago(now, *was),
+                    "together with others, because the host started, slept, or was told so",
+                );
+                self.add("spread", exact(*delay), "its place among them, by a hash of its URL");
             }
             Why::NoSlot { delay } => self.add("delay", exact(*delay), "until it is tried again"),
             Why::Unwritten { results, delay } => {
@@ -280,7 +301,8 @@ impl Terms {
     fn computed(&mut self, computed: &Computed) {
         let Computed { cadence, bounds, scores, load, target, last, interval } = computed;
         self.add("cadence", cadence.as_str(), "what follows a success");
-        self.add("base_interval", exact(bounds.base), "its own interval, or the operator's, or its kind's");
+        let whose = "its own interval, else the operator's base_interval, else its kind's";
+        self.add("base_interval", exact(bounds.base), whose);
         if *cadence == Cadence::Fixed {
             self.add("interval", exact(*interval), "the base itself");
             return;
@@ -290,15 +312,21 @@ impl Terms {
         self.add("staleness", format!("{:.2}", scores.staleness), "age of the last success over max_interval, 0 to 1");
         if *cadence == Cadence::Adaptive {
             let every = Duration::try_from_secs_f64(1.0 / scores.rate).map_or("ages".to_owned(), span);
-            self.add("expected_change", format!("every {every}"), "how often it changes, by what its polls saw");
+            let how = "how soon it changes, by what its polls and those of all others saw";
+            self.add("expected_change", format!("in {every}"), how);
             if scores.stretch > 1.0 {
                 let share = format!("×{:.2}", scores.stretch);
                 self.add("stretch", share, "all targets together want more polls than twice what their bases cost");
             }
-            self.add("activity", format!("{:.2}", scores.activity), "how soon a change is worth looking for, 0 to 1");
+            let wanted = "the interval for such changes: base_interval·(expected_change / 1 h)^(2/3)";
+            self.add("wanted", seconds(scores.wanted), wanted);
+            let how = "0 where the longest interval will do, 1 where the shortest will; 0.5 at least while something is critical";
+            self.add("activity", format!("{:.2}", scores.activity), how);
         }
         let score = scores.of(*cadence);
-        self.add("score", format!("{score:.2}"), "the greater of these");
+        let whose =
+            if *cadence == Cadence::Adaptive { "the greater of staleness and activity" } else { "the staleness" };
+        self.add("score", format!("{score:.2}"), whose);
         if load.errors > 0 {
             let factor = format!("÷{:.1}", 1.0 + 0.6 * f64::from(load.errors));
             self.add("errors", factor, format!("the success ended {} failures", load.errors));
@@ -307,12 +335,14 @@ impl Terms {
             let factor = format!("×{:.1}", 1.0 + 0.1 * (load.due - 1) as f64);
             self.add("load", factor, format!("{} polls were held back by a cap over the process", load.due));
         }
-        self.add("target", seconds(*target), "min + (max − min)·(1 − score), with errors and load");
+        let formula =
+            "min_interval + (max_interval − min_interval)·(1 − score), then errors and load where there are any";
+        self.add("aim", seconds(*target), formula);
         self.add("last", seconds(*last), "the interval before");
         let how = if *cadence == Cadence::Adaptive && target < last {
-            "the target: tightened at once"
+            "the aim: tightened at once"
         } else {
-            "0.6·target + 0.4·last"
+            "0.6·aim + 0.4·last"
         };
         self.add("interval", exact(*interval), how);
     }
@@ -331,7 +361,15 @@ impl Terms {
         } else if let Some(open_for) = open_for {
             self.add("open_for", exact(*open_for), "how long the breaker is open; the probe comes up to 10 % later");
         } else {
-            self.add("backoff", exact(*backoff), format!("doubled with each of {failures} failures, up to 5 min"));
+            let how = match profile {
+                Profile::Pulse => {
+                    format!("5 s, doubled with each failure after the first ({failures}), ±20 %, 5 min at most")
+                }
+                Profile::Depsera => {
+                    format!("1 s, doubled with each failure after the first ({failures}), 5 min at most")
+                }
+            };
+            self.add("backoff", exact(*backoff), how);
             if let Some(floor) = floor {
                 self.add("interval", exact(*floor), "a retry does not come before its interval is over");
             }
@@ -340,6 +378,13 @@ impl Terms {
             self.add("retry_after", exact(*retry_after), "the source asked for it; at most 1 h counts");
         }
         self.add("delay", exact(*delay), "from the end of the failed poll");
+    }
+}
+
+fn failed(failures: u32) -> String {
+    match failures {
+        1 => "failed".to_owned(),
+        failures => format!("failed {failures} times in a row"),
     }
 }
 

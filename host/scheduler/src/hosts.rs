@@ -82,14 +82,13 @@ impl Hosts {
 
     /// Everybody who may go now that the limit is `limit`, in the order of their hosts' names.
     pub(crate) fn released(&mut self, limit: usize) -> Vec<Slot> {
-        let mut names: Vec<Arc<str>> = self.hosts.keys().cloned().collect();
+        let waited_for = self.hosts.iter().filter(|(_, host)| !host.waiting.is_empty());
+        let mut names: Vec<Arc<str>> = waited_for.map(|(name, _)| name.clone()).collect();
         names.sort_unstable();
         let mut released = Vec::new();
         for name in names {
-            let running = self.hosts.get(&name).map_or(0, |host| host.running);
-            for _ in running..limit.max(1) {
-                released.extend(self.next(&name, limit));
-            }
+            let room = limit.max(1).saturating_sub(self.running(&name));
+            released.extend((0..room).map_while(|_| self.next(&name, limit)));
         }
         released
     }

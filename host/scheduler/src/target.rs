@@ -189,6 +189,8 @@ pub struct TargetStatus {
     pub staleness: f64,
     /// The cadence it follows.
     pub cadence: Cadence,
+    /// Whether it is polled at all, but for a poll that is under way.
+    pub enabled: bool,
 }
 
 /// A poll under way.
@@ -330,13 +332,15 @@ impl Target {
             schedule: self.schedule.clone(),
             staleness: self.staleness(settings, now),
             cadence: self.cadence(settings),
+            enabled: self.spec.enabled,
         }
     }
 
     /// As it is to be found after a restart: a probe that is under way will then have ended without an outcome.
     pub(crate) fn saved(&self, now: Moment) -> Saved {
         let mut saved = self.schedule.clone();
-        if saved.breaker.state == BreakerState::HalfOpen {
+        let looked_at = saved.dead.is_some() && self.flight.as_ref().is_some_and(|flight| !flight.void);
+        if saved.breaker.state == BreakerState::HalfOpen || looked_at {
             let again = saved.breaker.lose_probe(now).unwrap_or_default();
             let dead = if saved.dead.is_some() { DEAD_LETTER_LOOK } else { Duration::ZERO };
             saved.due = now.after(again.max(dead));

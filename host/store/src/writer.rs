@@ -72,10 +72,9 @@ struct Queue {
     gauges: Gauges,
 }
 
-/// A setting that is to be kept, or forgotten.
+/// Settings that are to be kept, or forgotten where they have no value.
 struct SettingChange {
-    key: String,
-    value: Option<String>,
+    values: Vec<(String, Option<String>)>,
     at: Timestamp,
     /// Told when it is on disk.
     done: SyncSender<()>,
@@ -138,10 +137,11 @@ impl Writer {
         self.push(Job::Token(hash, now));
     }
 
-    /// Keeps a setting, or forgets it. What is given back receives once that is on disk, with the event that tells of it.
-    pub fn setting(&self, key: &str, value: Option<&str>, at: Timestamp) -> Receiver<()> {
+    /// Keeps settings, or forgets those without a value. What is given back receives once all of that is on disk, with the
+    /// events that tell of it.
+    pub fn settings(&self, values: Vec<(String, Option<String>)>, at: Timestamp) -> Receiver<()> {
         let (done, kept) = sync_channel(1);
-        self.push(Job::Setting(SettingChange { key: key.to_owned(), value: value.map(str::to_owned), at, done }));
+        self.push(Job::Setting(SettingChange { values, at, done }));
         kept
     }
 
@@ -295,6 +295,8 @@ impl Desk {
                     rows::forget(&transaction, target)?;
                     let num = draft.numbers.remove(target).or_else(|| self.numbers.get(target).copied());
                     draft.snapshots.retain(|held, _| Some(*held) != num);
+                    draft.points.retain(|(of, ..)| Some(*of) != num);
+                    draft.loose.retain(|(of, ..)| Some(*of) != num);
                     draft.forgotten.push(target.clone());
                 }
                 Job::Begin(now) => rows::write_marker(&transaction, *now, false)?,
@@ -327,6 +329,8 @@ impl Desk {
         for target in draft.forgotten {
             if let Some(num) = self.numbers.remove(&target) {
                 self.snapshots.remove(&num);
+                // The number may be given to another target.
+                self.points.retain(|(of, ..)| *of != num);
             }
         }
         self.numbers.extend(draft.numbers);

@@ -4,6 +4,7 @@ use crate::host::{CommandError, Overview, Wish};
 use crate::server::Shared;
 use crate::wire::{self, Dependency, Target};
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -230,14 +231,13 @@ pub(crate) async fn setting(State(shared): State<Shared>, Path(key): Path<String
     }
 }
 
-type Sent = Result<Json<serde_json::Value>, axum::extract::rejection::JsonRejection>;
-
-fn sent(body: Sent) -> Result<serde_json::Map<String, serde_json::Value>, ApiError> {
+/// A request's body as a JSON object, whatever it calls itself.
+fn sent(body: &Bytes) -> Result<serde_json::Map<String, serde_json::Value>, ApiError> {
     let wrong = |why: String| ApiError::new(StatusCode::BAD_REQUEST, "bad_request", why);
-    match body {
-        Ok(Json(serde_json::Value::Object(members))) => Ok(members),
+    match serde_json::from_slice(body) {
+        Ok(serde_json::Value::Object(members)) => Ok(members),
         Ok(_) => Err(wrong("the body should be a JSON object".to_owned())),
-        Err(rejection) => Err(wrong(format!("the body should be a JSON object: {}", rejection.body_text()))),
+        Err(error) => Err(wrong(format!("the body should be a JSON object: {error}"))),
     }
 }
 
@@ -260,9 +260,9 @@ fn written(field: &'static str, value: &serde_json::Value) -> Result<String, Api
 pub(crate) async fn put_setting(
     State(shared): State<Shared>,
     Path(key): Path<String>,
-    body: Sent,
+    body: Bytes,
 ) -> Result<Response, ApiError> {
-    let members = sent(body)?;
+    let members = sent(&body)?;
     let value = members.get("value").filter(|_| members.len() == 1).ok_or_else(|| {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "the body should be {\"value\": \"…\"} and nothing more")
     })?;
@@ -275,7 +275,7 @@ pub(crate) async fn unset(State(shared): State<Shared>, Path(key): Path<String>)
     // What was set for a target that is gone is no setting any more.
     match setting(State(shared), Path(key)).await {
         Ok(found) => Ok(found),
-        Err(_) => Ok(Json(json!({})).into_response()),
+        Err(_) => Ok(Json(json!({ "forgotten": true })).into_response()),
     }
 }
 
@@ -283,15 +283,21 @@ pub(crate) async fn unset(State(shared): State<Shared>, Path(key): Path<String>)
 pub(crate) async fn patch_target(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-    body: Sent,
+    body: Bytes,
 ) -> Result<Response, ApiError> {
     const CHANGEABLE: [&str; 3] = ["enabled", "interval", "cadence"];
     let target = named(id)?;
-    let members = sent(body)?;
+    let members = sent(&body)?;
     if shared.host.target_name(&target).is_none() {
         return Err(CommandError::NoTarget(target.to_string()).into());
     }
     if let Some(other) = members.keys().find(|key| !CHANGEABLE.contains(&key.as_str())) {
+        const DEFINED: [&str; 10] =
+            ["id", "name", "kind", "url", "also", "tls", "timeout", "secrets", "labels", "settings"];
+        if !DEFINED.contains(&other.as_str()) && !["min_interval", "max_interval"].contains(&other.as_str()) {
+            let message = format!("a target has no {other:?}: enabled, interval and cadence can be changed here");
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message));
+        }
         let message = format!(
             "{target} is defined in the configuration file: change {other} there; enabled, interval and cadence can be \
              changed here"

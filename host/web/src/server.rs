@@ -119,7 +119,9 @@ async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Re
         Verdict::Forged => {
             ApiError::new(StatusCode::FORBIDDEN, "csrf", "the request lacks the page's X-CSRF-Token").into_response()
         }
-        Verdict::NoToken if request.uri().path() == "/" => Redirect::to("/login").into_response(),
+        Verdict::NoToken if ["/", "/settings"].contains(&request.uri().path()) => {
+            Redirect::to("/login").into_response()
+        }
         Verdict::NoToken => {
             let message = "a token is needed: send it as Authorization: Bearer TOKEN, or log in at /login";
             let mut response = ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message).into_response();

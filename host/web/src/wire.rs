@@ -280,7 +280,9 @@ fn without_nulls(mut value: Value) -> Value {
 
 /// Pulse's `/api/monitoring/scheduler/health`, name for name; arrays are never null.
 pub(crate) fn scheduler_health(overview: &Overview) -> Value {
-    let mut dead: Vec<_> = overview.targets.iter().filter_map(|t| Some((t, t.dead.as_ref()?))).collect();
+    // A target that is disabled is looked at no more: its dead letter was dropped.
+    let looked_at = overview.targets.iter().filter(|target| target.enabled);
+    let mut dead: Vec<_> = looked_at.filter_map(|t| Some((t, t.dead.as_ref()?))).collect();
     dead.sort_by_key(|(_, dead)| std::cmp::Reverse(dead.last_attempt));
     let count = dead.len();
     let tasks: Vec<Value> = (dead.iter().take(DEAD_LETTERS))
@@ -310,6 +312,8 @@ pub(crate) fn scheduler_health(overview: &Overview) -> Value {
         })
         .collect();
     let kinds: BTreeMap<&str, usize> = overview.depth_by_kind.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
+    let mut by_key: Vec<&TargetView> = overview.targets.iter().collect();
+    by_key.sort_by(|a, b| (&a.kind, &a.id).cmp(&(&b.kind, &b.id)));
     json!({
         "updatedAt": time(overview.at),
         "enabled": overview.adaptive,
@@ -317,7 +321,7 @@ pub(crate) fn scheduler_health(overview: &Overview) -> Value {
         "deadLetter": { "count": count, "tasks": tasks },
         "breakers": breakers,
         "staleness": staleness,
-        "instances": overview.targets.iter().map(instance).collect::<Vec<_>>(),
+        "instances": by_key.into_iter().map(instance).collect::<Vec<_>>(),
     })
 }
 

@@ -17,6 +17,8 @@ use std::time::Duration;
 /// What people may enter as an interval; the configuration may allow less.
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3600);
+/// No cap is higher: it would be none.
+const HIGHEST_CAP: u64 = 100_000;
 const SECTIONS: [&str; 9] =
     ["server", "metrics", "store", "egress", "plugins", "scheduler", "secrets", "target", "alias"];
 
@@ -224,15 +226,22 @@ fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
         }
     }
     let interval = |key: &'static str| section.get(key, |value| interval(value, SHORTEST));
+    let cap = |key: &'static str, least: u64| {
+        section.get(key, |value| match count(value)? {
+            0 if least > 0 => Err("it is 0, and nothing would ever run: use 1 or more".to_owned()),
+            cap if cap > HIGHEST_CAP => Err(format!("{cap} is no bound: use at most {HIGHEST_CAP}")),
+            cap => Ok(u32::try_from(cap).unwrap_or(u32::MAX)),
+        })
+    };
     let settings = Settings {
         profile: profile.unwrap_or(defaults.profile),
         cadence: cadence.unwrap_or(defaults.cadence),
         base: interval("base_interval"),
         min: interval("min_interval").unwrap_or(defaults.min),
         max: interval("max_interval").unwrap_or(defaults.max),
-        max_in_flight: at_least_one(&section, "max_in_flight").unwrap_or(defaults.max_in_flight),
-        max_per_host: at_least_one(&section, "max_per_host").unwrap_or(defaults.max_per_host),
-        rate_per_second: section.count("rate_per_second").map_or(0, |rate| u32::try_from(rate).unwrap_or(u32::MAX)),
+        max_in_flight: cap("max_in_flight", 1).map_or(defaults.max_in_flight, |cap| cap as usize),
+        max_per_host: cap("max_per_host", 1).map_or(defaults.max_per_host, |cap| cap as usize),
+        rate_per_second: cap("rate_per_second", 0).unwrap_or(defaults.rate_per_second),
     };
     let (min, max) = (show_duration(settings.min), show_duration(settings.max));
     if settings.min > settings.max {

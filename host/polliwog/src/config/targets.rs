@@ -187,9 +187,10 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
     for key in CHANGEABLE.into_iter().filter(|key| entries.iter().any(|entry| entry.key == *key)) {
         notes.sources.borrow_mut().insert(setting(&target.id, key), Source::File);
     }
-    let place = format!("{}:{line}", notes.file);
     let problems = target.override_with(notes.overrides, scheduler, &mut notes.sources.borrow_mut());
-    problems.into_iter().for_each(|why| notes.note(place.clone(), why));
+    for (place, why) in problems {
+        notes.note(place.unwrap_or_else(|| format!("{}:{line}", notes.file)), why);
+    }
     Some(target)
 }
 
@@ -199,13 +200,13 @@ pub(crate) fn setting(target: &TargetId, key: &str) -> String {
 }
 
 impl TargetConfig {
-    /// Takes up what was changed while the host ran, and says what does not fit.
+    /// Takes up what was changed while the host ran, and says what does not fit, and where when not in the file.
     pub(crate) fn override_with(
         &mut self,
         overrides: &Overrides,
         scheduler: &Settings,
         sources: &mut BTreeMap<String, Source>,
-    ) -> Vec<String> {
+    ) -> Vec<(Option<String>, String)> {
         let mut problems = Vec::new();
         for key in CHANGEABLE {
             let name = setting(&self.id, key);
@@ -217,17 +218,21 @@ impl TargetConfig {
                 }
                 _ => cadence_of(&value).map(|cadence| self.cadence = Some(cadence)),
             };
-            problems.extend(taken.err().map(|why| format!("setting {name}: {why}")));
+            problems.extend(taken.err().map(|why| (Some(format!("setting {name}")), why)));
             sources.insert(name, Source::Setting);
         }
         let min = self.min_interval.unwrap_or(scheduler.min);
         let max = self.max_interval.unwrap_or(scheduler.max);
-        if self.interval.is_some_and(|own| own < min || own > max) {
-            let bounds = format!("{} to {}", show_duration(min), show_duration(max));
-            problems.push(format!(
-                "target {:?}: its interval lies outside its bounds, {bounds}: set min_interval or max_interval too",
-                self.id
-            ));
+        let bounds = format!("{} to {}", show_duration(min), show_duration(max));
+        if min > max {
+            let why = format!("target {:?}: its shortest interval is above its longest: {bounds}", self.id);
+            problems.push((None, why));
+        } else if self.interval.is_some_and(|own| own < min || own > max) {
+            let name = setting(&self.id, "interval");
+            let place = overrides.contains_key(&name).then(|| format!("setting {name}"));
+            let remedy = "choose one within, or set min_interval or max_interval in the file";
+            let why = format!("target {:?}: its interval lies outside its bounds, {bounds}: {remedy}", self.id);
+            problems.push((place, why));
         }
         problems
     }

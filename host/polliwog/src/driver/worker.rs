@@ -78,6 +78,10 @@ struct Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         let Some(target) = self.target.take() else { return };
+        if !std::thread::panicking() {
+            // The lanes stop: the host ends.
+            return;
+        }
         tracing::error!("the poll of target {} ended in a panic of the host: please report this", target.id());
         let finished = Finished {
             target,

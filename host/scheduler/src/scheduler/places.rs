@@ -5,7 +5,7 @@ use crate::cadence::{Computed, Load, compute, jittered};
 use crate::explain::Why;
 use crate::queue::Slot;
 use crate::target::{Spending, Target, Turn};
-use crate::{Cadence, Entry, Place};
+use crate::{BreakerState, Cadence, Entry, Place};
 use model::{Kind, Moment};
 use rand::Rng;
 
@@ -43,6 +43,8 @@ impl Scheduler {
             let score = score.unwrap_or_else(|| self.score(target, now)) as f32;
             let entry = Entry { slot, due: target.schedule.due, score, last_polled: target.last_polled() };
             self.queue.push(entry);
+        } else if matches!(place, Place::Disabled | Place::NoPlugin) {
+            self.spend(slot, Spending::default());
         }
         self.target_mut(slot).place = place;
     }
@@ -211,12 +213,18 @@ impl Scheduler {
         }
         target.place = Place::InFlight;
         target.schedule.breaker.start(now);
+        // A probe that never ends, because the host does, opens the breaker again for the same time: that it began must
+        // not be forgotten.
+        let probes = target.schedule.breaker.state == BreakerState::HalfOpen || target.schedule.dead.is_some();
         let (host, kind, due) = (target.spec.host.clone(), target.spec.kind.clone(), target.schedule.due);
         self.hosts.enter(&host);
         target.flight = Some(Flight { host, kind: kind.clone(), due, void: false });
         self.in_flight += 1;
         self.count_flight(&kind, true);
         self.counters.started += 1;
+        if probes {
+            self.persist(slot, true);
+        }
         self.actions.push(Action::Start(turn.id, due));
         Attempt::Done
     }

@@ -5,7 +5,7 @@ use crate::explain::Why;
 use crate::queue::Slot;
 use crate::spread;
 use crate::target::{Spending, Target};
-use crate::{Breaker, Place, Saved, Settings, TargetSpec};
+use crate::{Breaker, BreakerState, Place, Saved, Settings, TargetSpec};
 use model::{Cause, EventKind, Kind, Moment, TargetId};
 
 impl Scheduler {
@@ -19,11 +19,15 @@ impl Scheduler {
             }
             let mut target = Target::new(spec, saved.unwrap_or_else(|| Saved::new(now)), Why::Restored);
             self.usual.add(&target.schedule.rates);
-            let latest = target.latest_due(&self.settings, now);
-            target.schedule.due = target.schedule.due.min(latest);
+            // Too far away, because a clock was set back or an interval shortened: due as well, or all would be at once.
+            let too_far = target.schedule.due > target.latest_due(&self.settings, now);
+            let due = target.schedule.due <= now;
+            if too_far {
+                target.schedule.due = now;
+            }
             let slot = self.insert(target);
             self.settle(slot, now);
-            if first || self.target(slot).schedule.due <= now {
+            if first || due || too_far {
                 overdue.push(slot);
             }
         }
@@ -61,6 +65,14 @@ impl Scheduler {
             self.target_mut(slot).place = Place::Disabled;
         }
         self.spread(&overdue, now);
+        self.persist_all(&overdue);
+    }
+
+    /// Their due times are others now, and nothing else.
+    fn persist_all(&mut self, slots: &[Slot]) {
+        for &slot in slots {
+            self.persist(slot, false);
+        }
     }
 
     fn insert(&mut self, target: Target) -> Slot {
@@ -95,18 +107,31 @@ impl Scheduler {
         let target = self.target_mut(slot);
         let was_enabled = target.spec.enabled;
         target.spec = spec;
+        let (mut was_open, mut was_dead) = (false, false);
+        if matches!(change, Change::Reset | Change::PollNow) {
+            (target.schedule.due, target.why) = (now, Why::Changed);
+            // A poll under way is one of what the target was; it is polled again as soon as that has ended.
+            if let Some(flight) = &mut target.flight {
+                flight.void = true;
+                target.schedule.breaker.lose_probe(now);
+            }
+        }
         match change {
             Change::Reset => {
+                was_open = target.schedule.breaker.state != BreakerState::Closed;
+                was_dead = target.schedule.dead.is_some();
                 target.schedule.reset();
-                target.schedule.due = now;
-                target.why = Why::Changed;
-                if let Some(flight) = &mut target.flight {
-                    flight.void = true;
-                }
             }
-            Change::PollNow => (target.schedule.due, target.why) = (now, Why::Changed),
+            Change::PollNow => {}
             Change::Requeue => self.recompute(slot, now),
             Change::Nothing => {}
+        }
+        let id = self.queue.id(slot).clone();
+        if was_open {
+            self.emit(EventKind::CircuitClose { target: id.clone() });
+        }
+        if was_dead {
+            self.emit(EventKind::Revived { target: id });
         }
         self.index_hope(slot);
         self.tell_of_enabling(slot, was_enabled, now);
@@ -123,10 +148,7 @@ impl Scheduler {
                 target.schedule.due = target.schedule.due.min(now);
                 self.emit(EventKind::ServiceStarted { target: id });
             }
-            (true, false) => {
-                self.spend(slot, Spending::default());
-                self.emit(EventKind::ServiceStopped { target: id });
-            }
+            (true, false) => self.emit(EventKind::ServiceStopped { target: id }),
             _ => {}
         }
     }
@@ -152,7 +174,7 @@ impl Scheduler {
         if cadence(&before) != cadence(&self.settings) {
             let queued = self.slots(|target| target.place == Place::Queued);
             let mut overdue = Vec::new();
-            for slot in queued {
+            for &slot in &queued {
                 self.take_out(slot);
                 self.recompute(slot, now);
                 self.settle(slot, now);
@@ -161,18 +183,20 @@ impl Scheduler {
                 }
             }
             self.spread(&overdue, now);
+            self.persist_all(&queued);
         }
         let profile = self.settings.profile;
         if !profile.rules().dead_letters {
-            for slot in self.slots(|target| target.schedule.dead.is_some()) {
-                self.take_out(slot);
+            let dead = self.slots(|target| target.schedule.dead.is_some());
+            for &slot in &dead {
                 self.revive(slot);
-                let base = self.target(slot).bounds(&self.settings).base;
-                let target = self.target_mut(slot);
-                target.schedule.due = target.schedule.due.min(now.after(base));
-                target.why = Why::Profile(profile);
-                self.settle(slot, now);
                 self.persist(slot, true);
+            }
+            let waiting: Vec<Slot> =
+                dead.into_iter().filter(|slot| self.target(*slot).place == Place::Queued).collect();
+            self.spread(&waiting, now);
+            for slot in waiting {
+                self.target_mut(slot).why = Why::Profile(profile);
             }
         }
         if self.settings.max_per_host > before.max_per_host {
@@ -201,17 +225,16 @@ impl Scheduler {
             if target.place == Place::Queued && target.schedule.due <= now {
                 overdue.push(slot);
             }
-            if !served {
-                self.spend(slot, Spending::default());
-            }
         }
         self.spread(&overdue, now);
+        self.persist_all(&overdue);
     }
 
     pub(super) fn ask(&mut self, id: &TargetId, ask: Ask, now: Moment) {
         let Some(slot) = self.queue.slot(id) else { return };
         let target = self.target_mut(slot);
         let was_enabled = target.spec.enabled;
+        let was_open = target.schedule.breaker.state != BreakerState::Closed;
         match ask {
             Ask::PollNow | Ask::Retry => {}
             Ask::Enable => target.spec.enabled = true,
@@ -224,6 +247,9 @@ impl Scheduler {
         }
         self.take_out(slot);
         self.tell_of_enabling(slot, was_enabled, now);
+        if ask == Ask::ResetBreaker && was_open {
+            self.emit(EventKind::CircuitClose { target: id.clone() });
+        }
         if matches!(ask, Ask::Retry | Ask::ResetBreaker) {
             self.revive(slot);
         }

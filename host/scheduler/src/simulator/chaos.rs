@@ -116,6 +116,10 @@ struct Run {
     next_intervention: Moment,
     /// When the machine last woke, or the host last started.
     awake_since: Moment,
+    /// When many targets may have fallen due at once, and were spread.
+    spread_since: Moment,
+    /// Whether polls may have waited for a cap or a host.
+    crowded: bool,
     next_number: u64,
     summary: Summary,
 }
@@ -154,6 +158,8 @@ impl Run {
             rate_since: Moment::START,
             next_intervention: Moment::START,
             awake_since: Moment::START,
+            spread_since: Moment::START,
+            crowded: false,
             next_number: 0,
             summary: Summary::default(),
         }
@@ -217,6 +223,8 @@ impl Run {
     /// Gives an input, and holds everything that follows against the invariants.
     fn give(&mut self, input: Input) -> Checked {
         self.summary.steps += 1;
+        // Whoever starts in this step may have waited: somebody was at a cap, or a slot has become free.
+        self.crowded = !matches!(input, Input::Tick) || self.settings.rate_per_second > 0;
         self.scheduler.apply(input, self.now);
         for action in self.scheduler.drain() {
             if let Action::Start(target, due) = action {
@@ -241,6 +249,11 @@ impl Run {
         let spec = mirror.spec.clone();
         mirror.start(due, self.now).map_err(|why| format!("{target}: {why}"))?;
         self.summary.probes += u64::from(mirror.is_probe());
+        // Only the caps and the host's slots hold it back.
+        let late = self.now.since(due.max(self.awake_since));
+        if late > Duration::ZERO && !self.crowded {
+            return Err(format!("{target} was due {late:?} ago, and nothing held it back"));
+        }
         if !self.served {
             return Err(format!("{target} is polled, and no plugin serves it"));
         }
@@ -348,7 +361,7 @@ impl Run {
     /// Something is done to the estate.
     fn intervene(&mut self) -> Checked {
         self.summary.interventions += 1;
-        match self.rng.random_range(0..12) {
+        match self.rng.random_range(0..14) {
             0 | 1 => {
                 let host = self.rng.random_range(0..self.down.len());
                 self.down[host] = !self.down[host];
@@ -367,6 +380,7 @@ impl Run {
                 self.anything_may_be_due();
                 self.give(Input::Tick)
             }
+            12 | 13 => self.hold_back(),
             9 => {
                 self.served = !self.served;
                 self.anything_may_be_due();
@@ -377,8 +391,19 @@ impl Run {
         }
     }
 
+    /// Results of a target wait for the database, or no longer do.
+    fn hold_back(&mut self) -> Checked {
+        let Some(target) = self.any_target() else { return Ok(()) };
+        let count = self.rng.random_range(0..8);
+        if let Some(mirror) = self.mirrors.get_mut(&target) {
+            mirror.unwritten(count);
+        }
+        self.give(Input::Unwritten(target, count))
+    }
+
     /// Due times may have moved, and not by an outcome.
     fn anything_may_be_due(&mut self) {
+        self.spread_since = self.now;
         self.mirrors.values_mut().for_each(|mirror| mirror.expect(Expected::Anything));
     }
 
@@ -437,10 +462,10 @@ impl Run {
 
     fn set(&mut self, settings: Settings) -> Checked {
         self.settings = settings.clone();
+        self.anything_may_be_due();
         self.rate_since = self.now;
         self.starts.clear();
         for mirror in self.mirrors.values_mut() {
-            mirror.expect(Expected::Anything);
             mirror.profile(settings.profile);
         }
         self.give(Input::Settings(settings))
@@ -460,6 +485,7 @@ impl Run {
         (self.rate_since, self.awake_since) = (self.now, self.now);
         for mirror in self.mirrors.values_mut() {
             mirror.lose_poll();
+            mirror.unwritten(0);
             mirror.expect(Expected::Anything);
         }
         let kind = Kind::new("simulated").expect("a word is a kind");
@@ -478,6 +504,10 @@ impl Run {
         self.calm = true;
         self.down.fill(false);
         self.served = true;
+        for target in self.mirrors.keys().cloned().collect::<Vec<_>>() {
+            self.mirrors.get_mut(&target).expect("the target was found among them").unwritten(0);
+            self.give(Input::Unwritten(target, 0))?;
+        }
         self.anything_may_be_due();
         let kind = Kind::new("simulated").expect("a word is a kind");
         self.give(Input::KindServed(kind, true))
@@ -492,6 +522,11 @@ impl Run {
             let place = status.place;
             if (place == Place::Disabled) != (!mirror.spec.enabled && !self.running.contains_key(id)) {
                 return Err(format!("{id} is {}, and enabled is {}", place.as_str(), mirror.spec.enabled));
+            }
+            // A machine that slept, or a host that started, spreads what it finds.
+            let spread = self.spread_since.max(self.awake_since).after(Duration::from_secs(60));
+            if mirror.is_wanted() && self.served && self.now > spread && status.schedule.due > self.now {
+                return Err(format!("{id} was asked for and is due in {:?}", status.schedule.due.since(self.now)));
             }
             let waits = matches!(place, Place::Queued | Place::Ready | Place::WaitingForHost);
             let late = self.now.since(status.schedule.due.max(self.awake_since));

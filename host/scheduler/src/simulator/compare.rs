@@ -32,7 +32,7 @@ pub struct Row {
     pub p95: Duration,
     /// The mean.
     pub mean: Duration,
-    /// The share of incidents that came and went between two polls.
+    /// The share of changes that were undone before a poll looked.
     pub missed: f64,
 }
 

@@ -159,17 +159,21 @@ pub(super) fn write_setting(
     transaction: &Transaction<'_>,
     change: &SettingChange,
 ) -> rusqlite::Result<Vec<StoredEvent>> {
-    let SettingChange { key, value, at, .. } = change;
-    match value {
-        Some(value) => {
-            let sql = "INSERT INTO setting (key, value, changed_at) VALUES (?1, ?2, ?3)
-                       ON CONFLICT (key) DO UPDATE SET value = excluded.value, changed_at = excluded.changed_at";
-            transaction.prepare_cached(sql)?.execute(params![key, value, at.as_millis()])?;
+    let SettingChange { values, at, .. } = change;
+    let mut events = Vec::new();
+    for (key, value) in values {
+        match value {
+            Some(value) => {
+                let sql = "INSERT INTO setting (key, value, changed_at) VALUES (?1, ?2, ?3)
+                           ON CONFLICT (key) DO UPDATE SET value = excluded.value, changed_at = excluded.changed_at";
+                transaction.prepare_cached(sql)?.execute(params![key, value, at.as_millis()])?;
+            }
+            None => drop(transaction.prepare_cached("DELETE FROM setting WHERE key = ?1")?.execute([key])?),
         }
-        None => drop(transaction.prepare_cached("DELETE FROM setting WHERE key = ?1")?.execute([key])?),
+        let kind = EventKind::SettingsChanged { what: key.clone(), value: value.clone() };
+        events.push(Event { at: *at, kind });
     }
-    let kind = EventKind::SettingsChanged { what: key.clone(), value: value.clone() };
-    write_events(transaction, &[Event { at: *at, kind }])
+    write_events(transaction, &events)
 }
 
 pub(super) fn write_events(transaction: &Transaction<'_>, events: &[Event]) -> rusqlite::Result<Vec<StoredEvent>> {

@@ -22,6 +22,8 @@ pub(super) enum Expected {
 #[derive(Clone, Debug)]
 pub(super) struct Mirror {
     pub spec: TargetSpec,
+    /// Results that wait for the database.
+    unwritten: u8,
     failures: u32,
     faults: u32,
     opened: u32,
@@ -33,6 +35,8 @@ pub(super) struct Mirror {
     flight: Option<(Moment, bool)>,
     /// Whether the poll under way is the probe of an open breaker.
     probe: bool,
+    /// Whether it is to be polled as soon as it can be.
+    at_once: bool,
     /// When the breaker may be probed; polls before that must have been asked for.
     open_until: Option<Moment>,
     asked: bool,
@@ -43,6 +47,7 @@ impl Mirror {
     pub(super) fn new(spec: TargetSpec) -> Self {
         Self {
             spec,
+            unwritten: 0,
             failures: 0,
             faults: 0,
             opened: 0,
@@ -52,10 +57,16 @@ impl Mirror {
             revived: false,
             flight: None,
             probe: false,
+            at_once: false,
             open_until: None,
             asked: false,
             due: Expected::Anything,
         }
+    }
+
+    /// Whether it should be due by now, because somebody asked for it.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.at_once && self.flight.is_none() && self.spec.enabled && self.unwritten < 5
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -86,6 +97,13 @@ impl Mirror {
         self.flight = Some((Moment::START, false));
     }
 
+    /// So many of its results wait for the database; with five it is left out whenever its turn comes.
+    pub(super) fn unwritten(&mut self, count: u8) {
+        self.unwritten = count;
+        self.at_once &= count < 5;
+        self.expect(Expected::Anything);
+    }
+
     /// The poll under way will never end.
     pub(super) fn lose_poll(&mut self) {
         self.flight = None;
@@ -99,17 +117,25 @@ impl Mirror {
     }
 
     pub(super) fn change(&mut self, spec: TargetSpec, change: Change) {
-        let flight = self.flight.map(|(due, counts)| (due, counts && change != Change::Reset));
+        // The outcome of what it was says nothing any more.
+        let anew = matches!(change, Change::Reset | Change::PollNow);
+        let flight = self.flight.map(|(due, counts)| (due, counts && !anew));
         if change == Change::Reset {
-            *self = Self { flight, asked: true, ..Self::new(spec) };
+            let unwritten = self.unwritten;
+            *self = Self { flight, unwritten, asked: true, at_once: unwritten < 5, ..Self::new(spec) };
         } else {
-            self.spec = spec;
+            (self.spec, self.flight) = (spec, flight);
+            self.probe &= !anew;
             self.expect(Expected::Anything);
+            self.at_once |= change == Change::PollNow && self.unwritten < 5;
         }
     }
 
     pub(super) fn ask(&mut self, ask: Ask) {
         self.expect(Expected::Anything);
+        // One that is being polled is answered by that.
+        let polls = !matches!(ask, Ask::Enable | Ask::Disable);
+        self.at_once |= self.flight.is_none() && polls && self.unwritten < 5;
         match ask {
             Ask::PollNow => {}
             Ask::Enable => self.spec.enabled = true,
@@ -128,6 +154,9 @@ impl Mirror {
         if !self.spec.enabled {
             return Err("it is polled while it is disabled".to_owned());
         }
+        if self.unwritten >= 5 {
+            return Err("it is polled while five of its results wait for the database".to_owned());
+        }
         if due > now {
             return Err(format!("it is polled {:?} before it is due", due.since(now)));
         }
@@ -141,7 +170,7 @@ impl Mirror {
         }
         self.flight = Some((due, true));
         self.probe = self.open_for.is_some();
-        self.asked = false;
+        (self.asked, self.at_once) = (false, false);
         Ok(())
     }
 
@@ -172,7 +201,8 @@ impl Mirror {
                 let base = base.unwrap_or(Duration::from_secs(10)).clamp(min, max);
                 let fixed = self.spec.cadence.unwrap_or(settings.cadence) == Cadence::Fixed;
                 let (low, high) = if fixed { (base, base) } else { (min, max) };
-                *self = Self { flight: None, asked: self.asked, ..Self::new(self.spec.clone()) };
+                let Self { asked, at_once, unwritten, .. } = *self;
+                *self = Self { asked, at_once, unwritten, ..Self::new(self.spec.clone()) };
                 Expected::Between(due.after(low).max(now), due.after(high).max(now))
             }
             Finish::Transient { cause, retry_after } | Finish::Permanent { cause, retry_after } => {
@@ -251,7 +281,10 @@ impl Mirror {
         if schedule.breaker.state == BreakerState::HalfOpen {
             return Err("its probe is over, and its breaker still half-open".to_owned());
         }
+        // What is due at once is left out at once, and due again later.
+        let left_out = |from: Moment| self.unwritten >= 5 && from <= now;
         if let Expected::Between(from, until) = self.due
+            && !left_out(from)
             && (schedule.due < from.before(SLACK) || schedule.due > until.after(SLACK))
         {
             let (from, until) = (from.since(now), until.since(now));
