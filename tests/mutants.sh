@@ -34,7 +34,9 @@ mutants=(
     "the poll of a removed target is forgotten|scheduler/targets.rs|            self.orphans.insert(id.clone(), super::Flight { void: true, ..flight });|            let _ = flight;"
     "a disabled target is polled|scheduler/places.rs|        } else if !target.spec.enabled {|        } else if false {"
     "the queue looks at the first child only|queue.rs|if self.before(&self.heap[child], &self.heap[first]) {|if child > self.heap.len() {"
-    "a restart forgets an open breaker|target.rs|if saved.breaker.state == BreakerState::HalfOpen {|if { saved.breaker = Breaker::CLOSED; false } {"
+    "a restart forgets an open breaker|target.rs|if saved.breaker.state == BreakerState::HalfOpen \|\| looked_at {|if { saved.breaker = Breaker::CLOSED; false } {"
+    "that a probe began is not written|scheduler/places.rs|        if probes {|        if false {"
+    "a due time that settings changed is not written|scheduler/targets.rs|            self.persist_all(&queued);|"
     "success is counted from the end of the poll|scheduler/outcomes.rs|due.after(after).max(now)|now.after(after)"
 )
 

@@ -330,6 +330,7 @@ impl Driver {
         };
         let (mut changes, mut pending) =
             (Changes::default(), Pending { commits: true, status, shown: None, measure: None, told: vec![] });
+        let polled = finished.is_some();
         if let Some(finished) = finished {
             let Finished { changes: found, shown, measure, told, at, failure, .. } = *finished;
             events.extend(stored_events(id, &found, failure.as_ref(), at));
@@ -340,7 +341,10 @@ impl Driver {
             let Some(waiting) = self.pending.get_mut(id) else {
                 return self.publish(&target, pending, Vec::new());
             };
-            // Results that came before are not on disk yet; they are shown first.
+            // Results that came before are not on disk yet; they are shown first. Another due time is no result.
+            if !polled {
+                return;
+            }
             waiting.push_back(Pending { commits: false, ..pending });
             let count = unwritten(waiting);
             self.scheduler.apply(Input::Unwritten(id.clone(), count), now);

@@ -164,6 +164,7 @@ impl Scheduler {
         let delay = min.max(again).max(dead);
         target.schedule.due = now.after(delay);
         target.why = Why::NoSlot { delay };
+        self.persist(slot, false);
     }
 
     /// Takes a target out of the dead letters.

@@ -195,6 +195,7 @@ impl Scheduler {
             target.why = Why::Unwritten { results: target.unwritten, delay };
             let host = target.spec.host.clone();
             self.settle(slot, now);
+            self.persist(slot, false);
             self.hand_on(&host);
             return Attempt::Done;
         }

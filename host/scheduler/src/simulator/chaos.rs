@@ -14,9 +14,13 @@ use ::model::{Cause, Kind, Moment, TargetId};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::time::Duration;
 
+/// A restart may cost rounding.
+const RESTART_SLACK: Duration = Duration::from_millis(1);
+/// What merely continued is written this often.
+const FLUSH: Duration = Duration::from_secs(25);
 /// All targets are looked at after this many steps.
 const LOOK: u64 = 32;
 /// How long everything may take to be well again once faults end: two half-hourly looks with their spread, an hour of
@@ -107,6 +111,10 @@ struct Run {
     /// Polls under way, those of removed targets too: when each ends.
     flights: BinaryHeap<Reverse<(Moment, u64, TargetId)>>,
     running: BTreeMap<TargetId, TargetSpec>,
+    /// What a host that is killed would find: what was urgent, and the rest as of the last flush.
+    disk: BTreeMap<TargetId, Saved>,
+    dirty: BTreeSet<TargetId>,
+    flushed: Moment,
     served: bool,
     /// Hosts that cannot be reached.
     down: Vec<bool>,
@@ -152,6 +160,9 @@ impl Run {
             mirrors: BTreeMap::new(),
             flights: BinaryHeap::new(),
             running: BTreeMap::new(),
+            disk: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            flushed: Moment::START,
             served: true,
             down: vec![false; hosts],
             starts: VecDeque::new(),
@@ -227,14 +238,33 @@ impl Run {
         self.crowded = !matches!(input, Input::Tick) || self.settings.rate_per_second > 0;
         self.scheduler.apply(input, self.now);
         for action in self.scheduler.drain() {
-            if let Action::Start(target, due) = action {
-                self.started(target, due)?;
+            match action {
+                Action::Start(target, due) => self.started(target, due)?,
+                Action::Persist { target, urgent: true } => self.write(&target),
+                Action::Persist { target, urgent: false } => drop(self.dirty.insert(target)),
+                Action::Emit(_) => {}
             }
+        }
+        if self.now.since(self.flushed) >= FLUSH {
+            self.flush();
         }
         if self.scheduler.next_wakeup().is_some_and(|wake| wake < self.now && self.has_room()) {
             return Err("it wants to be woken in the past, and would spin".to_owned());
         }
         if self.summary.steps.is_multiple_of(LOOK) { self.look() } else { Ok(()) }
+    }
+
+    fn write(&mut self, target: &TargetId) {
+        if let Some(saved) = self.scheduler.saved(target, self.now) {
+            self.disk.insert(target.clone(), saved);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.flushed = self.now;
+        for target in std::mem::take(&mut self.dirty) {
+            self.write(&target);
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -422,6 +452,8 @@ impl Run {
     fn remove(&mut self) -> Checked {
         let Some(target) = self.any_target() else { return Ok(()) };
         self.mirrors.remove(&target);
+        self.disk.remove(&target);
+        self.dirty.remove(&target);
         self.give(Input::Removed(target))
     }
 
@@ -442,9 +474,13 @@ impl Run {
     }
 
     fn ask(&mut self) -> Checked {
-        let Some(target) = self.any_target() else { return Ok(()) };
         let asks = [Ask::PollNow, Ask::Retry, Ask::ResetBreaker, Ask::Enable, Ask::Disable];
         let ask = asks[self.rng.random_range(0..asks.len())];
+        self.ask_for(ask)
+    }
+
+    fn ask_for(&mut self, ask: Ask) -> Checked {
+        let Some(target) = self.any_target() else { return Ok(()) };
         self.mirrors.get_mut(&target).expect("the target was found among them").ask(ask);
         self.give(Input::Asked(target, ask))
     }
@@ -473,15 +509,36 @@ impl Run {
 
     /// The host ends, gracefully or not, and starts again with what it had saved.
     fn restart(&mut self) -> Checked {
-        let now = self.now;
-        let saved = |id: &TargetId| self.scheduler.saved(id, now);
-        let specs: Vec<(TargetSpec, Option<Saved>)> =
-            self.mirrors.values().map(|mirror| (mirror.spec.clone(), saved(&mirror.spec.id))).collect();
+        // As often as not while polls, and probes, are under way.
+        if self.rng.random_bool(0.5) {
+            for _ in 0..4 {
+                self.ask_for(Ask::PollNow)?;
+            }
+        }
+        let (ended, graceful) = (self.now, self.rng.random_bool(0.5));
+        if graceful {
+            // What is under way when the patience with it ends is written as well.
+            self.dirty.extend(self.running.keys().cloned());
+            self.flush();
+        }
+        let specs: Vec<(TargetSpec, Option<Saved>)> = (self.mirrors.values())
+            .map(|mirror| (mirror.spec.clone(), self.disk.get(&mirror.spec.id).cloned()))
+            .collect();
+        let probing: Vec<(TargetId, Moment)> = (self.mirrors.values())
+            .filter_map(|mirror| Some((mirror.spec.id.clone(), ended.after(mirror.lost_probe()?))))
+            .collect();
+        let waits = |id: &TargetId| {
+            let status = self.scheduler.status(id, ended).filter(|status| status.place == Place::Queued);
+            Some((id.clone(), status?.schedule.due))
+        };
+        let promised: Vec<(TargetId, Moment)> = self.mirrors.keys().filter_map(waits).collect();
+        self.dirty.clear();
         self.scheduler = Scheduler::new(self.settings.clone(), self.rng.random());
         self.flights.clear();
         self.running.clear();
         self.starts.clear();
-        self.now = self.now.after(Duration::from_secs(self.rng.random_range(0..4000)));
+        let longest = if self.rng.random_bool(0.5) { 10 } else { 4000 };
+        self.now = self.now.after(Duration::from_secs(self.rng.random_range(0..longest)));
         (self.rate_since, self.awake_since) = (self.now, self.now);
         for mirror in self.mirrors.values_mut() {
             mirror.lose_poll();
@@ -496,6 +553,25 @@ impl Run {
             let status =
                 self.scheduler.status(id, self.now).ok_or_else(|| format!("{id} did not survive a restart"))?;
             mirror.same_streaks(&status.schedule).map_err(|why| format!("{id} after a restart: {why}"))?;
+        }
+        let due = |id: &TargetId| self.scheduler.status(id, self.now).map(|status| status.schedule.due);
+        // A host that was killed knew when the probe began, not how far it got.
+        let slack = RESTART_SLACK + self.longest_poll;
+        for (id, until) in probing.into_iter().filter(|(_, until)| *until > self.now.after(slack)) {
+            if due(&id).is_some_and(|due| due < until.before(slack)) {
+                return Err(format!("{id} was being probed when the host ended, and is probed again before its time"));
+            }
+        }
+        for (id, promise) in promised.into_iter().filter(|_| graceful) {
+            // What fell due meanwhile is spread, and so is what lies further away than it should.
+            let (kept, most) = (due(&id), self.now.after(Duration::from_secs(60)));
+            if promise > self.now && kept != Some(promise) && kept.is_none_or(|due| due > most) {
+                return Err(format!("{id} was due at {promise:?}, and is now at {kept:?}"));
+            }
+            let far = promise > self.now.after(self.settings.max);
+            if promise > most && kept != Some(promise) && !far {
+                return Err(format!("{id} was due at {promise:?}, and is polled early, at {kept:?}"));
+            }
         }
         self.look()
     }

@@ -69,6 +69,14 @@ impl Mirror {
         self.at_once && self.flight.is_none() && self.spec.enabled && self.unwritten < 5
     }
 
+    /// How long the breaker, or the half-hourly look, waits again when the poll under way never ends.
+    pub(super) fn lost_probe(&self) -> Option<Duration> {
+        let counts = self.flight.is_some_and(|(_, counts)| counts);
+        let look = if self.dead { 1800.0_f64 } else { 0.0 };
+        let open = if self.probe { self.open_for.unwrap_or(0.0) } else { 0.0 };
+        (counts && look.max(open) > 0.0).then(|| Duration::from_secs_f64(look.max(open)))
+    }
+
     pub(super) fn is_dead(&self) -> bool {
         self.dead
     }
@@ -104,9 +112,9 @@ impl Mirror {
         self.expect(Expected::Anything);
     }
 
-    /// The poll under way will never end.
+    /// The host ends: the poll under way never will, and a wish may be forgotten.
     pub(super) fn lose_poll(&mut self) {
-        self.flight = None;
+        (self.flight, self.at_once) = (None, false);
     }
 
     /// The profile is another now; one without dead letters has none.
