@@ -38,7 +38,7 @@ def browser(profile):
     return webdriver.Chrome(options=options, service=service)
 
 
-def check(page, link, folder):
+def check(page, link):
     address = link.split("/login")[0]
     page.get(address + "/")
     assert page.current_url.endswith("/login"), "without a token there is only the log-in page"
@@ -83,7 +83,11 @@ def check(page, link, folder):
     text = "return document.querySelector('#t-vault .state').textContent"
     until("a poll by hand fails again and is counted", lambda: "29 min" in page.execute_script(text) or "30 min" in page.execute_script(text) or "31 min" in page.execute_script(text) or "32 min" in page.execute_script(text))
 
-    page.save_screenshot(os.path.join(folder, "page.png"))
+    page.find_element(By.LINK_TEXT, "Settings").click()
+    until("the settings are there", lambda: page.current_url == address + "/settings")
+    rows = {row.find_elements(By.TAG_NAME, "td")[0].text: row.get_attribute("data-source")
+            for row in page.find_elements(By.CSS_SELECTOR, "table.settings tbody tr")}
+    assert rows["scheduler.cadence"] == "default", rows
     wrong = [entry["message"] for entry in page.get_log("browser")
              if entry["level"] == "SEVERE" and "401" not in entry["message"] and "favicon" not in entry["message"]]
     assert not wrong, wrong
@@ -99,7 +103,7 @@ def main():
     try:
         link = next(filter(None, (re.search(r"http://\S+/login\?token=\w+", line) for line in host.stdout))).group()
         page = browser(os.path.join(folder, "profile"))
-        check(page, link, folder)
+        check(page, link)
         print("the page: 1 passed, 0 failed")
     finally:
         if page:

@@ -174,7 +174,7 @@ fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
     let problems = until("the problem is shown", seen, |problems| problems.as_array().unwrap().len() == 1);
     assert!(problems[0].as_str().unwrap().contains("did you mean \"interval\""), "{problems}");
     let (_, page) = get(&host.api, "/fragments/targets", Some(TOKEN));
-    assert!(page.contains("is not in force") && page.contains("did you mean"), "{page}");
+    assert!(page.contains("is in force; the host goes on") && page.contains("did you mean"), "{page}");
     assert_eq!(host.get("/api/v1/targets")["total"], 2, "nothing changed");
 
     // Another URL is another target: everything of it starts anew.
@@ -183,6 +183,7 @@ fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
     until("the problem is gone", seen, |problems| problems.as_array().unwrap().is_empty());
     let (_, page) = get(&host.api, "/settings", Some(TOKEN));
     assert!(page.contains("target.a.interval") && page.contains("scheduler.cadence"), "{page}");
+    assert!(!page.contains("target.a.cadence"), "nobody decided it: {page}");
 }
 
 #[test]

@@ -268,6 +268,7 @@ impl Configurator {
                 }
             }
         }
+        estate::warn_of(changed.iter().map(|(target, _)| target), &self.parts.checker.plugins);
         let removed: Vec<TargetId> =
             before.targets.keys().filter(|id| !fitted.targets.contains_key(*id)).cloned().collect();
         for id in &removed {

@@ -204,6 +204,26 @@ pub(crate) async fn build(
     if problems.is_empty() { Ok(targets) } else { Err(problems) }
 }
 
+/// Says of targets what their operator may not have meant.
+pub(crate) fn warn_of<'a>(targets: impl Iterator<Item = &'a Arc<Target>>, plugins: &PluginSet) {
+    for target in targets {
+        let all = [&target.config.tls].into_iter().chain(target.config.also.iter().map(|also| &also.tls));
+        if all.into_iter().any(|tls| tls.insecure) {
+            tracing::warn!(
+                "target {}: its certificate is NOT verified (tls.insecure): anybody between can read its secrets",
+                target.id()
+            );
+        }
+        if plugins.get(&target.config.kind).is_none() {
+            tracing::warn!(
+                "target {}: no plugin serves kind {}; it is not polled until one is dropped in",
+                target.id(),
+                target.config.kind
+            );
+        }
+    }
+}
+
 /// Makes one target ready; every problem there is.
 pub(crate) fn target(written: &TargetConfig, plugin: Option<&Plugin>, limits: Limits) -> Result<Target, Vec<String>> {
     let mut problems = Vec::new();

@@ -5,7 +5,7 @@ use crate::clock::{Clock, random_bytes};
 use crate::config::{Config, Overrides, Problem};
 use crate::configurator::{self, Checker, Configurator};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
-use crate::estate::Target;
+use crate::estate::{self, Target};
 use crate::host::{ENDING, RunningHost};
 use crate::plugins::PluginSet;
 use crate::setup::{Document, counted, print};
@@ -66,7 +66,8 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
         tracing::error!("the setting {key} does not fit the configuration and is not in force: {problem}");
     }
     let (config, targets) = (fitted.config.clone(), fitted.targets.values().cloned().collect::<Vec<_>>());
-    warn_of(&config, &targets, &plugins);
+    warn_of_addresses(&config);
+    estate::warn_of(targets.iter(), &plugins);
     let auth = admin(&store, &clock)?;
     tell_of_plugins(&plugins, &store, &clock);
     let (restored, dormant) = restore(&targets, (loaded, forgotten_until), &clock);
@@ -158,27 +159,11 @@ fn refuse(problems: &[Problem]) -> u8 {
     1
 }
 
-fn warn_of(config: &Config, targets: &[Arc<Target>], plugins: &PluginSet) {
+fn warn_of_addresses(config: &Config) {
     for address in [config.listen, config.metrics_listen] {
         if !address.ip().is_loopback() {
             tracing::warn!(
                 "{address} can be reached from other machines, without encryption: put a TLS proxy in front"
-            );
-        }
-    }
-    for target in targets {
-        let all = [&target.config.tls].into_iter().chain(target.config.also.iter().map(|also| &also.tls));
-        if all.into_iter().any(|tls| tls.insecure) {
-            tracing::warn!(
-                "target {}: its certificate is NOT verified (tls.insecure): anybody between can read its secrets",
-                target.id()
-            );
-        }
-        if plugins.get(&target.config.kind).is_none() {
-            tracing::warn!(
-                "target {}: no plugin serves kind {}; it is not polled until one is dropped in",
-                target.id(),
-                target.config.kind
             );
         }
     }

@@ -1,7 +1,7 @@
 //! People's view: one page that shows every target with its dependencies and keeps itself up to date.
 
 use crate::auth::Auth;
-use crate::host::{DependencyView, Overview, TargetView};
+use crate::host::{DependencyView, Overview, SettingView, TargetView};
 use crate::server::Shared;
 use crate::wire::{time, worst};
 use axum::Form;
@@ -109,12 +109,13 @@ pub(crate) async fn settings(State(shared): State<Shared>) -> Markup {
             (problems(&shared))
             p.summary {
                 "Change one with " code { "polliwog settings set KEY VALUE" } ", or in " code { (settings.file) }
-                ", which is watched. A changed setting wins over the file until it is unset; the environment wins over both."
+                ", which is watched. A changed setting wins over the file until it is unset; the environment wins over both. "
+                "Of targets, only what somebody decided is shown."
             }
             table.settings {
                 thead { tr { th { "Setting" } th { "Value" } th { "From" } } }
                 tbody {
-                    @for setting in &settings.settings {
+                    @for setting in settings.settings.iter().filter(|setting| tells_something(setting)) {
                         tr data-source=(setting.source) {
                             td { code { (setting.key) } }
                             td { (setting.value.as_deref().unwrap_or("–")) }
@@ -128,13 +129,18 @@ pub(crate) async fn settings(State(shared): State<Shared>) -> Markup {
     document(None, &body)
 }
 
+/// Of thousands of targets, what nobody decided is not worth a row.
+fn tells_something(setting: &SettingView) -> bool {
+    setting.key.starts_with("scheduler.") || setting.source != "default"
+}
+
 /// A configuration that is not in force is said on every page.
 fn problems(shared: &Shared) -> Markup {
     let settings = shared.host.settings();
     html! {
         @if !settings.problems.is_empty() {
             div.problem role="alert" {
-                strong { (settings.file) " is not in force as it is now; the host goes on as it was:" }
+                strong { "Not all that is configured is in force; the host goes on as it was:" }
                 ul { @for problem in settings.problems.iter().take(20) { li { (problem) } } }
             }
         }
