@@ -23,6 +23,8 @@ use web::{CommandError, SettingView, SettingsView};
 const LOOK: Duration = Duration::from_secs(1);
 /// A file that is gone for so many looks is no longer being replaced by an editor.
 const GONE: u32 = 5;
+/// What is known of so many targets that are in the file no more is kept in memory, in case they come back.
+const DORMANT: usize = 10_000;
 /// How long a change waits to be on disk before whoever made it is told that it is not.
 const DURABLE: Duration = Duration::from_secs(10);
 
@@ -93,37 +95,40 @@ impl Checker {
         let read = |overrides: &Overrides| document.config(&self.places, self.demo, overrides);
         let (config, parked) = match read(&overrides) {
             Ok(config) => (config, BTreeMap::new()),
-            Err(_) => {
-                // The file by itself, or nothing.
-                let mut config = read(&Overrides::new())?;
-                let mut parked = BTreeMap::new();
-                // Whether a target is polled fits any file; the others are tried one by one.
-                let fits = |key: &String| key.ends_with(".enabled");
-                let mut accepted: Overrides = overrides.clone();
-                accepted.retain(|key, _| fits(key));
-                match read(&accepted) {
-                    Ok(found) => config = found,
-                    Err(_) => accepted.clear(),
-                }
-                for (key, value) in overrides.iter().filter(|(key, _)| !accepted.contains_key(*key)).collect::<Vec<_>>()
-                {
-                    let more: Overrides = accepted
-                        .iter()
-                        .map(|(key, value)| (key.clone(), value.clone()))
-                        .chain([(key.clone(), value.clone())])
-                        .collect();
-                    match read(&more) {
-                        Ok(found) => (config, accepted) = (found, more),
-                        Err(problems) => drop(parked.insert(key.clone(), all(&problems))),
-                    }
-                }
-                (config, parked)
-            }
+            Err(_) => park(read, &overrides)?,
         };
         let targets = estate::build(&config, &self.sandbox, &self.plugins, before).await?;
         let targets = targets.into_iter().map(|target| (target.id().clone(), target)).collect();
         Ok(Fitted { config, overrides, parked, targets })
     }
+}
+
+/// Of settings that do not all fit: the configuration with as many as fit, and what is wrong with the others.
+fn park(
+    read: impl Fn(&Overrides) -> Result<Config, Vec<Problem>>,
+    overrides: &Overrides,
+) -> Result<(Config, BTreeMap<String, String>), Vec<Problem>> {
+    // The file by itself, or nothing.
+    let mut config = read(&Overrides::new())?;
+    // Whether a target is polled fits any file; the others are tried one by one.
+    let (mut accepted, others): (Overrides, Overrides) =
+        overrides.clone().into_iter().partition(|(key, _)| key.ends_with(".enabled"));
+    match read(&accepted) {
+        Ok(found) => config = found,
+        Err(_) => accepted.clear(),
+    }
+    let mut parked = BTreeMap::new();
+    for (key, value) in others {
+        accepted.insert(key.clone(), value);
+        match read(&accepted) {
+            Ok(found) => config = found,
+            Err(problems) => {
+                accepted.remove(&key);
+                parked.insert(key, all(&problems));
+            }
+        }
+    }
+    Ok((config, parked))
 }
 
 /// Problems as one sentence after another.
@@ -273,6 +278,10 @@ impl Configurator {
             before.targets.keys().filter(|id| !fitted.targets.contains_key(*id)).cloned().collect();
         for id in &removed {
             state.dormant.insert(id.clone(), before.targets[id].known().clone());
+            if state.dormant.len() > DORMANT {
+                let oldest = state.dormant.iter().min_by_key(|(_, known)| known.last_report).map(|(id, _)| id.clone());
+                oldest.map(|id| state.dormant.remove(&id));
+            }
         }
         let aliases = Arc::new(fitted.config.aliases.clone());
         let configured = Configured { settings: fitted.config.scheduler.clone(), changed, removed, aliases };

@@ -10,10 +10,11 @@
 //!
 //! With `r` the rate of a target's changes and `T` its interval, a change waits `T/2` on average to be seen. Of all ways to
 //! spend a number of polls on many targets, `T ∝ r^−p` makes the mean over all changes of the delay's `(1/p − 1)`-th power
-//! least: `p = 1/2` is best for the mean delay (Azar, Horvitz and others, "Tractable near-optimal policies for crawling",
-//! PNAS 2018, for its constant-penalty case), `p = 1` for the mean of its logarithm, which a median follows, and is no
-//! better than equal intervals for the mean. 2/3 lies between: it is best for the mean square root, and better than equal
-//! intervals by either measure.
+//! least, by Lagrange's multiplier: `p = 1/2` is best for the mean delay, and `p = 1` for the mean of its logarithm, which
+//! a median follows, but no better than equal intervals for the mean. 2/3 lies between: it is best for the mean square
+//! root, and better than equal intervals by either measure. (Cho and Garcia-Molina, "Effective page refresh policies", 2003,
+//! and Azar, Horvitz and others, "Tractable near-optimal policies for crawling", PNAS 2018, solve the same problem for the
+//! time that a copy is stale, where what changes too often is given up; nobody wants that of a poller.)
 //!
 //! The base is the interval of a target that changes once an hour. What all targets want together is held to twice the
 //! polls that their bases would cost (`stretch`), so that an estate on fire is not set upon by its poller.
