@@ -2,7 +2,7 @@
 
 use crate::cli::Common;
 use crate::config::{Problem, suggestion};
-use crate::estate;
+use crate::estate::{self, Files};
 use crate::plugins::PluginSet;
 use crate::setup::{counted, print, read};
 use egress::Egress;
@@ -20,8 +20,13 @@ pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
             let mut problems: Vec<Problem> = (plugins.refused().iter())
                 .map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() })
                 .collect();
-            problems
-                .extend(estate::build(&config, &sandbox, &plugins, &BTreeMap::new()).await.err().into_iter().flatten());
+            problems.extend(
+                estate::build(&config, (&sandbox, &plugins), &BTreeMap::new(), Files::Reread)
+                    .await
+                    .err()
+                    .into_iter()
+                    .flatten(),
+            );
             let unserved = config.targets.iter().filter(|target| plugins.get(&target.kind).is_none());
             let warnings = unserved.map(|target| Problem {
                 place: format!("{}:{}", config.file, target.line),

@@ -6,7 +6,7 @@
 
 use crate::config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting, show_duration};
 use crate::driver::{Configured, Message};
-use crate::estate::{self, Target};
+use crate::estate::{self, Files, Target};
 use crate::plugins::PluginSet;
 use crate::setup::{Document, Stamp};
 use model::{Event, EventKind, TargetId};
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// A file that is gone for so many looks is no longer being replaced by an editor.
 const GONE: u32 = 5;
 /// What is known of so many targets that are in the file no more is kept in memory, in case they come back.
-const DORMANT: usize = 10_000;
+pub(crate) const DORMANT: usize = 10_000;
 /// How long a change waits to be on disk before whoever made it is told that it is not.
 const DURABLE: Duration = Duration::from_secs(10);
 
@@ -90,14 +90,14 @@ impl Checker {
         &self,
         document: &Document,
         overrides: Overrides,
-        before: &BTreeMap<TargetId, Arc<Target>>,
+        (before, files): (&BTreeMap<TargetId, Arc<Target>>, Files),
     ) -> Result<Fitted, Vec<Problem>> {
         let read = |overrides: &Overrides| document.config(&self.places, self.demo, overrides);
         let (config, parked) = match read(&overrides) {
             Ok(config) => (config, BTreeMap::new()),
             Err(_) => park(read, &overrides)?,
         };
-        let targets = estate::build(&config, &self.sandbox, &self.plugins, before).await?;
+        let targets = estate::build(&config, (&self.sandbox, &self.plugins), before, files).await?;
         let targets = targets.into_iter().map(|target| (target.id().clone(), target)).collect();
         Ok(Fitted { config, overrides, parked, targets })
     }
@@ -111,24 +111,30 @@ fn park(
     // The file by itself, or nothing.
     let mut config = read(&Overrides::new())?;
     // Whether a target is polled fits any file; the others are tried one by one.
-    let (mut accepted, others): (Overrides, Overrides) =
+    let (mut accepted, mut others): (Overrides, Overrides) =
         overrides.clone().into_iter().partition(|(key, _)| key.ends_with(".enabled"));
     match read(&accepted) {
         Ok(found) => config = found,
-        Err(_) => accepted.clear(),
+        Err(_) => others.append(&mut accepted),
     }
-    let mut parked = BTreeMap::new();
-    for (key, value) in others {
-        accepted.insert(key.clone(), value);
-        match read(&accepted) {
-            Ok(found) => config = found,
-            Err(problems) => {
-                accepted.remove(&key);
-                parked.insert(key, all(&problems));
+    // One may fit only once another does: bounds, and what lies between them.
+    loop {
+        let (before, mut parked) = (others.len(), BTreeMap::new());
+        for (key, value) in std::mem::take(&mut others) {
+            accepted.insert(key.clone(), value.clone());
+            match read(&accepted) {
+                Ok(found) => config = found,
+                Err(problems) => {
+                    accepted.remove(&key);
+                    parked.insert(key.clone(), all(&problems));
+                    others.insert(key, value);
+                }
             }
         }
+        if others.len() == before || others.is_empty() {
+            return Ok((config, parked));
+        }
     }
-    Ok((config, parked))
 }
 
 /// Problems as one sentence after another.
@@ -173,7 +179,7 @@ impl Configurator {
             }
         }
         let document = state.document.clone();
-        let fitted = self.parts.checker.fit(&document, overrides, &state.fitted.targets).await;
+        let fitted = self.parts.checker.fit(&document, overrides, (&state.fitted.targets, Files::Kept)).await;
         let fitted = fitted.map_err(|problems| CommandError::Invalid(all(&problems)))?;
         for (key, problem) in &fitted.parked {
             let sent = changes.iter().any(|(changed, value)| changed == key && value.is_some());
@@ -211,7 +217,7 @@ impl Configurator {
         let failed = |message: String| vec![Problem { place: name.clone(), message }];
         let document = Document::read(path).map_err(&failed)?;
         let overrides = state.fitted.overrides.clone();
-        let fitted = self.parts.checker.fit(&document, overrides, &state.fitted.targets).await?;
+        let fitted = self.parts.checker.fit(&document, overrides, (&state.fitted.targets, Files::Reread)).await?;
         if fitted.targets.is_empty() && !state.fitted.targets.is_empty() {
             let message =
                 "it has no [[target]] any more, as if it had been cut short: start the host anew if that is meant";
@@ -277,10 +283,13 @@ impl Configurator {
         let removed: Vec<TargetId> =
             before.targets.keys().filter(|id| !fitted.targets.contains_key(*id)).cloned().collect();
         for id in &removed {
-            state.dormant.insert(id.clone(), before.targets[id].known().clone());
+            state.dormant.insert(id.clone(), before.targets[id].freeze());
             if state.dormant.len() > DORMANT {
                 let oldest = state.dormant.iter().min_by_key(|(_, known)| known.last_report).map(|(id, _)| id.clone());
-                oldest.map(|id| state.dormant.remove(&id));
+                if let Some(id) = oldest {
+                    state.dormant.remove(&id);
+                    self.parts.store.writer().forget(id, self.parts.clock.wall());
+                }
             }
         }
         let aliases = Arc::new(fitted.config.aliases.clone());

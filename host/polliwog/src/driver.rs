@@ -246,12 +246,14 @@ impl Driver {
             Message::Finished(finished) => {
                 let id = finished.target.id();
                 let input = Input::Finished(id.clone(), finished.finish);
-                let current = self.targets.get(id);
-                if current.is_some_and(|current| current.shares_knowledge_with(&finished.target)) {
-                    self.apply(input, Some(finished));
-                } else {
+                if !finished.learnt {
                     // The target is gone, or another one now: of the poll only its end counts.
                     self.parts.sandbox.forget(id);
+                    self.apply(input, None);
+                } else if self.targets.contains_key(id) {
+                    self.apply(input, Some(finished));
+                } else {
+                    self.keep(&finished);
                     self.apply(input, None);
                 }
             }
@@ -347,7 +349,7 @@ impl Driver {
             waiting.push_back(Pending { commits: false, ..pending });
             let count = unwritten(waiting);
             self.scheduler.apply(Input::Unwritten(id.clone(), count), now);
-            return self.act_on_starts();
+            return self.act(None);
         }
         let Some(saved) = self.scheduler.saved(id, now) else { return };
         // What waited for the flush waits on, but for what this commit says better.
@@ -364,16 +366,7 @@ impl Driver {
             events,
         });
         self.scheduler.apply(Input::Unwritten(id.clone(), count), now);
-        self.act_on_starts();
-    }
-
-    /// After an input that can only cause starts.
-    fn act_on_starts(&mut self) {
-        for action in self.scheduler.drain() {
-            if let Action::Start(target, due) = action {
-                self.start(&target, due);
-            }
-        }
+        self.act(None);
     }
 
     fn committed(&mut self, committed: Committed) {
@@ -404,7 +397,7 @@ impl Driver {
             self.pending.insert(id.clone(), waiting);
         }
         self.scheduler.apply(Input::Unwritten(id, count), self.parts.clock.now());
-        self.act_on_starts();
+        self.act(None);
     }
 
     /// Shows and tells what is on disk.
@@ -436,14 +429,38 @@ impl Driver {
         }
     }
 
-    /// Writes what merely continued since the last time, in one row.
-    fn flush(&mut self) {
-        let (now, at) = (self.parts.clock.now(), self.parts.clock.wall());
-        self.next_flush = now.after(FLUSH);
-        if self.ending.is_none() && self.parts.store.writer().gauges().flushes.load(Ordering::Relaxed) > 0 {
-            // The database has not taken the last one: what continues is gathered on.
-            return;
+    /// What a poll of a target that is gone had learnt before it went.
+    fn keep(&mut self, finished: &Finished) {
+        let id = finished.target.id().clone();
+        let Finished { changes, failure, at, .. } = finished;
+        let events = stored_events(&id, changes, failure.as_ref(), *at);
+        if changes.is_urgent() || !events.is_empty() {
+            *self.gone.entry(id.clone()).or_default() += 1;
+            let kind = finished.target.config.kind.clone();
+            let at = self.parts.clock.wall();
+            self.parts.store.writer().commit(Commit {
+                target: id,
+                kind,
+                at,
+                changes: changes.clone(),
+                schedule: None,
+                events,
+            });
         }
+    }
+
+    /// Writes what merely continued since the last time, unless the database has not taken the last of it: then it is
+    /// gathered on.
+    fn flush(&mut self) {
+        self.next_flush = self.parts.clock.now().after(FLUSH);
+        if self.parts.store.writer().gauges().flushes.load(Ordering::Relaxed) == 0 {
+            self.flush_all();
+        }
+    }
+
+    /// Writes what merely continued since the last time, in one row.
+    fn flush_all(&mut self) {
+        let (now, at) = (self.parts.clock.now(), self.parts.clock.wall());
         let dirty = std::mem::take(&mut self.dirty);
         let progress: Vec<Progress> = (dirty.into_iter())
             .filter_map(|(id, changes)| {
@@ -475,7 +492,7 @@ impl Driver {
         for id in given_up {
             self.dirty.entry(id).or_default();
         }
-        self.flush();
+        self.flush_all();
         if let Some((reply, _)) = self.ending.take() {
             let _ = reply.send(());
         }

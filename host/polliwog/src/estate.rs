@@ -10,6 +10,7 @@ use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::{Facts, Known, PollFailure};
@@ -40,6 +41,7 @@ pub(crate) struct Target {
     material: [u8; 32],
     known: Arc<Mutex<Known>>,
     published: Arc<Mutex<Published>>,
+    frozen: AtomicBool,
 }
 
 /// What of a target is on disk, and so may be shown.
@@ -88,18 +90,50 @@ impl Target {
     }
 
     /// What is known stays known when a target becomes another one while the host runs. Where a poll of what it was says
-    /// nothing of what it is, what that poll still learns is kept apart.
+    /// nothing of what it is, what is known is copied when the change is taken up: see [`Self::take_over_from`].
     fn succeeding(self, before: &Self) -> Self {
         if matches!(self.change_from(before), Change::Reset | Change::PollNow) {
-            let (known, published) = (before.known().clone(), before.published().clone());
-            return Self { known: Arc::new(Mutex::new(known)), published: Arc::new(Mutex::new(published)), ..self };
+            return self;
         }
         Self { known: before.known.clone(), published: before.published.clone(), ..self }
     }
 
-    /// Whether what a poll of the other one learns is known of this one.
-    pub(crate) fn shares_knowledge_with(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.known, &other.known)
+    /// The same target with another interval or cadence, enabled or not.
+    fn rescheduled(before: &Self, written: &TargetConfig) -> Self {
+        Self {
+            config: written.clone(),
+            told: before.told.clone(),
+            grant: before.grant.clone(),
+            limits: before.limits,
+            timeout: before.timeout,
+            kind_interval: before.kind_interval,
+            identity: before.identity,
+            material: before.material,
+            known: before.known.clone(),
+            published: before.published.clone(),
+            frozen: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes over what is known, unless it is shared; a poll of what the target was learns nothing from then on.
+    pub(crate) fn take_over_from(&self, before: &Self) {
+        if Arc::ptr_eq(&self.known, &before.known) {
+            return;
+        }
+        let (known, published) = (before.freeze(), before.published().clone());
+        (*self.known(), *self.published()) = (known, published);
+    }
+
+    /// Nothing more is learnt of it; gives what is known.
+    pub(crate) fn freeze(&self) -> Known {
+        let known = self.known();
+        self.frozen.store(true, Ordering::Relaxed);
+        known.clone()
+    }
+
+    /// Whether nothing more is learnt of it. To be asked with what is known locked.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::Relaxed)
     }
 
     /// Whether it reads something that may change while its configuration stays the same.
@@ -162,12 +196,21 @@ fn hash(parts: &[&str]) -> i64 {
     i64::from_be_bytes(digest[..8].try_into().expect("a SHA-256 has 32 bytes"))
 }
 
+/// Whether secrets and certificates are read again of targets that are as they were before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Files {
+    /// The configuration was read again, and so is what it names.
+    Reread,
+    /// Only settings changed.
+    Kept,
+}
+
 /// Makes every target of a configuration ready; every problem there is. Those that are as they were before are kept.
 pub(crate) async fn build(
     config: &Config,
-    sandbox: &Sandbox,
-    plugins: &PluginSet,
+    (sandbox, plugins): (&Sandbox, &PluginSet),
     before: &BTreeMap<TargetId, Arc<Target>>,
+    files: Files,
 ) -> Result<Vec<Arc<Target>>, Vec<Problem>> {
     let (mut targets, mut problems) = (Vec::new(), Vec::new());
     // Thousands of targets have the same settings; a plugin says the same of all of them.
@@ -177,8 +220,15 @@ pub(crate) async fn build(
         let limits = config.limits.get(&written.kind).copied().unwrap_or_default();
         let before = before.get(&written.id);
         let same = |before: &&Arc<Target>| before.limits == limits && before.config.is_same(written);
-        if let Some(same) = before.filter(same).filter(|before| !before.reads_files()) {
+        let kept = before.filter(|before| files == Files::Kept || !before.reads_files());
+        if let Some(same) = kept.filter(same) {
             targets.push(same.clone());
+            continue;
+        }
+        if let Some(before) =
+            kept.filter(|before| before.limits == limits && before.config.is_scheduled_otherwise(written))
+        {
+            targets.push(Arc::new(Target::rescheduled(before, written)));
             continue;
         }
         let plugin = plugins.get(&written.kind).map(|served| &served.plugin);
@@ -264,6 +314,7 @@ pub(crate) fn target(written: &TargetConfig, plugin: Option<&Plugin>, limits: Li
         material,
         known: Arc::default(),
         published: Arc::default(),
+        frozen: AtomicBool::new(false),
         config: written.clone(),
     })
 }

@@ -3,9 +3,9 @@
 use crate::cli::RunArguments;
 use crate::clock::{Clock, random_bytes};
 use crate::config::{Config, Overrides, Problem};
-use crate::configurator::{self, Checker, Configurator};
+use crate::configurator::{self, Checker, Configurator, DORMANT};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
-use crate::estate::{self, Target};
+use crate::estate::{self, Files, Target};
 use crate::host::{ENDING, RunningHost};
 use crate::plugins::PluginSet;
 use crate::setup::{Document, counted, print};
@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let plugins = Arc::new(PluginSet::load(&sandbox, &config.plugin_dir).await);
     let checker = Checker { places, demo, sandbox: sandbox.clone(), plugins: plugins.clone() };
     // As it is written, before anything is made.
-    let written = match checker.fit(&document, Overrides::new(), &BTreeMap::new()).await {
+    let written = match checker.fit(&document, Overrides::new(), (&BTreeMap::new(), Files::Reread)).await {
         Ok(written) => written,
         Err(problems) => return Ok(refuse(&problems)),
     };
@@ -58,7 +58,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let Opened { store, targets: loaded, forgotten_until } = open(&config, clock.wall(), &sender)?;
     let store = Arc::new(store);
     let overrides = store.reader().settings()?;
-    let fitted = match checker.fit(&document, overrides, &written.targets).await {
+    let fitted = match checker.fit(&document, overrides, (&written.targets, Files::Kept)).await {
         Ok(fitted) => fitted,
         Err(problems) => return Ok(refuse(&problems)),
     };
@@ -111,8 +111,8 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     end_asked().await?;
     tracing::info!("ending: nothing more is started; what is under way has 30 s");
     ending.cancel();
-    // It holds the database; what it is doing is done first.
-    let _ = watching.await;
+    // It holds the database; what it is doing is done first, unless that takes too long.
+    let _ = tokio::time::timeout(ENDING, watching).await;
     finish(sender, thread, store, clock).await
 }
 
@@ -248,10 +248,15 @@ fn keep_lately(
     now: Timestamp,
 ) -> HashMap<TargetId, Known> {
     let oldest = Duration::from_secs(u64::from(config.store.history_days) * 86_400);
+    let mut reports: Vec<_> = dormant.values().map(|known| known.last_report).collect();
+    reports.sort_unstable();
+    // The latest of them, where there are too many.
+    let enough = reports.len().checked_sub(DORMANT).map(|surplus| reports[surplus.min(reports.len() - 1)]);
     dormant.retain(|id, known| {
-        let keep = known.last_report.is_some_and(|at| now.since(at) <= oldest);
+        let lately = known.last_report.is_some_and(|at| now.since(at) <= oldest);
+        let keep = lately && enough.is_none_or(|enough| known.last_report >= enough);
         if !keep {
-            store.writer().forget(id.clone());
+            store.writer().forget(id.clone(), now);
         }
         keep
     });

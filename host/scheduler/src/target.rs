@@ -321,7 +321,8 @@ impl Target {
         let longest = match (self.schedule.dead, self.schedule.breaker.open_for) {
             (Some(_), _) => DEAD_LETTER_LOOK.mul_f64(1.1).max(LONGEST_RETRY_AFTER),
             (None, open_for) if failing || open_for.is_some() => LONGEST_RETRY_AFTER,
-            _ => self.bounds(settings).max,
+            // With its jitter, and the little that a killed host's last poll may have been late.
+            _ => self.bounds(settings).max.mul_f64(1.06),
         };
         now.after(longest)
     }

@@ -55,7 +55,7 @@ enum Job {
     Commit(Box<Commit>),
     Event(Event),
     Progress(Vec<Progress>, Timestamp),
-    Forget(TargetId),
+    Forget(TargetId, Timestamp),
     Token([u8; 32], Timestamp),
     Setting(SettingChange),
     Begin(Timestamp),
@@ -146,8 +146,8 @@ impl Writer {
     }
 
     /// Forgets a target and everything that is known of it; its history goes by age.
-    pub fn forget(&self, target: TargetId) {
-        self.push(Job::Forget(target));
+    pub fn forget(&self, target: TargetId, now: Timestamp) {
+        self.push(Job::Forget(target, now));
     }
 
     /// Counters for whoever watches the host.
@@ -268,7 +268,7 @@ impl Desk {
         let mut draft = Draft { version: self.version, loose: self.loose.clone(), ..Draft::default() };
         let mut committed = Vec::with_capacity(group.len());
         let mut pruned_to = None;
-        let mut ended = None;
+        let (mut ended, mut forgotten_at) = (None, None);
         for job in group {
             match job {
                 Job::Commit(commit) => {
@@ -291,7 +291,8 @@ impl Desk {
                     let events = rows::write_setting(&transaction, change)?;
                     committed.push(Committed { target: None, events });
                 }
-                Job::Forget(target) => {
+                Job::Forget(target, now) => {
+                    forgotten_at = Some(*now);
                     rows::forget(&transaction, target)?;
                     let num = draft.numbers.remove(target).or_else(|| self.numbers.get(target).copied());
                     draft.snapshots.retain(|held, _| Some(*held) != num);
@@ -304,12 +305,15 @@ impl Desk {
                 Job::Abandon => {}
             }
         }
-        if self.journal_rows + draft.rows >= FOLD || ended.is_some() {
-            let snapshots = self.snapshots.iter().chain(&draft.snapshots);
-            rows::fold(&transaction, snapshots, self.points.iter().chain(&draft.points).chain(&draft.loose))?;
+        // Of what is forgotten nothing stays in the journal, where its number could be another target's one day.
+        let gone: Vec<i64> = draft.forgotten.iter().filter_map(|target| self.numbers.get(target).copied()).collect();
+        if self.journal_rows + draft.rows >= FOLD || ended.is_some() || !gone.is_empty() {
+            let snapshots = self.snapshots.iter().filter(|(of, _)| !gone.contains(of)).chain(&draft.snapshots);
+            let points = self.points.iter().chain(&draft.points).chain(&draft.loose);
+            rows::fold(&transaction, snapshots, points.filter(|(of, ..)| !gone.contains(of)))?;
             draft.folded = true;
             draft.loose.clear();
-            if let Some(at) = ended.or(pruned_to) {
+            if let Some(at) = ended.or(pruned_to).or(forgotten_at) {
                 rows::write_marker(&transaction, at, ended.is_some())?;
             }
             if let Some(now) = pruned_to {

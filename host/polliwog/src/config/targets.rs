@@ -241,6 +241,12 @@ impl TargetConfig {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         *self == Self { line: self.line, ..other.clone() }
     }
+
+    /// Whether only what can be changed while the host runs is different.
+    pub(crate) fn is_scheduled_otherwise(&self, other: &Self) -> bool {
+        let Self { enabled, interval, cadence, .. } = other.clone();
+        Self { enabled, interval, cadence, ..self.clone() }.is_same(other)
+    }
 }
 
 fn cadence_of(value: &Value) -> Result<Cadence, String> {

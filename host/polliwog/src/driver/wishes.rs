@@ -46,6 +46,10 @@ impl Driver {
         if settings != *self.scheduler.settings() {
             self.apply(Input::Settings(settings), None);
         }
+        if removed.iter().any(|id| self.dirty.contains_key(id)) {
+            // What is known of them is on disk, in case they come back.
+            self.flush_all();
+        }
         for id in removed {
             self.forget(&id);
         }
@@ -57,6 +61,9 @@ impl Driver {
             }
             if change == Some(Change::Reset) {
                 self.parts.sandbox.forget(&id);
+            }
+            if let Some(before) = self.targets.get(&id) {
+                target.take_over_from(before);
             }
             let before = self.targets.insert(id.clone(), target.clone());
             if before.is_some_and(|before| before.config.kind != target.config.kind) {

@@ -29,6 +29,8 @@ pub(crate) struct Finished {
     pub target: Arc<Target>,
     /// What it means for the next one.
     pub finish: Finish,
+    /// Whether its result is part of what is known.
+    pub learnt: bool,
     /// What it changed.
     pub changes: Changes,
     /// Why there is no report.
@@ -86,6 +88,7 @@ impl Drop for Guard {
         let finished = Finished {
             target,
             finish: Finish::PluginFault,
+            learnt: false,
             changes: Changes::default(),
             failure: None,
             shown: None,
@@ -106,7 +109,9 @@ fn finished(target: Arc<Target>, done: Done, at: Timestamp, aliases: &Aliases) -
     };
     let skipped = outcome == Outcome::Skipped;
     let mut known = target.known();
-    let changes = known.learn(outcome, at, aliases);
+    // Of a target that is another one by now, or gone, nothing more is learnt.
+    let learnt = !target.is_frozen();
+    let changes = if learnt { known.learn(outcome, at, aliases) } else { Changes::default() };
     let finish = match &failure {
         _ if skipped => Finish::Skipped,
         None => Finish::Success { changed: !changes.transitions.is_empty(), critical: known.is_critical() },
@@ -143,6 +148,7 @@ fn finished(target: Arc<Target>, done: Done, at: Timestamp, aliases: &Aliases) -
     let category = failure.as_ref().map(|failure| failure.category);
     Finished {
         finish,
+        learnt,
         measure: (!skipped).then_some(PollMeasure { wall: usage.wall, failure: category }),
         told: if skipped { Vec::new() } else { told.collect() },
         changes,

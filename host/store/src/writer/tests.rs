@@ -187,13 +187,13 @@ fn a_forgotten_target_is_gone_and_may_come_back() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _, _) = open(folder.path());
     store.writer().commit(commit(&mut Known::default(), report(Status::Critical, 4.0), 10));
-    store.writer().forget(id("a"));
+    store.writer().forget(id("a"), Timestamp::from_millis(0));
     store.writer().commit(commit(&mut Known::default(), report(Status::Ok, 4.0), 20));
     store.close(at(1_000_000));
     let (store, loaded, _) = open(folder.path());
     assert_eq!(loaded[&id("a")].known.dependencies[0].facts.first_seen, at(20));
     assert!(store.reader().errors(&id("a"), "db", 10).unwrap().is_empty());
-    store.writer().forget(id("a"));
+    store.writer().forget(id("a"), Timestamp::from_millis(0));
     store.close(at(1_000_000));
     assert!(open(folder.path()).1.is_empty());
 }
