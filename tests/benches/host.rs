@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -23,10 +23,33 @@ fn main() {
     let requests: Requests = Arc::default();
     let port = serve(requests.clone());
     steady(port, &requests);
-    many(port);
+    many(port, &requests);
 }
 
-type Requests = Arc<Mutex<Vec<Instant>>>;
+/// When each request came.
+#[derive(Default)]
+struct Log {
+    times: Mutex<Vec<Instant>>,
+    more: Condvar,
+}
+
+type Requests = Arc<Log>;
+
+impl Log {
+    fn note(&self) {
+        self.times.lock().unwrap().push(Instant::now());
+        self.more.notify_one();
+    }
+
+    /// Waits for so many requests since the last time they were taken.
+    fn wait(&self, count: usize) {
+        drop(self.more.wait_while(self.times.lock().unwrap(), |times| times.len() < count).unwrap());
+    }
+
+    fn take(&self) -> Vec<Instant> {
+        std::mem::take(&mut *self.times.lock().unwrap())
+    }
+}
 
 /// Answers every request with a report, but for those of every hundredth target, which has none.
 fn serve(requests: Requests) -> u16 {
@@ -66,7 +89,7 @@ fn answer(mut stream: TcpStream, requests: &Requests, (good, bad): &(String, Str
                 line.split(' ').nth(1).unwrap_or_default().clone_into(&mut path);
             }
         }
-        requests.lock().unwrap().push(Instant::now());
+        requests.note();
         let answer = if path.ends_with("00") { bad } else { good };
         if stream.write_all(answer.as_bytes()).is_err() {
             return;
@@ -186,10 +209,11 @@ fn steady(port: u16, requests: &Requests) {
     let scheduler = "cadence = \"fixed\"\nmin_interval = \"100ms\"\nmax_per_host = 256\nmax_in_flight = 256";
     let config = config(port, 1_000, "1s", scheduler);
     let host = Host::start(folder.path(), &config);
-    thread::sleep(Duration::from_secs(10));
-    let (cpu, waits, count, since) = (host.cpu(), host.waits(), requests.lock().unwrap().len(), Instant::now());
-    thread::sleep(Duration::from_secs(30));
-    let polls = (requests.lock().unwrap().len() - count) as f64;
+    requests.wait(10_000);
+    let (cpu, waits, since) = (host.cpu(), host.waits(), Instant::now());
+    requests.take();
+    requests.wait(30_000);
+    let polls = requests.take().len() as f64;
     let seconds = since.elapsed().as_secs_f64();
     let (after, cpu) = (host.waits(), host.cpu() - cpu);
     let (rss, pss) = host.memory();
@@ -205,12 +229,13 @@ fn steady(port: u16, requests: &Requests) {
         quantile(&waits, &after, 0.99) * 1000.0,
     );
     host.terminate();
+    // The outage itself: everything falls due several times.
     thread::sleep(Duration::from_secs(5));
-    requests.lock().unwrap().clear();
+    requests.take();
     let host = Host::start(folder.path(), &config);
-    thread::sleep(Duration::from_secs(12));
+    requests.wait(12_000);
     drop(host);
-    let times = std::mem::take(&mut *requests.lock().unwrap());
+    let times = requests.take();
     let first = times[0];
     let mut tenths = vec![0_usize; 100];
     for time in times {
@@ -229,12 +254,13 @@ fn steady(port: u16, requests: &Requests) {
 }
 
 /// Ten thousand targets, killed and started again.
-fn many(port: u16) {
+fn many(port: u16, requests: &Requests) {
     let folder = tempfile::tempdir().unwrap();
     let config = config(port, 10_000, "20s", "cadence = \"fixed\"\nmax_per_host = 256\nmax_in_flight = 256");
     let host = Host::start(folder.path(), &config);
     println!("first start to listening  {:.2} s", host.spawned.elapsed().as_secs_f64());
-    thread::sleep(Duration::from_secs(55));
+    // Everybody twice, and those that fail once.
+    requests.wait(20_000);
     let dead = |host: &Host| host.get("/api/v1/dead-letters")["total"].clone();
     let before = dead(&host);
     let (rss, pss) = host.memory();

@@ -1,5 +1,8 @@
 //! The running host, asked through its API. Leaves through `egress`, like everything that leaves.
 
+use crate::cli::Common;
+use crate::config::Config;
+use crate::setup;
 use egress::{Egress, Grant, Limits, Method, Origin, OriginGrant, Reach, Request, Secrets, Session, Tls};
 use secrecy::SecretString;
 use serde_json::Value;
@@ -22,12 +25,20 @@ pub(crate) enum Unanswered {
     Refused(String),
 }
 
-/// GETs a path of the running host's API as JSON; `usual` is where it is when the environment says nothing.
-pub(crate) async fn get(usual: &str, path: &str) -> Result<Value, Unanswered> {
-    call(usual, Method::Get, path, None).await
+/// Where this configuration's host listens.
+pub(crate) fn usual_url(common: &Common) -> String {
+    let listen = match setup::read(&common.places()) {
+        Ok(Ok(config)) => config.listen,
+        _ => match Config::written(("the defaults", ""), &common.places(), &setup::environment) {
+            Ok(config) => config.listen,
+            Err(_) => std::net::SocketAddr::from(([127, 0, 0, 1], 7411)),
+        },
+    };
+    format!("http://{listen}")
 }
 
-/// Asks the running host's API for something; gives its answer as JSON.
+/// Asks the running host's API for something; gives its answer as JSON. `usual` is where it is when the environment says
+/// nothing.
 pub(crate) async fn call(usual: &str, method: Method, path: &str, body: Option<Value>) -> Result<Value, Unanswered> {
     let nobody = |error: &dyn std::fmt::Display| Unanswered::Nobody(error.to_string());
     let url = set(URL).unwrap_or_else(|| usual.to_owned());

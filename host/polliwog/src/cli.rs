@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::config::Places;
+use crate::config::{CHANGEABLE, Places};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -157,7 +157,7 @@ pub(crate) enum TargetsCommand {
         /// Its id
         target: String,
         /// What is changed
-        #[arg(value_parser = ["enabled", "interval", "cadence"])]
+        #[arg(value_parser = CHANGEABLE)]
         key: String,
         /// Its value: true or false, 30s, adaptive
         #[arg(allow_hyphen_values = true)]
@@ -168,7 +168,7 @@ pub(crate) enum TargetsCommand {
         /// Its id
         target: String,
         /// What was changed
-        #[arg(value_parser = ["enabled", "interval", "cadence"])]
+        #[arg(value_parser = CHANGEABLE)]
         key: String,
     },
 }

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use model::{Moment, TargetId, Timestamp};
 use sandbox::Sandbox;
-use scheduler::{Ask, BreakerState, Place, TargetStatus};
+use scheduler::{Ask, BreakerState, TargetStatus};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -272,8 +272,7 @@ fn view(target: &Target, status: &TargetStatus, times: Times) -> TargetView {
     let known = target.known();
     let live: HashMap<u32, store::Live> = known.dependencies.iter().map(|d| (d.facts.slot, d.live)).collect();
     drop(known);
-    let waits = matches!(status.place, Place::Queued | Place::Ready | Place::WaitingForHost);
-    let next_run = waits.then(|| times.at(schedule.due));
+    let next_run = status.place.waits().then(|| times.at(schedule.due));
     let config = &target.config;
     TargetView {
         id: config.id.clone(),

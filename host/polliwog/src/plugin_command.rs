@@ -4,14 +4,14 @@ use crate::api::{self, Unanswered};
 use crate::cli::Common;
 use crate::plugins::{PluginSet, read};
 use crate::setup::{self, print};
-use egress::Egress;
+use egress::{Egress, Method};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// The plugins of the running host, with counters; where none answers, those that this configuration would load.
 pub(crate) async fn list(common: &Common, as_json: bool) -> anyhow::Result<u8> {
-    let (from, plugins) = match api::get(&usual_url(common), "/api/v1/plugins").await {
+    let (from, plugins) = match api::call(&api::usual_url(common), Method::Get, "/api/v1/plugins", None).await {
         Ok(answer) => ("the running host", answer["plugins"].clone()),
         Err(Unanswered::Refused(why)) => {
             eprintln!("polliwog: {why}");
@@ -41,25 +41,11 @@ pub(crate) async fn list(common: &Common, as_json: bool) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Where this configuration's host listens.
-pub(crate) fn usual_url(common: &Common) -> String {
-    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let listen = match setup::read(&common.places()) {
-        Ok(Ok(config)) => config.listen,
-        _ => match crate::config::Config::written(("the defaults", ""), &common.places(), &environment) {
-            Ok(config) => config.listen,
-            Err(_) => std::net::SocketAddr::from(([127, 0, 0, 1], 7411)),
-        },
-    };
-    format!("http://{listen}")
-}
-
 async fn would_load(common: &Common) -> anyhow::Result<Value> {
     let places = common.places();
-    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let config = match crate::config::find(&places, &environment) {
+    let config = match crate::config::find(&places, &setup::environment) {
         Ok(_) => setup::read(&places)?,
-        Err(_) => crate::config::Config::written(("the defaults", ""), &places, &environment),
+        Err(_) => crate::config::Config::written(("the defaults", ""), &places, &setup::environment),
     };
     let config = config.map_err(|problems| anyhow::anyhow!("{}", problems[0]))?;
     let sandbox = Sandbox::new(sandbox::Config::default(), &Egress::new(egress::Config::default()))?;

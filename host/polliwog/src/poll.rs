@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::config::{Config, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
 use crate::plugins::PluginSet;
-use crate::setup::{print, read};
+use crate::setup::{environment, print, read};
 use anyhow::{Context, anyhow};
 use egress::{Egress, Fingerprint, Origin};
 use model::{Kind, TargetId};
@@ -93,7 +93,6 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
     }
     let target = ad_hoc(arguments).map_err(Unusable::Usage)?;
     // Only where plugins lie is of interest; a broken configuration is no reason not to poll something else.
-    let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let text = crate::config::find(&arguments.common.places(), &environment)
         .ok()
         .and_then(|path| std::fs::read_to_string(path).ok());

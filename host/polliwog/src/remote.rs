@@ -2,7 +2,6 @@
 
 use crate::api::{self, Unanswered};
 use crate::cli::{BreakerCommand, DeadLetterCommand, Remote, SettingsCommand, TargetsCommand};
-use crate::plugin_command::usual_url;
 use crate::setup::print;
 use anyhow::anyhow;
 use egress::Method;
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 
 /// Asks, and gives the answer.
 async fn ask(remote: &Remote, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
-    api::call(&usual_url(&remote.common), method, path, body).await.map_err(|unanswered| match unanswered {
+    api::call(&api::usual_url(&remote.common), method, path, body).await.map_err(|unanswered| match unanswered {
         Unanswered::Refused(why) => anyhow!(why),
         Unanswered::Nobody(why) => anyhow!("no running host answers ({why}): start one, or set POLLIWOG_URL"),
     })

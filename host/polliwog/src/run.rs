@@ -58,7 +58,12 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let Opened { store, targets: loaded, forgotten_until } = open(&config, clock.wall(), &sender)?;
     let store = Arc::new(store);
     let overrides = store.reader().settings()?;
-    let fitted = match checker.fit(&document, overrides, (&written.targets, Files::Kept)).await {
+    let fitted = if overrides.is_empty() {
+        Ok(written)
+    } else {
+        checker.fit(&document, overrides, (&written.targets, Files::Kept)).await
+    };
+    let fitted = match fitted {
         Ok(fitted) => fitted,
         Err(problems) => return Ok(refuse(&problems)),
     };

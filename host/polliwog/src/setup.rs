@@ -81,7 +81,7 @@ impl Document {
 }
 
 /// A variable that is set to something; compose files often set what they do not mean to nothing.
-fn environment(name: &str) -> Option<String> {
+pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 

@@ -69,7 +69,7 @@ impl Cadence {
 
 /// What the formula is told beside the score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub(crate) struct Load {
     /// Failures in a row that this success ended.
     pub errors: u32,
     /// Targets held back by the cap over the process or the token bucket.
@@ -78,7 +78,7 @@ pub struct Load {
 
 /// The bounds within which a target is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// The first `last` of the smoothing, and the interval of `fixed`.
     pub base: Duration,
     /// Never more often.
@@ -94,7 +94,7 @@ impl Bounds {
 }
 
 /// `min + (max − min)·(1 − score)`, tightened by errors and stretched by load. Seconds.
-pub fn target_interval(bounds: &Bounds, score: f64, load: Load) -> f64 {
+pub(crate) fn target_interval(bounds: &Bounds, score: f64, load: Load) -> f64 {
     let (min, max) = (bounds.min.as_secs_f64(), bounds.max.as_secs_f64());
     let mut target = min + (max - min) * (1.0 - score.clamp(0.0, 1.0));
     if load.errors > 0 {
@@ -107,7 +107,7 @@ pub fn target_interval(bounds: &Bounds, score: f64, load: Load) -> f64 {
 }
 
 /// `0.6·target + 0.4·last`, within the bounds. Seconds.
-pub fn smoothed_interval(bounds: &Bounds, target: f64, last: f64) -> f64 {
+pub(crate) fn smoothed_interval(bounds: &Bounds, target: f64, last: f64) -> f64 {
     bounds.clamp(ALPHA * target + (1.0 - ALPHA) * last)
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn explain(
     (of_host, of_all): (usize, usize),
     now: Moment,
 ) -> Explanation {
-    let waits = matches!(target.place, Place::Queued | Place::Ready | Place::WaitingForHost);
+    let waits = target.place.waits();
     let mut terms = Terms::default();
     terms.state(target, now);
     if waits {

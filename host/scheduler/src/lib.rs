@@ -26,7 +26,7 @@ mod spread;
 mod target;
 
 pub use breaker::{Breaker, BreakerState};
-pub use cadence::{Bounds, Cadence, Load, smoothed_interval, target_interval};
+pub use cadence::Cadence;
 pub use explain::{Explanation, Term};
 pub use queue::{Entry, Queue, Slot};
 pub use rates::{Rate, Rates};

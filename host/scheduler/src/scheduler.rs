@@ -57,7 +57,7 @@ pub enum Input {
 }
 
 /// What a change of a target means for its schedule. Several at once: the first of these that is among them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// URL, TLS, kind or secrets: everything starts anew, and it is polled at once.
     Reset,

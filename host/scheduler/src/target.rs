@@ -64,6 +64,11 @@ pub enum Place {
 }
 
 impl Place {
+    /// Whether it waits: for its due time, for a cap, or for its host.
+    pub const fn waits(self) -> bool {
+        matches!(self, Self::Queued | Self::Ready | Self::WaitingForHost)
+    }
+
     /// The word used on every surface.
     pub const fn as_str(self) -> &'static str {
         match self {

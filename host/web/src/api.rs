@@ -292,9 +292,21 @@ pub(crate) async fn patch_target(
         return Err(CommandError::NoTarget(target.to_string()).into());
     }
     if let Some(other) = members.keys().find(|key| !CHANGEABLE.contains(&key.as_str())) {
-        const DEFINED: [&str; 10] =
-            ["id", "name", "kind", "url", "also", "tls", "timeout", "secrets", "labels", "settings"];
-        if !DEFINED.contains(&other.as_str()) && !["min_interval", "max_interval"].contains(&other.as_str()) {
+        const DEFINED: [&str; 12] = [
+            "id",
+            "name",
+            "kind",
+            "url",
+            "also",
+            "tls",
+            "timeout",
+            "secrets",
+            "labels",
+            "settings",
+            "min_interval",
+            "max_interval",
+        ];
+        if !DEFINED.contains(&other.as_str()) {
             let message = format!("a target has no {other:?}: enabled, interval and cadence can be changed here");
             return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message));
         }

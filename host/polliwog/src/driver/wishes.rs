@@ -116,8 +116,7 @@ impl Driver {
             })
             .collect();
         let late = |status: &TargetStatus| {
-            let waits = matches!(status.place, Place::Queued | Place::Ready | Place::WaitingForHost);
-            waits && now.since(status.schedule.due) > self.scheduler.settings().max
+            status.place.waits() && now.since(status.schedule.due) > self.scheduler.settings().max
         };
         Snapshot {
             now,

@@ -1,7 +1,6 @@
 //! What others may know of the scheduler.
 
 use super::{Counters, Scheduler};
-use crate::target::Target;
 use crate::{Explanation, Place, Saved, Settings, TargetStatus};
 use model::{Kind, Moment, TargetId};
 use std::collections::BTreeMap;
@@ -26,8 +25,7 @@ impl Scheduler {
     /// How many targets of each kind wait.
     pub fn depth_by_kind(&self) -> BTreeMap<Kind, usize> {
         let mut depth = BTreeMap::new();
-        let waits = |target: &&Target| matches!(target.place, Place::Queued | Place::Ready | Place::WaitingForHost);
-        for target in self.targets.iter().flatten().filter(waits) {
+        for target in self.targets.iter().flatten().filter(|target| target.place.waits()) {
             *depth.entry(target.spec.kind.clone()).or_default() += 1;
         }
         depth

@@ -412,9 +412,8 @@ impl Run {
             if mirror.is_wanted() && self.served && self.now > spread && status.schedule.due > self.now {
                 return Err(format!("{id} was asked for and is due in {:?}", status.schedule.due.since(self.now)));
             }
-            let waits = matches!(place, Place::Queued | Place::Ready | Place::WaitingForHost);
             let late = self.now.since(status.schedule.due.max(self.awake_since));
-            if waits && late > bound {
+            if place.waits() && late > bound {
                 return Err(format!(
                     "{id} is {}, and has been due for {late:?}; {bound:?} is the most",
                     place.as_str()

@@ -90,7 +90,6 @@ fn run(estate: &Estate, settings: &Settings, scale: f64, seed: u64) -> Row {
         (estate.spec(target, &Class { interval, ..class.clone() }), None)
     };
     let specs: Vec<_> = world.classes.iter().enumerate().map(spec).collect();
-    world.numbers = specs.iter().enumerate().map(|(target, (spec, _))| (spec.id.clone(), target)).collect();
     let end = Moment::START.after(estate.duration);
     let mut now = Moment::START;
     scheduler.apply(Input::Started(specs), now);
@@ -134,6 +133,8 @@ struct World<'a> {
 impl<'a> World<'a> {
     fn new(estate: &'a Estate, seed: u64) -> Self {
         let classes = estate.classes_of_targets();
+        let id = |(target, class): (usize, &usize)| estate.spec(target, &estate.classes[*class]).id;
+        let ids: Vec<TargetId> = classes.iter().enumerate().map(id).collect();
         let truths =
             classes.iter().enumerate().map(|(target, class)| Truth::new(&estate.classes[*class], seed, target));
         Self {
@@ -141,8 +142,8 @@ impl<'a> World<'a> {
             rng: Pcg64Mcg::seed_from_u64(!seed),
             truths: truths.collect(),
             shown: vec![false; classes.len()],
-            numbers: HashMap::new(),
-            ids: classes.iter().enumerate().map(|(t, class)| estate.spec(t, &estate.classes[*class]).id).collect(),
+            numbers: ids.iter().cloned().zip(0..).collect(),
+            ids,
             classes,
             flights: BinaryHeap::new(),
             delays: Vec::new(),

@@ -4,6 +4,8 @@ use crate::{Ask, BreakerState, Cadence, Change, Finish, Profile, Saved, Settings
 use model::{Cause, Moment};
 use std::time::Duration;
 
+/// Seconds. The last interval may have been computed under wider bounds than hold now.
+const WIDEST: f64 = 500.0;
 /// Slack for rounding to nanoseconds.
 const SLACK: Duration = Duration::from_micros(1);
 
@@ -26,7 +28,6 @@ pub(super) struct Mirror {
     unwritten: u8,
     failures: u32,
     faults: u32,
-    opened: u32,
     open_for: Option<f64>,
     dead: bool,
     unreachable: bool,
@@ -50,7 +51,6 @@ impl Mirror {
             unwritten: 0,
             failures: 0,
             faults: 0,
-            opened: 0,
             open_for: None,
             dead: false,
             unreachable: false,
@@ -150,7 +150,7 @@ impl Mirror {
             Ask::Disable => self.spec.enabled = false,
             Ask::Retry => self.dead = false,
             Ask::ResetBreaker => {
-                (self.dead, self.failures, self.open_for, self.opened, self.open_until) = (false, 0, None, 0, None);
+                (self.dead, self.failures, self.open_for, self.open_until) = (false, 0, None, None);
             }
         }
     }
@@ -252,7 +252,6 @@ impl Mirror {
                 if n >= 3 || self.open_for.is_some() {
                     let last = self.open_for.unwrap_or(5.0);
                     self.open_for = Some((last * 2_f64.powi(n.min(40) as i32)).min(300.0));
-                    self.opened += 1;
                 }
                 self.dead |= permanent || n >= 5;
                 match (self.dead, self.open_for) {
@@ -268,19 +267,13 @@ impl Mirror {
                 self.dead = false;
                 if n >= 10 || self.open_for.is_some() {
                     self.open_for = Some(300.0);
-                    self.opened += 1;
                     return (300.0, 330.0);
                 }
                 let backoff = 2_f64.powi(n as i32 - 1).min(300.0);
                 // Not before its interval is over, and the interval is at most the longest.
-                (backoff, backoff.max(longest_interval.max(self.widest_interval())))
+                (backoff, backoff.max(longest_interval.max(WIDEST)))
             }
         }
-    }
-
-    /// The last interval may have been computed under wider bounds than hold now.
-    fn widest_interval(&self) -> f64 {
-        500.0
     }
 
     /// Whether the scheduler thinks the same of the target.
