@@ -17,8 +17,8 @@ mutants=(
     "a host's slot is never given back|hosts.rs|held.running = held.running.saturating_sub(1);|"
     "a host lets one more in than it may|hosts.rs|self.running(host) < limit.max(1)|self.running(host) <= limit.max(1)"
     "a freed slot is not handed on|scheduler/outcomes.rs|            self.make_ready(next, now);|            let _ = next;"
-    "no wake-up for the queue|scheduler.rs|self.queue.next_due().into_iter().chain(token).min()|token"
-    "wake-ups twenty seconds late|scheduler.rs|self.queue.next_due().into_iter().chain(token).min()|self.queue.next_due().map(\|due\| due.after(Duration::from_secs(20))).into_iter().chain(token).min()"
+    "no wake-up for the queue|scheduler.rs|self.queue.next_due().into_iter().chain(token).chain(probe).min()|token.into_iter().chain(probe).min()"
+    "wake-ups twenty seconds late|scheduler.rs|self.queue.next_due().into_iter().chain(token).chain(probe).min()|self.queue.next_due().map(\|due\| due.after(Duration::from_secs(20))).into_iter().chain(token).chain(probe).min()"
     "poll now does nothing|scheduler/targets.rs|            target.schedule.due = target.schedule.due.min(now);
             target.why = Why::Asked(ask);|            target.why = Why::Asked(ask);"
     "results that wait for the database hold nobody back|scheduler/places.rs|if target.unwritten >= MAX_UNWRITTEN {|if target.unwritten > 250 {"
@@ -37,6 +37,12 @@ mutants=(
     "a restart forgets an open breaker|target.rs|if saved.breaker.state == BreakerState::HalfOpen \|\| looked_at {|if { saved.breaker = Breaker::CLOSED; false } {"
     "that a probe began is not written|scheduler/places.rs|        if probes {|        if false {"
     "a due time that settings changed is not written|scheduler/targets.rs|            self.persist_all(&queued);|"
+    "a plugin is quarantined one target early|scheduler/quarantine.rs|const SUSPICIOUS: usize = 5;|const SUSPICIOUS: usize = 4;"
+    "a quarantine holds nobody back|scheduler/places.rs|self.is_quarantined(&target.spec.kind, slot) {|false {"
+    "a quarantined plugin is never tried|scheduler.rs|        self.choose_probes(now);|"
+    "no wake-up for a quarantine's probe|scheduler.rs|let probe = self.next_probe();|let probe = self.next_probe().filter(\|_\| false);"
+    "a quarantine does not end with a success|scheduler/outcomes.rs|                _ => self.clear(&flight.kind, now),|                _ => {}"
+    "a failed probe is followed by the next at once|scheduler/quarantine.rs|            if quarantine.probes.remove(&slot) {|            if quarantine.probes.remove(&slot) \&\& false {"
     "success is counted from the end of the poll|scheduler/outcomes.rs|due.after(after).max(now)|now.after(after)"
 )
 

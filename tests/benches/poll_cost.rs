@@ -239,13 +239,21 @@ fn whole_poll_over_loopback(bencher: Bencher<'_, '_>) {
     };
     let url = format!("http://{}/", runtime.block_on(server));
     let egress = egress::Egress::new(egress::Config::default());
-    let sandbox = sandbox::Sandbox::new(sandbox::Config::default(), &egress).expect("the sandbox");
+    let compile = (env!("CARGO_BIN_EXE_compile"), [].as_slice());
+    let compiler = sandbox::Compiler::temporary(compile, [7; 32], 1).expect("a temporary folder");
+    let sandbox = sandbox::Sandbox::new(sandbox::Config::default(), compiler, &egress).expect("the sandbox");
     let plugin = builtin::ALL.iter().find(|plugin| plugin.kind == "proactive-deps").expect("it is built in");
     let plugin = runtime.block_on(sandbox.load(plugin.component)).expect("it loads");
     let (base, origin) = egress::Origin::parse(&url).expect("a URL");
     let origins = vec![egress::OriginGrant { origin, tls: egress::Tls::system().expect("roots") }];
     let secrets = egress::Secrets::default();
-    let grant = Arc::new(egress::Grant { base, origins, reach: egress::Reach::Everywhere, secrets });
+    let grant = Arc::new(egress::Grant {
+        base,
+        origins,
+        reach: egress::Reach::Everywhere,
+        secrets,
+        narrowing: egress::Narrowing::default(),
+    });
     let target = Arc::new(sandbox::Target {
         id: TargetId::new("bench").expect("an id"),
         name: "Bench".to_owned(),

@@ -273,7 +273,10 @@ fn plugins_are_listed_and_inspected() {
     let file = plugins.join("cached.wasm");
     let (code, stdout, _) = output(&folder, &["plugin", "inspect", file.to_str().unwrap(), "--json"]);
     let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, found["kind"].as_str().unwrap(), found["contract"].as_str().unwrap()), (0, "cached", "0.1"));
+    assert_eq!(
+        (code, found["kind"].as_str().unwrap(), found["contract"].as_str().unwrap()),
+        (0, "cached", "polliwog:poller@0.1")
+    );
     assert_eq!(found["size"].as_u64().unwrap(), tests::guests::CACHED.len() as u64);
     let (code, stdout, _) = output(&folder, &["plugin", "inspect", plugins.join("half.wasm").to_str().unwrap()]);
     assert!(code == 1 && stdout.contains("refused (not_valid)"), "{stdout}");

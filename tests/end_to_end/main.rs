@@ -4,5 +4,6 @@
 
 mod command_line;
 mod operating;
+mod plugins;
 mod running;
 mod support;

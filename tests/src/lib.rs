@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod wat;
+
 /// The guests of `tests/guests`, compiled.
 pub mod guests {
     include!(concat!(env!("OUT_DIR"), "/guests.rs"));

@@ -4,9 +4,9 @@
 
 use axum::Router;
 use axum::routing::get;
-use egress::{Egress, Grant, Origin, OriginGrant, Reach, Secrets, Tls};
+use egress::{Egress, Grant, Narrowing, Origin, OriginGrant, Reach, Secrets, Tls};
 use model::{FailureCategory, Outcome, Status, TargetId, Timestamp};
-use sandbox::{Config, Done, Job, Limits, Plugin, Sandbox, Target};
+use sandbox::{Compiler, Config, Done, Job, Limits, Plugin, Sandbox, Target};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,8 @@ use tokio::net::TcpListener;
 
 fn sandbox_with(slots: u32) -> Arc<Sandbox> {
     let egress = Egress::new(egress::Config::default());
-    Arc::new(Sandbox::new(Config { instance_slots: slots, lanes: NonZeroUsize::MIN }, &egress).unwrap())
+    let compiler = Compiler::temporary((env!("CARGO_BIN_EXE_compile"), &[]), [7; 32], 2).unwrap();
+    Arc::new(Sandbox::new(Config { instance_slots: slots, lanes: NonZeroUsize::MIN }, compiler, &egress).unwrap())
 }
 
 /// A server that answers `/` at once and `/never` never.
@@ -43,7 +44,13 @@ fn job(plugin: &Plugin, url: &str, timeout: Duration) -> Job {
     Job {
         plugin: plugin.clone(),
         target: Arc::new(target),
-        grant: Arc::new(Grant { base, origins, reach: Reach::Everywhere, secrets: Secrets::default() }),
+        grant: Arc::new(Grant {
+            base,
+            origins,
+            reach: Reach::Everywhere,
+            secrets: Secrets::default(),
+            narrowing: Narrowing::default(),
+        }),
         limits: Limits::default(),
         timeout,
         now: Timestamp::from_millis(1_784_578_620_000),
@@ -226,6 +233,22 @@ async fn files_that_are_no_plugins_are_refused_with_a_remedy() {
         assert_eq!(refusal.code, code, "{refusal}");
         assert!(refusal.message.contains(word), "{refusal}");
     }
+}
+
+#[tokio::test]
+async fn a_plugin_in_text_is_a_plugin() {
+    let sandbox = sandbox_with(8);
+    let plugin = sandbox.load(&tests::wat::plugin("written", "1.2.3", "")).await.unwrap();
+    assert_eq!((plugin.descriptor().kind.as_str(), plugin.descriptor().version.as_str()), ("written", "1.2.3"));
+    assert_eq!(sandbox.check_settings(&plugin, &serde_json::json!({})).await, Vec::<String>::new());
+    let url = server().await;
+    let done = sandbox.poll(job(&plugin, &url, LONG)).await;
+    assert!(matches!(&done.outcome, Outcome::Success(report) if report.dependencies.is_empty()), "{done:?}");
+    let one = format!("(func $poll (type $poll) i32.const {})", tests::wat::DEPENDENCY);
+    let plugin = sandbox.load(&tests::wat::plugin("written", "1.2.3", &one)).await.unwrap();
+    let done = sandbox.poll(job(&plugin, &url, LONG)).await;
+    let Outcome::Success(report) = &done.outcome else { panic!("{done:?}") };
+    assert_eq!((report.dependencies[0].name.as_str(), report.dependencies[0].status), ("dependency", Status::Ok));
 }
 
 /// The build lists the guests from their folder; this list is written by hand, so that one without a test is noticed.

@@ -1,6 +1,6 @@
 //! What one target may reach.
 
-use crate::{Reach, Secrets, Tls};
+use crate::{Error, Method, Reach, Secrets, Tls};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -106,11 +106,70 @@ pub struct Grant {
     pub reach: Reach,
     /// What may be filled in.
     pub secrets: Secrets,
+    /// What an operator allows of that, where it is less.
+    pub narrowing: Narrowing,
+}
+
+/// What an operator allows a kind's requests to be, where that is less than everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Narrowing {
+    /// These methods; nothing is every method.
+    pub methods: Option<Vec<Method>>,
+    /// Paths that begin with one of these, a whole segment at a time: `/api` allows `/api` and `/api/x` and not `/apix`.
+    /// Nothing is every path.
+    pub path_prefixes: Option<Vec<String>>,
+}
+
+impl Narrowing {
+    /// Whether a request may be made; its path is the one that is sent.
+    pub(crate) fn check(&self, method: Method, path_and_query: &str) -> Result<(), Error> {
+        let denied =
+            |what: String| Err(Error::Denied { what, why: "the operator allows this kind less: [plugins.limits]" });
+        if self.methods.as_ref().is_some_and(|methods| !methods.contains(&method)) {
+            return denied(format!("the method {}", method.as_str()));
+        }
+        let Some(prefixes) = &self.path_prefixes else { return Ok(()) };
+        let path = path_and_query.split('?').next().unwrap_or_default();
+        // A server may read these as what they stand for, and then the path as another one.
+        let lower = path.to_ascii_lowercase();
+        if let Some(odd) = ["%2f", "%5c", "%2e", "%00", "//"].iter().find(|odd| lower.contains(**odd)) {
+            return denied(format!("a path with {odd}"));
+        }
+        let allows = |prefix: &String| {
+            path.strip_prefix(prefix.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/'))
+        };
+        if prefixes.iter().any(allows) { Ok(()) } else { denied(format!("the path {path}")) }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operator_narrows_methods_and_paths() {
+        let narrowing = Narrowing {
+            methods: Some(vec![Method::Get]),
+            path_prefixes: Some(vec!["/api2/json".to_owned(), "/health/".to_owned()]),
+        };
+        for path in ["/api2/json", "/api2/json/nodes?x=/..", "/health/", "/health/live"] {
+            assert_eq!(narrowing.check(Method::Get, path), Ok(()), "{path}");
+            assert!(narrowing.check(Method::Post, path).is_err(), "{path}");
+        }
+        for path in [
+            "/",
+            "/api2",
+            "/api2/jsonx",
+            "/api2/json/%2e%2e/access",
+            "/api2/json/..%2Faccess",
+            "/health",
+            "/api2/json//x",
+        ] {
+            assert!(narrowing.check(Method::Get, path).is_err(), "{path}");
+        }
+        assert_eq!(Narrowing::default().check(Method::Delete, "/anything%2f"), Ok(()));
+    }
 
     #[test]
     fn urls_become_origins() {

@@ -58,7 +58,7 @@ mod tls;
 pub use address::{Cidr, Reach};
 pub use budget::Gauges;
 pub use error::Error;
-pub use grant::{Grant, InvalidUrl, Origin, OriginGrant};
+pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant};
 pub use secrets::{InvalidSecret, Secrets};
 pub use session::{BodyEncoding, Config, Egress, Lane, Limits, Method, Request, Response, Session, Timing, Usage};
 pub use tls::{Certificate, Fingerprint, Tls, TlsError};

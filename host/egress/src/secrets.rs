@@ -56,6 +56,18 @@ impl Secrets {
         self.values.keys().map(String::as_str)
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Names of the secrets that a text refers to, those that are there.
+    pub(crate) fn named_in<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a str> {
+        let names = text.split("${").skip(1).filter_map(|rest| rest.split_once('}')?.0.split_once('.'));
+        let known = names.filter(|(scheme, name)| matches!(*scheme, "secret" | "basic") && self.contains(name));
+        known.map(|(_, name)| name)
+    }
+
     pub(crate) fn masker(&self) -> &Masker {
         &self.masker
     }

@@ -8,9 +8,10 @@ use crate::pool::Pool;
 use crate::tls::Certificate;
 use crate::{Error, Grant, Origin, OriginGrant};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
@@ -112,8 +113,24 @@ pub enum Method {
 }
 
 impl Method {
+    /// Every method.
+    pub const ALL: [Self; 7] = [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete, Self::Options];
+
     pub(crate) fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head)
+    }
+
+    /// The word of HTTP for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+            Self::Options => "OPTIONS",
+        }
     }
 
     pub(crate) fn to_http(self) -> hyper::Method {
@@ -224,12 +241,14 @@ pub struct Session {
     deadline: Instant,
     requests: AtomicU32,
     bytes: AtomicUsize,
+    secrets: Mutex<BTreeSet<String>>,
 }
 
 impl Session {
     /// For a poll that ends at `deadline` at the latest.
     pub fn new(lane: Lane, grant: Arc<Grant>, limits: Limits, deadline: Instant) -> Self {
-        Self { lane, grant, limits, deadline, requests: AtomicU32::new(0), bytes: AtomicUsize::new(0) }
+        let (requests, bytes, secrets) = (AtomicU32::new(0), AtomicUsize::new(0), Mutex::default());
+        Self { lane, grant, limits, deadline, requests, bytes, secrets }
     }
 
     /// What the target may reach.
@@ -245,6 +264,22 @@ impl Session {
         }
     }
 
+    /// Names of the secrets that were filled in so far.
+    pub fn secrets_used(&self) -> Vec<String> {
+        self.secrets.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    fn note_secrets(&self, request: &Request) {
+        let names = |text: &str| self.grant.secrets.named_in(text).map(str::to_owned).collect::<Vec<_>>();
+        let mut used: Vec<String> = request.headers.iter().flat_map(|(_, value)| names(value)).collect();
+        used.extend(
+            request.body.as_deref().and_then(|body| std::str::from_utf8(body).ok()).into_iter().flat_map(names),
+        );
+        if !used.is_empty() {
+            self.secrets.lock().unwrap_or_else(PoisonError::into_inner).extend(used);
+        }
+    }
+
     /// Sends a request and waits for its whole answer.
     pub async fn fetch(&self, request: Request) -> Result<Response, Error> {
         if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests {
@@ -257,6 +292,9 @@ impl Session {
         let deadline = request.timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
         let left = self.limits.bodies.saturating_sub(self.bytes.load(Ordering::Relaxed));
         let cap = self.limits.body.min(left);
+        if !self.grant.secrets.is_empty() {
+            self.note_secrets(&request);
+        }
         let plan = plan(&self.grant, request)?;
         let Lane { egress, handle, pool } = &self.lane;
         let (common, pool) = (egress.common.clone(), pool.clone());
@@ -318,6 +356,7 @@ impl Session {
 /// Checks a request against the grant and fills in its secrets.
 fn plan(grant: &Grant, request: Request) -> Result<Plan, Error> {
     let (origin, path_and_query) = address(grant, &request.path)?;
+    grant.narrowing.check(request.method, &path_and_query)?;
     let OriginGrant { tls, .. } = grant.origins.iter().find(|granted| granted.origin == origin).ok_or_else(|| {
         let what = format!("{origin} is not an origin of this target");
         Error::Denied { what, why: "a request goes to the target's url or one of its also, and nowhere else" }

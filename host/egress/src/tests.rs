@@ -71,7 +71,8 @@ fn secrets(values: &[(&str, &str)]) -> Secrets {
 
 fn grant(url: &str, tls: Tls, secrets: Secrets) -> Arc<Grant> {
     let (base, origin) = Origin::parse(url).unwrap();
-    Arc::new(Grant { base, origins: vec![OriginGrant { origin, tls }], reach: Reach::Everywhere, secrets })
+    let origins = vec![OriginGrant { origin, tls }];
+    Arc::new(Grant { base, origins, reach: Reach::Everywhere, secrets, narrowing: Narrowing::default() })
 }
 
 struct Poll {

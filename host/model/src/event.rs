@@ -101,6 +101,13 @@ pub enum EventKind {
         /// Why, and what to do.
         reason: String,
     },
+    /// A plugin is not run any more but for a probe now and then.
+    PluginQuarantined {
+        /// The kind it serves.
+        plugin: Kind,
+        /// How many different targets' polls, one after another, ended in faults of its own.
+        targets: u32,
+    },
     /// A setting is another now, or the configuration was read again.
     SettingsChanged {
         /// The setting's key, or the configuration's file.
@@ -125,6 +132,7 @@ impl EventKind {
             Self::Revived { .. } => "target:revived",
             Self::PluginLoaded { .. } => "plugin:loaded",
             Self::PluginRefused { .. } => "plugin:refused",
+            Self::PluginQuarantined { .. } => "plugin:quarantined",
             Self::SettingsChanged { .. } => "settings:changed",
         }
     }
@@ -141,7 +149,10 @@ impl EventKind {
             | Self::CircuitClose { target }
             | Self::DeadLetter { target, .. }
             | Self::Revived { target } => Some(target),
-            Self::PluginLoaded { .. } | Self::PluginRefused { .. } | Self::SettingsChanged { .. } => None,
+            Self::PluginLoaded { .. }
+            | Self::PluginRefused { .. }
+            | Self::PluginQuarantined { .. }
+            | Self::SettingsChanged { .. } => None,
         }
     }
 }

@@ -3,20 +3,23 @@
 use crate::cli::Common;
 use crate::config::{Problem, suggestion};
 use crate::estate::{self, Files};
-use crate::plugins::PluginSet;
-use crate::setup::{counted, print, read};
+use crate::plugins::{Keeper, PluginSet};
+use crate::setup::{compiler, counted, print, read};
 use egress::Egress;
 use sandbox::Sandbox;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Validates; 0 when all is well, 1 when something is wrong.
 pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
     let (problems, warnings, targets) = match read(&common.places())? {
         Err(problems) => (problems, Vec::new(), 0),
         Ok(config) => {
-            let sandbox = Sandbox::new(sandbox::Config::default(), &Egress::new(egress::Config::default()))?;
-            let plugins = PluginSet::load(&sandbox, &config.plugin_dir).await;
+            let egress = Egress::new(egress::Config::default());
+            let sandbox = Sandbox::new(sandbox::Config::default(), compiler(&config.data_dir)?, &egress)?;
+            let sandbox = Arc::new(sandbox);
+            let plugins = Keeper::start(sandbox.clone(), &config.plugin_dir, &config.data_dir).await.set().clone();
             let mut problems: Vec<Problem> = (plugins.refused().iter())
                 .map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() })
                 .collect();

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 /// The exit code of wrong usage (EX_USAGE of sysexits).
 pub(crate) const USAGE: u8 = 64;
 
+/// The command that this program starts itself with to compile a plugin.
+pub(crate) const COMPILE_PLUGIN: &str = "compile-plugin";
+
 /// Polls things and says how they are.
 #[derive(Debug, Parser)]
 #[command(name = "polliwog", version, about, disable_help_subcommand = true)]
@@ -97,6 +100,9 @@ pub(crate) enum Command {
     /// For plugin authors
     #[command(subcommand)]
     Plugin(PluginCommand),
+    /// Compile a plugin from stdin to stdout: what this program starts itself for
+    #[command(name = COMPILE_PLUGIN, hide = true)]
+    CompilePlugin,
 }
 
 /// Where things lie.

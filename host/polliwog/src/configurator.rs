@@ -7,9 +7,9 @@
 use crate::config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting, show_duration};
 use crate::driver::{Configured, Message};
 use crate::estate::{self, Files, Target};
-use crate::plugins::PluginSet;
+use crate::plugins::{PluginSet, Served};
 use crate::setup::{Document, Stamp};
-use model::{Event, EventKind, TargetId};
+use model::{Event, EventKind, Kind, TargetId};
 use sandbox::Sandbox;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -45,7 +45,7 @@ pub(crate) struct Checker {
     /// Who checks settings.
     pub sandbox: Arc<Sandbox>,
     /// Who serves which kind.
-    pub plugins: Arc<PluginSet>,
+    pub plugins: RwLock<Arc<PluginSet>>,
 }
 
 /// What it is made of.
@@ -85,6 +85,15 @@ struct Shown {
 }
 
 impl Checker {
+    /// Who serves which kind now.
+    pub(crate) fn plugins(&self) -> Arc<PluginSet> {
+        self.plugins.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_plugins(&self, plugins: Arc<PluginSet>) {
+        *self.plugins.write().unwrap_or_else(PoisonError::into_inner) = plugins;
+    }
+
     /// Checks a document with the settings that were changed while the host ran; those that do not fit it are parked.
     pub(crate) async fn fit(
         &self,
@@ -97,7 +106,7 @@ impl Checker {
             Ok(config) => (config, BTreeMap::new()),
             Err(_) => park(read, &overrides)?,
         };
-        let targets = estate::build(&config, (&self.sandbox, &self.plugins), before, files).await?;
+        let targets = estate::build(&config, (&self.sandbox, &self.plugins()), before, files).await?;
         let targets = targets.into_iter().map(|target| (target.id().clone(), target)).collect();
         Ok(Fitted { config, overrides, parked, targets })
     }
@@ -188,7 +197,7 @@ impl Configurator {
                 return Err(CommandError::Invalid(problem.clone()));
             }
         }
-        self.take_up(&mut state, document, fitted).await.map_err(CommandError::Conflict)?;
+        self.take_up(&mut state, (document, fitted), None).await.map_err(CommandError::Conflict)?;
         let kept = self.parts.store.writer().settings(changes, self.parts.clock.wall());
         match tokio::task::spawn_blocking(move || kept.recv_timeout(DURABLE)).await {
             Ok(Ok(())) => Ok(()),
@@ -197,6 +206,34 @@ impl Configurator {
                     .to_owned(),
             )),
         }
+    }
+
+    /// Who serves which kind now.
+    pub(crate) fn plugins(&self) -> Arc<PluginSet> {
+        self.parts.checker.plugins()
+    }
+
+    /// Another plugin serves a kind from now on, or none does. In one sentence, why not: settings or secrets of a target
+    /// do not fit it. Polls under way end with the plugin they began with.
+    pub(crate) async fn plug(&self, kind: &Kind, served: Option<Arc<Served>>) -> Result<(), String> {
+        let mut state = self.state.lock().await;
+        let before = self.plugins();
+        self.parts.checker.set_plugins(Arc::new(before.with(kind, served)));
+        let (document, overrides) = (state.document.clone(), state.fitted.overrides.clone());
+        match self.parts.checker.fit(&document, overrides, (&state.fitted.targets, Files::Kept)).await {
+            Ok(fitted) => self.take_up(&mut state, (document, fitted), Some(kind.clone())).await,
+            Err(problems) => {
+                self.parts.checker.set_plugins(before);
+                Err(format!("it does not fit the configuration: {}", all(&problems)))
+            }
+        }
+    }
+
+    /// Changes which files are refused; gives the set with that.
+    pub(crate) fn refuse_plugins(&self, change: impl FnOnce(&PluginSet) -> PluginSet) -> PluginSet {
+        let mut plugins = self.parts.checker.plugins.write().unwrap_or_else(PoisonError::into_inner);
+        *plugins = Arc::new(change(&plugins));
+        PluginSet::clone(&plugins)
     }
 
     /// Reads the file again.
@@ -226,7 +263,7 @@ impl Configurator {
         for (key, problem) in &fitted.parked {
             tracing::warn!("the setting {key} is not in force any more: {problem}");
         }
-        self.take_up(state, document, fitted).await.map_err(failed)?;
+        self.take_up(state, (document, fitted), None).await.map_err(failed)?;
         tracing::info!("{name} was read again");
         let kind = EventKind::SettingsChanged { what: name, value: None };
         self.parts.store.writer().event(Event { at: self.parts.clock.wall(), kind });
@@ -261,7 +298,12 @@ impl Configurator {
     }
 
     /// Hands what is different from what runs to the driver.
-    async fn take_up(&self, state: &mut State, document: Document, mut fitted: Fitted) -> Result<(), String> {
+    async fn take_up(
+        &self,
+        state: &mut State,
+        (document, mut fitted): (Document, Fitted),
+        plugged: Option<Kind>,
+    ) -> Result<(), String> {
         let before = &state.fitted;
         for what in needs_a_start(&before.config, &fitted.config) {
             tracing::warn!("{what} changed: that takes effect at the next start");
@@ -279,7 +321,8 @@ impl Configurator {
                 }
             }
         }
-        estate::warn_of(changed.iter().map(|(target, _)| target), &self.parts.checker.plugins);
+        let plugins = self.parts.checker.plugins();
+        estate::warn_of(changed.iter().map(|(target, _)| target), &plugins);
         let removed: Vec<TargetId> =
             before.targets.keys().filter(|id| !fitted.targets.contains_key(*id)).cloned().collect();
         for id in &removed {
@@ -293,7 +336,8 @@ impl Configurator {
             }
         }
         let aliases = Arc::new(fitted.config.aliases.clone());
-        let configured = Configured { settings: fitted.config.scheduler.clone(), changed, removed, aliases };
+        let settings = fitted.config.scheduler.clone();
+        let configured = Configured { settings, changed, removed, aliases, plugins, plugged };
         let (sender, message) = (self.parts.sender.clone(), Message::Configured(Box::new(configured)));
         // The driver takes what comes within 2 ms; a full channel is waited for.
         let sent = tokio::task::spawn_blocking(move || sender.send(message)).await;

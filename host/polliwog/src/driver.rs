@@ -77,6 +77,10 @@ pub(crate) struct Configured {
     pub removed: Vec<TargetId>,
     /// Other names of dependencies.
     pub aliases: Arc<store::Aliases>,
+    /// Who serves which kind.
+    pub plugins: Arc<PluginSet>,
+    /// The kind that another plugin serves now, or that none serves any more.
+    pub plugged: Option<Kind>,
 }
 
 /// The scheduler at one moment.
@@ -93,6 +97,8 @@ pub(crate) struct Snapshot {
     pub depth_by_kind: BTreeMap<Kind, usize>,
     /// Polls in flight, by kind.
     pub in_flight: BTreeMap<Kind, usize>,
+    /// Kinds whose plugin is in quarantine, with when it is tried again.
+    pub quarantined: BTreeMap<Kind, Moment>,
     /// How often things happened.
     pub counters: Counters,
     /// Who is due next, of which kind, and when.

@@ -35,6 +35,8 @@ pub(crate) struct Target {
     pub timeout: Duration,
     /// The base interval of its kind.
     pub kind_interval: Option<Duration>,
+    /// The digest of the plugin that it was made ready for.
+    pub plugin: Option<[u8; 32]>,
     /// A hash of what makes it another target.
     pub identity: i64,
     /// A hash of its secrets' values and its certificates' authorities as they are now; never leaves this process.
@@ -104,7 +106,8 @@ impl Target {
             config: written.clone(),
             told: before.told.clone(),
             grant: before.grant.clone(),
-            limits: before.limits,
+            limits: before.limits.clone(),
+            plugin: before.plugin,
             timeout: before.timeout,
             kind_interval: before.kind_interval,
             identity: before.identity,
@@ -145,7 +148,7 @@ impl Target {
 
     /// What becoming this one means for the schedule of `before`.
     pub(crate) fn change_from(&self, before: &Self) -> Change {
-        let polled = |target: &Self| (target.config.settings.clone(), target.limits, target.timeout);
+        let polled = |target: &Self| (target.config.settings.clone(), target.limits.clone(), target.timeout);
         let scheduled = |target: &Self| {
             let config = &target.config;
             (config.interval, config.cadence, config.min_interval, config.max_interval, target.kind_interval)
@@ -217,22 +220,21 @@ pub(crate) async fn build(
     let mut checked: HashMap<(&Kind, String), Vec<String>> = HashMap::new();
     for written in &config.targets {
         let place = format!("{}:{}", config.file, written.line);
-        let limits = config.limits.get(&written.kind).copied().unwrap_or_default();
+        let limits = config.limits.get(&written.kind).cloned().unwrap_or_default();
+        let plugin = plugins.get(&written.kind).map(|served| &served.plugin);
+        let fits = |before: &Target| before.limits == limits && before.plugin == plugin.map(Plugin::digest);
         let before = before.get(&written.id);
-        let same = |before: &&Arc<Target>| before.limits == limits && before.config.is_same(written);
+        let same = |before: &&Arc<Target>| fits(before) && before.config.is_same(written);
         let kept = before.filter(|before| files == Files::Kept || !before.reads_files());
         if let Some(same) = kept.filter(same) {
             targets.push(same.clone());
             continue;
         }
-        if let Some(before) =
-            kept.filter(|before| before.limits == limits && before.config.is_scheduled_otherwise(written))
-        {
+        if let Some(before) = kept.filter(|before| fits(before) && before.config.is_scheduled_otherwise(written)) {
             targets.push(Arc::new(Target::rescheduled(before, written)));
             continue;
         }
-        let plugin = plugins.get(&written.kind).map(|served| &served.plugin);
-        match target(written, plugin, limits) {
+        match target(written, plugin, limits.clone()) {
             Ok(target) => targets.push(match before {
                 Some(before) if same(&before) && target.material == before.material => before.clone(),
                 Some(before) => Arc::new(target.succeeding(before)),
@@ -303,10 +305,12 @@ pub(crate) fn target(written: &TargetConfig, plugin: Option<&Plugin>, limits: Li
         secrets: secrets.names().map(str::to_owned).collect(),
     };
     let descriptor = plugin.map(Plugin::descriptor);
+    let narrowing = limits.narrowing.clone();
     let identity = format!("{:?} {:?} {:?}", written.also, written.tls, written.secrets);
     Ok(Target {
         told: Arc::new(told),
-        grant: Arc::new(Grant { base: written.url.clone(), origins, reach: Reach::Everywhere, secrets }),
+        grant: Arc::new(Grant { base: written.url.clone(), origins, reach: Reach::Everywhere, secrets, narrowing }),
+        plugin: plugin.map(Plugin::digest),
         limits,
         timeout: written.timeout.or(descriptor.map(|d| d.default_timeout)).unwrap_or(TIMEOUT),
         kind_interval: descriptor.map(|d| d.default_interval),

@@ -4,13 +4,12 @@ use crate::clock::Clock;
 use crate::configurator::Configurator;
 use crate::driver::{Explained, Message, Snapshot};
 use crate::estate::Target;
-use crate::plugins::PluginSet;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use model::{Moment, TargetId, Timestamp};
 use sandbox::Sandbox;
 use scheduler::{Ask, BreakerState, TargetStatus};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -31,8 +30,6 @@ pub(crate) struct RunningHost {
     pub clock: Clock,
     /// Where polls run.
     pub sandbox: Arc<Sandbox>,
-    /// Who runs them.
-    pub plugins: Arc<PluginSet>,
     /// Where history comes from.
     pub store: Arc<Store>,
     /// What changes the configuration.
@@ -137,10 +134,13 @@ impl web::Host for RunningHost {
                     in_flight: Default::default(),
                     scheduler: SchedulerView::default(),
                     targets: Vec::new(),
+                    plugins: self.configurator.plugins().views(&BTreeMap::new()),
                     process: ProcessView::default(),
                 };
             };
             let times = Times { now: snapshot.now, wall: at };
+            let quarantined =
+                snapshot.quarantined.iter().map(|(kind, until)| (kind.clone(), times.at(*until))).collect();
             Overview {
                 at,
                 adaptive: snapshot.adaptive,
@@ -150,6 +150,7 @@ impl web::Host for RunningHost {
                 scheduler: scheduler_view(&snapshot, times),
                 depth_by_kind: snapshot.depth_by_kind,
                 in_flight: snapshot.in_flight,
+                plugins: self.configurator.plugins().views(&quarantined),
                 targets: snapshot.targets.iter().map(|(target, status)| view(target, status, times)).collect(),
             }
         }
@@ -200,8 +201,8 @@ impl web::Host for RunningHost {
         self.configurator.clone().set(changes).boxed()
     }
 
-    fn plugins(&self) -> Vec<PluginView> {
-        self.plugins.views()
+    fn plugins(&self) -> BoxFuture<'_, Vec<PluginView>> {
+        async { self.overview().await.plugins }.boxed()
     }
 
     fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<web::StoredEvents, String>> {

@@ -37,6 +37,9 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { cli::USAGE } else { 0 });
         }
     };
+    if matches!(arguments.command, Command::CompilePlugin) {
+        return sandbox::compile_child();
+    }
     match carry_out(arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
@@ -67,8 +70,11 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Breaker { command, common } => remote::breaker(&common, command).await,
             Command::Settings { command, common } => remote::settings(&common, command).await,
             Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,
-            Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list(&common, json).await,
-            Command::Plugin(PluginCommand::Inspect { file, json }) => plugin_command::inspect(&file, json).await,
+            Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list::list(&common, json).await,
+            Command::CompilePlugin => unreachable!("done before there was a runtime"),
+            Command::Plugin(PluginCommand::Inspect { file, json }) => {
+                plugin_command::inspect::inspect(&file, json).await
+            }
         }
     })
 }

@@ -1,16 +1,26 @@
-//! Which plugin serves which kind: the built-in ones, and what was dropped into the directory.
+//! Which plugin serves which kind: the built-in ones, and what is dropped into the directory.
+//!
+//! - [`folder`] looks at the directory, [`shelf`] says which file serves which kind, [`last`] remembers that.
+//! - [`keeper`] does it while the host runs, and hands every change to the configurator, which checks it against the
+//!   targets of its kind.
+//! - [`account`] counts what a kind's polls use.
 
+mod account;
+mod folder;
+pub(crate) mod keeper;
+mod last;
+mod shelf;
+
+use account::Account;
 use model::Kind;
-use sandbox::{Plugin, Sandbox};
+use sandbox::Plugin;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The largest plugin file, and a byte more to find out that one is larger.
-const LARGEST: u64 = 64 << 20;
+pub(crate) use folder::read;
+pub(crate) use keeper::Keeper;
+
 /// What stands for a file's name where a plugin came with the host.
 pub(crate) const BUILT_IN: &str = "built-in";
 
@@ -21,10 +31,14 @@ pub(crate) struct Served {
     pub plugin: Plugin,
     /// `built-in`, or its file.
     pub source: String,
-    /// Polls that it ran.
-    pub polls: AtomicU64,
-    /// Polls that ended in its own fault.
-    pub faults: AtomicU64,
+    /// What its kind's polls have used.
+    pub account: Arc<Account>,
+}
+
+impl Served {
+    fn kind(&self) -> &Kind {
+        &self.plugin.descriptor().kind
+    }
 }
 
 /// A file that was not taken.
@@ -36,64 +50,14 @@ pub(crate) struct Refused {
     pub reason: String,
 }
 
-/// Every plugin that serves, and every file that does not.
-#[derive(Debug, Default)]
+/// Every plugin that serves, and every file that does not, at one moment.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PluginSet {
     served: BTreeMap<Kind, Arc<Served>>,
     refused: Vec<Refused>,
 }
 
 impl PluginSet {
-    /// Loads the built-in plugins and those in `folder`. A user's file beats the built-in one of its kind; of two files of
-    /// one kind neither is taken, because nobody knows which was meant.
-    pub(crate) async fn load(sandbox: &Sandbox, folder: &Path) -> Self {
-        let mut set = Self::default();
-        for builtin in builtin::ALL {
-            match sandbox.load(builtin.component).await {
-                Ok(plugin) => set.serve(plugin, BUILT_IN.to_owned()),
-                Err(refusal) => set.refuse(format!("{BUILT_IN} {}", builtin.kind), refusal.message),
-            }
-        }
-        let mut dropped: BTreeMap<Kind, Vec<(String, Plugin)>> = BTreeMap::new();
-        for file in wasm_files(folder) {
-            let name = file.display().to_string();
-            match read(&file) {
-                Ok(bytes) => match sandbox.load(&bytes).await {
-                    Ok(plugin) => dropped.entry(plugin.descriptor().kind.clone()).or_default().push((name, plugin)),
-                    Err(refusal) => set.refuse(name, refusal.message),
-                },
-                Err(reason) => set.refuse(name, reason),
-            }
-        }
-        for (kind, mut files) in dropped {
-            if files.len() == 1 {
-                files.drain(..).for_each(|(name, plugin)| set.serve(plugin, name));
-                continue;
-            }
-            let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-            for (name, _) in &files {
-                set.refuse(
-                    name.clone(),
-                    format!("more than one file serves kind {kind} ({}): keep one", names.join(", ")),
-                );
-            }
-        }
-        set
-    }
-
-    fn serve(&mut self, plugin: Plugin, source: String) {
-        let kind = plugin.descriptor().kind.clone();
-        if source != BUILT_IN && self.served.contains_key(&kind) {
-            tracing::info!("{source} replaces the built-in plugin of kind {kind}");
-        }
-        let served = Served { plugin, source, polls: AtomicU64::new(0), faults: AtomicU64::new(0) };
-        self.served.insert(kind, Arc::new(served));
-    }
-
-    fn refuse(&mut self, file: String, reason: String) {
-        self.refused.push(Refused { file, reason });
-    }
-
     /// The plugin that serves a kind.
     pub(crate) fn get(&self, kind: &Kind) -> Option<&Arc<Served>> {
         self.served.get(kind)
@@ -109,47 +73,49 @@ impl PluginSet {
         &self.refused
     }
 
-    /// The same for pages, API and command line.
-    pub(crate) fn views(&self) -> Vec<web::PluginView> {
+    /// The same with another plugin for a kind, or with none.
+    pub(crate) fn with(&self, kind: &Kind, served: Option<Arc<Served>>) -> Self {
+        let mut other = self.clone();
+        match served {
+            Some(served) => drop(other.served.insert(kind.clone(), served)),
+            None => drop(other.served.remove(kind)),
+        }
+        other
+    }
+
+    /// The same with other refused files.
+    fn refusing(&self, refused: Vec<Refused>) -> Self {
+        Self { served: self.served.clone(), refused }
+    }
+
+    /// The same for pages, API and command line; `quarantined` are the kinds that are, with when they are tried again.
+    pub(crate) fn views(&self, quarantined: &BTreeMap<Kind, model::Timestamp>) -> Vec<web::PluginView> {
         let served = self.served.values().map(|served| web::PluginView {
-            kind: Some(served.plugin.descriptor().kind.clone()),
+            kind: Some(served.kind().clone()),
             version: Some(served.plugin.descriptor().version.clone()),
+            digest: Some(hex(&served.plugin.digest())),
             source: served.source.clone(),
             refusal: None,
-            polls: served.polls.load(Ordering::Relaxed),
-            faults: served.faults.load(Ordering::Relaxed),
+            quarantined_until: quarantined.get(served.kind()).copied(),
+            usage: served.account.usage(),
         });
         let refused = self.refused.iter().map(|refused| web::PluginView {
             kind: None,
             version: None,
+            digest: None,
             source: refused.file.clone(),
             refusal: Some(refused.reason.clone()),
-            polls: 0,
-            faults: 0,
+            quarantined_until: None,
+            usage: web::PluginUsage::default(),
         });
         served.chain(refused).collect()
     }
 }
 
-fn wasm_files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut files: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "wasm"))
-        .collect();
-    files.sort();
-    files
-}
-
-/// A plugin's bytes, read once: what is judged is what runs.
-pub(crate) fn read(file: &Path) -> Result<Vec<u8>, String> {
-    let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
-    // Asked before it is opened: opening a pipe waits for whoever writes to it.
-    if !fs::metadata(file).map_err(unreadable)?.is_file() {
-        return Err("it is no ordinary file: copy the plugin itself here".to_owned());
-    }
-    let mut opened = fs::File::open(file).map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    opened.by_ref().take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    Ok(bytes)
+/// Lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

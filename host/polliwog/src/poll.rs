@@ -6,8 +6,8 @@ use crate::cli::{PollArguments, USAGE};
 use crate::clock::Clock;
 use crate::config::{Config, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
-use crate::plugins::PluginSet;
-use crate::setup::{environment, print, read};
+use crate::plugins::Keeper;
+use crate::setup::{compiler, environment, print, read};
 use anyhow::{Context, anyhow};
 use egress::{Egress, Fingerprint, Origin};
 use model::{Kind, TargetId};
@@ -15,6 +15,7 @@ use sandbox::{Job, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The id of something that is in no configuration.
 const AD_HOC: &str = "ad-hoc";
@@ -38,8 +39,10 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
         Err(Unusable::Other(error)) => return Err(error),
     };
     let egress = Egress::new(egress::Config::default());
-    let sandbox = Sandbox::new(sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN }, &egress)?;
-    let plugins = PluginSet::load(&sandbox, &config.plugin_dir).await;
+    let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN };
+    let sandbox = Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?;
+    let sandbox = Arc::new(sandbox);
+    let plugins = Keeper::start(sandbox.clone(), &config.plugin_dir, &config.data_dir).await.set().clone();
     let Some(served) = plugins.get(&target.kind) else {
         let kinds: Vec<&str> = plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
         eprintln!("polliwog: no plugin serves kind {}: there are {}", target.kind, kinds.join(", "));
@@ -50,15 +53,15 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
         problems.iter().for_each(|problem| eprintln!("polliwog: settings: {problem}"));
         return Ok(USAGE);
     }
-    let limits = config.limits.get(&target.kind).copied().unwrap_or_default();
-    let ready = estate::target(&target, Some(&served.plugin), limits);
+    let limits = config.limits.get(&target.kind).cloned().unwrap_or_default();
+    let ready = estate::target(&target, Some(&served.plugin), limits.clone());
     let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?;
     let done = sandbox
         .poll(Job {
             plugin: served.plugin.clone(),
             target: ready.told.clone(),
             grant: ready.grant.clone(),
-            limits,
+            limits: limits.poll,
             timeout: ready.timeout,
             now: clock.wall(),
         })

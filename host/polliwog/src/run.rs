@@ -7,8 +7,8 @@ use crate::configurator::{self, Checker, Configurator, DORMANT};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
 use crate::estate::{self, Files, Target};
 use crate::host::{ENDING, RunningHost};
-use crate::plugins::PluginSet;
-use crate::setup::{Document, counted, print};
+use crate::plugins::{Keeper, PluginSet, keeper};
+use crate::setup::{Document, compiler, counted, print};
 use anyhow::{Context, bail};
 use egress::Egress;
 use model::{Event, EventKind, TargetId, Timestamp};
@@ -16,8 +16,8 @@ use sandbox::Sandbox;
 use scheduler::{Saved, Scheduler};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use store::{FORGOTTEN, Known, Loaded, Opened, Schedule, Store};
 use tokio::signal::unix::{SignalKind, signal};
@@ -45,9 +45,10 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
         own_listeners: listeners,
     });
     let slots = sandbox::Config { instance_slots: config.instance_slots, ..sandbox::Config::default() };
-    let sandbox = Arc::new(Sandbox::new(slots, &egress)?);
-    let plugins = Arc::new(PluginSet::load(&sandbox, &config.plugin_dir).await);
-    let checker = Checker { places, demo, sandbox: sandbox.clone(), plugins: plugins.clone() };
+    let sandbox = Arc::new(Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?);
+    let keeper = Keeper::start(sandbox.clone(), &config.plugin_dir, &config.data_dir).await;
+    let plugins = Arc::new(keeper.set().clone());
+    let checker = Checker { places, demo, sandbox: sandbox.clone(), plugins: RwLock::new(plugins.clone()) };
     // As it is written, before anything is made.
     let written = match checker.fit(&document, Overrides::new(), (&BTreeMap::new(), Files::Reread)).await {
         Ok(written) => written,
@@ -99,7 +100,6 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let host = Arc::new(RunningHost {
         clock,
         sandbox,
-        plugins,
         store: store.clone(),
         configurator: configurator.clone(),
         egress,
@@ -112,12 +112,14 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let driver = Driver::new(parts, scheduler, restored);
     let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(move || driver.run(&messages))?;
 
+    let place = keeper::Place { configurator: configurator.clone(), store: store.clone(), clock };
+    let keeping = tokio::spawn(keeper.watch(place, ending.clone()));
     let watching = tokio::spawn(configurator.watch(ending.clone()));
     end_asked().await?;
     tracing::info!("ending: nothing more is started; what is under way has 30 s");
     ending.cancel();
     // It holds the database; what it is doing is done first, unless that takes too long.
-    let _ = tokio::time::timeout(ENDING, watching).await;
+    let _ = tokio::time::timeout(ENDING, async { tokio::join!(watching, keeping) }).await;
     finish(sender, thread, store, clock).await
 }
 

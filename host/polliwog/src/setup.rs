@@ -1,8 +1,11 @@
 //! The configuration as every command reads it: the file that counts, and the demo's targets where they are wanted.
 
+use crate::cli::COMPILE_PLUGIN;
+use crate::clock::random_bytes;
 use crate::config::{Config, Overrides, Places, Problem, TargetConfig, TlsConfig, find};
 use anyhow::{Context, bail};
 use model::{Kind, TargetId};
+use sandbox::Compiler;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
@@ -121,6 +124,60 @@ fn add_demo(config: &mut Config, port: u16, overrides: &Overrides) -> Vec<Proble
         config.targets.push(target);
     }
     problems
+}
+
+/// What compiles plugins: this program, started anew. What was compiled is kept in the data directory; where that cannot
+/// be, it is not kept.
+pub(crate) fn compiler(data_dir: &Path) -> anyhow::Result<Compiler> {
+    let (command, children) = compile_command()?;
+    let kept =
+        installation_key(data_dir).and_then(|key| Compiler::new(command, &data_dir.join("compiled"), key, children));
+    match kept {
+        Ok(compiler) => Ok(compiler),
+        Err(error) => {
+            tracing::warn!(
+                "what is compiled of plugins cannot be kept in {} ({error}): every start compiles them anew",
+                data_dir.display()
+            );
+            fresh_compiler()
+        }
+    }
+}
+
+/// The same for once: nothing is kept, and nothing that was kept is used.
+pub(crate) fn fresh_compiler() -> anyhow::Result<Compiler> {
+    let (command, children) = compile_command()?;
+    Compiler::temporary(command, random_bytes(), children).context("making a folder to compile plugins in")
+}
+
+/// This program with what makes it compile a plugin, and how many of them run at a time.
+fn compile_command() -> anyhow::Result<((PathBuf, &'static [&'static str]), usize)> {
+    // On Linux this is this very program, even when its file was replaced or removed meanwhile.
+    const OURSELVES: &str = "/proc/self/exe";
+    let program = if Path::new(OURSELVES).exists() {
+        PathBuf::from(OURSELVES)
+    } else {
+        std::env::current_exe().context("finding this program, which is to compile plugins")?
+    };
+    Ok(((program, &[COMPILE_PLUGIN]), std::thread::available_parallelism().map_or(1, usize::from)))
+}
+
+/// What authenticates what this installation has compiled; made when it is first needed.
+fn installation_key(data_dir: &Path) -> std::io::Result<[u8; 32]> {
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    let path = data_dir.join("installation.key");
+    if !path.exists() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
+        let draft = data_dir.join(format!("installation.key.{}", std::process::id()));
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        file.write_all(&random_bytes::<32>())?;
+        file.sync_all()?;
+        // Of two that make one at the same time, the first one's counts.
+        let _ = std::fs::hard_link(&draft, &path);
+        std::fs::remove_file(&draft)?;
+    }
+    let key = std::fs::read(&path)?;
+    key.try_into().map_err(|_| std::io::Error::other(format!("{} is no key of 32 bytes: remove it", path.display())))
 }
 
 /// `1 problem`, `2 problems`.

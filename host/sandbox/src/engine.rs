@@ -52,7 +52,8 @@ impl Drop for Ticking {
     }
 }
 
-fn config(slots: Option<u32>) -> Config {
+/// Without `slots`, instances are made on demand; the machine code is the same.
+pub(crate) fn config(slots: Option<u32>) -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true).concurrency_support(false).wasm_memory64(false);
     if let Some(slots) = slots {

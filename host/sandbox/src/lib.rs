@@ -12,7 +12,9 @@
 
 #![deny(unsafe_code)]
 
+mod artifacts;
 mod cache;
+mod compile;
 mod convert;
 mod engine;
 mod host;
@@ -22,6 +24,7 @@ mod load;
 mod meter;
 mod run;
 
+pub use compile::{Compiler, compile_child};
 pub use lanes::Lanes;
 pub use limits::Limits;
 pub use load::{Descriptor, Plugin, Refusal, SecretSpec};

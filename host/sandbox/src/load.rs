@@ -1,6 +1,7 @@
 //! Taking a plugin: what it may import, who it says it is.
 
 use crate::CONTRACT_VERSIONS;
+use crate::compile::{Compiled, FILE};
 use crate::convert::clean;
 use crate::host::v0_1::{self, PluginPre};
 use crate::host::{Log, State};
@@ -12,14 +13,13 @@ use regex::Regex;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
-use wasmtime::Store;
 use wasmtime::component::Component;
+use wasmtime::{Engine, Store};
 
-/// The largest plugin file.
-const FILE: usize = 64 << 20;
 const SCHEMA: usize = 256 << 10;
 const TITLE: usize = 256;
 const VERSION: usize = 64;
@@ -44,7 +44,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn new(code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
 }
@@ -94,9 +94,9 @@ struct Inner {
     descriptor: Descriptor,
     schema: Validator,
     digest: [u8; 32],
-    size: usize,
+    size: Option<usize>,
     imports: Vec<String>,
-    compile_time: Duration,
+    compile_time: Option<Duration>,
 }
 
 impl fmt::Debug for Plugin {
@@ -116,8 +116,8 @@ impl Plugin {
         self.0.digest
     }
 
-    /// The size of its file in bytes.
-    pub fn size(&self) -> usize {
+    /// The size of its file in bytes; nothing where the file was gone already.
+    pub fn size(&self) -> Option<usize> {
         self.0.size
     }
 
@@ -126,8 +126,8 @@ impl Plugin {
         &self.0.imports
     }
 
-    /// How long compiling it took.
-    pub fn compile_time(&self) -> Duration {
+    /// How long compiling it took; nothing when it had been compiled before.
+    pub fn compile_time(&self) -> Option<Duration> {
         self.0.compile_time
     }
 
@@ -158,10 +158,22 @@ impl Sandbox {
     /// Takes a plugin's file: checks what it imports, compiles it, and asks who it is.
     pub async fn load(&self, bytes: &[u8]) -> Result<Plugin, Refusal> {
         check_format(bytes)?;
-        let started = tokio::time::Instant::now();
-        let component = Component::from_binary(self.engine(), bytes)
-            .map_err(|error| Refusal::new("not_valid", format!("it does not compile: {}", first_line(&error))))?;
-        let compile_time = started.elapsed();
+        let digest = Sha256::digest(bytes).into();
+        let compiled = self.compiler().compiled(self.engine(), bytes, digest).await?;
+        self.take(digest, Some(bytes.len()), compiled).await
+    }
+
+    /// Takes a plugin whose file is no longer there, where its machine code was kept.
+    pub async fn load_kept(&self, digest: [u8; 32]) -> Option<Plugin> {
+        let path = self.compiler().kept(self.engine(), digest)?;
+        self.take(digest, None, Compiled { path, took: None }).await.ok()
+    }
+
+    async fn take(&self, digest: [u8; 32], size: Option<usize>, compiled: Compiled) -> Result<Plugin, Refusal> {
+        let component = map(self.engine(), &compiled.path).map_err(|error| {
+            Refusal::new("not_mapped", format!("its machine code cannot be used: {}", first_line(&error)))
+        })?;
+        let compile_time = compiled.took;
         let imports = self.check_imports(&component)?;
         check_resources(&component)?;
         let instance = self.linker().instantiate_pre(&component);
@@ -172,8 +184,7 @@ impl Sandbox {
         })?;
         let described = self.describe(&pre).await?;
         let (descriptor, schema) = check_descriptor(described)?;
-        let digest = Sha256::digest(bytes).into();
-        let inner = Inner { pre, descriptor, schema, digest, size: bytes.len(), imports, compile_time };
+        let inner = Inner { pre, descriptor, schema, digest, size, imports, compile_time };
         Ok(Plugin(Arc::new(inner)))
     }
 
@@ -227,6 +238,14 @@ impl Sandbox {
             Refusal::new("describe_failed", format!("asking who it is failed ({}): {}", fault.code, fault.message))
         })
     }
+}
+
+/// Maps machine code that this installation has compiled.
+#[allow(unsafe_code, reason = "the one place where machine code is taken up")]
+fn map(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
+    // SAFETY: the file's content was authenticated with this installation's key a moment ago, so it is what our own child
+    // wrote for this engine; it lies in a folder that no other user can write to, and nobody of ours writes to it again.
+    unsafe { Component::deserialize_file(engine, path) }
 }
 
 /// Keys of the settings that the schema does not have, each with the near one that it has.

@@ -1,5 +1,6 @@
 //! One call into a plugin, from a fresh store to its end, and one poll.
 
+use crate::Compiler;
 use crate::cache::{Cache, Owner};
 use crate::convert;
 use crate::engine::Ticking;
@@ -54,6 +55,7 @@ pub struct SetupError(String);
 /// Everything that polls run in. Make one for a process.
 pub struct Sandbox {
     ticking: Ticking,
+    compiler: Compiler,
     linker: Linker<State>,
     slots: Arc<Semaphore>,
     cache: Arc<Cache>,
@@ -107,7 +109,7 @@ pub struct Done {
 }
 
 /// What a call used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time.
     pub cpu: Duration,
@@ -121,6 +123,8 @@ pub struct Usage {
     pub bytes: u64,
     /// Log lines written.
     pub log_lines: u32,
+    /// Names of the secrets that were filled in.
+    pub secrets: Vec<String>,
 }
 
 /// What a call into a plugin needs.
@@ -147,7 +151,7 @@ struct CpuExhausted;
 
 impl Sandbox {
     /// Sets up engine, linker and lanes.
-    pub fn new(config: Config, egress: &egress::Egress) -> Result<Self, SetupError> {
+    pub fn new(config: Config, compiler: Compiler, egress: &egress::Egress) -> Result<Self, SetupError> {
         let failed = |error: wasmtime::Error| SetupError(format!("{error:#}"));
         let ticking = Ticking::new(config.instance_slots).map_err(failed)?;
         let mut linker = Linker::new(&ticking.engine);
@@ -156,6 +160,7 @@ impl Sandbox {
         let lanes = Lanes::start(config.lanes, egress).map_err(|error| SetupError(error.to_string()))?;
         Ok(Self {
             ticking,
+            compiler,
             linker,
             slots: Arc::new(Semaphore::new(config.instance_slots as usize)),
             cache: Arc::new(Cache::new()),
@@ -187,6 +192,10 @@ impl Sandbox {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.ticking.engine
+    }
+
+    pub(crate) fn compiler(&self) -> &Compiler {
+        &self.compiler
     }
 
     pub(crate) fn linker(&self) -> &Linker<State> {
@@ -262,7 +271,7 @@ impl Sandbox {
         let mut usage = Usage { cpu: meter.used(), ..Usage::default() };
         if let Some(session) = requests {
             let used = session.usage();
-            (usage.requests, usage.bytes) = (used.requests, used.bytes);
+            (usage.requests, usage.bytes, usage.secrets) = (used.requests, used.bytes, session.secrets_used());
         }
         let result = match ended {
             Ok((result, state)) => {

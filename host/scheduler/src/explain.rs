@@ -78,6 +78,8 @@ pub(crate) enum Why {
         results: u8,
         delay: Duration,
     },
+    /// Its plugin is in quarantine, and is tried with this target.
+    QuarantineProbe,
     /// Another target of its origin answered.
     Revived {
         neighbour: TargetId,
@@ -133,6 +135,11 @@ pub(crate) fn explain(
         Place::InFlight => "is being polled now, and then no more: it is disabled".to_owned(),
         Place::Disabled => "is not polled: it is disabled".to_owned(),
         Place::NoPlugin => format!("is not polled: no plugin serves kind {}", target.spec.kind),
+        Place::Quarantined => format!(
+            "is not polled: the plugin of kind {} is in quarantine, because its latest polls all ended in faults of its own; \
+             it is tried every 5 min, and whenever its file changes",
+            target.spec.kind
+        ),
     };
     Explanation {
         target: target.spec.id.clone(),
@@ -166,6 +173,7 @@ fn because(target: &Target) -> String {
     match &target.why {
         Why::Restored => restored(target),
         Why::Added => "it is new".to_owned(),
+        Why::QuarantineProbe => "its plugin is in quarantine and is tried with this target".to_owned(),
         Why::Changed => "what it is, or its settings, changed".to_owned(),
         Why::Enabled => "it was enabled".to_owned(),
         Why::Profile(profile) => format!("the profile is {} now, which has no dead letters", profile.as_str()),
@@ -284,6 +292,11 @@ impl Terms {
                 );
                 self.add("spread", exact(*delay), "its place among them, by a hash of its URL");
             }
+            Why::QuarantineProbe => self.add(
+                "quarantine",
+                "5 min".to_owned(),
+                "between two tries of a plugin whose latest polls all ended in faults of its own",
+            ),
             Why::NoSlot { delay } => self.add("delay", exact(*delay), "until it is tried again"),
             Why::Unwritten { results, delay } => {
                 self.add("unwritten", results.to_string(), "results that the database has not taken; 5 are the most");

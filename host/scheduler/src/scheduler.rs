@@ -2,6 +2,7 @@
 
 mod outcomes;
 mod places;
+mod quarantine;
 mod reads;
 mod targets;
 
@@ -46,7 +47,7 @@ pub enum Input {
     Unwritten(TargetId, u8),
     /// The settings are these now.
     Settings(Settings),
-    /// Whether a plugin serves a kind.
+    /// Whether a plugin serves a kind; served again means that it is another version now.
     KindServed(Kind, bool),
     /// An operator wants something.
     Asked(TargetId, Ask),
@@ -169,6 +170,8 @@ pub struct Scheduler {
     /// Polls under way of targets that are gone.
     orphans: HashMap<TargetId, Flight>,
     unserved: HashSet<Kind>,
+    /// What is held against plugins; of most nothing.
+    records: BTreeMap<Kind, quarantine::Record>,
     /// Dead letters that a success of another target of their origin may revive.
     hopeful: BTreeMap<Arc<str>, BTreeMap<TargetId, Slot>>,
     bucket: Bucket,
@@ -204,6 +207,7 @@ impl Scheduler {
             in_flight_by_kind: BTreeMap::new(),
             orphans: HashMap::new(),
             unserved: HashSet::new(),
+            records: BTreeMap::new(),
             hopeful: BTreeMap::new(),
             bucket: Bucket::new(),
             usual: Usual::new(),
@@ -242,6 +246,7 @@ impl Scheduler {
             Input::ShuttingDown => self.stopping = true,
             Input::Tick => {}
         }
+        self.choose_probes(now);
         self.dispatch(now);
     }
 
@@ -257,7 +262,8 @@ impl Scheduler {
         }
         let room = !self.ready.is_empty() && self.in_flight < self.max_in_flight();
         let token = room.then(|| self.bucket.next(self.settings.rate_per_second));
-        self.queue.next_due().into_iter().chain(token).min()
+        let probe = self.next_probe();
+        self.queue.next_due().into_iter().chain(token).chain(probe).min()
     }
 
     fn max_in_flight(&self) -> usize {

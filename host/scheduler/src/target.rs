@@ -61,6 +61,8 @@ pub enum Place {
     Disabled,
     /// Not polled: no plugin serves its kind.
     NoPlugin,
+    /// Not polled: its plugin failed too often, and is tried with another target.
+    Quarantined,
 }
 
 impl Place {
@@ -78,6 +80,7 @@ impl Place {
             Self::InFlight => "in_flight",
             Self::Disabled => "disabled",
             Self::NoPlugin => "no_plugin",
+            Self::Quarantined => "quarantined",
         }
     }
 }

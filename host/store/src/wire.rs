@@ -232,6 +232,7 @@ pub(crate) enum EventWire {
     Revived { target: String },
     PluginLoaded { plugin: String, version: String },
     PluginRefused { file: String, reason: String },
+    PluginQuarantined { plugin: String, targets: u32 },
     SettingsChanged { what: String, value: Option<String> },
 }
 
@@ -265,6 +266,9 @@ impl EventWire {
             EventKind::Revived { target } => Self::Revived { target: text(target) },
             EventKind::PluginLoaded { plugin, version } => {
                 Self::PluginLoaded { plugin: plugin.to_string(), version: version.clone() }
+            }
+            EventKind::PluginQuarantined { plugin, targets } => {
+                Self::PluginQuarantined { plugin: plugin.to_string(), targets: *targets }
             }
             EventKind::PluginRefused { file, reason } => {
                 Self::PluginRefused { file: file.clone(), reason: reason.clone() }
@@ -302,6 +306,9 @@ impl EventWire {
             Self::Revived { target } => EventKind::Revived { target: id(target)? },
             Self::PluginLoaded { plugin, version } => {
                 EventKind::PluginLoaded { plugin: Kind::new(&plugin).ok()?, version }
+            }
+            Self::PluginQuarantined { plugin, targets } => {
+                EventKind::PluginQuarantined { plugin: Kind::new(&plugin).ok()?, targets }
             }
             Self::PluginRefused { file, reason } => EventKind::PluginRefused { file, reason },
             Self::SettingsChanged { what, value } => EventKind::SettingsChanged { what, value },

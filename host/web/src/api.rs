@@ -139,7 +139,7 @@ pub(crate) async fn dependencies(State(shared): State<Shared>, query: Queried) -
 }
 
 pub(crate) async fn plugins(State(shared): State<Shared>) -> Response {
-    let plugins: Vec<_> = shared.host.plugins().iter().map(wire::plugin).collect();
+    let plugins: Vec<_> = shared.host.plugins().await.iter().map(wire::plugin_json).collect();
     Json(json!({ "plugins": plugins })).into_response()
 }
 

@@ -24,7 +24,7 @@ pub trait Host: Send + Sync + 'static {
     /// Changes settings; a value of nothing unsets. All of them, or none.
     fn set(&self, changes: Vec<(String, Option<String>)>) -> BoxFuture<'_, Result<(), CommandError>>;
     /// The plugins that serve, and those that were refused.
-    fn plugins(&self) -> Vec<PluginView>;
+    fn plugins(&self) -> BoxFuture<'_, Vec<PluginView>>;
     /// Stored events after a place in the sequence.
     fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<StoredEvents, String>>;
     /// A target's name.
@@ -138,6 +138,8 @@ pub struct Overview {
     pub scheduler: SchedulerView,
     /// Every target, by id.
     pub targets: Vec<TargetView>,
+    /// The plugins that serve, and the files that were refused.
+    pub plugins: Vec<PluginView>,
     /// The process.
     pub process: ProcessView,
 }
@@ -287,8 +289,35 @@ pub struct PluginView {
     pub source: String,
     /// Why it was refused.
     pub refusal: Option<String>,
-    /// Polls that it ran, and faults of its own among them.
+    /// The SHA-256 of what serves, in hexadecimal.
+    pub digest: Option<String>,
+    /// When it is tried again, where too many of its polls ended in faults of its own.
+    pub quarantined_until: Option<Timestamp>,
+    /// What its kind's polls have used since the host started.
+    pub usage: PluginUsage,
+}
+
+/// What a kind's polls have used since the host started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PluginUsage {
+    /// Polls that were run.
     pub polls: u64,
-    /// Polls that ended in the plugin's own fault.
+    /// Those of them that ended in the plugin's own fault.
     pub faults: u64,
+    /// The same by reason: the failure's code.
+    pub faults_by_reason: BTreeMap<String, u64>,
+    /// CPU time.
+    pub cpu: Duration,
+    /// Wall clock, waiting included.
+    pub wall: Duration,
+    /// Bytes of memory of the poll that had most.
+    pub peak_memory: u64,
+    /// Requests made.
+    pub requests: u64,
+    /// Bytes of bodies received.
+    pub bytes: u64,
+    /// Log lines written.
+    pub log_lines: u64,
+    /// Polls that used a secret, by its name.
+    pub secrets: BTreeMap<String, u64>,
 }

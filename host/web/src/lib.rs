@@ -20,9 +20,9 @@ mod wire;
 pub use auth::{Auth, TokenHash};
 pub use events::{Announcement, Announcer};
 pub use host::{
-    BreakerView, CommandError, DeadView, DependencyView, ExplanationView, Host, Overview, PluginView, PollErrorView,
-    ProcessView, SchedulerView, SettingView, SettingsView, StoredEvents, TargetView, Wish,
+    BreakerView, CommandError, DeadView, DependencyView, ExplanationView, Host, Overview, PluginUsage, PluginView,
+    PollErrorView, ProcessView, SchedulerView, SettingView, SettingsView, StoredEvents, TargetView, Wish,
 };
 pub use metrics::{Metrics, PollMeasure};
 pub use server::{ServerError, serve, serve_metrics};
-pub use wire::{dependency_id, event_json};
+pub use wire::{dependency_id, event_json, plugin_json};

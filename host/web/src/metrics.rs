@@ -3,7 +3,7 @@
 //! What is counted is kept here; what is a state of the host is taken from an [`Overview`] when somebody asks, so that a
 //! series goes when its target goes.
 
-use crate::host::{Overview, TargetView};
+use crate::host::{Overview, PluginUsage, PluginView, TargetView};
 use model::{FailureCategory, Kind, SampleKind, Status, TargetId, Timestamp};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
@@ -170,9 +170,64 @@ impl Metrics {
                 states.register(*name, *help, gauge);
             }
         }
+        plugins(&mut states, prefix, &overview.plugins);
         samples(&mut states, overview);
         states
     }
+}
+
+/// What each plugin has used, by the kind that it serves.
+fn plugins(states: &mut Registry, prefix: &str, plugins: &[PluginView]) {
+    let of = |view: &PluginView| -> Option<Labels> {
+        Some(vec![("instance_type".to_owned(), view.kind.as_ref()?.to_string())])
+    };
+    let served: Vec<(Labels, &PluginView)> = plugins.iter().filter_map(|view| Some((of(view)?, view))).collect();
+    let mut counter = |name: &str, help: &str, values: Vec<Value>| {
+        let family = Family::<Labels, FloatCounter>::default();
+        for (labels, value) in values {
+            family.get_or_create(&labels).inc_by(value);
+        }
+        states.register(format!("{prefix}_plugin_{name}"), help, family);
+    };
+    type Read = fn(&PluginUsage) -> f64;
+    let counters: [(&str, &str, Read); 6] = [
+        ("polls", "Polls that a plugin ran", |usage| usage.polls as f64),
+        ("cpu_seconds", "CPU time that a plugin used", |usage| usage.cpu.as_secs_f64()),
+        ("wall_seconds", "Time that a plugin's polls took, waiting included", |usage| usage.wall.as_secs_f64()),
+        ("requests", "Requests that a plugin made", |usage| usage.requests as f64),
+        ("body_bytes", "Bytes of bodies that a plugin received", |usage| usage.bytes as f64),
+        ("log_lines", "Log lines that a plugin wrote", |usage| usage.log_lines as f64),
+    ];
+    for (name, help, read) in counters {
+        counter(name, help, served.iter().map(|(labels, view)| (labels.clone(), read(&view.usage))).collect());
+    }
+    let by_name = |label: &str, counts: fn(&PluginUsage) -> &BTreeMap<String, u64>| -> Vec<Value> {
+        let of_view = |(labels, view): &(Labels, &PluginView)| {
+            let count = |(name, count): (&String, &u64)| (with(labels.clone(), label, name), *count as f64);
+            counts(&view.usage).iter().map(count).collect::<Vec<_>>()
+        };
+        served.iter().flat_map(of_view).collect()
+    };
+    counter("faults", "Polls that ended in a plugin's own fault", by_name("reason", |usage| &usage.faults_by_reason));
+    counter("secret_uses", "Polls that used a secret", by_name("secret", |usage| &usage.secrets));
+    let mut gauge = |name: &str, help: &str, values: Vec<Value>| {
+        let family = Family::<Labels, FloatGauge>::default();
+        for (labels, value) in values {
+            family.get_or_create(&labels).set(value);
+        }
+        states.register(format!("{prefix}_plugin_{name}"), help, family);
+    };
+    let each =
+        |read: fn(&PluginView) -> f64| served.iter().map(|(labels, view)| (labels.clone(), read(view))).collect();
+    gauge("peak_memory_bytes", "Memory of the poll that had most", each(|view| view.usage.peak_memory as f64));
+    gauge(
+        "quarantined",
+        "1 while a plugin is not run but for probes",
+        each(|view| f64::from(u8::from(view.quarantined_until.is_some()))),
+    );
+    let refused = FloatGauge::default();
+    refused.set(plugins.iter().filter(|view| view.refusal.is_some()).count() as f64);
+    states.register(format!("{prefix}_plugins_refused"), "Plugin files that are refused", refused);
 }
 
 fn staleness(target: &TargetView, now: Timestamp) -> f64 {

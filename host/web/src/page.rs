@@ -197,6 +197,12 @@ fn state(target: &TargetView, now: Timestamp) -> String {
     let healthy = match (target.last_success, target.place) {
         (_, "disabled") => "disabled".to_owned(),
         (_, "no_plugin") => format!("no plugin serves kind {}: drop its .wasm into the plugin directory", target.kind),
+        (_, "quarantined") => {
+            format!(
+                "the plugin of kind {} is in quarantine: it is tried every 5 min, and when its file changes",
+                target.kind
+            )
+        }
         (Some(at), _) if target.failures == 0 && target.stale_since.is_none() => {
             format!("polled {} ago", span(now.since(at)))
         }

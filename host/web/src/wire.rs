@@ -183,14 +183,27 @@ fn poll_error(error: &PollErrorView) -> Value {
     })
 }
 
-pub(crate) fn plugin(plugin: &PluginView) -> Value {
+/// A plugin, as the API shows it.
+pub fn plugin_json(plugin: &PluginView) -> Value {
+    let usage = &plugin.usage;
+    let milliseconds = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     json!({
         "kind": plugin.kind.as_ref().map(model::Kind::as_str),
         "version": plugin.version,
         "source": plugin.source,
         "refusal": plugin.refusal,
-        "polls": plugin.polls,
-        "faults": plugin.faults,
+        "sha256": plugin.digest,
+        "quarantinedUntil": plugin.quarantined_until.map(time),
+        "polls": usage.polls,
+        "faults": usage.faults,
+        "faultsByReason": usage.faults_by_reason,
+        "cpuMs": milliseconds(usage.cpu),
+        "wallMs": milliseconds(usage.wall),
+        "peakMemoryBytes": usage.peak_memory,
+        "requests": usage.requests,
+        "bodyBytes": usage.bytes,
+        "logLines": usage.log_lines,
+        "secrets": usage.secrets,
     })
 }
 
@@ -389,6 +402,9 @@ pub fn event_json(event: &Event, name_of: impl Fn(&TargetId) -> Option<String>) 
         | EventKind::Revived { target } => (service(target), json!({})),
         EventKind::PluginLoaded { plugin, version } => {
             (json!({ "plugin": plugin.as_str() }), json!({ "version": version }))
+        }
+        EventKind::PluginQuarantined { plugin, targets } => {
+            (json!({ "plugin": plugin.as_str() }), json!({ "targets": targets }))
         }
         EventKind::PluginRefused { file, reason } => (json!({ "file": file }), json!({ "reason": reason })),
         EventKind::SettingsChanged { what, value } => (json!({ "setting": what }), json!({ "value": value })),

@@ -5,7 +5,7 @@ use crate::config::places::{Places, data_dir};
 use crate::config::reader::{Notes, Overrides, Section, Source, count, suggestion, text};
 use crate::config::targets::{TargetConfig, alias_of, secret_source, targets};
 use crate::config::value::{Entry, Value, parse, show_duration};
-use egress::Cidr;
+use egress::{Cidr, Method, Narrowing};
 use model::Kind;
 use scheduler::{Cadence, Profile, Settings};
 use std::cell::RefCell;
@@ -58,7 +58,13 @@ pub(crate) struct Config {
 }
 
 /// A kind's limits, where they are not the contract's.
-pub(crate) type Limits = sandbox::Limits;
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// What a poll may use.
+    pub poll: sandbox::Limits,
+    /// What its requests may be.
+    pub narrowing: Narrowing,
+}
 
 impl Config {
     /// Reads a file's text as it is written, with the environment over it.
@@ -116,11 +122,14 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
     let egress = Section::top(notes, document, "egress");
     let max_requests_per_host = at_least_one(&egress, "max_requests_per_host").unwrap_or(20);
     let max_body_bytes_in_flight = at_least_one(&egress, "max_body_bytes_in_flight").unwrap_or(256 << 20);
-    if max_body_bytes_in_flight < Limits::default().body {
+    if max_body_bytes_in_flight < sandbox::Limits::default().body {
         let line = egress.line("max_body_bytes_in_flight");
         notes.at(
             line,
-            format!("max_body_bytes_in_flight: one body may have {} bytes, so use more", Limits::default().body),
+            format!(
+                "max_body_bytes_in_flight: one body may have {} bytes, so use more",
+                sandbox::Limits::default().body
+            ),
         );
     }
     // Targets made through the API do not exist yet; what they may reach is checked for form all the same.
@@ -290,14 +299,35 @@ fn at_least_one(section: &Section<'_>, key: &'static str) -> Option<usize> {
 }
 
 fn cidrs(value: &Value) -> Result<Vec<Cidr>, String> {
-    let items = match value {
-        Value::Array(items) => items.iter().map(|item| text(&item.value)).collect::<Result<Vec<_>, _>>()?,
+    words(value)?.iter().map(|item| item.parse()).collect()
+}
+
+/// A list of texts; the environment writes it with commas.
+fn words(value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::Array(items) => items.iter().map(|item| text(&item.value)).collect(),
         Value::Text(list) => {
-            list.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+            Ok(list.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect())
         }
-        other => return Err(format!("this is {}, and should be a list of networks", other.kind())),
+        other => Err(format!("this is {}, and should be a list of texts", other.kind())),
+    }
+}
+
+fn methods(value: &Value) -> Result<Vec<Method>, String> {
+    let method = |word: &String| {
+        let known = Method::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(word));
+        let all = Method::ALL.map(Method::as_str).join(", ");
+        known.ok_or_else(|| format!("{word:?} is no method: there are {all}"))
     };
-    items.iter().map(|item| item.parse()).collect()
+    words(value)?.iter().map(method).collect()
+}
+
+fn path_prefixes(value: &Value) -> Result<Vec<String>, String> {
+    let prefix = |path: String| match path.strip_prefix('/') {
+        Some(_) if !path.contains(['?', '#']) => Ok(path),
+        _ => Err(format!("{path:?} is no beginning of a path: it begins with / and has neither ? nor #")),
+    };
+    words(value)?.into_iter().map(prefix).collect()
 }
 
 fn limits(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<Kind, Limits> {
@@ -318,8 +348,8 @@ fn limits(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<Kind, Limits> {
         let of = |key: &'static str, default: usize| {
             section.get(key, count).map_or(default, |n| usize::try_from(n).unwrap_or(usize::MAX))
         };
-        let defaults = Limits::default();
-        let own = Limits {
+        let defaults = sandbox::Limits::default();
+        let poll = sandbox::Limits {
             memory: of("memory_bytes", defaults.memory),
             cpu: section.duration("cpu").unwrap_or(defaults.cpu),
             requests: u32::try_from(of("requests", defaults.requests as usize)).unwrap_or(u32::MAX),
@@ -331,14 +361,18 @@ fn limits(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<Kind, Limits> {
             report: of("report_bytes", defaults.report),
             log_lines: u32::try_from(of("log_lines", defaults.log_lines as usize)).unwrap_or(u32::MAX),
         };
-        if own.memory > defaults.memory {
+        if poll.memory > defaults.memory {
             notes.at(
                 section.line("memory_bytes"),
                 format!("memory_bytes: a poll has at most {} bytes", defaults.memory),
             );
         }
+        let narrowing = Narrowing {
+            methods: section.get("methods", methods),
+            path_prefixes: section.get("path_prefixes", path_prefixes),
+        };
         section.finish();
-        limits.insert(kind, own);
+        limits.insert(kind, Limits { poll, narrowing });
     }
     limits
 }

@@ -62,7 +62,7 @@ fn everything_that_is_documented_is_read() {
     assert_eq!(config.store.path, std::path::Path::new("/data/polliwog.db"));
     assert_eq!(config.aliases["PostgreSQL main"], "postgres");
     let limits = config.limits.values().next().unwrap();
-    assert_eq!((limits.cpu, limits.requests, limits.memory), (Duration::from_secs(2), 99, 64 << 20));
+    assert_eq!((limits.poll.cpu, limits.poll.requests, limits.poll.memory), (Duration::from_secs(2), 99, 64 << 20));
     let target = &config.targets[0];
     assert_eq!((target.name.as_str(), target.interval), ("PVE core", Some(Duration::from_secs(90))));
     assert_eq!(target.settings, serde_json::json!({ "threshold": 5, "list": [1.5, true, "x"] }));

@@ -41,8 +41,14 @@ impl Driver {
 
     /// Takes up what is different from what runs.
     pub(super) fn configure(&mut self, configured: Configured) {
-        let Configured { settings, changed, removed, aliases } = configured;
+        let Configured { settings, changed, removed, aliases, plugins, plugged } = configured;
         self.parts.aliases = aliases;
+        let unplugged = plugged.as_ref().filter(|kind| plugins.get(kind).is_none());
+        if let Some(kind) = unplugged {
+            // Before its plugin is gone: nothing more is to be started.
+            self.apply(Input::KindServed(kind.clone(), false), None);
+        }
+        self.parts.plugins = plugins;
         if settings != *self.scheduler.settings() {
             self.apply(Input::Settings(settings), None);
         }
@@ -74,6 +80,9 @@ impl Driver {
                 None => Input::Added(target.spec()),
             };
             self.apply(input, None);
+        }
+        if let Some(kind) = plugged.filter(|kind| self.parts.plugins.get(kind).is_some()) {
+            self.apply(Input::KindServed(kind, true), None);
         }
         let ids: Vec<TargetId> = self.targets.keys().cloned().collect();
         let now = self.parts.clock.now();
@@ -125,6 +134,7 @@ impl Driver {
             due_soon: self.scheduler.due_within(now, DUE_SOON),
             depth_by_kind: self.scheduler.depth_by_kind(),
             in_flight: self.scheduler.in_flight().clone(),
+            quarantined: self.scheduler.quarantined().map(|(kind, until)| (kind.clone(), until)).collect(),
             counters: self.scheduler.counters(),
             next: self.scheduler.next_due().map(|(target, due)| (target.clone(), due)),
             last_start: self.last_start,

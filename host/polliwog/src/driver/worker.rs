@@ -8,7 +8,6 @@ use model::{Event, EventKind, Failure, FailureCategory, Outcome, TargetId, Times
 use sandbox::{Done, Job, Sandbox};
 use scheduler::{Finish, LONGEST_RETRY_AFTER};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use store::{Aliases, Changes};
 use web::PollMeasure;
@@ -52,18 +51,15 @@ impl Work {
             plugin: self.served.plugin.clone(),
             target: self.target.told.clone(),
             grant: self.target.grant.clone(),
-            limits: self.target.limits,
+            limits: self.target.limits.poll,
             timeout: self.target.timeout,
             now: self.clock.wall(),
         };
         let mut guard = Guard { target: Some(self.target), clock: self.clock, sender: self.sender };
         let done = self.sandbox.poll(job).await;
-        self.served.polls.fetch_add(1, Ordering::Relaxed);
+        self.served.account.note(&done);
         let Some(target) = &guard.target else { return };
         let finished = finished(target.clone(), done, self.clock.wall(), &self.aliases);
-        if finished.finish == Finish::PluginFault {
-            self.served.faults.fetch_add(1, Ordering::Relaxed);
-        }
         guard.target = None;
         // The driver is gone only when the host ends.
         let _ = guard.sender.send(Message::Finished(Box::new(finished)));

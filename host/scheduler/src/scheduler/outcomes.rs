@@ -38,6 +38,11 @@ impl Scheduler {
                 target.schedule.last_polled = Some(now);
             }
             match finish {
+                Finish::PluginFault => self.suspect(slot, now),
+                Finish::Skipped => {}
+                _ => self.clear(&flight.kind, now),
+            }
+            match finish {
                 Finish::Success { changed, critical } => {
                     score = Some(self.succeed(slot, flight.due, (changed, critical), now));
                 }

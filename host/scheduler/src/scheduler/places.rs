@@ -36,6 +36,8 @@ impl Scheduler {
             Place::Disabled
         } else if !self.unserved.is_empty() && self.unserved.contains(&target.spec.kind) {
             Place::NoPlugin
+        } else if !self.records.is_empty() && self.is_quarantined(&target.spec.kind, slot) {
+            Place::Quarantined
         } else {
             Place::Queued
         };
@@ -43,8 +45,11 @@ impl Scheduler {
             let score = score.unwrap_or_else(|| self.score(target, now)) as f32;
             let entry = Entry { slot, due: target.schedule.due, score, last_polled: target.last_polled() };
             self.queue.push(entry);
-        } else if matches!(place, Place::Disabled | Place::NoPlugin) {
+        } else if matches!(place, Place::Disabled | Place::NoPlugin | Place::Quarantined) {
             self.spend(slot, Spending::default());
+        }
+        if place == Place::Quarantined {
+            self.put_aside(slot);
         }
         self.target_mut(slot).place = place;
     }
@@ -75,7 +80,7 @@ impl Scheduler {
                 let waiting = (target.last_polled(), target.spec.id.clone(), slot);
                 self.hosts.give_up(&host, &waiting);
             }
-            Place::InFlight | Place::Disabled | Place::NoPlugin => {}
+            Place::InFlight | Place::Disabled | Place::NoPlugin | Place::Quarantined => {}
         }
     }
 

@@ -78,7 +78,7 @@ impl Scheduler {
                 Place::Queued => found[0] += 1,
                 Place::Ready => found[1] += 1,
                 Place::WaitingForHost => found[2] += 1,
-                Place::InFlight | Place::Disabled | Place::NoPlugin => {}
+                Place::InFlight | Place::Disabled | Place::NoPlugin | Place::Quarantined => {}
             }
             found[3] += usize::from(target.flight.is_some());
             if (target.place == Place::Queued) != queued.is_some() {

@@ -102,7 +102,11 @@ impl Scheduler {
 
     pub(super) fn change(&mut self, spec: TargetSpec, change: Change, now: Moment) {
         let Some(slot) = self.queue.slot(&spec.id) else { return self.add(spec, now) };
+        if change == Change::Nothing && self.target(slot).spec == spec {
+            return;
+        }
         self.take_out(slot);
+        self.is_no_probe(slot);
         self.forget_hope(slot);
         let target = self.target_mut(slot);
         let was_enabled = target.spec.enabled;
@@ -156,6 +160,7 @@ impl Scheduler {
     pub(super) fn remove(&mut self, id: &TargetId) {
         let Some(slot) = self.queue.slot(id) else { return };
         self.take_out(slot);
+        self.is_no_probe(slot);
         self.forget_hope(slot);
         self.spend(slot, Spending::default());
         let Some(target) = self.targets[slot.index()].take() else { return };
@@ -206,19 +211,25 @@ impl Scheduler {
         }
     }
 
-    fn slots(&self, wanted: impl Fn(&Target) -> bool) -> Vec<Slot> {
+    pub(super) fn slots(&self, wanted: impl Fn(&Target) -> bool) -> Vec<Slot> {
         let wanted = self.targets.iter().flatten().filter(|target| wanted(target));
         wanted.filter_map(|target| self.queue.slot(&target.spec.id)).collect()
     }
 
     pub(super) fn serve(&mut self, kind: Kind, served: bool, now: Moment) {
         let known = if served { !self.unserved.remove(&kind) } else { !self.unserved.insert(kind.clone()) };
+        self.clear(&kind, now);
         if known {
             return;
         }
         let of_kind = self.slots(|target| target.spec.kind == kind);
+        self.settle_all(&of_kind, now);
+    }
+
+    /// Something that concerned these targets is over or begins; those that are overdue now are spread.
+    pub(super) fn settle_all(&mut self, slots: &[Slot], now: Moment) {
         let mut overdue = Vec::new();
-        for slot in of_kind {
+        for &slot in slots {
             self.take_out(slot);
             self.settle(slot, now);
             let target = self.target(slot);
@@ -244,6 +255,11 @@ impl Scheduler {
                 target.schedule.first_failure = None;
                 target.schedule.breaker = Breaker::CLOSED;
             }
+        }
+        if ask == Ask::Disable {
+            self.is_no_probe(slot);
+        } else if ask != Ask::Enable {
+            self.let_through(slot);
         }
         self.take_out(slot);
         self.tell_of_enabling(slot, was_enabled, now);

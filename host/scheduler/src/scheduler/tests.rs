@@ -56,6 +56,9 @@ const SUCCESS: Finish = Finish::Success { changed: false, critical: false };
 fn delays(settings: Settings, finishes: &[Finish]) -> Vec<f64> {
     let mut scheduler = scheduler(settings);
     let mut now = Moment::START;
+    // Another one of its kind, whose poll never ends: the plugin is not judged by one target alone.
+    scheduler.apply(Input::Added(spec("z", "elsewhere")), now);
+    started(&mut scheduler);
     scheduler.apply(Input::Added(spec("a", "h")), now);
     let mut delays = Vec::new();
     for &finish in finishes {
@@ -290,6 +293,59 @@ fn a_kind_without_a_plugin_is_a_state_and_not_a_failure() {
     assert_eq!(started(&mut scheduler), Vec::<String>::new());
     assert_eq!(scheduler.status(&id("a"), at(1.0)).unwrap().place, Place::NoPlugin);
     scheduler.apply(Input::KindServed(kind, true), at(2.0));
+    assert_eq!(started(&mut scheduler), ["a"]);
+}
+
+#[test]
+fn a_plugin_that_fails_for_five_targets_in_a_row_is_tried_with_one_every_five_minutes() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let mut scheduler = scheduler(Settings { max_per_host: 10, ..Settings::default() });
+    for name in names {
+        scheduler.apply(Input::Added(spec(name, "h")), Moment::START);
+    }
+    assert_eq!(started(&mut scheduler).len(), 6);
+    let finish = |scheduler: &mut Scheduler, name: &str, finish, now| {
+        scheduler.apply(Input::Finished(id(name), finish), now);
+        events(scheduler)
+    };
+    // A target's own failure in between shows that the plugin runs.
+    for (name, how) in [("a", Finish::PluginFault), ("b", Finish::PluginFault), ("f", TRANSIENT)] {
+        finish(&mut scheduler, name, how, at(1.0));
+    }
+    for name in ["c", "d"] {
+        assert_eq!(finish(&mut scheduler, name, Finish::PluginFault, at(2.0)), Vec::<&str>::new());
+    }
+    finish(&mut scheduler, "e", Finish::PluginFault, at(2.0));
+    scheduler.apply(Input::Tick, at(6.5));
+    assert_eq!(started(&mut scheduler), ["a", "b", "f"], "three in a row are not five");
+    finish(&mut scheduler, "a", Finish::PluginFault, at(6.8));
+    assert_eq!(finish(&mut scheduler, "b", Finish::PluginFault, at(6.8)), ["plugin:quarantined"]);
+    let place = |scheduler: &Scheduler, name| scheduler.status(&id(name), at(7.0)).unwrap().place;
+    assert_eq!((place(&scheduler, "a"), place(&scheduler, "f")), (Place::Quarantined, Place::InFlight));
+    finish(&mut scheduler, "f", Finish::PluginFault, at(8.0));
+    assert_eq!(scheduler.next_wakeup(), Some(at(306.8)));
+    scheduler.apply(Input::Tick, at(307.0));
+    assert_eq!(started(&mut scheduler), ["c"], "the one that was polled longest ago");
+    finish(&mut scheduler, "c", Finish::PluginFault, at(308.0));
+    assert_eq!(scheduler.next_wakeup(), Some(at(608.0)));
+    scheduler.apply(Input::Asked(id("b"), Ask::PollNow), at(309.0));
+    assert_eq!(started(&mut scheduler), ["b"], "what an operator asks for is polled");
+    finish(&mut scheduler, "b", SUCCESS, at(310.0));
+    assert!(scheduler.quarantined().next().is_none());
+    scheduler.apply(Input::Tick, at(330.0));
+    assert!(started(&mut scheduler).len() >= 4, "and all are polled again");
+}
+
+#[test]
+fn another_version_of_a_plugin_ends_its_quarantine() {
+    let mut scheduler = scheduler(Settings::default());
+    scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
+    scheduler.apply(Input::Finished(id("a"), Finish::PluginFault), at(1.0));
+    assert_eq!(scheduler.status(&id("a"), at(1.0)).unwrap().place, Place::Quarantined, "the only one of its kind");
+    let summary = scheduler.explain(&id("a"), at(2.0)).unwrap().summary;
+    assert!(summary.contains("quarantine"), "{summary}");
+    started(&mut scheduler);
+    scheduler.apply(Input::KindServed(Kind::new("http").unwrap(), true), at(7.0));
     assert_eq!(started(&mut scheduler), ["a"]);
 }
 

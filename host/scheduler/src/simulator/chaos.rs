@@ -8,7 +8,7 @@
 mod interventions;
 mod model;
 
-use self::model::{Expected, Mirror};
+use self::model::{Expected, Mirror, Plugin};
 use crate::simulator::truth::exponential;
 use crate::{Action, Cadence, Finish, Input, Place, Profile, Saved, Scheduler, Settings, TargetSpec};
 use ::model::{Cause, Kind, Moment, TargetId};
@@ -117,6 +117,7 @@ struct Run {
     dirty: BTreeSet<TargetId>,
     flushed: Moment,
     served: bool,
+    plugin: Plugin,
     /// Hosts that cannot be reached.
     down: Vec<bool>,
     /// The latest starts, for the token bucket.
@@ -165,6 +166,7 @@ impl Run {
             dirty: BTreeSet::new(),
             flushed: Moment::START,
             served: true,
+            plugin: Plugin::default(),
             down: vec![false; hosts],
             starts: VecDeque::new(),
             rate_since: Moment::START,
@@ -278,6 +280,9 @@ impl Run {
             return Err(format!("{target} is polled, and is no target"));
         };
         let spec = mirror.spec.clone();
+        if self.plugin.may_start(&target, self.now)? {
+            mirror.expect(Expected::Anything);
+        }
         mirror.start(due, self.now).map_err(|why| format!("{target}: {why}"))?;
         self.summary.probes += u64::from(mirror.is_probe());
         // Only the caps and the host's slots hold it back.
@@ -347,6 +352,12 @@ impl Run {
                 }
             }
         }
+        if expected.is_some_and(|expected| expected != Expected::Void) {
+            let enabled = self.mirrors.values().filter(|mirror| mirror.spec.enabled).count();
+            if self.plugin.finish(&target, finish, enabled, self.now) {
+                self.anything_may_be_due();
+            }
+        }
         self.give(Input::Finished(target.clone(), finish))?;
         let Some(expected) = expected else { return Ok(()) };
         let Some(status) = self.scheduler.status(&target, self.now) else {
@@ -387,12 +398,16 @@ impl Run {
     fn calm_down(&mut self) -> Checked {
         self.calm = true;
         self.down.fill(false);
-        self.served = true;
+        let served = std::mem::replace(&mut self.served, true);
         for target in self.mirrors.keys().cloned().collect::<Vec<_>>() {
             self.mirrors.get_mut(&target).expect("the target was found among them").unwritten(0);
             self.give(Input::Unwritten(target, 0))?;
         }
         self.anything_may_be_due();
+        if served {
+            return Ok(());
+        }
+        self.plugin = Plugin::default();
         let kind = Kind::new("simulated").expect("a word is a kind");
         self.give(Input::KindServed(kind, true))
     }
@@ -401,15 +416,29 @@ impl Run {
     fn look(&mut self) -> Checked {
         self.scheduler.audit()?;
         let bound = self.longest_wait();
+        let healthy = self.mirrors.values().any(Mirror::may_be_probe);
+        if let Some(since) = self.plugin.waits_for_probe_since().filter(|_| healthy && self.served)
+            && self.now.since(since.max(self.awake_since)) > bound
+        {
+            return Err(format!("a plugin in quarantine was to be tried at {since:?}, and was not"));
+        }
         for (id, mirror) in &self.mirrors {
             let status = self.scheduler.status(id, self.now).ok_or_else(|| format!("{id} is forgotten"))?;
             let place = status.place;
+            if place == Place::Quarantined && !self.plugin.is_quarantined() {
+                return Err(format!("{id} is in quarantine, and its plugin is not"));
+            }
             if (place == Place::Disabled) != (!mirror.spec.enabled && !self.running.contains_key(id)) {
                 return Err(format!("{id} is {}, and enabled is {}", place.as_str(), mirror.spec.enabled));
             }
             // A machine that slept, or a host that started, spreads what it finds.
             let spread = self.spread_since.max(self.awake_since).after(Duration::from_secs(60));
-            if mirror.is_wanted() && self.served && self.now > spread && status.schedule.due > self.now {
+            if mirror.is_wanted()
+                && self.served
+                && place != Place::Quarantined
+                && self.now > spread
+                && status.schedule.due > self.now
+            {
                 return Err(format!("{id} was asked for and is due in {:?}", status.schedule.due.since(self.now)));
             }
             let late = self.now.since(status.schedule.due.max(self.awake_since));

@@ -1,6 +1,6 @@
 //! What is done to an estate while it runs: targets come, change and go, operators ask, machines sleep, hosts end.
 
-use super::model::{Expected, Mirror};
+use super::model::{Expected, Mirror, Plugin};
 use super::{Checked, RESTART_SLACK, Run, settings};
 use crate::{Ask, Change, Input, Place, Saved, Scheduler, Settings, TargetSpec};
 use model::{Kind, Moment, TargetId};
@@ -39,6 +39,7 @@ impl Run {
             9 => {
                 self.served = !self.served;
                 self.anything_may_be_due();
+                self.plugin = Plugin::default();
                 let kind = Kind::new("simulated").expect("a word is a kind");
                 self.give(Input::KindServed(kind, self.served))
             }
@@ -77,6 +78,7 @@ impl Run {
     fn remove(&mut self) -> Checked {
         let Some(target) = self.any_target() else { return Ok(()) };
         self.mirrors.remove(&target);
+        self.plugin.forget(&target);
         self.disk.remove(&target);
         self.dirty.remove(&target);
         self.give(Input::Removed(target))
@@ -95,6 +97,7 @@ impl Run {
             _ => TargetSpec { host: mirror.spec.host.clone(), origin: mirror.spec.origin.clone(), ..new },
         };
         mirror.change(spec.clone(), change);
+        self.plugin.forget(&target);
         self.give(Input::Changed(spec, change))
     }
 
@@ -107,6 +110,11 @@ impl Run {
     fn ask_for(&mut self, ask: Ask) -> Checked {
         let Some(target) = self.any_target() else { return Ok(()) };
         self.mirrors.get_mut(&target).expect("the target was found among them").ask(ask);
+        match ask {
+            Ask::PollNow | Ask::Retry | Ask::ResetBreaker => self.plugin.ask(&target),
+            Ask::Disable => self.plugin.forget(&target),
+            Ask::Enable => {}
+        }
         self.give(Input::Asked(target, ask))
     }
 
@@ -158,6 +166,7 @@ impl Run {
         };
         let promised: Vec<(TargetId, Moment)> = self.mirrors.keys().filter_map(waits).collect();
         self.dirty.clear();
+        self.plugin = Plugin::default();
         self.scheduler = Scheduler::new(self.settings.clone(), self.rng.random());
         self.flights.clear();
         self.running.clear();

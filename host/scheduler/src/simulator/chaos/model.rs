@@ -1,7 +1,8 @@
 //! What should follow what: the table "when next", written down once more and as plainly as it can be.
 
 use crate::{Ask, BreakerState, Cadence, Change, Finish, Profile, Saved, Settings, TargetSpec};
-use model::{Cause, Moment};
+use model::{Cause, Moment, TargetId};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Seconds. The last interval may have been computed under wider bounds than hold now.
@@ -18,6 +19,93 @@ pub(super) enum Expected {
     Anything,
     /// The outcome said nothing: the target was changed while it was polled.
     Void,
+}
+
+/// The plugin of all targets, as far as its own faults are concerned.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plugin {
+    /// Different targets whose polls, the latest ones, ended in faults of the plugin.
+    faulty: BTreeSet<TargetId>,
+    quarantine: Option<Quarantine>,
+}
+
+#[derive(Clone, Debug)]
+struct Quarantine {
+    /// When a target may be polled as a probe.
+    next: Moment,
+    /// Whether one was, since then.
+    spent: bool,
+    /// Probes that are under way, or were asked for.
+    probes: BTreeSet<TargetId>,
+}
+
+impl Quarantine {
+    fn since(now: Moment) -> Self {
+        Self { next: now.after(Duration::from_secs(300)), spent: false, probes: BTreeSet::new() }
+    }
+}
+
+impl Plugin {
+    pub(super) fn is_quarantined(&self) -> bool {
+        self.quarantine.is_some()
+    }
+
+    /// Since when a probe may start, where none has.
+    pub(super) fn waits_for_probe_since(&self) -> Option<Moment> {
+        let waits = |quarantine: &&Quarantine| !quarantine.spent && quarantine.probes.is_empty();
+        self.quarantine.as_ref().filter(waits).map(|quarantine| quarantine.next)
+    }
+
+    /// Whether a poll is a probe of a quarantined plugin; an error when it may not be one.
+    pub(super) fn may_start(&mut self, target: &TargetId, now: Moment) -> Result<bool, String> {
+        let Some(quarantine) = &mut self.quarantine else { return Ok(false) };
+        let Quarantine { next, spent, probes } = quarantine;
+        if probes.contains(target) {
+            return Ok(true);
+        }
+        if *spent || now < next.before(SLACK) {
+            return Err(format!("{target} is polled, and its plugin is in quarantine"));
+        }
+        *spent = true;
+        Ok(probes.insert(target.clone()))
+    }
+
+    /// An operator asked for a target.
+    pub(super) fn ask(&mut self, target: &TargetId) {
+        if let Some(quarantine) = &mut self.quarantine {
+            quarantine.probes.insert(target.clone());
+        }
+    }
+
+    /// Whether a poll's end ends a quarantine.
+    pub(super) fn finish(&mut self, target: &TargetId, finish: Finish, enabled: usize, now: Moment) -> bool {
+        match (finish, &mut self.quarantine) {
+            (Finish::Skipped, _) => false,
+            (Finish::PluginFault, Some(quarantine)) => {
+                if quarantine.probes.remove(target) {
+                    (quarantine.next, quarantine.spent) = (now.after(Duration::from_secs(300)), false);
+                }
+                false
+            }
+            (Finish::PluginFault, None) => {
+                self.faulty.insert(target.clone());
+                if self.faulty.len() >= enabled.clamp(1, 5) {
+                    *self = Self { faulty: BTreeSet::new(), quarantine: Some(Quarantine::since(now)) };
+                }
+                false
+            }
+            _ => std::mem::take(self).quarantine.is_some(),
+        }
+    }
+
+    /// A target is no probe any more.
+    pub(super) fn forget(&mut self, target: &TargetId) {
+        if let Some(quarantine) = &mut self.quarantine
+            && quarantine.probes.remove(target)
+        {
+            quarantine.spent = false;
+        }
+    }
 }
 
 /// A target as it should be.
@@ -75,6 +163,11 @@ impl Mirror {
         let look = if self.dead { 1800.0_f64 } else { 0.0 };
         let open = if self.probe { self.open_for.unwrap_or(0.0) } else { 0.0 };
         (counts && look.max(open) > 0.0).then(|| Duration::from_secs_f64(look.max(open)))
+    }
+
+    /// Whether a quarantined plugin can be tried with it at any time.
+    pub(super) fn may_be_probe(&self) -> bool {
+        self.spec.enabled && self.flight.is_none() && self.open_for.is_none() && !self.dead && self.unwritten < 5
     }
 
     pub(super) fn is_dead(&self) -> bool {

@@ -1,0 +1,53 @@
+//! What a kind's polls have used since the host started, whichever versions of its plugin ran them.
+
+use model::{FailureCategory, Outcome};
+use sandbox::Done;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Names of secrets that are listed; a plugin can use no more than its targets have.
+const SECRETS: usize = 64;
+
+/// A kind's account.
+#[derive(Debug, Default)]
+pub(crate) struct Account(Mutex<web::PluginUsage>);
+
+impl Account {
+    /// Counts a poll.
+    pub(crate) fn note(&self, done: &Done) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let usage = &done.usage;
+        if done.outcome != Outcome::Skipped {
+            all.polls += 1;
+        }
+        all.cpu += usage.cpu;
+        all.wall += usage.wall;
+        all.peak_memory = all.peak_memory.max(usage.memory as u64);
+        all.requests += u64::from(usage.requests);
+        all.bytes += usage.bytes;
+        all.log_lines += u64::from(usage.log_lines);
+        for name in &usage.secrets {
+            add(&mut all.secrets, name, SECRETS);
+        }
+        if let Outcome::Failure(failure) = &done.outcome
+            && failure.category == FailureCategory::Plugin
+        {
+            all.faults += 1;
+            // The host's own codes: there are a dozen.
+            add(&mut all.faults_by_reason, &failure.code, usize::MAX);
+        }
+    }
+
+    /// What was counted so far.
+    pub(crate) fn usage(&self) -> web::PluginUsage {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn add(counts: &mut BTreeMap<String, u64>, name: &str, most: usize) {
+    if let Some(count) = counts.get_mut(name) {
+        *count += 1;
+    } else if counts.len() < most {
+        counts.insert(name.to_owned(), 1);
+    }
+}

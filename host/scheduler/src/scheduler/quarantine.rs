@@ -1,0 +1,171 @@
+//! Plugins whose own faults keep them from being run.
+//!
+//! When the latest polls of five different targets (of all, where its kind has fewer) all ended in faults of the plugin,
+//! what is wrong is the plugin and not a target. Then one target is polled every 5 minutes, as a probe; one poll that ends
+//! in anything but such a fault, or another version of the plugin, and all are polled again. What an operator asks for is
+//! polled in quarantine too, and counts as a probe.
+
+use super::Scheduler;
+use crate::explain::Why;
+use crate::queue::Slot;
+use crate::{BreakerState, Place};
+use model::{EventKind, Kind, Moment, TargetId};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// So many targets in a row, and it is the plugin.
+const SUSPICIOUS: usize = 5;
+/// How often a quarantined plugin is tried.
+const PROBE: Duration = Duration::from_secs(300);
+
+/// What is held against a kind's plugin.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    /// Targets whose polls, the latest ones of the kind, ended in faults of the plugin.
+    faulty: BTreeSet<TargetId>,
+    quarantine: Option<Quarantine>,
+}
+
+#[derive(Debug)]
+struct Quarantine {
+    /// When the next probe may be chosen.
+    next: Moment,
+    /// Targets that may be polled all the same.
+    probes: BTreeSet<Slot>,
+    /// No target was there to be a probe when its time had come, and none has been put aside since.
+    barren: bool,
+}
+
+impl Scheduler {
+    /// Kinds whose plugin is in quarantine, with when it is tried again.
+    pub fn quarantined(&self) -> impl Iterator<Item = (&Kind, Moment)> {
+        self.records.iter().filter_map(|(kind, record)| Some((kind, record.quarantine.as_ref()?.next)))
+    }
+
+    /// Whether a target has to wait for its plugin.
+    pub(super) fn is_quarantined(&self, kind: &Kind, slot: Slot) -> bool {
+        let quarantine = self.records.get(kind).and_then(|record| record.quarantine.as_ref());
+        quarantine.is_some_and(|quarantine| !quarantine.probes.contains(&slot))
+    }
+
+    /// A target waits for its plugin from now on.
+    pub(super) fn put_aside(&mut self, slot: Slot) {
+        let kind = &self.target(slot).spec.kind.clone();
+        if let Some(quarantine) = self.records.get_mut(kind).and_then(|record| record.quarantine.as_mut()) {
+            quarantine.barren = false;
+        }
+    }
+
+    /// A poll ended in a fault of the plugin.
+    pub(super) fn suspect(&mut self, slot: Slot, now: Moment) {
+        let kind = self.target(slot).spec.kind.clone();
+        let id = self.queue.id(slot).clone();
+        let record = self.records.entry(kind.clone()).or_default();
+        if let Some(quarantine) = &mut record.quarantine {
+            if quarantine.probes.remove(&slot) {
+                quarantine.next = now.after(PROBE);
+            }
+            return;
+        }
+        record.faulty.insert(id);
+        let faulty = record.faulty.len();
+        let polled = |target: &&crate::target::Target| target.spec.enabled && target.spec.kind == kind;
+        let enough = self.targets.iter().flatten().filter(polled).take(SUSPICIOUS).count().max(1);
+        if faulty < enough {
+            return;
+        }
+        self.records.insert(
+            kind.clone(),
+            Record {
+                faulty: BTreeSet::new(),
+                quarantine: Some(Quarantine { next: now.after(PROBE), probes: BTreeSet::new(), barren: false }),
+            },
+        );
+        for slot in self.slots(|target| target.spec.kind == kind && target.place.waits()) {
+            self.take_out(slot);
+            self.settle(slot, now);
+        }
+        let targets = u32::try_from(faulty).unwrap_or(u32::MAX);
+        self.emit(EventKind::PluginQuarantined { plugin: kind, targets });
+    }
+
+    /// The plugin of a kind did what it should, or is another one now.
+    pub(super) fn clear(&mut self, kind: &Kind, now: Moment) {
+        if self.records.is_empty() {
+            return;
+        }
+        let Some(Record { quarantine: Some(_), .. }) = self.records.remove(kind) else { return };
+        let waiting = self.slots(|target| target.place == Place::Quarantined && target.spec.kind == *kind);
+        self.settle_all(&waiting, now);
+    }
+
+    /// An operator asked for a target: in quarantine it is a probe.
+    pub(super) fn let_through(&mut self, slot: Slot) {
+        let kind = self.target(slot).spec.kind.clone();
+        if let Some(quarantine) = self.records.get_mut(&kind).and_then(|record| record.quarantine.as_mut()) {
+            quarantine.probes.insert(slot);
+        }
+    }
+
+    /// Forgets a target that is no probe any more: it is gone, disabled, or of another kind.
+    pub(super) fn is_no_probe(&mut self, slot: Slot) {
+        for record in self.records.values_mut() {
+            if let Some(quarantine) = &mut record.quarantine {
+                quarantine.probes.remove(&slot);
+            }
+        }
+    }
+
+    /// Chooses a probe for every quarantined plugin whose time has come.
+    pub(super) fn choose_probes(&mut self, now: Moment) {
+        if self.records.is_empty() || self.stopping {
+            return;
+        }
+        for kind in self
+            .quarantines_without_probe()
+            .filter(|(_, next)| *next <= now)
+            .map(|(kind, _)| kind.clone())
+            .collect::<Vec<_>>()
+        {
+            let candidate = self.candidate(&kind, now);
+            let Some(quarantine) = self.records.get_mut(&kind).and_then(|record| record.quarantine.as_mut()) else {
+                continue;
+            };
+            quarantine.barren = candidate.is_none();
+            let Some(slot) = candidate else { continue };
+            self.let_through(slot);
+            let target = self.target_mut(slot);
+            if target.schedule.breaker.state == BreakerState::Closed && target.schedule.dead.is_none() {
+                target.schedule.due = now;
+                target.why = Why::QuarantineProbe;
+            }
+            self.settle(slot, now);
+            self.persist(slot, false);
+        }
+    }
+
+    /// When the next probe is to be chosen.
+    pub(super) fn next_probe(&self) -> Option<Moment> {
+        self.quarantines_without_probe().map(|(_, next)| next).min()
+    }
+
+    fn quarantines_without_probe(&self) -> impl Iterator<Item = (&Kind, Moment)> {
+        self.records.iter().filter_map(|(kind, record)| {
+            let quarantine = record.quarantine.as_ref()?;
+            (quarantine.probes.is_empty() && !quarantine.barren).then_some((kind, quarantine.next))
+        })
+    }
+
+    /// Of the targets that wait for a plugin: the one that may be polled first, and of several the one that was polled
+    /// longest ago. An open breaker and a dead letter keep their time.
+    fn candidate(&self, kind: &Kind, now: Moment) -> Option<Slot> {
+        let waiting = |slot: &Slot| {
+            let target = self.target(*slot);
+            let healthy = target.schedule.breaker.state == BreakerState::Closed && target.schedule.dead.is_none();
+            let when = if healthy { now } else { target.schedule.due.max(now) };
+            (when, target.last_polled(), target.spec.id.clone())
+        };
+        let slots = self.slots(|target| target.place == Place::Quarantined && target.spec.kind == *kind);
+        slots.into_iter().min_by_key(waiting)
+    }
+}

@@ -1,0 +1,273 @@
+//! What happens to plugins while the host runs: dropped in, replaced, broken, removed, quarantined.
+
+use crate::support::{Host, Server, always, folder, get, ok, output, until};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use tests::wat;
+
+fn target(id: &str, kind: &str, url: &str) -> String {
+    format!("[[target]]\nid = \"{id}\"\nkind = \"{kind}\"\nurl = \"{url}\"\ninterval = \"5s\"\n")
+}
+
+/// A plugin that reports one dependency.
+fn reporting(kind: &str, version: &str) -> Vec<u8> {
+    wat::plugin(kind, version, &format!("(func $poll (type $poll) i32.const {})", wat::DEPENDENCY))
+}
+
+fn trapping(kind: &str, version: &str) -> Vec<u8> {
+    wat::plugin(kind, version, "(func $poll (type $poll) unreachable)")
+}
+
+fn plugin_folder(folder: &Path) -> PathBuf {
+    let plugins = folder.join("data/plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    plugins
+}
+
+fn plugins(host: &Host) -> Vec<Value> {
+    host.get("/api/v1/plugins")["plugins"].as_array().unwrap().clone()
+}
+
+/// The plugin that serves a kind.
+fn serves(host: &Host, kind: &str) -> Option<Value> {
+    plugins(host).into_iter().find(|plugin| plugin["kind"] == kind)
+}
+
+fn version(host: &Host, kind: &str) -> Option<String> {
+    Some(serves(host, kind)?["version"].as_str()?.to_owned())
+}
+
+/// Why a file is refused.
+fn refusal(host: &Host, file: &str) -> Option<String> {
+    let of = |plugin: &Value| plugin["source"].as_str().is_some_and(|source| source.ends_with(&format!("/{file}")));
+    let refused = plugins(host).into_iter().find(|plugin| of(plugin) && !plugin["refusal"].is_null());
+    Some(refused?["refusal"].as_str()?.to_owned())
+}
+
+fn until_version(host: &Host, kind: &str, wanted: Option<&str>) {
+    until(&format!("{kind} is {wanted:?}"), || version(host, kind), |version| version.as_deref() == wanted);
+}
+
+fn until_refused(host: &Host, file: &str, word: &str) {
+    let refused = |found: &Option<String>| found.as_ref().is_some_and(|why| why.contains(word));
+    until(&format!("{file} is refused: {word}"), || refusal(host, file), refused);
+}
+
+fn until_state(host: &Host, id: &str, state: &str) {
+    until(&format!("{id} is {state}"), || host.target(id)["state"].clone(), |found| found == state);
+}
+
+fn until_polled(host: &Host, id: &str) {
+    until(&format!("{id} is polled"), || host.target(id)["lastSuccess"].clone(), |at| !at.is_null());
+}
+
+#[test]
+fn a_plugin_is_dropped_in_replaced_broken_and_removed_while_the_host_runs() {
+    let (_keep, folder) = folder();
+    let plugins = plugin_folder(&folder);
+    let server = Server::start(vec![("/", always(ok("")))]);
+    let host = Host::start(&folder, &target("a", "written", &server.url("/")));
+    until_state(&host, "a", "no_plugin");
+
+    fs::write(plugins.join("w.wasm"), reporting("written", "1.0.0")).unwrap();
+    until_version(&host, "written", Some("1.0.0"));
+    until_polled(&host, "a");
+
+    // By renaming, as good tools do it, and by writing in place, as others do.
+    fs::write(plugins.join("w.new"), reporting("written", "2.0.0")).unwrap();
+    fs::rename(plugins.join("w.new"), plugins.join("w.wasm")).unwrap();
+    until_version(&host, "written", Some("2.0.0"));
+    fs::write(plugins.join("w.wasm"), reporting("written", "3.0.0")).unwrap();
+    until_version(&host, "written", Some("3.0.0"));
+
+    // A bad version changes nothing but what is said of its file.
+    for (content, word) in [
+        (&b""[..], "empty"),
+        (&reporting("written", "4.0.0")[..2000], "compile"),
+        (b"\0asm\x01\0\0\0", "core"),
+        (&trapping("Not A Kind", "4.0.0"), "kind"),
+        (&wat::plugin("written", "4.0.0", "(func $describe (type $describe) unreachable)"), "asking who it is"),
+    ] {
+        fs::write(plugins.join("w.wasm"), content).unwrap();
+        until_refused(&host, "w.wasm", word);
+        assert!(refusal(&host, "w.wasm").unwrap().contains("3.0.0, goes on serving"), "{word}");
+        assert_eq!(version(&host, "written").as_deref(), Some("3.0.0"));
+    }
+    let before = host.target("a")["lastPolled"].clone();
+    host.asked(&folder, &["targets", "poll", "a"]);
+    until("a is polled on", || host.target("a"), |target| target["lastPolled"] != before);
+    assert!(host.target("a")["lastError"].is_null());
+
+    // And survives a restart.
+    let refused_before = refusal(&host, "w.wasm").unwrap();
+    assert_eq!(host.terminate(), 0);
+    let host = Host::start(&folder, &target("a", "written", &server.url("/")));
+    assert_eq!(version(&host, "written").as_deref(), Some("3.0.0"), "{refused_before}");
+    assert!(refusal(&host, "w.wasm").unwrap().contains("3.0.0, goes on serving"));
+
+    fs::remove_file(plugins.join("w.wasm")).unwrap();
+    until_state(&host, "a", "no_plugin");
+    until_version(&host, "written", None);
+    assert!(refusal(&host, "w.wasm").is_none());
+    fs::write(plugins.join("again.wasm"), reporting("written", "5.0.0")).unwrap();
+    until_version(&host, "written", Some("5.0.0"));
+    until("a is polled again", || host.target("a")["state"].clone(), |state| state != "no_plugin");
+
+    // Each bad version once, and the last of them once more at the start.
+    let (events, mut told) = (host.events(Some(0)), Vec::new());
+    let mut count = |wanted: &str| {
+        told.extend(events.try_iter().map(|(_, name, _)| name));
+        told.iter().filter(|name| *name == wanted).count()
+    };
+    until("all is told", || (count("plugin:loaded"), count("plugin:refused")), |counts| *counts == (4, 6));
+}
+
+#[test]
+fn a_second_file_of_one_kind_is_refused_by_name_and_takes_over_when_the_first_is_gone() {
+    let (_keep, folder) = folder();
+    let plugins = plugin_folder(&folder);
+    let config = target("a", "written", "http://127.0.0.1:9/");
+    let host = Host::start(&folder, &config);
+    fs::write(plugins.join("w.wasm"), reporting("written", "1.0.0")).unwrap();
+    until_version(&host, "written", Some("1.0.0"));
+    fs::write(plugins.join("W.wasm"), reporting("written", "2.0.0")).unwrap();
+    until_refused(&host, "W.wasm", "w.wasm serves kind written");
+    // At the next start the one that served last serves, although the other one's name comes first.
+    assert_eq!(host.terminate(), 0);
+    let host = Host::start(&folder, &config);
+    assert_eq!(version(&host, "written").as_deref(), Some("1.0.0"));
+    fs::remove_file(plugins.join("w.wasm")).unwrap();
+    until_version(&host, "written", Some("2.0.0"));
+
+    // A link is followed, and what it leads to may be another file tomorrow.
+    fs::remove_file(plugins.join("W.wasm")).unwrap();
+    until_version(&host, "written", None);
+    for version in ["3.0.0", "4.0.0"] {
+        fs::write(folder.join(version), reporting("written", version)).unwrap();
+        symlink(folder.join(version), plugins.join("link.new")).unwrap();
+        fs::rename(plugins.join("link.new"), plugins.join("link.wasm")).unwrap();
+        until_version(&host, "written", Some(version));
+    }
+}
+
+#[test]
+fn a_version_that_does_not_fit_the_targets_is_refused_until_they_do() {
+    let (_keep, folder) = folder();
+    let plugins = plugin_folder(&folder);
+    let config =
+        |settings: &str| format!("{}[target.settings]\n{settings}\n", target("a", "written", "http://127.0.0.1:9/"));
+    let host = Host::start(&folder, &config("limit = 5"));
+    fs::write(plugins.join("w.wasm"), reporting("written", "1.0.0")).unwrap();
+    until_refused(&host, "w.wasm", "unknown key \"limit\"");
+    until_state(&host, "a", "no_plugin");
+    Host::configure(&folder, &config(""));
+    // Whatever could be taken if something else were different is looked at again.
+    until_version(&host, "written", Some("1.0.0"));
+}
+
+#[test]
+fn a_thousand_files_at_once_are_all_judged() {
+    let (_keep, folder) = folder();
+    let plugins = plugin_folder(&folder);
+    let host = Host::start(&folder, &target("a", "written", "http://127.0.0.1:9/"));
+    let (good, bad) = (reporting("written", "1.0.0"), b"no plugin".to_vec());
+    for number in 0..1000 {
+        let content = if number == 500 { &good } else { &bad };
+        fs::write(plugins.join(format!("{number:04}.wasm")), content).unwrap();
+    }
+    until_version(&host, "written", Some("1.0.0"));
+    let refused = || plugins_refused(&host);
+    until("all are judged", refused, |count| *count == 999);
+    let metrics = get(&host.metrics, "/metrics", None).1;
+    assert!(metrics.contains("polliwog_plugins_refused 999.0"), "{metrics}");
+}
+
+fn plugins_refused(host: &Host) -> usize {
+    plugins(host).iter().filter(|plugin| !plugin["refusal"].is_null()).count()
+}
+
+#[test]
+fn a_plugin_whose_polls_all_fail_is_quarantined_until_its_file_changes() {
+    let (_keep, folder) = folder();
+    let plugins = plugin_folder(&folder);
+    fs::write(plugins.join("w.wasm"), trapping("written", "1.0.0")).unwrap();
+    let server = Server::start(vec![("/", always(ok(r#"[{"name":"db","healthy":true}]"#)))]);
+    let mut config: String = (0..6).map(|n| target(&format!("t{n}"), "written", "http://127.0.0.1:9/")).collect();
+    config.push_str(&target("honest", "proactive-deps", &server.url("/")));
+    let host = Host::start(&folder, &config);
+    until("it is quarantined", || serves(&host, "written").unwrap(), |plugin| !plugin["quarantinedUntil"].is_null());
+    let states: Vec<Value> = (0..6).map(|n| host.target(&format!("t{n}"))["state"].clone()).collect();
+    assert!(states.iter().filter(|state| **state == "quarantined").count() >= 5, "{states:?}");
+    let plugin = serves(&host, "written").unwrap();
+    assert_eq!(plugin["faultsByReason"], json!({ "panic": plugin["faults"] }));
+    assert!(host.events(Some(0)).iter().any(|(_, name, _)| name == "plugin:quarantined"));
+    let (_, explained, _) = host.command(&folder, &["explain", "t0"]);
+    assert!(explained.contains("quarantine"), "{explained}");
+    until_polled(&host, "honest");
+    let metrics = get(&host.metrics, "/metrics", None).1;
+    assert!(metrics.contains(r#"polliwog_plugin_quarantined{instance_type="written"} 1"#), "{metrics}");
+    assert!(metrics.contains(r#"polliwog_plugin_faults_total{instance_type="written",reason="panic"}"#), "{metrics}");
+
+    fs::write(plugins.join("w.wasm"), reporting("written", "2.0.0")).unwrap();
+    for n in 0..6 {
+        until_polled(&host, &format!("t{n}"));
+    }
+    assert!(serves(&host, "written").unwrap()["quarantinedUntil"].is_null());
+}
+
+#[test]
+fn what_a_kind_uses_is_counted_and_an_operator_narrows_it() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/allowed/x", always(ok("fine"))), ("/other", always(ok("fine")))]);
+    fs::write(folder.join("token"), "a-very-secret-token").unwrap();
+    let secret =
+        "secrets = { token = { file = \"token\" } }\n[target.settings]\nheaders = { x-token = \"${secret.token}\" }\n";
+    let config = format!(
+        "[plugins.limits.http]\nmethods = [\"get\"]\npath_prefixes = [\"/allowed\"]\nrequests = 7\n{}{secret}{}{}[target.settings]\nmethod = \"HEAD\"\n",
+        target("a", "http", &server.url("/allowed/x")),
+        target("b", "http", &server.url("/other")),
+        target("c", "http", &server.url("/allowed/x")),
+    );
+    let host = Host::start(&folder, &config);
+    until_polled(&host, "a");
+    for id in ["b", "c"] {
+        let denied = |target: &Value| target["lastError"]["code"] == "denied";
+        until(&format!("{id} is denied"), || host.target(id), denied);
+    }
+    assert_eq!(server.count("/other"), 0);
+    let used = serves(&host, "http").unwrap();
+    assert!(used["polls"].as_u64().unwrap() >= 3 && used["requests"].as_u64().unwrap() >= 3, "{used}");
+    assert!(used["cpuMs"].as_f64().unwrap() > 0.0 && used["peakMemoryBytes"].as_u64().unwrap() > 0, "{used}");
+    assert!(used["bodyBytes"].as_u64().unwrap() >= 4 && used["secrets"]["token"].as_u64().unwrap() >= 1, "{used}");
+    let (_, listed, _) = host.command(&folder, &["plugin", "list"]);
+    assert!(listed.contains("secrets used: token"), "{listed}");
+    let (code, stdout, stderr) = output(&folder, &["poll", "b"]);
+    assert!(code == 3 && stdout.contains("plugins.limits"), "{stdout}{stderr}");
+}
+
+#[test]
+fn machine_code_is_kept_and_what_was_tampered_with_is_compiled_anew() {
+    let (_keep, folder) = folder();
+    plugin_folder(&folder);
+    let config = target("a", "http", "http://127.0.0.1:9/");
+    assert_eq!(Host::start(&folder, &config).terminate(), 0);
+    let kept = || -> Vec<PathBuf> {
+        let mut files: Vec<_> =
+            fs::read_dir(folder.join("data/compiled")).unwrap().map(|e| e.unwrap().path()).collect();
+        files.sort();
+        files
+    };
+    let (files, victim) = (kept(), kept().remove(0));
+    assert!(files.iter().all(|file| file.extension().is_some_and(|extension| extension == "cwasm")), "{files:?}");
+    fs::rename(&victim, folder.join("original")).unwrap();
+    let mut code = fs::read(folder.join("original")).unwrap();
+    let middle = code.len() / 2;
+    code[middle] ^= 1;
+    fs::write(&victim, code).unwrap();
+    let host = Host::start(&folder, &config);
+    assert!(host.log.lock().unwrap().contains("not what this host wrote"));
+    assert_eq!(plugins_refused(&host), 0);
+    assert_eq!(kept().len(), files.len());
+}
