@@ -87,7 +87,7 @@ fn a_plugin_is_dropped_in_replaced_broken_and_removed_while_the_host_runs() {
         (&b""[..], "empty"),
         (&reporting("written", "4.0.0")[..2000], "compile"),
         (b"\0asm\x01\0\0\0", "core"),
-        (&trapping("Not A Kind", "4.0.0"), "kind"),
+        (&trapping("Not A Kind", "4.0.0"), "its kind is no kind"),
         (&wat::plugin("written", "4.0.0", "(func $describe (type $describe) unreachable)"), "asking who it is"),
     ] {
         fs::write(plugins.join("w.wasm"), content).unwrap();
