@@ -3,7 +3,7 @@
 //! The host adds what is secret, limits, and refuses everything else; see the contract's `http` interface.
 
 use crate::bindings::polliwog::poller::http as contract;
-use crate::{Failure, PollError};
+use crate::{Failure, PollError, Report};
 use serde::Deserialize;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -75,6 +75,48 @@ impl Request {
 pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response, HttpError>> {
     let requests: Vec<_> = requests.into_iter().map(|request| request.0).collect();
     transport::fetch_all(&requests).into_iter().map(|result| result.map(Response)).collect()
+}
+
+/// What came of several requests at once: some answered, some failed. A report of what is there is worth more than none.
+#[derive(Clone)]
+pub struct Fetched<K> {
+    /// Those with a 2xx answer, in the order of the requests.
+    pub answered: Vec<(K, Response)>,
+    /// The others, with the failure that stands for what happened.
+    pub failed: Vec<(K, PollError)>,
+}
+
+/// Sends all at once, each with a key that says which it is, and parts those with a 2xx answer from the others.
+pub fn fetch_all<K>(requests: impl IntoIterator<Item = (K, Request)>) -> Fetched<K> {
+    let (keys, requests): (Vec<K>, Vec<Request>) = requests.into_iter().unzip();
+    let mut fetched = Fetched { answered: Vec::new(), failed: Vec::new() };
+    for (key, result) in keys.into_iter().zip(send_all(requests)) {
+        match result.map_err(PollError::from).and_then(Response::success) {
+            Ok(response) => fetched.answered.push((key, response)),
+            Err(error) => fetched.failed.push((key, error)),
+        }
+    }
+    fetched
+}
+
+impl<K> Fetched<K> {
+    /// Fails when nothing was answered, with the failure that says most: a permanent one before a transient one.
+    pub fn or_fail(mut self) -> Result<Self, PollError> {
+        if !self.answered.is_empty() || self.failed.is_empty() {
+            return Ok(self);
+        }
+        let permanent = self.failed.iter().position(|(_, error)| matches!(error, PollError::Permanent(_)));
+        Err(self.failed.swap_remove(permanent.unwrap_or(0)).1)
+    }
+
+    /// Notes in a report what was not answered: a warning for each, and that what is known under its name stands.
+    pub fn note(&self, report: &mut Report, name: impl Fn(&K) -> String) {
+        for (key, error) in &self.failed {
+            let name = name(key);
+            report.warn(format!("{name}: {}", error.failure().message));
+            report.keep(name);
+        }
+    }
 }
 
 /// GETs a path and expects a 2xx answer; anything else is the [`PollError`] that DESIGN's table gives it.

@@ -31,7 +31,10 @@
 
 #![deny(unsafe_code)]
 
+pub mod cache;
 pub mod http;
+pub mod lenient;
+pub mod log;
 mod poller;
 mod report;
 #[cfg(not(target_family = "wasm"))]
@@ -67,8 +70,8 @@ pub use {schemars, serde, serde_json};
 
 /// What most plugins need.
 pub mod prelude {
-    pub use crate::http;
-    pub use crate::{Dependency, Info, NoSettings, PollError, Poller, Report, Status, Target, json};
+    pub use crate::{Dependency, Info, NoSettings, PollError, Poller, Report, Sample, Status, Target, json};
+    pub use crate::{http, log};
     pub use schemars::JsonSchema;
     pub use serde::Deserialize;
 }

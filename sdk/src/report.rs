@@ -1,6 +1,6 @@
 //! Making reports.
 
-use crate::{Dependency, Failure, PollError, Report, Status};
+use crate::{Dependency, Failure, Label, PollError, Report, Sample, SampleKind, Status};
 
 impl Dependency {
     /// A dependency of which only name and status are known. The other fields are public: set what the source says.
@@ -43,6 +43,79 @@ impl Dependency {
     pub fn unknown(name: impl Into<String>, why: impl Into<String>) -> Self {
         Self { error_message: Some(why.into()), ..Self::new(name, Status::Unknown) }
     }
+
+    /// One that was left out on purpose; it counts as ok.
+    pub fn skipped(name: impl Into<String>) -> Self {
+        Self { skipped: true, ..Self::ok(name) }
+    }
+
+    /// What a person reads where the name is not enough.
+    #[must_use]
+    pub fn with_title(self, title: impl Into<String>) -> Self {
+        Self { title: Some(title.into()), ..self }
+    }
+
+    /// What kind of thing it is: `database`, `rest`, `node`, ...
+    #[must_use]
+    pub fn with_kind(self, kind: impl Into<String>) -> Self {
+        Self { kind: Some(kind.into()), ..self }
+    }
+
+    /// The code that the source gave (an HTTP status, say).
+    #[must_use]
+    pub fn with_code(self, code: i32) -> Self {
+        Self { code: Some(code), ..self }
+    }
+
+    /// How long it took, in milliseconds; the host drops what is no time.
+    #[must_use]
+    pub fn with_latency_ms(self, latency_ms: f64) -> Self {
+        Self { latency_ms: Some(latency_ms), ..self }
+    }
+
+    /// What it is, in at most 4 KiB.
+    #[must_use]
+    pub fn with_description(self, description: impl Into<String>) -> Self {
+        Self { description: Some(description.into()), ..self }
+    }
+
+    /// The dependency of this report that it runs on.
+    #[must_use]
+    pub fn with_parent(self, name: impl Into<String>) -> Self {
+        Self { parent: Some(name.into()), ..self }
+    }
+
+    /// What the source says is wrong, as any JSON of at most 64 KiB.
+    #[must_use]
+    pub fn with_error(self, error: &serde_json::Value) -> Self {
+        Self { error: Some(error.to_string()), ..self }
+    }
+
+    /// Whatever else is worth showing, as a JSON object of at most 64 KiB.
+    #[must_use]
+    pub fn with_details(self, details: &serde_json::Value) -> Self {
+        Self { check_details: Some(details.to_string()), ..self }
+    }
+}
+
+impl Sample {
+    /// A number that goes up and down. `name` is a Prometheus metric name with its unit as suffix (`_bytes`, `_seconds`,
+    /// `_ratio`); the host adds the target's labels, and drops numbers that are not finite.
+    pub fn gauge(name: impl Into<String>, value: f64) -> Self {
+        Self { name: name.into(), kind: SampleKind::Gauge, labels: Vec::new(), value }
+    }
+
+    /// A number that only goes up, and starts again at 0; its name ends in `_total`.
+    pub fn counter(name: impl Into<String>, value: f64) -> Self {
+        Self { kind: SampleKind::Counter, ..Self::gauge(name, value) }
+    }
+
+    /// Adds a label.
+    #[must_use]
+    pub fn with_label(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.push(Label { name: name.into(), value: value.into() });
+        self
+    }
 }
 
 impl Status {
@@ -73,6 +146,12 @@ impl Report {
     /// A report that says nothing yet.
     pub fn empty() -> Self {
         Self { dependencies: Vec::new(), kept: Vec::new(), samples: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// Says that dependencies of these names, or name prefixes that end in `/`, were not looked at this time: what is known
+    /// of them stands.
+    pub fn keep(&mut self, names: impl Into<String>) {
+        self.kept.push(names.into());
     }
 
     /// Says that something could not be read, and why. The host removes repeats.

@@ -1,6 +1,8 @@
 //! Testing a plugin natively, against recorded exchanges.
 //!
-//! A recording is a JSON file: a list of exchanges, each a request and what came of it.
+//! A recording is a JSON file: a list of exchanges, each a request and what came of it; or, as `polliwog poll --record`
+//! writes it, an object of `kind`, `target` (what the poll was told: `url`, `also`, `labels`, `settings`, names of `secrets`,
+//! `now`, `timeoutMs`) and `exchanges`.
 //!
 //! ```json
 //! [
@@ -27,16 +29,54 @@
 
 use crate::bindings::exports::polliwog::poller::poller::Guest;
 use crate::bindings::polliwog::poller::http as contract;
-use crate::{Descriptor, Exported, PollError, Poller, Report, Target};
+use crate::{Descriptor, Exported, Label, PollError, Poller, Report, Target};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use contract::{Header, HttpError, Method, Timing, TlsInfo};
 use serde::Deserialize;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
-/// Recorded exchanges.
+/// Recorded exchanges, and what the recorded poll was told.
 #[derive(Clone, Debug)]
-pub struct Recording(Vec<Exchange>);
+pub struct Recording {
+    exchanges: Vec<Exchange>,
+    told: Option<RecordedTarget>,
+}
+
+/// A recording's file.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum File {
+    Exchanges(Vec<Exchange>),
+    Whole(Whole),
+}
+
+/// As `polliwog poll --record` writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Whole {
+    #[expect(dead_code, reason = "for people")]
+    kind: String,
+    target: RecordedTarget,
+    exchanges: Vec<Exchange>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RecordedTarget {
+    url: String,
+    #[serde(default)]
+    also: Vec<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    settings: serde_json::Value,
+    #[serde(default)]
+    secrets: Vec<String>,
+    now: u64,
+    timeout_ms: u32,
+}
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,18 +137,39 @@ impl Recording {
     /// # Panics
     /// When the text is no recording: this is for tests.
     pub fn parse(text: &str) -> Self {
-        let exchanges: Vec<Exchange> =
-            serde_json::from_str(text).unwrap_or_else(|error| panic!("no recording: {error}"));
+        let (exchanges, told) = match serde_json::from_str(text) {
+            Ok(File::Exchanges(exchanges)) => (exchanges, None),
+            Ok(File::Whole(Whole { target, exchanges, .. })) => (exchanges, Some(target)),
+            Err(error) => panic!("no recording: {error}"),
+        };
         for exchange in &exchanges {
             let one = exchange.response.is_some() != exchange.error.is_some();
             assert!(one, "{}: an exchange has either a response or an error", exchange.request.url);
         }
-        Self(exchanges)
+        Self { exchanges, told }
+    }
+
+    /// What the recorded poll was told, or [`target`] where the recording does not say.
+    pub fn target(&self) -> Target {
+        let plain = target("{}");
+        let Some(told) = self.told.clone() else { return plain };
+        let settings = if told.settings.is_null() { plain.settings } else { told.settings.to_string() };
+        let labels = told.labels.into_iter().map(|(name, value)| Label { name, value }).collect();
+        Target {
+            url: told.url,
+            also: told.also,
+            labels,
+            settings,
+            secrets: told.secrets,
+            now: told.now,
+            timeout_ms: told.timeout_ms,
+            ..plain
+        }
     }
 
     /// One GET of the target's URL, answered 200 with this body.
     pub fn of_body(body: impl AsRef<[u8]>) -> Self {
-        Self(vec![Exchange {
+        let exchange = Exchange {
             request: RecordedRequest { method: "GET".to_owned(), url: String::new(), headers: Vec::new(), body: None },
             response: Some(RecordedResponse {
                 status: 200,
@@ -120,7 +181,8 @@ impl Recording {
                 tls: None,
             }),
             error: None,
-        }])
+        };
+        Self { exchanges: vec![exchange], told: None }
     }
 
     fn answer(&mut self, base: &str, request: &contract::Request) -> Result<contract::Response, HttpError> {
@@ -128,12 +190,13 @@ impl Recording {
         let matches = |exchange: &&Exchange| {
             exchange.request.method == method(request.method) && resolve(base, &exchange.request.url) == wanted
         };
-        let positions: Vec<usize> =
-            (0..self.0.len()).filter(|&index| self.0.get(index).as_ref().is_some_and(matches)).collect();
+        let positions: Vec<usize> = (0..self.exchanges.len())
+            .filter(|&index| self.exchanges.get(index).as_ref().is_some_and(matches))
+            .collect();
         let exchange = match positions[..] {
             [] => panic!("the recording has no {} {wanted}", method(request.method)),
-            [last] => self.0[last].clone(),
-            [first, ..] => self.0.remove(first),
+            [last] => self.exchanges[last].clone(),
+            [first, ..] => self.exchanges.remove(first),
         };
         match (exchange.response, exchange.error) {
             (Some(response), _) => Ok(response.into()),
@@ -229,6 +292,29 @@ pub(crate) fn fetch_all(requests: &[contract::Request]) -> Vec<Result<contract::
 
 pub(crate) fn has_secret(name: &str) -> bool {
     with_replay(|replay| replay.secrets.iter().any(|known| known == name))
+}
+
+/// The cache of this thread's polls, whatever their targets; times do not pass.
+pub(crate) mod cache {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+
+    thread_local! {
+        static VALUES: RefCell<BTreeMap<String, Vec<u8>>> = const { RefCell::new(BTreeMap::new()) };
+    }
+
+    pub(crate) fn get(key: &str) -> Option<Vec<u8>> {
+        VALUES.with(|values| values.borrow().get(key).cloned())
+    }
+
+    pub(crate) fn set(key: &str, value: &[u8], _ttl_ms: u32) -> Result<(), String> {
+        VALUES.with(|values| values.borrow_mut().insert(key.to_owned(), value.to_owned()));
+        Ok(())
+    }
+
+    pub(crate) fn remove(key: &str) {
+        VALUES.with(|values| values.borrow_mut().remove(key));
+    }
 }
 
 /// `path` against `base`, for the few forms that recordings hold.

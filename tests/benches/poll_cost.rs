@@ -270,6 +270,7 @@ fn whole_poll_over_loopback(bencher: Bencher<'_, '_>) {
         limits: sandbox::Limits::default(),
         timeout: Duration::from_secs(10),
         now: Timestamp::from_millis(0),
+        tape: egress::Tape::Off,
     };
     bencher.bench_local(|| match runtime.block_on(sandbox.poll(job())).outcome {
         Outcome::Success(report) => report.dependencies.len(),

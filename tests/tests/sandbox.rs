@@ -4,7 +4,7 @@
 
 use axum::Router;
 use axum::routing::get;
-use egress::{Egress, Grant, Narrowing, Origin, OriginGrant, Reach, Secrets, Tls};
+use egress::{Egress, Grant, Narrowing, Origin, OriginGrant, Reach, Secrets, Tape, Tls};
 use model::{FailureCategory, Outcome, Status, TargetId, Timestamp};
 use sandbox::{Compiler, Config, Done, Job, Limits, Plugin, Sandbox, Target};
 use std::num::NonZeroUsize;
@@ -54,6 +54,7 @@ fn job(plugin: &Plugin, url: &str, timeout: Duration) -> Job {
         limits: Limits::default(),
         timeout,
         now: Timestamp::from_millis(1_784_578_620_000),
+        tape: Tape::Off,
     }
 }
 

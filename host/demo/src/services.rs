@@ -26,6 +26,7 @@ pub(crate) fn router(start: Instant) -> Router {
         .route("/actuator/health", get(async move || body(&spring(seconds()))))
         .route("/aspnet/health", get(async move || body(&aspnet(seconds()))))
         .route("/status", get(async move || body(&status_page(seconds()))))
+        .route("/queues", get(async move || body(&queues(seconds()))))
         .route("/flaky", get(async move || flaky(requests.fetch_add(1, Ordering::Relaxed))))
         .route("/slow", get(slow))
         .route(
@@ -110,6 +111,12 @@ fn status_page(seconds: u64) -> Value {
         { "serviceName": "Payment gateway", "isActive": true, "metrics": { "latencyMs": 45 }, "severity": "high", "label": "Card payments" },
         { "serviceName": "Email", "isActive": (seconds / 60).is_multiple_of(2), "metrics": { "latencyMs": 20 }, "severity": "low", "label": "Mail" },
     ] } })
+}
+
+/// How many messages wait in each queue: what the plugins that `polliwog plugin new` makes read. One number is in quotes.
+fn queues(seconds: u64) -> Value {
+    let wave = [12, 80, 240, 1200][(seconds / 20 % 4) as usize];
+    json!({ "mail": 12, "orders": wave.to_string(), "invoices": 40 })
 }
 
 fn flaky(request: u32) -> Response {

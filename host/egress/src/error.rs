@@ -62,12 +62,18 @@ pub enum Error {
     Overloaded { limit: usize },
     #[error("the answer's body is compressed ({0}) although nobody asked for that: turn it off for this path")]
     EncodedBody(String),
+    #[error("the recording holds no {0}: record it anew")]
+    NotRecorded(String),
+    #[error("{message}")]
+    Recorded { code: String, message: String, retryable: bool },
 }
 
 impl Error {
     /// The stable code; the crate's documentation lists them all.
-    pub const fn code(&self) -> &'static str {
+    pub const fn code(&self) -> &str {
         match self {
+            Self::NotRecorded(_) => "not_recorded",
+            Self::Recorded { code, .. } => code.as_str(),
             Self::Denied { .. } => "denied",
             Self::BadRequest(_) => "bad_request",
             Self::Unsupported(_) => "unsupported",
@@ -106,6 +112,7 @@ impl Error {
                 | Self::Closed(_)
                 | Self::Protocol { .. }
                 | Self::Overloaded { .. }
+                | Self::Recorded { retryable: true, .. }
         )
     }
 }

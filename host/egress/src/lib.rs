@@ -39,6 +39,7 @@
 //! | `body_too_large` | no | a longer body than allowed |
 //! | `overloaded` | yes | the host holds as many bytes of answers as it may |
 //! | `encoded_body` | no | a compressed body, which nobody asked for |
+//! | `not_recorded` | no | a recording is replayed, and does not have the answer |
 
 #![forbid(unsafe_code)]
 
@@ -51,6 +52,7 @@ mod exchange;
 mod grant;
 mod mask;
 mod pool;
+mod recording;
 mod secrets;
 mod session;
 mod tls;
@@ -59,6 +61,7 @@ pub use address::{Cidr, Reach};
 pub use budget::Gauges;
 pub use error::Error;
 pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant};
+pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, RecordedTls, Recorder, Tape};
 pub use secrets::{InvalidSecret, Secrets};
 pub use session::{BodyEncoding, Config, Egress, Lane, Limits, Method, Request, Response, Session, Timing, Usage};
 pub use tls::{Certificate, Fingerprint, Tls, TlsError};

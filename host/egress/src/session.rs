@@ -5,6 +5,7 @@ use crate::coalesce::Flights;
 use crate::connect::Destination;
 use crate::exchange::{Common, Plan, Raw, exchange};
 use crate::pool::Pool;
+use crate::recording::{RecordedRequest, Tape};
 use crate::tls::Certificate;
 use crate::{Error, Grant, Origin, OriginGrant};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -224,6 +225,18 @@ pub struct Response {
     _held: Option<Held>,
 }
 
+impl Response {
+    /// From a recording; it takes nothing of the budget.
+    pub(crate) fn replayed(
+        (status, reason): (u16, String),
+        headers: Vec<(String, String)>,
+        body: Vec<u8>,
+        (timing, tls): (Timing, Option<Certificate>),
+    ) -> Self {
+        Self { status, reason, headers, body, timing, tls, _held: None }
+    }
+}
+
 /// What a poll has used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -242,13 +255,20 @@ pub struct Session {
     requests: AtomicU32,
     bytes: AtomicUsize,
     secrets: Mutex<BTreeSet<String>>,
+    tape: Tape,
 }
 
 impl Session {
     /// For a poll that ends at `deadline` at the latest.
     pub fn new(lane: Lane, grant: Arc<Grant>, limits: Limits, deadline: Instant) -> Self {
         let (requests, bytes, secrets) = (AtomicU32::new(0), AtomicUsize::new(0), Mutex::default());
-        Self { lane, grant, limits, deadline, requests, bytes, secrets }
+        Self { lane, grant, limits, deadline, requests, bytes, secrets, tape: Tape::Off }
+    }
+
+    /// The same, recording, or answered from a recording.
+    #[must_use]
+    pub fn with_tape(self, tape: Tape) -> Self {
+        Self { tape, ..self }
     }
 
     /// What the target may reach.
@@ -282,6 +302,16 @@ impl Session {
 
     /// Sends a request and waits for its whole answer.
     pub async fn fetch(&self, request: Request) -> Result<Response, Error> {
+        let Tape::Record(recorder) = &self.tape else { return self.answer(request).await };
+        let url = address(&self.grant, &request.path)
+            .map_or_else(|_| request.path.clone(), |(origin, path)| format!("{origin}{path}"));
+        let recorded = RecordedRequest::of(&request, url);
+        let result = self.answer(request).await;
+        recorder.keep(recorded, &result);
+        result
+    }
+
+    async fn answer(&self, request: Request) -> Result<Response, Error> {
         if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests {
             return Err(Error::TooManyRequests(self.limits.requests));
         }
@@ -296,6 +326,12 @@ impl Session {
             self.note_secrets(&request);
         }
         let plan = plan(&self.grant, request)?;
+        if let Tape::Replay(player) = &self.tape {
+            let url = format!("{}{}", plan.destination.origin, plan.path_and_query);
+            let response = player.answer(plan.method.as_str(), &url)?.replayed()?;
+            self.count_body(response.body.len(), cap)?;
+            return Ok(response);
+        }
         let Lane { egress, handle, pool } = &self.lane;
         let (common, pool) = (egress.common.clone(), pool.clone());
         let flight = egress.flights.join(plan, cap, (handle, &egress.common.gauges), |plan, progress| async move {
@@ -306,10 +342,7 @@ impl Session {
             Err(_) => return Err(Error::Timeout { after: start.elapsed(), phase: flight.progress.phase() }),
         };
         let length = raw.body.len();
-        let before = self.bytes.fetch_add(length, Ordering::Relaxed);
-        if length > cap || before.saturating_add(length) > self.limits.bodies {
-            return Err(Error::BodyTooLarge { limit: cap });
-        }
+        self.count_body(length, cap)?;
         drop(flight);
         // Whoever is alone with the answer takes its body; the others copy it.
         let budget = &egress.common.bytes;
@@ -321,6 +354,14 @@ impl Session {
             }
         };
         Ok(self.respond(raw))
+    }
+
+    fn count_body(&self, length: usize, cap: usize) -> Result<(), Error> {
+        let before = self.bytes.fetch_add(length, Ordering::Relaxed);
+        if length > cap || before.saturating_add(length) > self.limits.bodies {
+            return Err(Error::BodyTooLarge { limit: cap });
+        }
+        Ok(())
     }
 
     /// The answer as the plugin may see it.

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::config::{CHANGEABLE, Places};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// The exit code of wrong usage (EX_USAGE of sysexits).
@@ -252,13 +252,16 @@ pub(crate) struct RunArguments {
 #[derive(Args, Debug)]
 pub(crate) struct PollArguments {
     /// A target of the configuration
-    #[arg(required_unless_present = "kind", conflicts_with_all = ["kind", "url", "settings", "secret", "fingerprint", "insecure"])]
+    #[arg(required_unless_present_any = ["kind", "plugin"], conflicts_with_all = ["kind", "plugin", "url", "settings", "secret", "fingerprint", "insecure"])]
     pub target: Option<String>,
     /// The kind of something that is in no configuration
     #[arg(long, requires = "url")]
     pub kind: Option<String>,
+    /// A plugin's file, which polls it instead of those that would serve its kind
+    #[arg(long, value_name = "FILE", requires = "url", conflicts_with = "kind")]
+    pub plugin: Option<PathBuf>,
     /// Its URL
-    #[arg(long, requires = "kind")]
+    #[arg(long)]
     pub url: Option<String>,
     /// Its settings, as JSON
     #[arg(long, value_name = "JSON")]
@@ -272,11 +275,25 @@ pub(crate) struct PollArguments {
     /// Take any certificate
     #[arg(long)]
     pub insecure: bool,
+    /// Write every exchange to this file, secrets masked, for `plugin test` and `plugin bench`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub common: Common,
+}
+
+/// A language that plugins are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Language {
+    /// With the SDK
+    Rust,
+    /// With componentize-js
+    Js,
+    /// With componentize-py
+    Python,
 }
 
 /// What is to be done for the author of a plugin.
@@ -286,6 +303,43 @@ pub(crate) enum PluginCommand {
     List {
         #[command(flatten)]
         common: Common,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a project for a plugin, which builds, passes its test and polls the demo
+    New {
+        /// What operators will write as `kind`, and the folder that is made
+        name: String,
+        /// The language
+        #[arg(long, value_enum, default_value_t = Language::Rust)]
+        lang: Language,
+    },
+    /// Replay recordings and compare what comes of them with their golden reports
+    ///
+    /// A recording is a file in the project's folder `recordings`, as `poll --record` writes it; its golden report lies
+    /// beside it as NAME.report.json.
+    Test {
+        /// The project's folder, or a plugin's file with a folder `recordings` beside it
+        #[arg(default_value = ".")]
+        path: PathBuf,
+        /// Write the golden reports anew
+        #[arg(long)]
+        update: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// What each poll of a plugin costs: CPU, wall clock and memory, over a recording
+    Bench {
+        /// The plugin's file, or its project's folder
+        path: PathBuf,
+        /// The recording [default: the first of the project's]
+        #[arg(long, value_name = "FILE")]
+        recording: Option<PathBuf>,
+        /// How many polls
+        #[arg(long, default_value_t = 1000)]
+        polls: u32,
         /// Print JSON
         #[arg(long)]
         json: bool,

@@ -72,6 +72,13 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,
             Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list::list(&common, json).await,
             Command::CompilePlugin => unreachable!("done before there was a runtime"),
+            Command::Plugin(PluginCommand::New { name, lang }) => plugin_command::new::new(&name, lang),
+            Command::Plugin(PluginCommand::Test { path, update, json }) => {
+                plugin_command::test::test(&path, update, json).await
+            }
+            Command::Plugin(PluginCommand::Bench { path, recording, polls, json }) => {
+                plugin_command::bench::bench(&path, recording.as_deref(), polls, json).await
+            }
             Command::Plugin(PluginCommand::Inspect { file, json }) => {
                 plugin_command::inspect::inspect(&file, json).await
             }

@@ -1,4 +1,9 @@
 //! `plugin`: for those who write plugins, and for those who run them.
 
+pub(crate) mod bench;
 pub(crate) mod inspect;
 pub(crate) mod list;
+pub(crate) mod new;
+pub(crate) mod project;
+pub(crate) mod recording;
+pub(crate) mod test;

@@ -1,20 +1,21 @@
 //! `poll`: one poll now, in this process, storing nothing.
 
-mod output;
+pub(crate) mod output;
 
 use crate::cli::{PollArguments, USAGE};
 use crate::clock::Clock;
 use crate::config::{Config, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
+use crate::plugin_command::recording::{Recording, Told};
 use crate::plugins::Keeper;
-use crate::setup::{compiler, environment, print, read};
+use crate::setup::{compiler, counted, environment, print, read};
 use anyhow::{Context, anyhow};
-use egress::{Egress, Fingerprint, Origin};
+use egress::{Egress, Fingerprint, Origin, Recorder, Tape};
 use model::{Kind, TargetId};
-use sandbox::{Job, Sandbox};
+use sandbox::{Job, Plugin, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The id of something that is in no configuration.
@@ -30,7 +31,7 @@ pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
 
 async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     let clock = Clock::start();
-    let (config, target) = match wanted(&arguments) {
+    let (config, mut target) = match wanted(&arguments) {
         Ok(found) => found,
         Err(Unusable::Usage(error)) => {
             eprintln!("polliwog: {error:#}");
@@ -40,39 +41,60 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     };
     let egress = Egress::new(egress::Config::default());
     let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN };
-    let sandbox = Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?;
-    let sandbox = Arc::new(sandbox);
-    let plugins = Keeper::start(sandbox.clone(), &config.plugin_dir, &config.data_dir).await.set().clone();
-    let Some(served) = plugins.get(&target.kind) else {
-        let kinds: Vec<&str> = plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
-        eprintln!("polliwog: no plugin serves kind {}: there are {}", target.kind, kinds.join(", "));
-        return Ok(output::FAILED);
+    let sandbox = Arc::new(Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?);
+    let plugin = match &arguments.plugin {
+        Some(file) => {
+            let plugin = given(&sandbox, file).await?;
+            target.kind = plugin.descriptor().kind.clone();
+            plugin
+        }
+        None => {
+            let plugins = Keeper::start(sandbox.clone(), &config.plugin_dir, &config.data_dir).await.set().clone();
+            let Some(served) = plugins.get(&target.kind) else {
+                let kinds: Vec<&str> =
+                    plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
+                eprintln!("polliwog: no plugin serves kind {}: there are {}", target.kind, kinds.join(", "));
+                return Ok(output::FAILED);
+            };
+            served.plugin.clone()
+        }
     };
-    let problems = sandbox.check_settings(&served.plugin, &target.settings).await;
+    let problems = sandbox.check_settings(&plugin, &target.settings).await;
     if !problems.is_empty() {
         problems.iter().for_each(|problem| eprintln!("polliwog: settings: {problem}"));
         return Ok(USAGE);
     }
     let limits = config.limits.get(&target.kind).cloned().unwrap_or_default();
-    let ready = estate::target(&target, Some(&served.plugin), limits.clone());
+    let ready = estate::target(&target, Some(&plugin), limits.clone());
     let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?;
+    let (now, recorder) = (clock.wall(), arguments.record.as_ref().map(|_| Arc::new(Recorder::default())));
     let done = sandbox
         .poll(Job {
-            plugin: served.plugin.clone(),
+            plugin: plugin.clone(),
             target: ready.told.clone(),
             grant: ready.grant.clone(),
             limits: limits.poll,
             timeout: ready.timeout,
-            now: clock.wall(),
+            now,
+            tape: recorder.clone().map_or(Tape::Off, Tape::Record),
         })
         .await;
-    let text = if arguments.json {
-        output::json(&ready, &served.plugin, &done).to_string()
-    } else {
-        output::text(&ready, &done)
-    };
+    if let (Some(file), Some(recorder)) = (&arguments.record, recorder) {
+        let told = Told { now, timeout: ready.timeout };
+        Recording::of(&ready.config, &ready.told.secrets, told, recorder.exchanges()).write(file)?;
+        eprintln!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display());
+    }
+    let text =
+        if arguments.json { output::json(&ready, &plugin, &done).to_string() } else { output::text(&ready, &done) };
     print(text.trim_end())?;
     Ok(output::exit_code(&done.outcome))
+}
+
+/// The plugin of a file.
+async fn given(sandbox: &Sandbox, file: &Path) -> anyhow::Result<Plugin> {
+    let refused = |why: String| anyhow!("{} is refused: {why}", file.display());
+    let content = crate::plugins::read(file).map_err(refused)?;
+    sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))
 }
 
 enum Unusable {
@@ -106,7 +128,9 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
 }
 
 fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
-    let kind = Kind::new(arguments.kind.as_deref().unwrap_or_default()).context("--kind")?;
+    // A plugin that is given says itself which kind it serves.
+    let kind = arguments.kind.as_deref().unwrap_or(if arguments.plugin.is_some() { "given" } else { "" });
+    let kind = Kind::new(kind).context("--kind")?;
     let (url, _) = Origin::parse(arguments.url.as_deref().unwrap_or_default()).context("--url")?;
     let settings = match &arguments.settings {
         Some(text) => serde_json::from_str(text).context("--settings is no JSON")?,

@@ -10,7 +10,7 @@ use crate::lanes::Lanes;
 use crate::limits::{Limiter, Limits};
 use crate::load::Plugin;
 use crate::meter::{Meter, Metered};
-use egress::{Grant, Session};
+use egress::{Grant, Session, Tape};
 use model::{Failure, FailureCategory, Outcome, TargetId, Timestamp};
 use std::future::{Future, poll_fn};
 use std::num::NonZeroUsize;
@@ -78,6 +78,8 @@ pub struct Job {
     pub timeout: Duration,
     /// What the plugin is told the time is.
     pub now: Timestamp,
+    /// Whether its exchanges are recorded, or come from a recording.
+    pub tape: Tape,
 }
 
 /// What a plugin is told of its target.
@@ -213,11 +215,11 @@ impl Sandbox {
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
             return Done { outcome: Outcome::Skipped, usage };
         };
-        let Job { plugin, target, grant, limits, now, .. } = job;
+        let Job { plugin, target, grant, limits, now, tape, .. } = job;
         let wall = deadline.saturating_duration_since(Instant::now());
         let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
-        let session =
-            Arc::new(Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline - kept_back(wall)));
+        let session = Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline - kept_back(wall));
+        let session = Arc::new(session.with_tape(tape));
         let call = Call {
             limits,
             log: Log::new(plugin.descriptor().kind.as_str(), target.id.as_str(), limits.log_lines),

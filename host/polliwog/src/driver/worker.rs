@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::driver::Message;
 use crate::estate::{Published, Target};
 use crate::plugins::Served;
+use egress::Tape;
 use model::{Event, EventKind, Failure, FailureCategory, Outcome, TargetId, Timestamp};
 use sandbox::{Done, Job, Sandbox};
 use scheduler::{Finish, LONGEST_RETRY_AFTER};
@@ -54,6 +55,7 @@ impl Work {
             limits: self.target.limits.poll,
             timeout: self.target.timeout,
             now: self.clock.wall(),
+            tape: Tape::Off,
         };
         let mut guard = Guard { target: Some(self.target), clock: self.clock, sender: self.sender };
         let done = self.sandbox.poll(job).await;

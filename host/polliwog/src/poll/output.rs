@@ -40,17 +40,23 @@ fn outcome(outcome: &Outcome) -> (&'static str, Value) {
 
 /// The documented shape; what is absent is null.
 pub(super) fn json(target: &Target, plugin: &Plugin, done: &Done) -> Value {
+    let mut shown = result_json(&done.outcome);
+    shown["target"] = target.id().as_str().into();
+    shown["kind"] = target.config.kind.as_str().into();
+    shown["plugin"] = json!({ "kind": plugin.descriptor().kind.as_str(), "version": plugin.descriptor().version });
+    shown["latencyMs"] = (done.usage.wall.as_secs_f64() * 1000.0).into();
+    shown["requests"] = done.usage.requests.into();
+    shown
+}
+
+/// What a poll came to, without what is different each time.
+pub(crate) fn result_json(result: &Outcome) -> Value {
     let empty = Report::default();
-    let report = if let Outcome::Success(report) = &done.outcome { report } else { &empty };
-    let (word, error) = outcome(&done.outcome);
+    let report = if let Outcome::Success(report) = result { report } else { &empty };
+    let (word, error) = outcome(result);
     json!({
-        "target": target.id().as_str(),
-        "kind": target.config.kind.as_str(),
-        "plugin": { "kind": plugin.descriptor().kind.as_str(), "version": plugin.descriptor().version },
         "outcome": word,
         "error": error,
-        "latencyMs": done.usage.wall.as_secs_f64() * 1000.0,
-        "requests": done.usage.requests,
         "dependencies": report.dependencies.iter().map(dependency).collect::<Vec<_>>(),
         "kept": report.kept,
         "samples": report.samples.iter().map(|sample| {

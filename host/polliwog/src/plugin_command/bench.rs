@@ -1,0 +1,84 @@
+//! `plugin bench`: what each poll of a plugin costs, over a recording.
+
+use super::list::bytes;
+use super::project::Project;
+use super::recording::Recording;
+use crate::setup::print;
+use anyhow::anyhow;
+use model::Outcome;
+use sandbox::Done;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// Polls before those that count: caches fill, and the first instance is the dearest.
+const WARM_UP: u32 = 20;
+
+/// 0 when every poll ended as the recording's should, 1 when the plugin failed.
+pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_json: bool) -> anyhow::Result<u8> {
+    let project = Project::find(path)?;
+    let file = recording.map(Path::to_owned).or_else(|| project.recordings.first().cloned());
+    let file = file.ok_or_else(|| {
+        anyhow!("no recording: make one with `polliwog poll --kind KIND --url URL --record FILE`, and give it as --recording")
+    })?;
+    let recording = Recording::read(&file).map_err(|why| anyhow!(why))?;
+    let (sandbox, plugin) = project.load().await?;
+    let mut all: Vec<Done> = Vec::new();
+    for number in 0..WARM_UP + polls.max(1) {
+        let done = sandbox.poll(recording.job(&plugin).map_err(|why| anyhow!(why))?).await;
+        if number >= WARM_UP {
+            all.push(done);
+        }
+    }
+    let facts = facts(&all);
+    if as_json {
+        print(&facts.to_string())?;
+    } else {
+        print(&readable(&file, &facts))?;
+    }
+    let failure = all.iter().find_map(|done| match &done.outcome {
+        Outcome::Failure(failure) => {
+            Some(format!("{} ({}): {}", failure.code, failure.category.as_str(), failure.message))
+        }
+        _ => None,
+    });
+    if let Some(failure) = &failure {
+        eprintln!("polliwog: polls failed: {failure}");
+    }
+    Ok(u8::from(failure.is_some()))
+}
+
+fn facts(all: &[Done]) -> Value {
+    let times = |read: fn(&Done) -> Duration| {
+        let mut times: Vec<f64> = all.iter().map(|done| read(done).as_secs_f64() * 1e6).collect();
+        times.sort_by(f64::total_cmp);
+        let at = |part: f64| (times[((times.len() - 1) as f64 * part) as usize] * 10.0).round() / 10.0;
+        json!({ "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": at(1.0) })
+    };
+    let most = |read: fn(&Done) -> u64| all.iter().map(read).max().unwrap_or_default();
+    json!({
+        "polls": all.len(),
+        "cpuMicros": times(|done| done.usage.cpu),
+        "wallMicros": times(|done| done.usage.wall),
+        "peakMemoryBytes": most(|done| done.usage.memory as u64),
+        "requests": most(|done| done.usage.requests.into()),
+        "bodyBytes": most(|done| done.usage.bytes),
+    })
+}
+
+fn readable(file: &Path, facts: &Value) -> String {
+    let time = |what: &str, key: &str| {
+        let part = |name: &str| format!("{:>10}", format!("{} µs", facts[key][name]));
+        format!("  {what:<12}{}{}{}{}", part("p50"), part("p90"), part("p99"), part("max"))
+    };
+    let number = |key: &str| facts[key].as_u64().unwrap_or_default();
+    [
+        format!("{} polls over {}, each in a fresh instance, nothing sent", number("polls"), file.display()),
+        format!("  {:<12}{:>10}{:>10}{:>10}{:>10}", "", "p50", "p90", "p99", "max"),
+        time("CPU", "cpuMicros"),
+        time("wall clock", "wallMicros"),
+        format!("  {:<12}{:>10}", "memory", bytes(number("peakMemoryBytes"))),
+        format!("  {:<12}{:>10}   bodies of {}", "requests", number("requests"), bytes(number("bodyBytes"))),
+    ]
+    .join("\n")
+}

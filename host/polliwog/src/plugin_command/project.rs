@@ -1,0 +1,98 @@
+//! A plugin's project: where its component and its recordings lie.
+
+use crate::plugins::read;
+use crate::setup::compiler;
+use anyhow::{Context, anyhow, bail};
+use egress::Egress;
+use sandbox::{Plugin, Sandbox};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Where a project's component is, for each language's tools; the newest counts.
+const PLACES: [&str; 4] = [".", "dist", "target/wasm32-wasip2/release", "target/wasm32-wasip2/debug"];
+const RECORDINGS: &str = "recordings";
+const GOLDEN: &str = ".report.json";
+
+/// A plugin that was built, and its recordings.
+pub(super) struct Project {
+    /// The component.
+    pub component: PathBuf,
+    /// The recordings, by name.
+    pub recordings: Vec<PathBuf>,
+}
+
+impl Project {
+    /// The project in a folder, or around a component.
+    pub(super) fn find(path: &Path) -> anyhow::Result<Self> {
+        let found = std::fs::metadata(path).with_context(|| format!("there is no {}", path.display()))?;
+        let (component, folder) = if found.is_dir() {
+            (newest_component(path)?, Some(path.to_owned()))
+        } else {
+            // A component may lie deep in the folder where it was built.
+            let around = path.ancestors().skip(1).take(4).find(|folder| folder.join(RECORDINGS).is_dir());
+            (path.to_owned(), around.map(Path::to_owned))
+        };
+        let recordings = folder.map(|folder| recordings(&folder.join(RECORDINGS))).transpose()?.unwrap_or_default();
+        Ok(Self { component, recordings })
+    }
+
+    /// Loads the component as a host would.
+    pub(super) async fn load(&self) -> anyhow::Result<(Sandbox, Plugin)> {
+        let config =
+            crate::config::Config::written(("the defaults", ""), &Default::default(), &crate::setup::environment);
+        let config = config.map_err(|problems| anyhow!("{}", problems[0]))?;
+        let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN };
+        let egress = Egress::new(egress::Config::default());
+        let sandbox = Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?;
+        let refused = |why: String| anyhow!("{} is refused: {why}", self.component.display());
+        let content = read(&self.component).map_err(refused)?;
+        let plugin = sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))?;
+        Ok((sandbox, plugin))
+    }
+}
+
+/// Where a recording's golden report lies.
+pub(super) fn golden(recording: &Path) -> PathBuf {
+    recording.with_extension(&GOLDEN[1..])
+}
+
+fn newest_component(folder: &Path) -> anyhow::Result<PathBuf> {
+    let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+    for place in PLACES {
+        for entry in std::fs::read_dir(folder.join(place)).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|extension| extension == "wasm")
+                && let Ok(built) = entry.metadata().and_then(|found| found.modified())
+            {
+                found.push((built, path));
+            }
+        }
+    }
+    match found.into_iter().max() {
+        Some((_, component)) => Ok(component),
+        None => bail!(
+            "no component in {} (looked in {}): build it first, as the project's README.md says",
+            folder.display(),
+            PLACES.join(", ")
+        ),
+    }
+}
+
+fn recordings(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("reading {}", folder.display())),
+    };
+    let mut found: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.ends_with(".json") && !name.ends_with(GOLDEN)
+        })
+        .collect();
+    found.sort();
+    Ok(found)
+}

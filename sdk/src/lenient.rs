@@ -1,0 +1,205 @@
+//! JSON as real services send it: numbers in quotes, flags as 0 and 1, `null` where something is missing.
+//!
+//! Use the types in a map or list, or the functions with serde's `deserialize_with`:
+//!
+//! ```
+//! use polliwog_sdk::{json, lenient, serde::Deserialize};
+//!
+//! #[derive(Deserialize)]
+//! # #[serde(crate = "polliwog_sdk::serde")]
+//! struct Node {
+//!     #[serde(default, deserialize_with = "lenient::number")]
+//!     uptime: Option<f64>,
+//!     #[serde(default, deserialize_with = "lenient::flag")]
+//!     online: Option<bool>,
+//!     #[serde(default, deserialize_with = "lenient::text")]
+//!     version: Option<String>,
+//! }
+//!
+//! let node: Node = json(br#"{"uptime": "12.5", "online": 1, "version": 8}"#).unwrap();
+//! assert_eq!((node.uptime, node.online, node.version.as_deref()), (Some(12.5), Some(true), Some("8")));
+//! ```
+//!
+//! What cannot be read as what is wanted (a list where a number is expected) is an error; `null`, an empty text and, for
+//! numbers, words such as `"N/A"` are nothing.
+
+use serde::de::{self, Deserializer, Unexpected, Visitor};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A finite number, from a number, a text that holds one, or a flag (1 and 0). `null` and texts without one are errors
+/// here, and nothing in [`number`].
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
+pub struct Number(pub f64);
+
+/// A flag, from `true`, 1, `"1"`, `"true"`, `"yes"`, `"on"` and their opposites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Flag(pub bool);
+
+/// A text, from a text, a number or a flag.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Text(pub String);
+
+/// For `deserialize_with`: a finite number, or nothing.
+pub fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    Ok(Scalar::deserialize(deserializer)?.number())
+}
+
+/// For `deserialize_with`: a flag, or nothing.
+pub fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
+    Ok(Scalar::deserialize(deserializer)?.flag())
+}
+
+/// For `deserialize_with`: a text that is not empty, or nothing.
+pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(Scalar::deserialize(deserializer)?.text())
+}
+
+macro_rules! from_scalar {
+    ($name:ident, $read:ident, $expected:literal) => {
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let scalar = Scalar::deserialize(deserializer)?;
+                let unexpected = || de::Error::invalid_value(Unexpected::Other(&scalar.to_string()), &$expected);
+                scalar.$read().map($name).ok_or_else(unexpected)
+            }
+        }
+    };
+}
+
+from_scalar!(Number, number, "a number, or a text that holds one");
+from_scalar!(Flag, flag, "a flag");
+from_scalar!(Text, text, "a text");
+
+/// A JSON value that is neither list nor object.
+#[derive(Clone, Debug, PartialEq)]
+enum Scalar {
+    Nothing,
+    Flag(bool),
+    /// As it was written, so that a large integer keeps its digits, and its value.
+    Number(String, f64),
+    Text(String),
+}
+
+impl Scalar {
+    fn number(&self) -> Option<f64> {
+        let number = match self {
+            Self::Nothing => None,
+            Self::Flag(flag) => Some(f64::from(u8::from(*flag))),
+            Self::Number(_, number) => Some(*number),
+            Self::Text(text) => text.trim().parse().ok(),
+        };
+        number.filter(|number: &f64| number.is_finite())
+    }
+
+    fn flag(&self) -> Option<bool> {
+        match self {
+            Self::Nothing => None,
+            Self::Flag(flag) => Some(*flag),
+            Self::Number(_, number) => Some(*number != 0.0),
+            Self::Text(text) => match text.trim().to_ascii_lowercase().as_str() {
+                "1" | "true" | "yes" | "on" => Some(true),
+                "0" | "false" | "no" | "off" => Some(false),
+                _ => None,
+            },
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        match self {
+            Self::Nothing => None,
+            Self::Flag(flag) => Some(flag.to_string()),
+            Self::Number(written, _) => Some(written.clone()),
+            Self::Text(text) => (!text.is_empty()).then(|| text.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("null"),
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Number(written, _) => f.write_str(written),
+            Self::Text(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+
+        impl Visitor<'_> for Any {
+            type Value = Scalar;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, text, flag or null")
+            }
+
+            fn visit_unit<E>(self) -> Result<Scalar, E> {
+                Ok(Scalar::Nothing)
+            }
+
+            fn visit_bool<E>(self, flag: bool) -> Result<Scalar, E> {
+                Ok(Scalar::Flag(flag))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Scalar, E> {
+                Ok(Scalar::Number(number.to_string(), number as f64))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Scalar, E> {
+                Ok(Scalar::Number(number.to_string(), number as f64))
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<Scalar, E> {
+                Ok(Scalar::Number(number.to_string(), number))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
+                Ok(Scalar::Text(text.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_any(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scalar(json: &str) -> Scalar {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn everything_is_read_as_what_is_wanted() {
+        for (json, number, flag, text) in [
+            ("null", None, None, None),
+            ("0", Some(0.0), Some(false), Some("0")),
+            ("1", Some(1.0), Some(true), Some("1")),
+            ("-2.5", Some(-2.5), Some(true), Some("-2.5")),
+            ("18446744073709551615", Some(18_446_744_073_709_551_615.0), Some(true), Some("18446744073709551615")),
+            ("true", Some(1.0), Some(true), Some("true")),
+            ("false", Some(0.0), Some(false), Some("false")),
+            ("\"\"", None, None, None),
+            ("\" 12 \"", Some(12.0), None, Some(" 12 ")),
+            ("\"0\"", Some(0.0), Some(false), Some("0")),
+            ("\"Yes\"", None, Some(true), Some("Yes")),
+            ("\"N/A\"", None, None, Some("N/A")),
+            ("\"NaN\"", None, None, Some("NaN")),
+            ("\"inf\"", None, None, Some("inf")),
+        ] {
+            let found = scalar(json);
+            assert_eq!((found.number(), found.flag(), found.text().as_deref()), (number, flag, text), "{json}");
+        }
+        for json in ["[]", "{}", "[1]"] {
+            assert!(serde_json::from_str::<Number>(json).is_err(), "{json}");
+        }
+        assert!(serde_json::from_str::<Number>("\"N/A\"").unwrap_err().to_string().contains("\"N/A\""));
+        assert_eq!(serde_json::from_str::<Vec<Flag>>("[1, \"off\"]").unwrap(), [Flag(true), Flag(false)]);
+        assert_eq!(serde_json::from_str::<Text>("8").unwrap(), Text("8".to_owned()));
+    }
+}

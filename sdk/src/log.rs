@@ -1,0 +1,52 @@
+//! Lines in the host's log: `log::info!("{} nodes", nodes.len())`.
+//!
+//! The host adds the plugin's kind and the target's id, and takes 100 lines a poll. Natively, in tests, lines go to stderr.
+
+/// How much a line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the usual words")]
+pub enum Level {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// Writes a line.
+pub fn write(level: Level, message: &str) {
+    #[cfg(target_family = "wasm")]
+    {
+        use crate::bindings::polliwog::poller::log as contract;
+        let level = match level {
+            Level::Trace => contract::Level::Trace,
+            Level::Debug => contract::Level::Debug,
+            Level::Info => contract::Level::Info,
+            Level::Warn => contract::Level::Warn,
+            Level::Error => contract::Level::Error,
+        };
+        contract::write(level, message);
+    }
+    #[cfg(not(target_family = "wasm"))]
+    eprintln!("{level:?}: {message}");
+}
+
+macro_rules! level {
+    ($dollar:tt $name:ident $macro:ident $level:ident $doc:literal) => {
+        #[doc = $doc]
+        #[macro_export]
+        #[doc(hidden)]
+        macro_rules! $macro {
+                            ($dollar($dollar part:tt)*) => {
+                                $crate::log::write($crate::log::Level::$level, &::std::format!($dollar($dollar part)*))
+                            };
+                        }
+        pub use $macro as $name;
+    };
+}
+
+level!($ trace __log_trace Trace "Writes a line that is of interest when something is searched for, step by step.");
+level!($ debug __log_debug Debug "Writes a line that is of interest when something is searched for.");
+level!($ info __log_info Info "Writes a line that is of interest.");
+level!($ warn __log_warn Warn "Writes a line about something that is not as it should be.");
+level!($ error __log_error Error "Writes a line about something that does not work.");

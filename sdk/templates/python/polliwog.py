@@ -1,0 +1,253 @@
+"""What a plugin in Python needs of Polliwog: requests, failures, dependencies. The contract itself is in wit/."""
+
+import json as _json
+import math
+import traceback
+from dataclasses import dataclass, field
+from typing import Any, Callable
+
+from componentize_py_types import Err
+from wit_world.imports import cache, http, log, types
+from wit_world.imports.types import (
+    Dependency,
+    Descriptor,
+    Failure,
+    Label,
+    PollError_Permanent,
+    PollError_Transient,
+    Report,
+    Sample,
+    SampleKind,
+    SecretSpec,
+    Status,
+    Target,
+)
+
+__all__ = [
+    "cache", "critical", "debug", "flag", "gauge", "get", "get_all", "has_secret", "header", "info", "json", "number", "ok",
+    "permanent", "Plugin", "PollFailure", "Report", "SecretSpec", "send", "Status", "Target", "text", "transient", "unknown",
+    "warn", "warning",
+]
+
+has_secret = http.has_secret
+
+
+class PollFailure(Exception):
+    """A poll that brings no report."""
+
+    def __init__(self, error):
+        super().__init__(error.value.message)
+        self.error = error
+
+
+def transient(code: str, message: str, retry_after_ms: int | None = None) -> PollFailure:
+    """A failure that may be gone at the next try; raise it."""
+    return PollFailure(PollError_Transient(Failure(code, message, retry_after_ms)))
+
+
+def permanent(code: str, message: str, retry_after_ms: int | None = None) -> PollFailure:
+    """A failure that stays until somebody changes something; raise it."""
+    return PollFailure(PollError_Permanent(Failure(code, message, retry_after_ms)))
+
+
+def debug(text: str) -> None:
+    """Writes a line to the host's log; 100 lines a poll."""
+    log.write(log.Level.DEBUG, text)
+
+
+def info(text: str) -> None:
+    log.write(log.Level.INFO, text)
+
+
+def warn(text: str) -> None:
+    log.write(log.Level.WARN, text)
+
+
+_ADVICE = {
+    401: ("unauthorized", "check the target's secret"),
+    403: ("forbidden", "the secret is right, and its rights are not enough"),
+    404: ("not_found", "check the path in the target's URL"),
+    408: ("request_timeout", "the server took too long to read the request"),
+    429: ("too_many_requests", "the server asks for fewer requests"),
+}
+
+
+def header(response: http.Response, name: str) -> str | None:
+    """The first header of this name, in any case."""
+    return next((h.value for h in response.headers if h.name.lower() == name.lower()), None)
+
+
+def text(response: http.Response) -> str:
+    """The body as text."""
+    return response.body.decode("utf-8", errors="replace")
+
+
+def json(response: http.Response) -> Any:
+    """The body as JSON; a body that is none is a transient failure: proxies answer 200 with pages of their own."""
+    try:
+        return _json.loads(response.body)
+    except ValueError as error:
+        raise transient("not_json", f"the body is no JSON ({error}): check that the URL is the right one") from error
+
+
+def _status_failure(response: http.Response) -> PollFailure:
+    status = response.status
+    if status in _ADVICE:
+        code, advice = _ADVICE[status]
+    elif status >= 500:
+        code, advice = "server_error", "look at the server's log"
+    elif 300 <= status < 400:
+        code, advice = "redirect", "write the final address as the target's URL"
+    else:
+        code, advice = "unexpected_status", "check the target's URL"
+    reason = f" {response.reason}" if response.reason else ""
+    asked = header(response, "retry-after") or ""
+    retry_after_ms = min(int(asked) * 1000, 4294967295) if asked.isdigit() else None
+    make = transient if status >= 500 or status in (408, 425, 429) else permanent
+    return make(code, f"the server answered {status}{reason}: {advice}", retry_after_ms)
+
+
+def _http_failure(error: http.HttpError) -> PollFailure:
+    return (transient if error.retryable else permanent)(error.code, error.message)
+
+
+def _request(path, method, headers, body, body_encoding, timeout_ms) -> http.Request:
+    pairs = [http.Header(name, value) for name, value in (headers or {}).items()]
+    return http.Request(method, path, pairs, body, body_encoding, [], timeout_ms)
+
+
+def send(
+    path: str,
+    *,
+    method: http.Method = http.Method.GET,
+    headers: dict[str, str] | None = None,
+    body: bytes | None = None,
+    body_encoding: http.BodyEncoding = http.BodyEncoding.RAW,
+    timeout_ms: int | None = None,
+) -> http.Response:
+    """Sends a request; any status is an answer. "${secret.NAME}" in headers and body is filled in by the host."""
+    try:
+        return http.fetch(_request(path, method, headers, body, body_encoding, timeout_ms))
+    except Err as error:
+        raise _http_failure(error.value) from None
+
+
+def get(path: str, **options) -> http.Response:
+    """The same, and statuses other than 2xx fail."""
+    response = send(path, **options)
+    if not 200 <= response.status < 300:
+        raise _status_failure(response)
+    return response
+
+
+def get_all(paths: list[str], headers: dict[str, str] | None = None) -> list[http.Response | PollFailure]:
+    """Sends all at once: a response or a failure for each, in the order of the paths."""
+    requests = [_request(path, http.Method.GET, headers, None, http.BodyEncoding.RAW, None) for path in paths]
+    results: list[http.Response | PollFailure] = []
+    for result in http.fetch_all(requests):
+        if isinstance(result, Err):
+            results.append(_http_failure(result.value))
+        elif 200 <= result.value.status < 300:
+            results.append(result.value)
+        else:
+            results.append(_status_failure(result.value))
+    return results
+
+
+def _dependency(name: str, status: Status, error_message: str | None, more: dict[str, Any]) -> Dependency:
+    fields: dict[str, Any] = dict.fromkeys(
+        ["title", "kind", "code", "latency_ms", "description", "impact", "checked_at", "error", "contact",
+         "check_details", "parent"]
+    )
+    return Dependency(name=name, status=status, error_message=error_message, **{"skipped": False, **fields, **more})
+
+
+def ok(name: str, **more) -> Dependency:
+    """One that is well; more is what the source says beside that (kind, code, latency_ms, parent, ...)."""
+    return _dependency(name, Status.OK, None, more)
+
+
+def warning(name: str, why: str, **more) -> Dependency:
+    """One that works and wants attention."""
+    return _dependency(name, Status.WARNING, why, more)
+
+
+def critical(name: str, why: str, **more) -> Dependency:
+    """One that does not work."""
+    return _dependency(name, Status.CRITICAL, why, more)
+
+
+def unknown(name: str, why: str, **more) -> Dependency:
+    """One that could not be told."""
+    return _dependency(name, Status.UNKNOWN, why, more)
+
+
+def gauge(name: str, value: float, **labels: str) -> Sample:
+    """A number for the host's metrics."""
+    return Sample(name, SampleKind.GAUGE, [Label(key, str(text)) for key, text in labels.items()], value)
+
+
+def number(value: Any) -> float:
+    """A number, whether it came as one or as text; NaN where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def flag(value: Any) -> bool:
+    """Whether a flag is set, as True, 1, "1", "true", "yes" or "on"."""
+    return str(value).lower() in ("1", "1.0", "true", "yes", "on")
+
+
+@dataclass
+class Plugin:
+    """Who a plugin is, and what it does: a `poll` that is given the target and its settings."""
+
+    kind: str
+    title: str
+    version: str
+    summary: str
+    poll: Callable[[Target, dict[str, Any]], Report]
+    settings: dict[str, Any] = field(default_factory=dict)
+    required: list[str] = field(default_factory=list)
+    secrets: list[SecretSpec] = field(default_factory=list)
+    check: Callable[[dict[str, Any]], list[str]] = lambda settings: []
+    interval_ms: int = 30_000
+    timeout_ms: int = 10_000
+
+    def _with_defaults(self, given: str) -> dict[str, Any]:
+        return {name: schema.get("default") for name, schema in self.settings.items()} | _json.loads(given)
+
+    def export(self, base):
+        """Makes the contract's class of it: `Poller = plugin.export(exports.Poller)`."""
+        plugin = self
+
+        class Poller(base):
+            def describe(self) -> Descriptor:
+                schema = {
+                    "type": "object", "additionalProperties": False,
+                    "properties": plugin.settings, "required": plugin.required,
+                }
+                return Descriptor(
+                    plugin.kind, plugin.title, plugin.version, plugin.summary, _json.dumps(schema), plugin.secrets,
+                    plugin.interval_ms, plugin.timeout_ms,
+                )
+
+            def check_settings(self, settings: str) -> list[str]:
+                return plugin.check(plugin._with_defaults(settings))
+
+            def poll(self, target: Target) -> Report:
+                try:
+                    return plugin.poll(target, plugin._with_defaults(target.settings))
+                except PollFailure as failure:
+                    raise Err(failure.error) from None
+                except Err:
+                    raise
+                except Exception as error:
+                    # Uncaught, it would reach the host as a trap without a word.
+                    where = traceback.extract_tb(error.__traceback__)[-1]
+                    said = f"the plugin failed: {type(error).__name__}: {error} (line {where.lineno} of {where.name})"
+                    raise Err(transient("exception", said).error) from None
+
+        return Poller
