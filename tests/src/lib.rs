@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod hostile;
 pub mod wat;
 
 /// The guests of `tests/guests`, compiled.

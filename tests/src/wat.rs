@@ -39,7 +39,10 @@ pub fn plugin(kind: &str, version: &str, text: &str) -> Vec<u8> {
 }
 
 fn module(kind: &str, version: &str, text: &str) -> String {
-    let mut module = String::from("(module\n");
+    // Imports come before everything else.
+    let (imports, text): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with("(import"));
+    let text = &text.join("\n");
+    let mut module = format!("(module\n{}\n", imports.join("\n"));
     let poll = "(param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i32 i64 i32) (result i32)";
     let _ = writeln!(
         module,

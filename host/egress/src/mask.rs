@@ -5,7 +5,7 @@
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use std::fmt;
 use std::ops::Range;
 
@@ -61,6 +61,9 @@ fn forms(value: &str) -> Vec<Vec<u8>> {
         forms.push(STANDARD_NO_PAD.encode(&shifted).as_bytes()[start..end].to_vec());
         forms.push(URL_SAFE_NO_PAD.encode(&shifted).as_bytes()[start..end].to_vec());
     }
+    // By itself it is nobody's neighbour: then all of it goes, the padding too.
+    forms.extend([STANDARD.encode(value), URL_SAFE.encode(value)].map(String::into_bytes));
+    forms.extend([STANDARD_NO_PAD.encode(value), URL_SAFE_NO_PAD.encode(value)].map(String::into_bytes));
     forms.sort_unstable();
     forms.dedup();
     forms

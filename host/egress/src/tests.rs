@@ -90,12 +90,12 @@ fn poll(url: &str) -> Poll {
     poll_with(Egress::new(Config::default()), grant(url, Tls::system().unwrap(), Secrets::default()), LIMITS)
 }
 
-async fn code(poll: &Poll, request: Request) -> &'static str {
+async fn code(poll: &Poll, request: Request) -> String {
     match poll.session.fetch(request).await {
         Ok(response) => panic!("answered {} {}", response.status, response.reason),
         Err(error) => {
             assert!(!error.to_string().contains("Error"), "an internal type's text: {error}");
-            error.code()
+            error.code().to_owned()
         }
     }
 }

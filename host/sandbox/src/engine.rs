@@ -1,6 +1,6 @@
 //! The engine: one for the process.
 
-use crate::limits::{INSTANCES, Limits, MEMORIES, TABLES};
+use crate::limits::{INSTANCES, Limits, MEMORIES, TABLE, TABLES};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -72,7 +72,7 @@ fn pool(slots: u32) -> PoolingAllocationConfig {
         .max_memory_size(Limits::default().memory)
         .max_memories_per_module(MEMORIES)
         .max_tables_per_module(TABLES)
-        .table_elements(20_000)
+        .table_elements(TABLE)
         .max_component_instance_size(8 << 20)
         .max_core_instance_size(8 << 20);
     if PoolingAllocationConfig::is_pagemap_scan_available() {

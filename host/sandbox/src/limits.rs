@@ -52,7 +52,9 @@ impl Limits {
     }
 }
 
-/// Table entries over the whole store. JavaScript plugins begin with 7,691.
+/// Entries of one table. JavaScript plugins begin with 7,691.
+pub(crate) const TABLE: usize = 20_000;
+/// Table entries over the whole store.
 const TABLE_ENTRIES: usize = 100_000;
 /// Core instances, memories and tables over the whole store: what the pool has for each slot. A Python plugin has 40
 /// instances.
@@ -98,7 +100,7 @@ impl ResourceLimiter for Limiter {
         let fits = grown <= TABLE_ENTRIES && maximum.is_none_or(|maximum| desired <= maximum);
         if fits {
             self.entries = grown;
-        } else if grown > TABLE_ENTRIES {
+        } else if grown > TABLE_ENTRIES || desired > TABLE {
             self.denied = Some("table_limit");
         }
         Ok(fits)

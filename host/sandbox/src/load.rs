@@ -24,6 +24,8 @@ const SCHEMA: usize = 256 << 10;
 const TITLE: usize = 256;
 const VERSION: usize = 64;
 const SECRETS: usize = 32;
+/// Problems with settings that are shown one by one; the rest are counted.
+const PROBLEMS: usize = 20;
 /// What plugins of all three languages import of WASI; it is linked with nothing behind it.
 const INERT: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 const CONTRACT: [&str; 4] = ["cache", "http", "log", "types"];
@@ -171,7 +173,8 @@ impl Sandbox {
 
     async fn take(&self, digest: [u8; 32], size: Option<usize>, compiled: Compiled) -> Result<Plugin, Refusal> {
         let component = map(self.engine(), &compiled.path).map_err(|error| {
-            Refusal::new("not_mapped", format!("its machine code cannot be used: {}", first_line(&error)))
+            let why = format!("it needs more memory, tables or instances than a poll may have: {}", first_line(&error));
+            Refusal::new("too_large", why)
         })?;
         let compile_time = compiled.took;
         let imports = self.check_imports(&component)?;
@@ -203,7 +206,11 @@ impl Sandbox {
             (result, store)
         };
         match self.call(Call::pure(plugin.descriptor().kind.as_str(), self.slot().await), enter).await.result {
-            Ok(problems) => problems.iter().map(|problem| clean(problem, TITLE * 4)).collect(),
+            Ok(problems) => {
+                let more = problems.len().saturating_sub(PROBLEMS);
+                let shown = problems.iter().take(PROBLEMS).map(|problem| clean(problem, TITLE * 4));
+                shown.chain((more > 0).then(|| format!("{more} more problems"))).collect()
+            }
             Err(fault) => vec![format!("the plugin could not check them: {}", fault.message)],
         }
     }

@@ -391,6 +391,9 @@ fn fault(error: &wasmtime::Error, state: &State, limits: &Limits) -> Failure {
         let message = format!("the plugin handed over more than {} MiB at once", limits.report >> 20);
         return plugin_fault("output_limit", message);
     }
+    if let Some(wasmtime_wasi::I32Exit(code)) = error.downcast_ref() {
+        return plugin_fault("exit", format!("the plugin ended itself (with code {code}): a poll ends with a report"));
+    }
     let (code, message) = match error.downcast_ref::<Trap>() {
         Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => {
             ("stack", "the plugin ran out of stack, or touched memory that is not its own".to_owned())

@@ -73,6 +73,14 @@ fn build(root: &Path, what: &What<'_>) -> PathBuf {
     for name in OUTER_ONLY {
         cargo.env_remove(name);
     }
+    if matches!(what, What::ExamplesOf(..)) {
+        // Examples are many and run for moments. Not a profile of their own: what runs while they are built would be
+        // built anew for it.
+        cargo.envs(
+            [("OPT_LEVEL", "1"), ("LTO", "off"), ("CODEGEN_UNITS", "16")]
+                .map(|(setting, value)| (format!("CARGO_PROFILE_PLUGIN_{setting}"), value)),
+        );
+    }
     match cargo.status() {
         Ok(status) if status.success() => target_dir.join(TARGET).join("plugin"),
         Ok(status) => fail(&format!("the plugins do not build ({status}); the compiler's messages are above")),

@@ -30,3 +30,31 @@ macro_rules! guest {
         polliwog_sdk::register!(Guest);
     };
 }
+
+pub use polliwog_sdk::bindings::exports::polliwog::poller::poller::Guest;
+
+/// Registers a type that implements [`Guest`] itself, for what no SDK would do.
+#[macro_export]
+macro_rules! raw_guest {
+    ($guest:ident) => {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            type Export = $guest;
+    polliwog_sdk::bindings::export_plugin!(Export with_types_in polliwog_sdk::bindings);
+        };
+    };
+}
+
+/// What a plugin of this kind says of itself when it is honest.
+pub fn descriptor(kind: &str) -> polliwog_sdk::Descriptor {
+    polliwog_sdk::Descriptor {
+        kind: kind.to_owned(),
+        title: kind.to_owned(),
+        version: "1.0.0".to_owned(),
+        summary: "A test program".to_owned(),
+        settings_schema: r#"{"type":"object","properties":{},"additionalProperties":false}"#.to_owned(),
+        secrets: Vec::new(),
+        default_interval_ms: 30_000,
+        default_timeout_ms: 10_000,
+    }
+}

@@ -1,0 +1,9 @@
+//! Aborts without a word.
+
+use polliwog_sdk::{PollError, Report, Target};
+
+guests::guest!("aborts", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    std::process::abort();
+}

@@ -1,0 +1,12 @@
+//! Names secrets that its target does not have.
+
+use polliwog_sdk::{Dependency, PollError, Report, Target, http};
+
+guests::guest!("asks-for-unknown-secrets", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    let names = ["nobody", "", "token ", "../token", "TOKEN"];
+    let request = |name: &str| http::Request::get("/").header("x", format!("${{secret.{name}}}"));
+    let code = |name: &str| request(name).send().map_or_else(|error| error.code, |found| found.status().to_string());
+    Ok(names.map(|name| Dependency::ok(format!("{name:?}")).with_title(code(name))).into_iter().collect())
+}

@@ -1,0 +1,11 @@
+//! Fails with a code that is none and a message that never ends.
+
+use polliwog_sdk::{Failure, PollError, Report, Target};
+
+guests::guest!("fails-oddly", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    let message = format!("\u{1b}[31m{}", "m".repeat(5 << 20));
+    let failure = Failure { code: "../../etc\n".to_owned(), message, retry_after_ms: Some(u32::MAX) };
+    Err(PollError::Permanent(failure))
+}

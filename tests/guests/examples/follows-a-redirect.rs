@@ -1,0 +1,12 @@
+//! Follows where an answer points, to where it may not.
+
+use polliwog_sdk::{Dependency, PollError, Report, Target, http};
+
+guests::guest!("follows-a-redirect", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    let answer = http::Request::get("/redirect").send().map_err(PollError::from)?;
+    let location = answer.header("location").unwrap_or_default().to_owned();
+    let code = http::Request::get(&location).send().map_or_else(|error| error.code, |found| found.status().to_string());
+    Ok([Dependency::ok(location).with_title(code)].into_iter().collect())
+}

@@ -1,0 +1,11 @@
+//! Writes log lines that look like the host's own, and one of 10 MB.
+
+use polliwog_sdk::{PollError, Report, Target, log};
+
+guests::guest!("forges-log-lines", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    log::info!("done\n2026-01-01T00:00:00Z ERROR the host was taken over\r\u{1b}[2K\u{1b}[1A");
+    log::warn!("{}", "l".repeat(10 << 20));
+    Ok(Report::empty())
+}

@@ -1,0 +1,19 @@
+//! Has a server send a secret back, in every form it knows, and tells what it sees.
+
+use polliwog_sdk::{Dependency, PollError, Report, Target, http, log};
+
+guests::guest!("has-secrets-echoed", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    let forms = ["plain", "json", "base64", "percent", "split", "header"];
+    let mut report = Report::empty();
+    for form in forms {
+        let request = http::Request::get(format!("/echo/{form}")).header("x-token", "${secret.token}");
+        let answer = request.send().map_err(PollError::from)?;
+        let seen = format!("{} {:?} {}", answer.text(), answer.header("x-echo"), answer.reason());
+        log::info!("{seen}");
+        println!("{seen}");
+        report.dependencies.push(Dependency::critical(form, &seen).with_description(seen));
+    }
+    Ok(report)
+}

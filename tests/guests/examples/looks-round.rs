@@ -1,0 +1,24 @@
+//! Looks for files, variables, arguments, sockets and names.
+
+use polliwog_sdk::{Dependency, PollError, Report, Target};
+
+guests::guest!("looks-round", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    let found = [
+        ("file", std::fs::read("/etc/passwd").is_ok()),
+        ("folder", std::fs::read_dir("/").is_ok()),
+        ("write", std::fs::write("/tmp/found", "x").is_ok()),
+        ("variable", std::env::vars().next().is_some()),
+        ("argument", std::env::args().next().is_some()),
+        ("connect", std::net::TcpStream::connect("127.0.0.1:80").is_ok()),
+        ("listen", std::net::TcpListener::bind("127.0.0.1:0").is_ok()),
+        ("datagram", std::net::UdpSocket::bind("127.0.0.1:0").is_ok()),
+        ("name", std::net::ToSocketAddrs::to_socket_addrs("localhost:80").is_ok()),
+        ("input", std::io::stdin().lines().next().is_some_and(|line| line.is_ok())),
+    ];
+    let judge = |(what, found): (&str, bool)| {
+        if found { Dependency::critical(what, "it is there") } else { Dependency::ok(what) }
+    };
+    Ok(found.map(judge).into_iter().collect())
+}

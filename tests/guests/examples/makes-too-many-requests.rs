@@ -1,0 +1,10 @@
+//! Makes one request more than a poll may.
+
+use polliwog_sdk::{Dependency, PollError, Report, Target, http};
+
+guests::guest!("makes-too-many-requests", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    let codes = (0..513).filter_map(|_| http::Request::get("/").send().err()).map(|error| Dependency::ok(error.code));
+    Ok(codes.collect())
+}

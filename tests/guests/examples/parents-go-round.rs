@@ -1,0 +1,10 @@
+//! Reports dependencies that run on one another, on themselves and on nobody.
+
+use polliwog_sdk::{Dependency, PollError, Report, Target};
+
+guests::guest!("parents-go-round", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    let pairs = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "d"), ("e", "nobody"), ("f", "a")];
+    Ok(pairs.map(|(name, parent)| Dependency::ok(name).with_parent(parent)).into_iter().collect())
+}

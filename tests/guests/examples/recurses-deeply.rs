@@ -1,0 +1,14 @@
+//! Calls itself, with much on its stack each time.
+
+use polliwog_sdk::{Dependency, PollError, Report, Target};
+
+guests::guest!("recurses-deeply", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    Ok([Dependency::ok(deep(1).to_string())].into_iter().collect())
+}
+
+fn deep(depth: u64) -> u64 {
+    let held = std::hint::black_box([depth; 512]);
+    if depth == 0 { 0 } else { deep(depth + 1) + held[(depth % 512) as usize] }
+}

@@ -1,0 +1,13 @@
+//! Writes without end, as it thinks, to stdout and stderr, line by line.
+
+use polliwog_sdk::{PollError, Report, Target};
+
+guests::guest!("writes-to-stdout", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    for line in 0..1_000 {
+        println!("{line} {}", "o".repeat(50));
+        eprintln!("{line} {}", "e".repeat(50));
+    }
+    Ok(Report::empty())
+}

@@ -1,0 +1,2 @@
+;; Checking settings traps.
+(func $check (type $check) unreachable)

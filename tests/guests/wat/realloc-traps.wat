@@ -1,0 +1,2 @@
+;; Has no memory for what it is told.
+(func $realloc (type $realloc) unreachable)

@@ -1,0 +1,3 @@
+;; Its start function traps.
+(func $start unreachable)
+(start $start)

@@ -1,0 +1,4 @@
+;; Takes memory until there is none, and goes on asking.
+(func $poll (type $poll)
+    (loop $again (br_if $again (i32.ne (memory.grow (i32.const 16)) (i32.const -1))))
+    unreachable)

@@ -1,0 +1,238 @@
+//! What is to become of each guest.
+
+use model::{FailureCategory, Outcome, Report, Status};
+use sandbox::Done;
+
+/// What is to become of a guest.
+pub enum Expect {
+    /// It is not taken, with this code.
+    Refused(&'static str),
+    /// It cannot check settings; what is said of that has this word.
+    CheckFails(&'static str),
+    /// It finds more wrong with settings than anybody reads; so much of it is shown.
+    Complains(usize),
+    /// Its poll ends in a fault of its own, with this code.
+    Fault(&'static str),
+    /// Its poll fails, and it is not the plugin's fault.
+    Fails(FailureCategory, &'static str),
+    /// Its poll ends with a report, which was made good.
+    Reports(fn(&Report) -> bool),
+}
+
+impl Expect {
+    /// The verdict on a guest that was refused.
+    pub(super) fn refused(&self, code: &str, message: &str) -> Result<String, String> {
+        match self {
+            Self::Refused(expected) if *expected == code => Ok(format!("describe: {code}")),
+            _ => Err(format!("it was refused: {code}: {message}")),
+        }
+    }
+
+    /// The verdict on a guest by what it said of settings, where that is the last word.
+    pub(super) fn checked(&self, problems: &[String]) -> Result<Option<String>, String> {
+        match (self, problems) {
+            (Self::Refused(code), _) => Err(format!("it was taken, and should be refused: {code}")),
+            (Self::CheckFails(word), [problem]) if problem.contains(word) && problem.len() <= 2048 => {
+                Ok(Some(format!("check-settings: {word}")))
+            }
+            (Self::CheckFails(word), _) => {
+                let said: String = problems.join("; ").chars().take(300).collect();
+                Err(format!("it should have failed to check settings ({word}), and said: {said}"))
+            }
+            (Self::Complains(shown), problems) if problems.len() == *shown => {
+                Ok(Some("check-settings: shortened".to_owned()))
+            }
+            (_, []) => Ok(None),
+            (_, problems) => Err(format!("it finds settings wrong: {problems:?}")),
+        }
+    }
+
+    /// The verdict on a guest by its poll.
+    pub(super) fn polled(&self, done: &Done) -> Result<String, String> {
+        let wrong = || {
+            let said: String = format!("{done:?}").chars().take(1500).collect();
+            Err(format!("its poll ended otherwise: {said}"))
+        };
+        match (self, &done.outcome) {
+            (Self::Fault(code), Outcome::Failure(failure))
+                if failure.category == FailureCategory::Plugin && failure.code == *code =>
+            {
+                Ok(format!("poll: {code}"))
+            }
+            (Self::Fails(category, code), Outcome::Failure(failure))
+                if failure.category == *category && failure.code == *code && failure.message.len() <= 1024 =>
+            {
+                Ok(format!("poll: {code} ({})", category.as_str()))
+            }
+            (Self::Reports(good), Outcome::Success(report)) if good(report) => Ok("poll: repaired".to_owned()),
+            _ => wrong(),
+        }
+    }
+}
+
+/// Titles of all dependencies: the guests put there what came of what they tried.
+fn tried(report: &Report, expected: &str) -> bool {
+    !report.dependencies.is_empty()
+        && report.dependencies.iter().all(|dependency| dependency.title.as_deref() == Some(expected))
+}
+
+fn warned(report: &Report, words: &str) -> bool {
+    report.warnings.iter().any(|warning| warning.contains(words))
+}
+
+fn clean(text: &str) -> bool {
+    !text.chars().any(|c| c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c) || c == '\u{200b}')
+}
+
+macro_rules! expect {
+    ($($guest:ident: $expect:expr;)*) => {
+        use Expect::{CheckFails, Complains, Fails, Fault, Refused, Reports};
+        use FailureCategory::{Permanent, Transient};
+        $(
+            #[allow(missing_docs, reason = "the guest's file says what it does")]
+            pub fn $guest() -> Expect {
+                $expect
+            }
+        )*
+    };
+}
+
+expect! {
+    // It never ends, or takes too much.
+    endless_loop: Fault("cpu_limit");
+    logs_for_ever: Fault("cpu_limit");
+    asks_for_ever: Fault("cpu_limit");
+    fetches_for_ever: Fault("cpu_limit");
+    fills_memory: Fault("cpu_limit");
+    copies_memory: Fault("cpu_limit");
+    post_return_loops: Fault("cpu_limit");
+    sleeps: Fails(Transient, "timeout");
+    stuck_in_fetch: Fails(Transient, "timeout");
+    memory_bomb: Fault("memory_limit");
+    takes_memory: Fault("memory_limit");
+    takes_memory_twice: Fault("memory_limit");
+    begins_too_large: Refused("too_large");
+    grows_a_table: Fault("table_limit");
+    recurses: Fault("stack");
+    recurses_deeply: Fault("stack");
+
+    // It traps.
+    panicking: Fault("panic");
+    aborts: Fault("panic");
+    exits: Fault("exit");
+    unreachable: Fault("panic");
+    divides_by_zero: Fault("trap");
+    reads_out_of_bounds: Fault("stack");
+    writes_out_of_bounds: Fault("stack");
+    calls_nothing: Fault("trap");
+    calls_beyond_the_table: Fault("trap");
+    calls_another_type: Fault("trap");
+    converts_what_does_not_fit: Fault("trap");
+    post_return_traps: Fault("panic");
+
+    // What it hands over is none of what was agreed.
+    report_points_nowhere: Fault("trap");
+    report_is_misaligned: Fault("trap");
+    report_lists_billions: Fault("trap");
+    report_lists_nowhere: Fault("trap");
+    report_is_no_answer: Fault("trap");
+    status_is_none: Fault("trap");
+    name_is_no_text: Fault("trap");
+    name_is_a_surrogate: Fault("trap");
+    name_is_endless: Fault("trap");
+    realloc_is_misaligned: Fault("trap");
+    logs_no_text: Fault("trap");
+    logs_what_is_not_its_own: Fault("trap");
+    logs_at_no_level: Fault("trap");
+    fetches_billions: Fault("trap");
+
+    // It begins, or introduces itself, badly.
+    start_loops: Refused("describe_failed");
+    start_traps: Refused("describe_failed");
+    start_takes_memory: Refused("describe_failed");
+    describe_loops: Refused("describe_failed");
+    describe_traps: Refused("describe_failed");
+    describe_points_nowhere: Refused("describe_failed");
+    describe_is_no_text: Refused("describe_failed");
+    describe_lists_billions: Refused("describe_failed");
+    schema_is_huge: Refused("bad_descriptor");
+    schema_is_none: Refused("bad_descriptor");
+    schema_is_elsewhere: Refused("bad_descriptor");
+    kind_is_a_path: Refused("bad_descriptor");
+    kind_is_endless: Refused("bad_descriptor");
+    version_is_none: Refused("bad_descriptor");
+    pattern_is_none: Refused("bad_descriptor");
+    pattern_explodes: Refused("bad_descriptor");
+    wants_too_many_secrets: Refused("bad_descriptor");
+    intervals_are_absurd: Reports(|_| true);
+    fetches_while_described: Reports(|_| true);
+    check_loops: CheckFails("CPU time");
+    check_traps: CheckFails("panicked");
+    check_lists_nowhere: CheckFails("out of bounds");
+    realloc_loops: CheckFails("CPU time");
+    realloc_traps: CheckFails("panicked");
+    realloc_lies: CheckFails("beyond end of memory");
+    realloc_calls_the_host: CheckFails("cannot leave");
+    check_complains_without_end: Complains(21);
+    check_complains_hugely: CheckFails("wrong");
+
+    // Its report is too much, or odd.
+    oversized_report: Fault("output_limit");
+    too_many_dependencies: Fails(Permanent, "too_many_dependencies");
+    too_many_samples: Fault("too_many_samples");
+    too_many_kept: Fault("too_many_kept");
+    name_is_huge: Reports(|report| report.dependencies.len() == 1 && warned(report, "left out"));
+    warns_without_end: Reports(|report| {
+        report.warnings.len() == 1000 && report.warnings.iter().all(|warning| warning.len() <= 1024)
+    });
+    numbers_are_none: Reports(|report| {
+        report.samples.iter().all(|sample| sample.value.is_finite())
+            && report.dependencies.iter().filter_map(|d| d.latency_ms).all(|ms| ms.is_finite() && ms >= 0.0)
+    });
+    labels_are_hostile: Reports(|report| report.samples.len() == 1 && report.samples[0].name == "good");
+    metrics_are_the_hosts: Reports(|report| report.samples.len() == 1 && report.samples[0].name == "mine");
+    parents_go_round: Reports(|report| report.dependencies.iter().filter(|d| d.parent.is_some()).count() == 1);
+    names_repeat: Reports(|report| report.dependencies.len() == 1 && report.dependencies[0].status == Status::Critical);
+    texts_are_hostile: Reports(|report| {
+        let [dependency] = &report.dependencies[..] else { return false };
+        let texts = [&dependency.title, &dependency.impact, &dependency.description, &dependency.error_message];
+        texts.into_iter().flatten().all(|text| clean(text))
+            && dependency.error.is_none() && dependency.contact.is_none() && dependency.check_details.is_none()
+    });
+    fails_oddly: Fails(Permanent, "unspecified");
+
+    // It tries to find or reach what it may not.
+    looks_round: Reports(|report| report.dependencies.iter().all(|dependency| dependency.status == Status::Ok));
+    asks_elsewhere: Reports(|report| {
+        let code = |title: &Option<String>| matches!(title.as_deref(), Some("denied" | "bad_request"));
+        report.dependencies.iter().all(|dependency| code(&dependency.title))
+    });
+    follows_a_redirect: Reports(|report| tried(report, "denied"));
+    injects_headers: Reports(|report| tried(report, "bad_request"));
+    sets_the_hosts_headers: Reports(|report| tried(report, "bad_request"));
+    asks_for_unknown_secrets: Reports(|report| tried(report, "secret_unknown"));
+    puts_a_secret_in_the_path: Reports(|report| report.dependencies.len() == 1);
+    has_secrets_echoed: Reports(|report| {
+        // Of one form the stars are further on than a description is long.
+        let seen = |d: &model::Dependency| d.description.as_deref().is_some_and(|text| text.contains("****"));
+        report.dependencies.iter().all(|d| seen(d) || d.name == "split")
+    });
+    makes_too_many_requests: Reports(|report| {
+        report.dependencies.len() == 1 && report.dependencies[0].name == "too_many_requests_in_poll"
+    });
+    makes_all_requests_at_once: Reports(|report| {
+        let codes: Vec<_> = report.dependencies.iter().map(|dependency| dependency.code).collect();
+        codes == [Some(512), Some(10_000 - 512)]
+    });
+    sends_too_much: Fault("output_limit");
+    fills_the_cache: Reports(|report| {
+        let kept = report.dependencies.iter().filter(|dependency| dependency.code == Some(1)).count();
+        kept == 10 && report.warnings.len() == 2
+    });
+    writes_to_stdout: Reports(|_| true);
+    logs_too_much: Reports(|_| true);
+    forges_log_lines: Reports(|_| true);
+    leaves_traces: Reports(|_| true);
+    looks_for_traces: Reports(|_| true);
+    cached: Reports(|report| report.dependencies.len() == 2);
+}
