@@ -3,8 +3,10 @@
 use crate::address::{self, Reach};
 use crate::tls::{Certificate, Refusal, Refused};
 use crate::{Error, Origin, Tls};
+use futures_util::future::BoxFuture;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,6 +21,25 @@ use tokio_rustls::client::TlsStream;
 const ATTEMPT: Duration = Duration::from_secs(3);
 /// Errors print this many denied or failed addresses at most.
 const SHOWN: usize = 3;
+
+/// Looks names up.
+pub trait Resolve: Send + Sync + fmt::Debug {
+    /// Every address of a host, in the order in which they are to be tried, each with `port`. An error's text is told.
+    fn resolve<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>>;
+}
+
+/// The system's resolver, which honours what its users expect: hosts files, mDNS, search domains.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemResolver;
+
+impl Resolve for SystemResolver {
+    fn resolve<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        Box::pin(async move {
+            let _turn = LOOK_UPS.acquire().await;
+            tokio::net::lookup_host((host, port)).await.map(Vec::from_iter)
+        })
+    }
+}
 
 /// Where to connect, and within which walls.
 #[derive(Clone, Debug)]
@@ -44,13 +65,13 @@ pub(crate) enum Stream {
 
 pub(crate) async fn connect(
     destination: &Destination,
-    own: &[SocketAddr],
+    (own, resolver): (&[SocketAddr], &dyn Resolve),
     phase: impl Fn(&'static str),
 ) -> Result<(Stream, Phases), Error> {
     let mut phases = Phases::default();
     let start = Instant::now();
     phase("looking up the name");
-    let addresses = allowed(destination, own, resolve(&destination.origin).await?)?;
+    let addresses = allowed(destination, own, resolve(&destination.origin, resolver).await?)?;
     phases.dns = start.elapsed();
     phase("connecting");
     let tcp = first_to_answer(&addresses).await?;
@@ -68,14 +89,12 @@ pub(crate) async fn connect(
     Ok((stream, phases))
 }
 
-async fn resolve(origin: &Origin) -> Result<Vec<SocketAddr>, Error> {
+async fn resolve(origin: &Origin, resolver: &dyn Resolve) -> Result<Vec<SocketAddr>, Error> {
     if let Some(ip) = origin.address() {
         return Ok(vec![SocketAddr::new(ip, origin.port)]);
     }
     let name = origin.host.to_string();
-    let _turn = LOOK_UPS.acquire().await;
-    let found = tokio::net::lookup_host((&*origin.host, origin.port)).await.map(Vec::from_iter);
-    match found {
+    match resolver.resolve(&origin.host, origin.port).await {
         Ok(addresses) if addresses.is_empty() => Err(Error::DnsNotFound(name)),
         Ok(addresses) => Ok(addresses),
         // The resolver's own words for "no such name" and "no address for it"; every other failure is the resolver's.

@@ -1,7 +1,7 @@
 //! One request on the wire and its whole answer, unmasked.
 
 use crate::budget::{Bytes as Budget, Gauges, Held, Slots};
-use crate::connect::{Destination, Phases, Stream, connect, without_os_number};
+use crate::connect::{Destination, Phases, Resolve, Stream, connect, without_os_number};
 use crate::pool::{Connection, Key, Pool, Sender};
 use crate::tls::Certificate;
 use crate::{Error, Method, Timing};
@@ -73,6 +73,7 @@ impl Raw {
 #[derive(Debug)]
 pub(crate) struct Common {
     pub own: Vec<SocketAddr>,
+    pub resolver: Arc<dyn Resolve>,
     pub user_agent: HeaderValue,
     pub slots: Slots,
     pub bytes: Budget,
@@ -112,7 +113,8 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
             result => return result,
         }
     }
-    let (stream, phases) = connect(&plan.destination, &common.own, |phase| progress.enter(phase)).await?;
+    let (stream, phases) =
+        connect(&plan.destination, (&common.own, &*common.resolver), |phase| progress.enter(phase)).await?;
     let connection = open(stream, plan).await?;
     common.gauges.connections.fetch_add(1, Ordering::Relaxed);
     attempt(common, pool, plan, progress, (connection, phases, start)).await

@@ -59,6 +59,7 @@ mod tls;
 
 pub use address::{Cidr, Reach};
 pub use budget::Gauges;
+pub use connect::{Resolve, SystemResolver};
 pub use error::Error;
 pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant};
 pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, RecordedTls, Recorder, Tape};

@@ -2,7 +2,7 @@
 
 use crate::budget::{Bytes, Gauges, Held, Slots};
 use crate::coalesce::Flights;
-use crate::connect::Destination;
+use crate::connect::{Destination, Resolve, SystemResolver};
 use crate::exchange::{Common, Plan, Raw, exchange};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
@@ -68,7 +68,13 @@ pub struct Lane {
 impl Egress {
     /// The way out of a process; make one.
     pub fn new(config: Config) -> Self {
+        Self::with_resolver(config, Arc::new(SystemResolver))
+    }
+
+    /// The same, with another resolver than the system's.
+    pub fn with_resolver(config: Config, resolver: Arc<dyn Resolve>) -> Self {
         let common = Common {
+            resolver,
             own: config.own_listeners,
             user_agent: HeaderValue::from_static(concat!("polliwog/", env!("CARGO_PKG_VERSION"))),
             slots: Slots::new(config.max_requests_per_host),
