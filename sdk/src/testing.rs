@@ -49,7 +49,7 @@ pub struct Recording {
 #[serde(untagged)]
 enum File {
     Exchanges(Vec<Exchange>),
-    Whole(Whole),
+    Whole(Box<Whole>),
 }
 
 /// As `polliwog poll --record` writes it.
@@ -139,7 +139,7 @@ impl Recording {
     pub fn parse(text: &str) -> Self {
         let (exchanges, told) = match serde_json::from_str(text) {
             Ok(File::Exchanges(exchanges)) => (exchanges, None),
-            Ok(File::Whole(Whole { target, exchanges, .. })) => (exchanges, Some(target)),
+            Ok(File::Whole(whole)) => (whole.exchanges, Some(whole.target)),
             Err(error) => panic!("no recording: {error}"),
         };
         for exchange in &exchanges {

@@ -22,6 +22,8 @@ const DEPENDENCIES: usize = 10;
 fn main() {
     let requests: Requests = Arc::default();
     let port = serve(requests.clone());
+    warm(port, &requests);
+    replaced(port, &requests);
     steady(port, &requests);
     many(port, &requests);
 }
@@ -201,6 +203,81 @@ fn quantile(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> f64 {
     let counts: Vec<(f64, f64)> = before.iter().zip(after).map(|((bound, a), (_, b))| (*bound, b - a)).collect();
     let all = counts.last().map_or(0.0, |(_, count)| *count);
     counts.iter().find(|(_, count)| *count >= share * all).map_or(f64::NAN, |(bound, _)| *bound)
+}
+
+/// From the start of the process to its first request, with plugins compiled before and not.
+fn warm(port: u16, requests: &Requests) {
+    let folder = tempfile::tempdir().unwrap();
+    let target = format!("[[target]]\nid = \"t\"\nkind = \"http\"\nurl = \"http://127.0.0.1:{port}/1\"\n");
+    println!("\nsettings: 1 target, the built-in plugins");
+    let first = |what: &str| {
+        requests.take();
+        let host = Host::start(folder.path(), &target);
+        let listening = host.spawned.elapsed();
+        requests.wait(1);
+        let polled = requests.take()[0].duration_since(host.spawned);
+        println!("{what} listening after {} ms, first poll after {} ms", listening.as_millis(), polled.as_millis());
+        host.terminate();
+        // The poll of this start is not the next one's.
+        fs::remove_file(folder.path().join("data/polliwog.db")).unwrap();
+    };
+    first("nothing compiled yet     ");
+    first("plugins compiled before  ");
+}
+
+/// Plugins replaced while 500 targets are polled a second: no poll may fail for it.
+fn replaced(port: u16, requests: &Requests) {
+    const TARGETS: usize = 500;
+    const VERSIONS: u8 = 20;
+    let folder = tempfile::tempdir().unwrap();
+    let scheduler = "cadence = \"fixed\"\nmin_interval = \"100ms\"\nmax_per_host = 256\nmax_in_flight = 256";
+    println!("\nsettings: {TARGETS} targets, interval 1s, {}", scheduler.replace('\n', ", "));
+    let mut config = format!("[scheduler]\n{scheduler}\n");
+    for number in 0..TARGETS {
+        let url = format!("http://127.0.0.1:{port}/{number}x");
+        writeln!(
+            config,
+            "[[target]]\nid = \"t{number}\"\nkind = \"proactive-deps\"\nurl = \"{url}\"\ninterval = \"1s\""
+        )
+        .unwrap();
+    }
+    let host = Host::start(folder.path(), &config);
+    requests.wait(TARGETS * 3);
+    let plugins = folder.path().join("data/plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    let serving = |host: &Host| {
+        let all = host.get("/api/v1/plugins")["plugins"].as_array().unwrap().clone();
+        let plugin = all.into_iter().find(|plugin| plugin["kind"] == "proactive-deps").unwrap();
+        (plugin["sha256"].clone(), plugin["polls"].as_u64().unwrap())
+    };
+    let component = builtin::ALL.iter().find(|plugin| plugin.kind == "proactive-deps").unwrap().component;
+    requests.take();
+    let (before, since) = (serving(&host), Instant::now());
+    let mut last = before.0;
+    for version in 0..VERSIONS {
+        // Another file that does the same: a custom section of one byte, named "v".
+        let mut other = component.to_vec();
+        other.extend_from_slice(&[0, 3, 1, b'v', version]);
+        fs::write(plugins.join("new"), other).unwrap();
+        fs::rename(plugins.join("new"), plugins.join("p.wasm")).unwrap();
+        let now = loop {
+            let (now, _) = serving(&host);
+            if now != last {
+                break now;
+            }
+            thread::sleep(Duration::from_millis(50));
+        };
+        last = now;
+    }
+    let (seconds, (_, after)) = (since.elapsed().as_secs_f64(), serving(&host));
+    let stats = host.get("/api/v1/scheduler/stats");
+    let failed = &stats["scheduler"]["CommandsFailed"];
+    println!(
+        "versions taken            {VERSIONS} in {seconds:.0} s\n\
+         polls meanwhile           {} ({:.0} a second), failed since the start: {failed}",
+        after - before.1,
+        (after - before.1) as f64 / seconds,
+    );
 }
 
 /// A thousand targets every second, and a restart in between.

@@ -92,7 +92,7 @@ impl World {
     pub async fn new(compile: &str) -> Self {
         let egress = Egress::new(egress::Config::default());
         let compiler = Compiler::temporary((compile, &[]), [7; 32], 2).expect("a temporary folder");
-        let slots = sandbox::Config { instance_slots: 16, lanes: NonZeroUsize::MIN };
+        let slots = sandbox::Config { instance_slots: 16, lanes: NonZeroUsize::MIN, ..sandbox::Config::default() };
         let sandbox = Arc::new(Sandbox::new(slots, compiler, &egress).expect("a sandbox"));
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let url = serve(seen.clone()).await;

@@ -17,7 +17,14 @@ use tokio::net::TcpListener;
 fn sandbox_with(slots: u32) -> Arc<Sandbox> {
     let egress = Egress::new(egress::Config::default());
     let compiler = Compiler::temporary((env!("CARGO_BIN_EXE_compile"), &[]), [7; 32], 2).unwrap();
-    Arc::new(Sandbox::new(Config { instance_slots: slots, lanes: NonZeroUsize::MIN }, compiler, &egress).unwrap())
+    Arc::new(
+        Sandbox::new(
+            Config { instance_slots: slots, lanes: NonZeroUsize::MIN, ..Config::default() },
+            compiler,
+            &egress,
+        )
+        .unwrap(),
+    )
 }
 
 /// A server that answers `/` at once and `/never` never.

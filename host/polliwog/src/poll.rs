@@ -40,7 +40,7 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
         Err(Unusable::Other(error)) => return Err(error),
     };
     let egress = Egress::new(egress::Config::default());
-    let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN };
+    let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN, ..sandbox::Config::default() };
     let sandbox = Arc::new(Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?);
     let plugin = match &arguments.plugin {
         Some(file) => {

@@ -283,5 +283,7 @@ fn is_label_name(name: &str) -> bool {
         && !matches!(name, "instance" | "instance_type" | "le")
 }
 
+#[cfg(fuzzing)]
+pub mod fuzzing;
 #[cfg(test)]
 mod tests;

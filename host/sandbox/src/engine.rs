@@ -9,10 +9,34 @@ use wasmtime::{Config, Enabled, Engine, PoolingAllocationConfig, Result};
 
 /// How often guests are looked at while they run.
 const TICK: Duration = Duration::from_millis(2);
-/// What a slot keeps of its memory between polls, where the kernel can find what was written (6.7 on). More makes a fresh
-/// instance no cheaper, and every slot keeps it.
-const KEPT_MEMORY: usize = 64 << 10;
-const KEPT_TABLE: usize = 16 << 10;
+
+/// What the pool of instances keeps, and how it gives memory back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Bytes that a slot keeps of its memory between polls.
+    pub kept_memory: usize,
+    /// Bytes that a slot keeps of its tables.
+    pub kept_table: usize,
+    /// Whether the kernel is asked what was written (6.7 on). Without it, what is kept is cleared by hand, all of it,
+    /// which makes it resident first: then nothing is kept.
+    pub pagemap_scan: bool,
+    /// Unused slots that keep the image of the plugin that they had last.
+    pub warm_slots: u32,
+    /// Slots whose memory is given back at a time.
+    pub decommit_batch: usize,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self {
+            kept_memory: 64 << 10,
+            kept_table: 16 << 10,
+            pagemap_scan: PoolingAllocationConfig::is_pagemap_scan_available(),
+            warm_slots: 100,
+            decommit_batch: 1,
+        }
+    }
+}
 
 /// An engine whose epoch ticks until it is dropped.
 pub(crate) struct Ticking {
@@ -22,8 +46,8 @@ pub(crate) struct Ticking {
 
 impl Ticking {
     /// With a pool of `slots` instances; where the address space is too small for one, instances are made on demand.
-    pub(crate) fn new(slots: u32) -> Result<Self> {
-        let engine = match Engine::new(&config(Some(slots))) {
+    pub(crate) fn new(slots: u32, pool: Pool) -> Result<Self> {
+        let engine = match Engine::new(&config(Some((slots, pool)))) {
             Ok(engine) => engine,
             Err(error) => {
                 tracing::warn!(
@@ -53,16 +77,16 @@ impl Drop for Ticking {
 }
 
 /// Without `slots`, instances are made on demand; the machine code is the same.
-pub(crate) fn config(slots: Option<u32>) -> Config {
+pub(crate) fn config(slots: Option<(u32, Pool)>) -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true).concurrency_support(false).wasm_memory64(false);
-    if let Some(slots) = slots {
-        config.allocation_strategy(pool(slots));
+    if let Some((slots, pool)) = slots {
+        config.allocation_strategy(allocation(slots, pool));
     }
     config
 }
 
-fn pool(slots: u32) -> PoolingAllocationConfig {
+fn allocation(slots: u32, kept: Pool) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(slots)
         .total_stacks(slots)
@@ -75,9 +99,11 @@ fn pool(slots: u32) -> PoolingAllocationConfig {
         .table_elements(TABLE)
         .max_component_instance_size(8 << 20)
         .max_core_instance_size(8 << 20);
-    if PoolingAllocationConfig::is_pagemap_scan_available() {
-        // Without it, keeping memory resident means clearing all of it by hand, which makes it resident first.
-        pool.pagemap_scan(Enabled::Yes).linear_memory_keep_resident(KEPT_MEMORY).table_keep_resident(KEPT_TABLE);
+    pool.max_unused_warm_slots(kept.warm_slots).decommit_batch_size(kept.decommit_batch);
+    if kept.pagemap_scan {
+        pool.pagemap_scan(Enabled::Yes)
+            .linear_memory_keep_resident(kept.kept_memory)
+            .table_keep_resident(kept.kept_table);
     }
     pool
 }

@@ -25,6 +25,9 @@ mod meter;
 mod run;
 
 pub use compile::{Compiler, compile_child};
+#[cfg(fuzzing)]
+pub use convert::fuzzing;
+pub use engine::Pool;
 pub use lanes::Lanes;
 pub use limits::Limits;
 pub use load::{Descriptor, Plugin, Refusal, SecretSpec};

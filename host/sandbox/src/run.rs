@@ -3,7 +3,7 @@
 use crate::Compiler;
 use crate::cache::{Cache, Owner};
 use crate::convert;
-use crate::engine::Ticking;
+use crate::engine::{Pool, Ticking};
 use crate::host::v0_1::{self, types};
 use crate::host::{Log, State};
 use crate::lanes::Lanes;
@@ -39,11 +39,14 @@ pub struct Config {
     pub instance_slots: u32,
     /// Lanes; one for each core.
     pub lanes: NonZeroUsize,
+    /// What the pool of instances keeps.
+    pub pool: Pool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { instance_slots: 512, lanes: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN) }
+        let lanes = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        Self { instance_slots: 512, lanes, pool: Pool::default() }
     }
 }
 
@@ -155,7 +158,7 @@ impl Sandbox {
     /// Sets up engine, linker and lanes.
     pub fn new(config: Config, compiler: Compiler, egress: &egress::Egress) -> Result<Self, SetupError> {
         let failed = |error: wasmtime::Error| SetupError(format!("{error:#}"));
-        let ticking = Ticking::new(config.instance_slots).map_err(failed)?;
+        let ticking = Ticking::new(config.instance_slots, config.pool).map_err(failed)?;
         let mut linker = Linker::new(&ticking.engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(failed)?;
         v0_1::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state).map_err(failed)?;

@@ -23,7 +23,11 @@ impl Expect {
     /// The verdict on a guest that was refused.
     pub(super) fn refused(&self, code: &str, message: &str) -> Result<String, String> {
         match self {
-            Self::Refused(expected) if *expected == code => Ok(format!("describe: {code}")),
+            Self::Refused(expected) if *expected == code => {
+                // What ended the question stands in brackets.
+                let why = message.split_once(" failed (").and_then(|(_, rest)| rest.split_once(')'));
+                Ok(why.map_or_else(|| format!("describe: {code}"), |(why, _)| format!("describe: {why}")))
+            }
             _ => Err(format!("it was refused: {code}: {message}")),
         }
     }

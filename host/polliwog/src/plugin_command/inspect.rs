@@ -24,11 +24,7 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
     match loaded {
         Ok(plugin) => {
             let facts = facts(&name, &of_file, &plugin);
-            if as_json {
-                print(&facts.to_string())?
-            } else {
-                print(&readable(&facts))?
-            }
+            print(&if as_json { facts.to_string() } else { readable(&facts) })?;
             Ok(0)
         }
         Err((code, message)) => {

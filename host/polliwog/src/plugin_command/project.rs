@@ -42,7 +42,7 @@ impl Project {
         let config =
             crate::config::Config::written(("the defaults", ""), &Default::default(), &crate::setup::environment);
         let config = config.map_err(|problems| anyhow!("{}", problems[0]))?;
-        let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN };
+        let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN, ..sandbox::Config::default() };
         let egress = Egress::new(egress::Config::default());
         let sandbox = Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?;
         let refused = |why: String| anyhow!("{} is refused: {why}", self.component.display());

@@ -1,0 +1,160 @@
+//! Reports made of arbitrary bytes, for the fuzzer: what a guest may hand over, and what must hold of what is made of it.
+
+use super::{MESSAGE, NAME, is_label_name, is_metric_name, outcome};
+use crate::Limits;
+use crate::host::v0_1::types;
+use std::collections::{HashMap, HashSet};
+
+/// Limits that arbitrary bytes can reach.
+const SMALL: Limits = Limits {
+    memory: 1 << 20,
+    cpu: std::time::Duration::from_secs(1),
+    requests: 1,
+    body: 1 << 20,
+    bodies: 1 << 20,
+    dependencies: 24,
+    samples: 24,
+    warnings: 8,
+    report: 1 << 20,
+    log_lines: 1,
+};
+
+/// Makes an answer of a guest out of bytes, converts it, and holds what comes of it against what is promised.
+///
+/// # Panics
+/// When something does not hold.
+pub fn convert(bytes: &[u8]) {
+    let mut bytes = Bytes(bytes);
+    match outcome(bytes.answer(), &SMALL) {
+        Ok(report) => hold(&report),
+        Err(failure) => {
+            let word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+            assert!(!failure.code.is_empty() && failure.code.bytes().all(word), "{failure:?}");
+            assert!(shown(&failure.message, MESSAGE), "{failure:?}");
+        }
+    }
+}
+
+fn hold(report: &model::Report) {
+    let mut names = HashSet::new();
+    let parents: HashMap<&str, Option<&str>> =
+        report.dependencies.iter().map(|d| (d.name.as_str(), d.parent.as_deref())).collect();
+    for dependency in &report.dependencies {
+        assert!(names.insert(&dependency.name), "two are called {:?}", dependency.name);
+        assert!(!dependency.name.trim().is_empty() && shown(&dependency.name, NAME));
+        assert!(dependency.latency_ms.is_none_or(|ms| ms.is_finite() && ms >= 0.0));
+        for text in [&dependency.title, &dependency.impact, &dependency.error_message].into_iter().flatten() {
+            assert!(!text.is_empty() && shown(text, MESSAGE), "{text:?}");
+        }
+        for json in [&dependency.error, &dependency.contact, &dependency.check_details].into_iter().flatten() {
+            serde_json::from_str::<serde::de::IgnoredAny>(json.as_str()).expect("checked JSON is JSON");
+        }
+        // Whoever goes up comes to an end.
+        let (mut at, mut steps) = (dependency.parent.as_deref(), 0);
+        while let Some(parent) = at {
+            at = *parents.get(parent).expect("a parent is in the report");
+            steps += 1;
+            assert!(steps <= parents.len(), "parents go round");
+        }
+    }
+    let mut kinds = HashMap::new();
+    for sample in &report.samples {
+        assert!(sample.value.is_finite() && is_metric_name(&sample.name), "{sample:?}");
+        assert_eq!(*kinds.entry(&sample.name).or_insert(sample.kind), sample.kind);
+        assert!(sample.labels.iter().all(|(name, value)| is_label_name(name) && shown(value, NAME)), "{sample:?}");
+    }
+    assert!(report.dependencies.len() <= SMALL.dependencies && report.samples.len() <= SMALL.samples);
+    assert!(report.warnings.len() <= SMALL.warnings && report.warnings.iter().all(|warning| shown(warning, MESSAGE)));
+}
+
+fn shown(text: &str, longest: usize) -> bool {
+    text.len() <= longest && !text.chars().any(char::is_control)
+}
+
+/// Whatever is asked for, made of the bytes that are left; zeros when there are none.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn number(&mut self) -> u64 {
+        u64::from_le_bytes([(); 8].map(|()| self.byte()))
+    }
+
+    fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> T) -> Vec<T> {
+        (0..self.byte() % 32).map(|_| one(self)).collect()
+    }
+
+    fn option<T>(&mut self, one: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.byte() & 1 == 1).then(|| one(self))
+    }
+
+    /// Short texts of few letters, so that names meet; sometimes anything, sometimes long.
+    fn text(&mut self) -> String {
+        match self.byte() {
+            length @ 0..200 => (0..length % 4).map(|_| char::from(b'a' + self.byte() % 3)).collect(),
+            length @ 200..250 => {
+                let bytes: Vec<u8> = (0..length - 190).map(|_| self.byte()).collect();
+                String::from_utf8_lossy(&bytes).into_owned()
+            }
+            _ => "é\u{1b}".repeat(usize::from(self.byte()) * 20),
+        }
+    }
+
+    fn label(&mut self) -> types::Label {
+        types::Label { name: self.text(), value: self.text() }
+    }
+
+    fn dependency(&mut self) -> types::Dependency {
+        types::Dependency {
+            name: self.text(),
+            title: self.option(Self::text),
+            kind: self.option(Self::text),
+            status: [types::Status::Ok, types::Status::Warning, types::Status::Critical, types::Status::Unknown]
+                [usize::from(self.byte() % 4)],
+            skipped: self.byte() & 1 == 1,
+            code: self.option(|bytes| bytes.number() as i32),
+            latency_ms: self.option(|bytes| f64::from_bits(bytes.number())),
+            description: self.option(Self::text),
+            impact: self.option(Self::text),
+            checked_at: self.option(Self::number),
+            error: self.option(Self::text),
+            error_message: self.option(Self::text),
+            contact: self.option(Self::text),
+            check_details: self.option(Self::text),
+            parent: self.option(Self::text),
+        }
+    }
+
+    fn sample(&mut self) -> types::Sample {
+        types::Sample {
+            name: self.text(),
+            kind: [types::SampleKind::Gauge, types::SampleKind::Counter, types::SampleKind::Untyped]
+                [usize::from(self.byte() % 3)],
+            labels: self.list(Self::label),
+            value: f64::from_bits(self.number()),
+        }
+    }
+
+    fn failure(&mut self) -> types::Failure {
+        let retry_after_ms = self.option(|bytes| bytes.number() as u32);
+        types::Failure { code: self.text(), message: self.text(), retry_after_ms }
+    }
+
+    fn answer(&mut self) -> Result<types::Report, types::PollError> {
+        match self.byte() {
+            0..16 => Err(types::PollError::Transient(self.failure())),
+            16..32 => Err(types::PollError::Permanent(self.failure())),
+            _ => Ok(types::Report {
+                dependencies: self.list(Self::dependency),
+                kept: self.list(Self::text),
+                samples: self.list(Self::sample),
+                warnings: self.list(Self::text),
+            }),
+        }
+    }
+}

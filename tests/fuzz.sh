@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Fuzzes what reads foreign bytes: tests/fuzz.sh [SECONDS] [TARGET...]. A minute each, unless told otherwise. What is found
+# is kept in tests/fuzz/artifacts, and what was learnt, for the next time, in target/fuzz-corpus.
+set -euo pipefail
+cd "$(dirname "$0")/fuzz"
+seconds=${1:-60}
+targets=("${@:2}")
+[ ${#targets[@]} -gt 0 ] || targets=(report mapping proactive_deps configuration)
+cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-fuzz --version 0.13.1
+# The instruments are behind nightly's flags; this makes the pinned compiler take them, here and nowhere else.
+export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$PWD/../../target/fuzz"
+# A profile that allocates nothing and finds panics and hangs; our code has no unsafe block that a sanitizer could watch.
+options=(--fuzz-dir . --sanitizer none)
+cargo fuzz build "${options[@]}" 2>&1 | tail -n 3
+for target in "${targets[@]}"; do
+    corpus="../../target/fuzz-corpus/$target"
+    mkdir -p "$corpus"
+    echo "== $target: $seconds s"
+    cargo fuzz run "${options[@]}" "$target" "$corpus" "seeds/$target" -- -max_total_time="$seconds" -timeout=10 \
+        -rss_limit_mb=2048 -print_final_stats=1 -verbosity=0 2>&1 |
+        grep -vE "^(INFO|\s*(Compiling|Finished|Running))" || exit 1
+done
