@@ -30,9 +30,9 @@ use tokio::time::Instant;
 /// The value that must be seen nowhere.
 pub const SECRET: &str = "hunter2/hunter2\"hunter2";
 /// The CPU time of a poll: less than the contract's, so that a hundred endless loops do not take forever.
-pub const CPU: Duration = Duration::from_millis(200);
+pub const CPU: Duration = Duration::from_millis(400);
 /// A poll's time-out.
-pub const TIMEOUT: Duration = Duration::from_millis(1500);
+pub const TIMEOUT: Duration = Duration::from_millis(2000);
 /// How often the honest target is polled.
 pub const HONEST: Duration = Duration::from_millis(5);
 

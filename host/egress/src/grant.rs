@@ -132,7 +132,9 @@ impl Narrowing {
         let path = path_and_query.split('?').next().unwrap_or_default();
         // A server may read these as what they stand for, and then the path as another one.
         let lower = path.to_ascii_lowercase();
-        if let Some(odd) = ["%2f", "%5c", "%2e", "%00", "//"].iter().find(|odd| lower.contains(**odd)) {
+        if let Some(odd) =
+            ["%2f", "%5c", "%2e", "%25", "%3b", "%00", "//", ";"].iter().find(|odd| lower.contains(**odd))
+        {
             return denied(format!("a path with {odd}"));
         }
         let allows = |prefix: &String| {
@@ -165,6 +167,8 @@ mod tests {
             "/api2/json/..%2Faccess",
             "/health",
             "/api2/json//x",
+            "/api2/json/..;/access",
+            "/api2/json/%252e%252e/access",
         ] {
             assert!(narrowing.check(Method::Get, path).is_err(), "{path}");
         }

@@ -13,9 +13,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Exchanges that are recorded; a poll makes no more requests.
-const LONGEST: usize = 1 << 16;
-
 /// Whether a poll's exchanges are recorded, or come from a recording.
 #[derive(Clone, Debug, Default)]
 pub enum Tape {
@@ -110,22 +107,29 @@ pub struct RecordedError {
 
 /// Keeps what passes.
 #[derive(Debug, Default)]
-pub struct Recorder(Mutex<Vec<Exchange>>);
+pub struct Recorder(Mutex<Vec<Option<Exchange>>>);
 
 impl Recorder {
-    /// What has passed so far, in the order of the answers.
+    /// What has passed so far, in the order of the requests.
     pub fn exchanges(&self) -> Vec<Exchange> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
     }
 
-    pub(crate) fn keep(&self, request: RecordedRequest, result: &Result<Response, Error>) {
+    /// A request's place, before it is sent: answers come in any order.
+    pub(crate) fn place(&self) -> usize {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(None);
+        all.len() - 1
+    }
+
+    pub(crate) fn keep(&self, place: usize, request: RecordedRequest, result: &Result<Response, Error>) {
         let (response, error) = match result {
             Ok(response) => (Some(RecordedResponse::of(response)), None),
             Err(error) => (None, Some(RecordedError::of(error))),
         };
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() < LONGEST {
-            all.push(Exchange { request, response, error });
+        if let Some(kept) = all.get_mut(place) {
+            *kept = Some(Exchange { request, response, error });
         }
     }
 }

@@ -311,9 +311,13 @@ impl Session {
         let Tape::Record(recorder) = &self.tape else { return self.answer(request).await };
         let url = address(&self.grant, &request.path)
             .map_or_else(|_| request.path.clone(), |(origin, path)| format!("{origin}{path}"));
-        let recorded = RecordedRequest::of(&request, url);
+        if self.requests.load(Ordering::Relaxed) >= self.limits.requests {
+            // It is refused unsent, and so may be a million more.
+            return self.answer(request).await;
+        }
+        let (place, recorded) = (recorder.place(), RecordedRequest::of(&request, url));
         let result = self.answer(request).await;
-        recorder.keep(recorded, &result);
+        recorder.keep(place, recorded, &result);
         result
     }
 

@@ -338,7 +338,7 @@ pub(crate) enum PluginCommand {
         #[arg(long, value_name = "FILE")]
         recording: Option<PathBuf>,
         /// How many polls
-        #[arg(long, default_value_t = 1000)]
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         polls: u32,
         /// Print JSON
         #[arg(long)]

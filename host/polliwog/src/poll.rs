@@ -79,14 +79,14 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
             tape: recorder.clone().map_or(Tape::Off, Tape::Record),
         })
         .await;
+    let text =
+        if arguments.json { output::json(&ready, &plugin, &done).to_string() } else { output::text(&ready, &done) };
+    print(text.trim_end())?;
     if let (Some(file), Some(recorder)) = (&arguments.record, recorder) {
         let told = Told { now, timeout: ready.timeout };
         Recording::of(&ready.config, &ready.told.secrets, told, recorder.exchanges()).write(file)?;
         eprintln!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display());
     }
-    let text =
-        if arguments.json { output::json(&ready, &plugin, &done).to_string() } else { output::text(&ready, &done) };
-    print(text.trim_end())?;
     Ok(output::exit_code(&done.outcome))
 }
 

@@ -150,6 +150,9 @@ pub(crate) fn fresh_compiler() -> anyhow::Result<Compiler> {
     Compiler::temporary(command, random_bytes(), children).context("making a folder to compile plugins in")
 }
 
+/// Plugins that are compiled at a time: each can take 364 MB.
+const MOST_COMPILING: usize = 4;
+
 /// This program with what makes it compile a plugin, and how many of them run at a time.
 fn compile_command() -> anyhow::Result<((PathBuf, &'static [&'static str]), usize)> {
     // On Linux this is this very program, even when its file was replaced or removed meanwhile.
@@ -159,7 +162,7 @@ fn compile_command() -> anyhow::Result<((PathBuf, &'static [&'static str]), usiz
     } else {
         std::env::current_exe().context("finding this program, which is to compile plugins")?
     };
-    Ok(((program, &[COMPILE_PLUGIN]), std::thread::available_parallelism().map_or(1, usize::from)))
+    Ok(((program, &[COMPILE_PLUGIN]), std::thread::available_parallelism().map_or(1, usize::from).min(MOST_COMPILING)))
 }
 
 /// What authenticates what this installation has compiled; made when it is first needed.
@@ -168,13 +171,18 @@ fn installation_key(data_dir: &Path) -> std::io::Result<[u8; 32]> {
     let path = data_dir.join("installation.key");
     if !path.exists() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
-        let draft = data_dir.join(format!("installation.key.{}", std::process::id()));
+        let unique = u64::from_le_bytes(random_bytes());
+        let draft = data_dir.join(format!("installation.key.{unique:016x}"));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         file.write_all(&random_bytes::<32>())?;
         file.sync_all()?;
-        // Of two that make one at the same time, the first one's counts.
-        let _ = std::fs::hard_link(&draft, &path);
-        std::fs::remove_file(&draft)?;
+        // Of two that make one at the same time, the first one's counts; where there are no links, the last one's.
+        let linked = std::fs::hard_link(&draft, &path);
+        if linked.is_err() && !path.exists() {
+            std::fs::rename(&draft, &path)?;
+        } else {
+            std::fs::remove_file(&draft)?;
+        }
     }
     let key = std::fs::read(&path)?;
     key.try_into().map_err(|_| std::io::Error::other(format!("{} is no key of 32 bytes: remove it", path.display())))

@@ -7,28 +7,29 @@
 
 use hmac::{Hmac, Mac};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
-use rustix::process::{Pid, test_kill_process};
 use sha2::Sha256;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tempfile::NamedTempFile;
 use wasmtime::Engine;
 
 /// Bytes of all files; the ones that were used longest ago go first.
 const ALL: u64 = 2 << 30;
 const EXTENSION: &str = "cwasm";
 const DRAFT: &str = "draft";
+/// Nobody writes for longer.
+const OLD: Duration = Duration::from_secs(600);
 
 /// A folder of machine code.
 #[derive(Debug)]
 pub(crate) struct Artifacts {
     folder: PathBuf,
     key: [u8; 32],
-    drafts: AtomicU64,
 }
 
 /// What a plugin's machine code for an engine is called, but for the proof.
@@ -36,7 +37,7 @@ pub(crate) struct Artifacts {
 pub(crate) struct Name(String);
 
 /// A file that is being written.
-pub(crate) struct Draft(PathBuf);
+pub(crate) struct Draft(NamedTempFile);
 
 impl Artifacts {
     pub(crate) fn open(folder: &Path, key: [u8; 32]) -> io::Result<Self> {
@@ -48,16 +49,16 @@ impl Artifacts {
         if found.mode() & 0o077 != 0 {
             fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
         }
-        let artifacts = Self { folder: folder.to_owned(), key, drafts: AtomicU64::new(0) };
+        let artifacts = Self { folder: folder.to_owned(), key };
         artifacts.clear_drafts();
         Ok(artifacts)
     }
 
-    /// Removes what processes that run no more were writing.
+    /// Removes what was being written when its writer ended.
     fn clear_drafts(&self) {
         for path in self.files(DRAFT) {
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if !name.split_once('-').is_some_and(|(process, _)| runs(process)) {
+            let age = fs::metadata(&path).and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
+            if age.is_some_and(|age| age > OLD) {
                 let _ = fs::remove_file(&path);
             }
         }
@@ -76,7 +77,7 @@ impl Artifacts {
     /// The file of this name, if it is what this installation wrote. One that is not is removed, and the log says so.
     pub(crate) fn find(&self, name: &Name) -> Option<PathBuf> {
         for path in self.files(EXTENSION) {
-            let file = path.file_name()?.to_str()?;
+            let Some(file) = path.file_name().and_then(|file| file.to_str()) else { continue };
             let Some(proof) = file.strip_prefix(&name.0).and_then(|rest| rest.strip_prefix('-')) else { continue };
             let proof = proof.strip_suffix(EXTENSION).and_then(|proof| proof.strip_suffix('.'));
             if proof.is_some_and(|proof| self.proof(name, &path).is_ok_and(|expected| expected == proof)) {
@@ -91,10 +92,13 @@ impl Artifacts {
 
     /// The HMAC of a file's content under its name.
     fn proof(&self, name: &Name, path: &Path) -> io::Result<String> {
+        self.proof_of(name, OpenOptions::new().read(true).custom_flags(nofollow()).open(path)?)
+    }
+
+    fn proof_of(&self, name: &Name, mut file: impl Read) -> io::Result<String> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a key of any length is one");
         mac.update(name.0.as_bytes());
         mac.update(&[0]);
-        let mut file = OpenOptions::new().read(true).custom_flags(nofollow()).open(path)?;
         let mut piece = vec![0; 1 << 16];
         loop {
             match file.read(&mut piece)? {
@@ -104,14 +108,10 @@ impl Artifacts {
         }
     }
 
-    /// A file to write to, which nobody reads before it is kept.
+    /// A file to write to, under a name that nobody else has, which nobody reads before it is kept.
     pub(crate) fn draft(&self) -> io::Result<Draft> {
-        let number = self.drafts.fetch_add(1, Ordering::Relaxed);
-        let path = self.folder.join(format!("{}-{number}.{DRAFT}", std::process::id()));
-        // One that a process of this number left behind.
-        let _ = fs::remove_file(&path);
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Draft(path))
+        let suffix = format!(".{DRAFT}");
+        tempfile::Builder::new().suffix(&suffix).tempfile_in(&self.folder).map(Draft)
     }
 
     fn files(&self, wanted: &str) -> Vec<PathBuf> {
@@ -140,25 +140,19 @@ impl Artifacts {
 impl Draft {
     /// Where the draft is written.
     pub(crate) fn output(&self) -> io::Result<File> {
-        OpenOptions::new().write(true).custom_flags(nofollow()).open(&self.0)
+        self.0.as_file().try_clone()
     }
 
-    /// Makes it a file of this name, all at once.
+    /// Makes it a file of this name, all at once. What is proven is what was written here, whatever its name leads to now.
     pub(crate) fn keep(self, artifacts: &Artifacts, name: &Name) -> io::Result<PathBuf> {
-        let file = File::open(&self.0)?;
+        let mut file = self.0.as_file();
         file.set_permissions(fs::Permissions::from_mode(0o400))?;
         file.sync_all()?;
-        let path = artifacts.folder.join(format!("{}-{}.{EXTENSION}", name.0, artifacts.proof(name, &self.0)?));
-        fs::rename(&self.0, &path)?;
+        file.seek(SeekFrom::Start(0))?;
+        let path = artifacts.folder.join(format!("{}-{}.{EXTENSION}", name.0, artifacts.proof_of(name, file)?));
+        self.0.persist(&path).map_err(|error| error.error)?;
         artifacts.prune(&path);
         Ok(path)
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // It is gone already where it was kept.
-        let _ = fs::remove_file(&self.0);
     }
 }
 
@@ -168,12 +162,6 @@ fn used(path: &Path) {
     if let Ok(file) = File::open(path) {
         let _ = futimens(file, &Timestamps { last_access: now, last_modification: now });
     }
-}
-
-/// Whether a process of this number runs.
-fn runs(process: &str) -> bool {
-    let process = process.parse().ok().and_then(Pid::from_raw);
-    process.is_some_and(|process| test_kill_process(process) != Err(rustix::io::Errno::SRCH))
 }
 
 fn nofollow() -> i32 {

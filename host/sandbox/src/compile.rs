@@ -39,6 +39,8 @@ const WALL: Duration = Duration::from_secs(240);
 const CODE: u64 = 512 << 20;
 /// The child's file descriptors.
 const DESCRIPTORS: u64 = 64;
+/// Threads of the child.
+const THREADS: &str = "2";
 /// The child makes way for polls.
 const NICE: i32 = 10;
 /// What of the child's words is read.
@@ -129,6 +131,9 @@ impl Compiler {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
             .env_clear()
+            // Threads reserve address space, each 64 MiB for its memory alone: with many cores that would be all of it.
+            .env("RAYON_NUM_THREADS", THREADS)
+            .env("MALLOC_ARENA_MAX", THREADS)
             .stdin(Stdio::piped())
             .stdout(output)
             .stderr(Stdio::piped())
@@ -156,7 +161,13 @@ impl Compiler {
         match timeout(WALL, ended).await {
             Ok((Ok(status), words)) => verdict(status, &String::from_utf8_lossy(&words)),
             Ok((Err(error), _)) => Err(failed(error)),
-            Err(_) => Err(too_much(&format!("{} s", WALL.as_secs()))),
+            Err(_) => {
+                let why = format!(
+                    "compiling it was not done after {} s: this machine is busy; it is tried again",
+                    WALL.as_secs()
+                );
+                Err(Refusal::new("not_compiled", why))
+            }
         }
     }
 }
@@ -173,9 +184,12 @@ fn verdict(status: ExitStatus, words: &str) -> Result<(), Refusal> {
         (Some(code), _) if code == i32::from(NOT_VALID) => {
             Err(Refusal::new("not_valid", format!("it does not compile: {words}: build it anew, or copy it again")))
         }
-        (_, Some(signal)) if [Signal::XCPU.as_raw(), Signal::KILL.as_raw()].contains(&signal) => {
-            Err(too_much(&format!("{} s of CPU time", CPU.0)))
-        }
+        (_, Some(signal)) if signal == Signal::XCPU.as_raw() => Err(too_much(&format!("{} s of CPU time", CPU.0))),
+        (_, Some(signal)) if signal == Signal::KILL.as_raw() => Err(Refusal::new(
+            "not_compiled",
+            "compiling it was ended from outside, most likely because this machine has too little memory for it: it is tried \
+             again",
+        )),
         (_, Some(signal)) if signal == Signal::ABORT.as_raw() => {
             Err(too_much(&format!("{} MiB of memory", MEMORY >> 20)))
         }
@@ -245,7 +259,7 @@ mod tests {
             (2 << 8, "unexpected end", Err("not_valid")),
             (1 << 8, "setting limits: no", Err("not_compiled")),
             (Signal::XCPU.as_raw(), "", Err("compile_limit")),
-            (Signal::KILL.as_raw(), "", Err("compile_limit")),
+            (Signal::KILL.as_raw(), "", Err("not_compiled")),
             (Signal::ABORT.as_raw(), "memory allocation of 9 bytes failed", Err("compile_limit")),
             (Signal::XFSZ.as_raw(), "", Err("compile_limit")),
             (Signal::SEGV.as_raw(), "", Err("not_compiled")),

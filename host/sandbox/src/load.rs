@@ -8,8 +8,8 @@ use crate::host::{Log, State};
 use crate::limits::{Limiter, Limits};
 use crate::run::{Call, Sandbox};
 use jsonschema::Validator;
-use model::Kind;
-use regex::Regex;
+use model::{FailureCategory, Kind};
+use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -24,6 +24,10 @@ const SCHEMA: usize = 256 << 10;
 const TITLE: usize = 256;
 const VERSION: usize = 64;
 const SECRETS: usize = 32;
+/// Bytes that a pattern of a secret may take once it is compiled.
+const PATTERN: usize = 1 << 20;
+/// Parts of a settings schema, with every reference followed. More would take longer to check than anybody waits.
+const SCHEMA_PARTS: usize = 20_000;
 /// Problems with settings that are shown one by one; the rest are counted.
 const PROBLEMS: usize = 20;
 /// What plugins of all three languages import of WASI; it is linked with nothing behind it.
@@ -48,6 +52,11 @@ pub struct Refusal {
 impl Refusal {
     pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
+    }
+
+    /// Whether it is this machine that could not, just then: the same file may be taken the next time.
+    pub fn is_passing(&self) -> bool {
+        matches!(self.code, "not_compiled" | "not_described")
     }
 }
 
@@ -173,6 +182,12 @@ impl Sandbox {
 
     async fn take(&self, digest: [u8; 32], size: Option<usize>, compiled: Compiled) -> Result<Plugin, Refusal> {
         let component = map(self.engine(), &compiled.path).map_err(|error| {
+            if let Some(error) = error.downcast_ref::<std::io::Error>() {
+                return Refusal::new(
+                    "not_compiled",
+                    format!("its machine code cannot be read ({error}): it is tried again"),
+                );
+            }
             let why = format!("it needs more memory, tables or instances than a poll may have: {}", first_line(&error));
             Refusal::new("too_large", why)
         })?;
@@ -242,6 +257,10 @@ impl Sandbox {
             (result, store)
         };
         self.call(Call::pure("describe", self.slot().await), enter).await.result.map_err(|fault| {
+            if fault.category == FailureCategory::Transient {
+                // It did not use up its CPU time: others did.
+                return Refusal::new("not_described", "it could not be asked who it is in time: this machine is busy");
+            }
             Refusal::new("describe_failed", format!("asking who it is failed ({}): {}", fault.code, fault.message))
         })
     }
@@ -355,6 +374,9 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Validator), 
     }
     let settings_schema: Value = serde_json::from_str(&found.settings_schema)
         .map_err(|error| bad(format!("its settings schema is no JSON: {error}")))?;
+    let mut budget = SCHEMA_PARTS;
+    expand(&settings_schema, &settings_schema, &mut Vec::new(), &mut budget)
+        .map_err(|why| bad(format!("its settings schema {why}")))?;
     let schema = jsonschema::validator_for(&settings_schema)
         .map_err(|error| bad(format!("its settings schema is no JSON Schema: {}", clean(&error.to_string(), TITLE))))?;
     if found.secrets.len() > SECRETS {
@@ -386,9 +408,48 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Validator), 
     Ok((descriptor, schema))
 }
 
+/// Follows every reference of a schema, as a validator would, and fails where there is no end to that, or none in sight:
+/// the validator has no limit of its own.
+fn expand<'a>(root: &'a Value, part: &'a Value, path: &mut Vec<&'a str>, budget: &mut usize) -> Result<(), String> {
+    *budget =
+        budget.checked_sub(1).ok_or_else(|| format!("has more than {SCHEMA_PARTS} parts, references followed"))?;
+    match part {
+        Value::Array(parts) => parts.iter().try_for_each(|part| expand(root, part, path, budget)),
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                match (key.as_str(), value) {
+                    ("$dynamicRef" | "$recursiveRef", _) => {
+                        return Err(format!("uses {key}, which is not followed here"));
+                    }
+                    ("$ref", Value::String(target)) => follow(root, target, path, budget)?,
+                    // Only what stands here is a part; definitions count where they are referred to.
+                    ("$defs" | "definitions", _) => {}
+                    (_, value) => expand(root, value, path, budget)?,
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn follow<'a>(root: &'a Value, target: &'a str, path: &mut Vec<&'a str>, budget: &mut usize) -> Result<(), String> {
+    if path.contains(&target) {
+        return Err(format!("refers to itself by {}", clean(target, 60)));
+    }
+    let pointer = target.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
+    let found = pointer.and_then(|pointer| root.pointer(pointer));
+    let found = found.ok_or_else(|| format!("refers to {}, which is not in it", clean(target, 60)))?;
+    path.push(target);
+    expand(root, found, path, budget)?;
+    path.pop();
+    Ok(())
+}
+
 fn secret(spec: v0_1::types::SecretSpec) -> Result<SecretSpec, Refusal> {
     let name = clean(&spec.name, VERSION);
-    let pattern = spec.pattern.map(|pattern| Regex::new(&format!("^(?:{pattern})$"))).transpose();
+    let compile = |pattern: String| RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(PATTERN).build();
+    let pattern = spec.pattern.map(compile).transpose();
     Ok(SecretSpec {
         pattern: pattern.map_err(|_| {
             Refusal::new("bad_descriptor", format!("the pattern of its secret {name:?} is no regular expression"))
@@ -404,6 +465,6 @@ impl Call {
     fn pure(name: &str, slot: OwnedSemaphorePermit) -> Self {
         let limits = Limits::pure();
         let log = Log::new(name, "", limits.log_lines);
-        Self { limits, log, limiter: Limiter::new(limits.memory), session: None, wall: limits.cpu * 5, slot }
+        Self { limits, log, limiter: Limiter::new(limits.memory), session: None, wall: limits.cpu * 20, slot }
     }
 }

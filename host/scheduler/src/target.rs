@@ -209,6 +209,8 @@ pub(crate) struct Flight {
     pub due: Moment,
     /// The target was changed or removed since; its outcome says nothing any more.
     pub void: bool,
+    /// Another version of its plugin serves since; its outcome says nothing of that one.
+    pub outdated: bool,
 }
 
 /// A target's turn among those that are due.

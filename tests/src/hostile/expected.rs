@@ -162,6 +162,8 @@ expect! {
     schema_is_huge: Refused("bad_descriptor");
     schema_is_none: Refused("bad_descriptor");
     schema_is_elsewhere: Refused("bad_descriptor");
+    schema_goes_round: Refused("bad_descriptor");
+    schema_doubles: Refused("bad_descriptor");
     kind_is_a_path: Refused("bad_descriptor");
     kind_is_endless: Refused("bad_descriptor");
     version_is_none: Refused("bad_descriptor");

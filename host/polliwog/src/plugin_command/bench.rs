@@ -6,7 +6,7 @@ use super::recording::Recording;
 use crate::setup::print;
 use anyhow::anyhow;
 use model::Outcome;
-use sandbox::Done;
+use sandbox::Usage;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -23,11 +23,17 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
     })?;
     let recording = Recording::read(&file).map_err(|why| anyhow!(why))?;
     let (sandbox, plugin) = project.load().await?;
-    let mut all: Vec<Done> = Vec::new();
-    for number in 0..WARM_UP + polls.max(1) {
-        let done = sandbox.poll(recording.job(&plugin).map_err(|why| anyhow!(why))?).await;
-        if number >= WARM_UP {
-            all.push(done);
+    let (mut all, mut failure): (Vec<Usage>, _) = (Vec::new(), None);
+    for number in 0..u64::from(WARM_UP) + u64::from(polls) {
+        let job = recording.job(&plugin).map_err(|why| anyhow!(why))?;
+        // Every poll is one that knows nothing of those before.
+        sandbox.forget(&job.target.id);
+        let done = sandbox.poll(job).await;
+        if number >= u64::from(WARM_UP) {
+            all.push(done.usage);
+        }
+        if let Outcome::Failure(found) = done.outcome {
+            failure.get_or_insert(found);
         }
     }
     let facts = facts(&all);
@@ -36,33 +42,27 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
     } else {
         print(&readable(&file, &facts))?;
     }
-    let failure = all.iter().find_map(|done| match &done.outcome {
-        Outcome::Failure(failure) => {
-            Some(format!("{} ({}): {}", failure.code, failure.category.as_str(), failure.message))
-        }
-        _ => None,
-    });
-    if let Some(failure) = &failure {
-        eprintln!("polliwog: polls failed: {failure}");
+    if let Some(model::Failure { code, category, message, .. }) = &failure {
+        eprintln!("polliwog: polls failed: {code} ({}): {message}", category.as_str());
     }
     Ok(u8::from(failure.is_some()))
 }
 
-fn facts(all: &[Done]) -> Value {
-    let times = |read: fn(&Done) -> Duration| {
-        let mut times: Vec<f64> = all.iter().map(|done| read(done).as_secs_f64() * 1e6).collect();
+fn facts(all: &[Usage]) -> Value {
+    let times = |read: fn(&Usage) -> Duration| {
+        let mut times: Vec<f64> = all.iter().map(|usage| read(usage).as_secs_f64() * 1e6).collect();
         times.sort_by(f64::total_cmp);
         let at = |part: f64| (times[((times.len() - 1) as f64 * part) as usize] * 10.0).round() / 10.0;
         json!({ "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": at(1.0) })
     };
-    let most = |read: fn(&Done) -> u64| all.iter().map(read).max().unwrap_or_default();
+    let most = |read: fn(&Usage) -> u64| all.iter().map(read).max().unwrap_or_default();
     json!({
         "polls": all.len(),
-        "cpuMicros": times(|done| done.usage.cpu),
-        "wallMicros": times(|done| done.usage.wall),
-        "peakMemoryBytes": most(|done| done.usage.memory as u64),
-        "requests": most(|done| done.usage.requests.into()),
-        "bodyBytes": most(|done| done.usage.bytes),
+        "cpuMicros": times(|usage| usage.cpu),
+        "wallMicros": times(|usage| usage.wall),
+        "peakMemoryBytes": most(|usage| usage.memory as u64),
+        "requests": most(|usage| usage.requests.into()),
+        "bodyBytes": most(|usage| usage.bytes),
     })
 }
 

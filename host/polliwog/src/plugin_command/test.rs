@@ -5,6 +5,7 @@ use super::recording::Recording;
 use crate::poll::output::result_json;
 use crate::setup::{counted, print};
 use anyhow::Context;
+use model::Outcome;
 use sandbox::{Plugin, Sandbox};
 use serde_json::{Value, json};
 use similar::TextDiff;
@@ -64,7 +65,14 @@ async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> a
         Ok(job) => job,
         Err(why) => return Ok(Verdict::Broken(why)),
     };
+    // What another recording's poll has kept is not known to this one.
+    sandbox.forget(&job.target.id);
     let done = sandbox.poll(job).await;
+    if let Outcome::Failure(failure) = &done.outcome
+        && failure.code == "not_recorded"
+    {
+        return Ok(Verdict::Broken(failure.message.clone()));
+    }
     let found = format!("{:#}\n", result_json(&done.outcome));
     let golden = golden(file);
     if update {

@@ -15,11 +15,13 @@ pub(crate) struct Account(Mutex<web::PluginUsage>);
 impl Account {
     /// Counts a poll.
     pub(crate) fn note(&self, done: &Done) {
+        if done.outcome == Outcome::Skipped {
+            // It never ran.
+            return;
+        }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let usage = &done.usage;
-        if done.outcome != Outcome::Skipped {
-            all.polls += 1;
-        }
+        all.polls += 1;
         all.cpu += usage.cpu;
         all.wall += usage.wall;
         all.peak_memory = all.peak_memory.max(usage.memory as u64);

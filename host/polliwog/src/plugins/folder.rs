@@ -22,6 +22,9 @@ const EXTENSION: &str = ".wasm";
 /// What makes a file another one.
 type Stamp = [i64; 7];
 
+/// Of what cannot be asked about.
+const NOWHERE: Stamp = [0; 7];
+
 /// The directory as it was at the last look.
 #[derive(Debug)]
 pub(super) struct Folder {
@@ -96,8 +99,11 @@ impl Folder {
         };
         let seen = self.files.get_mut(name)?;
         let after = fs::metadata(&path).ok().map(|found| self::stamp(&found));
-        // It goes on being written; the next looks will find it.
-        let same = after.is_none_or(|after| seen.stamp == Some(after) && after[0] == stamp);
+        // It goes on being written, or went; the next looks will find out. One that was never there leads nowhere.
+        let same = match after {
+            Some(after) => seen.stamp == Some(after) && after[0] == stamp,
+            None => seen.stamp == Some(NOWHERE),
+        };
         if !same {
             seen.stamp = after;
             return None;
@@ -130,8 +136,10 @@ impl Folder {
                 Err(error) => return self.troubled(format!("it cannot be read to its end ({error})")),
             }
         }
-        names.retain(|name| is_plugin(&name.to_string_lossy()));
-        names.sort();
+        // A name that is no UTF-8 could be told from no other such name.
+        names.retain(|name: &OsString| name.to_str().is_some_and(is_plugin));
+        // What is known already comes first, so that nobody takes its place.
+        names.sort_by_key(|name| (!self.files.contains_key(name), name.clone()));
         if names.len() > FILES {
             let surplus = names.len() - FILES;
             self.trouble(format!("it holds more than {FILES} plugins; the last {surplus} by name are left out"));
@@ -140,7 +148,7 @@ impl Folder {
             self.trouble = None;
         }
         // What cannot be asked about is read, and refused with the reason.
-        let stamp_of = |name: &OsString| fs::metadata(self.path.join(name)).map_or([0; 7], |found| stamp(&found));
+        let stamp_of = |name: &OsString| fs::metadata(self.path.join(name)).map_or(NOWHERE, |found| stamp(&found));
         Some(names.into_iter().map(|name| (name.clone(), stamp_of(&name))).collect())
     }
 

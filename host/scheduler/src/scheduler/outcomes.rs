@@ -38,6 +38,8 @@ impl Scheduler {
                 target.schedule.last_polled = Some(now);
             }
             match finish {
+                // It says nothing of the version that serves now.
+                _ if flight.outdated => {}
                 Finish::PluginFault => self.suspect(slot, now),
                 Finish::Skipped => {}
                 _ => self.clear(&flight.kind, now),

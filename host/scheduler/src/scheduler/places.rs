@@ -224,7 +224,7 @@ impl Scheduler {
         let probes = target.schedule.breaker.state == BreakerState::HalfOpen || target.schedule.dead.is_some();
         let (host, kind, due) = (target.spec.host.clone(), target.spec.kind.clone(), target.schedule.due);
         self.hosts.enter(&host);
-        target.flight = Some(Flight { host, kind: kind.clone(), due, void: false });
+        target.flight = Some(Flight { host, kind: kind.clone(), due, void: false, outdated: false });
         self.in_flight += 1;
         self.count_flight(&kind, true);
         self.counters.started += 1;

@@ -28,18 +28,27 @@ pub(super) struct Record {
 
 #[derive(Debug)]
 struct Quarantine {
-    /// When the next probe may be chosen.
-    next: Moment,
+    /// When the next probe may run.
+    allowed: Moment,
+    /// When a probe is chosen: then, or later, where no target can be one before; nothing while none can be.
+    chosen: Option<Moment>,
     /// Targets that may be polled all the same.
     probes: BTreeSet<Slot>,
-    /// No target was there to be a probe when its time had come, and none has been put aside since.
-    barren: bool,
+}
+
+impl Quarantine {
+    fn until(allowed: Moment) -> Self {
+        Self { allowed, chosen: Some(allowed), probes: BTreeSet::new() }
+    }
 }
 
 impl Scheduler {
     /// Kinds whose plugin is in quarantine, with when it is tried again.
     pub fn quarantined(&self) -> impl Iterator<Item = (&Kind, Moment)> {
-        self.records.iter().filter_map(|(kind, record)| Some((kind, record.quarantine.as_ref()?.next)))
+        self.records.iter().filter_map(|(kind, record)| {
+            let quarantine = record.quarantine.as_ref()?;
+            Some((kind, quarantine.chosen.unwrap_or(quarantine.allowed)))
+        })
     }
 
     /// Whether a target has to wait for its plugin.
@@ -52,7 +61,7 @@ impl Scheduler {
     pub(super) fn put_aside(&mut self, slot: Slot) {
         let kind = &self.target(slot).spec.kind.clone();
         if let Some(quarantine) = self.records.get_mut(kind).and_then(|record| record.quarantine.as_mut()) {
-            quarantine.barren = false;
+            quarantine.chosen = Some(quarantine.allowed);
         }
     }
 
@@ -63,7 +72,7 @@ impl Scheduler {
         let record = self.records.entry(kind.clone()).or_default();
         if let Some(quarantine) = &mut record.quarantine {
             if quarantine.probes.remove(&slot) {
-                quarantine.next = now.after(PROBE);
+                (quarantine.allowed, quarantine.chosen) = (now.after(PROBE), Some(now.after(PROBE)));
             }
             return;
         }
@@ -74,13 +83,8 @@ impl Scheduler {
         if faulty < enough {
             return;
         }
-        self.records.insert(
-            kind.clone(),
-            Record {
-                faulty: BTreeSet::new(),
-                quarantine: Some(Quarantine { next: now.after(PROBE), probes: BTreeSet::new(), barren: false }),
-            },
-        );
+        let quarantine = Some(Quarantine::until(now.after(PROBE)));
+        self.records.insert(kind.clone(), Record { faulty: BTreeSet::new(), quarantine });
         for slot in self.slots(|target| target.spec.kind == kind && target.place.waits()) {
             self.take_out(slot);
             self.settle(slot, now);
@@ -99,8 +103,12 @@ impl Scheduler {
         self.settle_all(&waiting, now);
     }
 
-    /// An operator asked for a target: in quarantine it is a probe.
+    /// A target may be polled in quarantine: it was chosen, or an operator asked for it. One that is being polled already
+    /// began before that.
     pub(super) fn let_through(&mut self, slot: Slot) {
+        if self.target(slot).flight.is_some() {
+            return;
+        }
         let kind = self.target(slot).spec.kind.clone();
         if let Some(quarantine) = self.records.get_mut(&kind).and_then(|record| record.quarantine.as_mut()) {
             quarantine.probes.insert(slot);
@@ -121,24 +129,18 @@ impl Scheduler {
         if self.records.is_empty() || self.stopping {
             return;
         }
-        for kind in self
-            .quarantines_without_probe()
-            .filter(|(_, next)| *next <= now)
-            .map(|(kind, _)| kind.clone())
-            .collect::<Vec<_>>()
-        {
+        let due = self.without_probe().filter(|(_, at)| *at <= now).map(|(kind, _)| kind.clone());
+        for kind in due.collect::<Vec<_>>() {
             let candidate = self.candidate(&kind, now);
             let Some(quarantine) = self.records.get_mut(&kind).and_then(|record| record.quarantine.as_mut()) else {
                 continue;
             };
-            quarantine.barren = candidate.is_none();
-            let Some(slot) = candidate else { continue };
+            quarantine.chosen = candidate.map(|(at, _)| at);
+            let Some((_, slot)) = candidate.filter(|(at, _)| *at <= now) else { continue };
             self.let_through(slot);
             let target = self.target_mut(slot);
-            if target.schedule.breaker.state == BreakerState::Closed && target.schedule.dead.is_none() {
-                target.schedule.due = now;
-                target.why = Why::QuarantineProbe;
-            }
+            target.schedule.due = now;
+            target.why = Why::QuarantineProbe;
             self.settle(slot, now);
             self.persist(slot, false);
         }
@@ -146,26 +148,27 @@ impl Scheduler {
 
     /// When the next probe is to be chosen.
     pub(super) fn next_probe(&self) -> Option<Moment> {
-        self.quarantines_without_probe().map(|(_, next)| next).min()
+        self.without_probe().map(|(_, at)| at).min()
     }
 
-    fn quarantines_without_probe(&self) -> impl Iterator<Item = (&Kind, Moment)> {
+    /// Quarantined kinds of which no target is polled, with when one is to be chosen.
+    fn without_probe(&self) -> impl Iterator<Item = (&Kind, Moment)> {
         self.records.iter().filter_map(|(kind, record)| {
             let quarantine = record.quarantine.as_ref()?;
-            (quarantine.probes.is_empty() && !quarantine.barren).then_some((kind, quarantine.next))
+            Some((kind, quarantine.chosen.filter(|_| quarantine.probes.is_empty())?))
         })
     }
 
-    /// Of the targets that wait for a plugin: the one that may be polled first, and of several the one that was polled
-    /// longest ago. An open breaker and a dead letter keep their time.
-    fn candidate(&self, kind: &Kind, now: Moment) -> Option<Slot> {
-        let waiting = |slot: &Slot| {
-            let target = self.target(*slot);
+    /// Of the targets that wait for a plugin: the one that may be polled first, and when; of several the one that was
+    /// polled longest ago. An open breaker and a dead letter keep their time.
+    fn candidate(&self, kind: &Kind, now: Moment) -> Option<(Moment, Slot)> {
+        let key = |slot: Slot| {
+            let target = self.target(slot);
             let healthy = target.schedule.breaker.state == BreakerState::Closed && target.schedule.dead.is_none();
             let when = if healthy { now } else { target.schedule.due.max(now) };
             (when, target.last_polled(), target.spec.id.clone())
         };
         let slots = self.slots(|target| target.place == Place::Quarantined && target.spec.kind == *kind);
-        slots.into_iter().min_by_key(waiting)
+        slots.into_iter().map(|slot| (key(slot), slot)).min().map(|((when, ..), slot)| (when, slot))
     }
 }

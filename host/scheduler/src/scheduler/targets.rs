@@ -219,6 +219,11 @@ impl Scheduler {
     pub(super) fn serve(&mut self, kind: Kind, served: bool, now: Moment) {
         let known = if served { !self.unserved.remove(&kind) } else { !self.unserved.insert(kind.clone()) };
         self.clear(&kind, now);
+        for target in self.targets.iter_mut().flatten().filter(|target| target.spec.kind == kind) {
+            if let Some(flight) = &mut target.flight {
+                flight.outdated = true;
+            }
+        }
         if known {
             return;
         }

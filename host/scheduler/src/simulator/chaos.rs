@@ -118,6 +118,8 @@ struct Run {
     flushed: Moment,
     served: bool,
     plugin: Plugin,
+    /// Polls under way of a version of the plugin that serves no more.
+    outdated: BTreeSet<TargetId>,
     /// Hosts that cannot be reached.
     down: Vec<bool>,
     /// The latest starts, for the token bucket.
@@ -167,6 +169,7 @@ impl Run {
             flushed: Moment::START,
             served: true,
             plugin: Plugin::default(),
+            outdated: BTreeSet::new(),
             down: vec![false; hosts],
             starts: VecDeque::new(),
             rate_since: Moment::START,
@@ -352,7 +355,8 @@ impl Run {
                 }
             }
         }
-        if expected.is_some_and(|expected| expected != Expected::Void) {
+        let outdated = self.outdated.remove(&target);
+        if !outdated && expected.is_some_and(|expected| expected != Expected::Void) {
             let enabled = self.mirrors.values().filter(|mirror| mirror.spec.enabled).count();
             if self.plugin.finish(&target, finish, enabled, self.now) {
                 self.anything_may_be_due();
@@ -408,6 +412,7 @@ impl Run {
             return Ok(());
         }
         self.plugin = Plugin::default();
+        self.outdated = self.running.keys().cloned().collect();
         let kind = Kind::new("simulated").expect("a word is a kind");
         self.give(Input::KindServed(kind, true))
     }

@@ -37,9 +37,11 @@ impl Run {
             }
             12 | 13 => self.hold_back(),
             9 => {
-                self.served = !self.served;
+                // As often as not another version takes its place.
+                self.served = !self.served || self.rng.random_bool(0.5);
                 self.anything_may_be_due();
                 self.plugin = Plugin::default();
+                self.outdated = self.running.keys().cloned().collect();
                 let kind = Kind::new("simulated").expect("a word is a kind");
                 self.give(Input::KindServed(kind, self.served))
             }
@@ -111,6 +113,8 @@ impl Run {
         let Some(target) = self.any_target() else { return Ok(()) };
         self.mirrors.get_mut(&target).expect("the target was found among them").ask(ask);
         match ask {
+            // One that is being polled began before that.
+            Ask::PollNow | Ask::Retry | Ask::ResetBreaker if self.running.contains_key(&target) => {}
             Ask::PollNow | Ask::Retry | Ask::ResetBreaker => self.plugin.ask(&target),
             Ask::Disable => self.plugin.forget(&target),
             Ask::Enable => {}
@@ -167,6 +171,7 @@ impl Run {
         let promised: Vec<(TargetId, Moment)> = self.mirrors.keys().filter_map(waits).collect();
         self.dirty.clear();
         self.plugin = Plugin::default();
+        self.outdated.clear();
         self.scheduler = Scheduler::new(self.settings.clone(), self.rng.random());
         self.flights.clear();
         self.running.clear();
