@@ -62,7 +62,7 @@ build_python() {
 }
 
 path rust target/wasm32-wasip2/release/queues_rust.wasm
-path js plugin.wasm
-path python plugin.wasm
+path js queues-js.wasm
+path python queues-python.wasm
 echo
 echo "all three languages"

@@ -231,7 +231,7 @@ url = "http://127.0.0.1:1/"
     }
     let (code, _, stderr) = output(&folder, &["run", "--data-dir", "data"]);
     assert!(code == 1 && stderr.contains("3 problems in the configuration; nothing was started"), "{stderr}");
-    assert!(!folder.join("data").exists(), "nothing was made");
+    assert!(!folder.join("data/polliwog.db").exists(), "nothing was stored");
     let (code, stdout, _) = output(&folder, &["check", "--json"]);
     let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(

@@ -168,6 +168,32 @@ fn a_version_that_does_not_fit_the_targets_is_refused_until_they_do() {
 }
 
 #[test]
+fn a_file_that_does_not_fit_the_targets_stops_no_start() {
+    let (_keep, folder) = folder();
+    let plugins = plugin_folder(&folder);
+    let server = Server::start(vec![("/", always(ok("Welcome")))]);
+    let config = format!(
+        "{}[target.settings]\nbody_contains = [\"Welcome\"]\n{}",
+        target("web", "http", &server.url("/")),
+        target("a", "written", &server.url("/"))
+    );
+    fs::write(plugins.join("good.wasm"), reporting("written", "1.0.0")).unwrap();
+    // Of a kind that is built in, and has no such setting.
+    fs::write(plugins.join("http.wasm"), reporting("http", "9.9.9")).unwrap();
+    let host = Host::start(&folder, &config);
+    let why = refusal(&host, "http.wasm").unwrap();
+    assert!(why.contains("body_contains") && why.contains("http.wasm"), "{why}");
+    assert_eq!(serves(&host, "http").unwrap()["source"], "built-in");
+    assert_eq!(version(&host, "written").as_deref(), Some("1.0.0"));
+    until_polled(&host, "web");
+    // What is wrong without it too is not its fault.
+    assert_eq!(host.terminate(), 0);
+    fs::write(folder.join("polliwog.toml"), config.replace("body_contains", "nonsense")).unwrap();
+    let (code, _, stderr) = output(&folder, &["run", "--data-dir", "data"]);
+    assert!(code == 1 && stderr.contains("nonsense"), "{stderr}");
+}
+
+#[test]
 fn a_thousand_files_at_once_are_all_judged() {
     let (_keep, folder) = folder();
     let plugins = plugin_folder(&folder);

@@ -129,7 +129,8 @@ impl World {
             }
         };
         let began = Instant::now();
-        let problems = self.sandbox.check_settings(&plugin, &serde_json::json!({})).await;
+        let problems =
+            self.sandbox.check_settings(&plugin, &serde_json::json!({})).await.unwrap_or_else(|why| vec![why]);
         let took = began.elapsed();
         if let Some(verdict) = case.expect.checked(&problems)? {
             return Ok((verdict, took));

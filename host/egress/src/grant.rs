@@ -123,8 +123,12 @@ pub struct Narrowing {
 impl Narrowing {
     /// Whether a request may be made; its path is the one that is sent.
     pub(crate) fn check(&self, method: Method, path_and_query: &str) -> Result<(), Error> {
-        let denied =
-            |what: String| Err(Error::Denied { what, why: "the operator allows this kind less: [plugins.limits]" });
+        let denied = |what: String| {
+            Err(Error::Denied {
+                what,
+                why: "the operator allows this kind only what [plugins.limits.KIND] says under methods and path_prefixes",
+            })
+        };
         if self.methods.as_ref().is_some_and(|methods| !methods.contains(&method)) {
             return denied(format!("the method {}", method.as_str()));
         }

@@ -30,6 +30,10 @@ pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
                     .into_iter()
                     .flatten(),
             );
+            let idle = config.limits.keys().filter(|kind| plugins.get(kind).is_none()).map(|kind| Problem {
+                place: format!("{}: [plugins.limits.{kind}]", config.file),
+                message: format!("no plugin serves kind {kind}{}; these limits hold for nobody", near(&plugins, kind)),
+            });
             let unserved = config.targets.iter().filter(|target| plugins.get(&target.kind).is_none());
             let warnings = unserved.map(|target| Problem {
                 place: format!("{}:{}", config.file, target.line),
@@ -41,7 +45,7 @@ pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
                     config.plugin_dir.display()
                 ),
             });
-            (problems, warnings.collect(), config.targets.len())
+            (problems, idle.chain(warnings).collect(), config.targets.len())
         }
     };
     if json {

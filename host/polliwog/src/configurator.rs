@@ -90,7 +90,8 @@ impl Checker {
         self.plugins.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set_plugins(&self, plugins: Arc<PluginSet>) {
+    /// Checks with these from now on.
+    pub(crate) fn set_plugins(&self, plugins: Arc<PluginSet>) {
         *self.plugins.write().unwrap_or_else(PoisonError::into_inner) = plugins;
     }
 
@@ -144,6 +145,14 @@ fn park(
             return Ok((config, parked));
         }
     }
+}
+
+/// Why a plugin does not serve: the first few of what is wrong, because there may be one for each of thousands of targets.
+pub(crate) fn misfit(problems: &[Problem]) -> String {
+    const SHOWN: usize = 5;
+    let more = problems.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!("; and {more} more problems") } else { String::new() };
+    format!("it does not fit the configuration: {}{more}", all(&problems[..problems.len().min(SHOWN)]))
 }
 
 /// Problems as one sentence after another.
@@ -224,7 +233,7 @@ impl Configurator {
             Ok(fitted) => self.take_up(&mut state, (document, fitted), Some(kind.clone())).await,
             Err(problems) => {
                 self.parts.checker.set_plugins(before);
-                Err(format!("it does not fit the configuration: {}", all(&problems)))
+                Err(misfit(&problems))
             }
         }
     }

@@ -299,13 +299,26 @@ impl Driver {
                 Action::Start(target, due) => self.start(&target, due),
                 Action::Emit(kind) => match kind.target().cloned() {
                     Some(target) => steps.entry(target).or_default().events.push(Event { at, kind }),
-                    None => self.parts.store.writer().event(Event { at, kind }),
+                    None => {
+                        self.log_of_plugins(&kind);
+                        self.parts.store.writer().event(Event { at, kind });
+                    }
                 },
                 Action::Persist { target, urgent } => steps.entry(target).or_default().urgent |= urgent,
             }
         }
         for (target, step) in steps {
             self.settle(&target, step);
+        }
+    }
+
+    fn log_of_plugins(&self, kind: &EventKind) {
+        if let EventKind::PluginQuarantined { plugin, targets } = kind {
+            let source = self.parts.plugins.get(plugin).map_or("no plugin", |served| &served.source);
+            tracing::warn!(
+                "{source} is in quarantine: the latest polls of {targets} targets of kind {plugin}, one after another, ended \
+                 in faults of its own; it is tried every 5 min, and when its file changes (`polliwog plugin list` says why)"
+            );
         }
     }
 

@@ -1,7 +1,7 @@
 //! Targets at run time: what a configuration says, made ready to be polled.
 
 use crate::config::{Config, Limits, Problem, SecretSource, TargetConfig};
-use crate::plugins::PluginSet;
+use crate::plugins::{BUILT_IN, PluginSet};
 use egress::{Grant, Origin, OriginGrant, Reach, Secrets};
 use model::{Kind, Sample, TargetId, Timestamp};
 use sandbox::{Plugin, Sandbox};
@@ -9,7 +9,7 @@ use scheduler::{Change, TargetSpec};
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -118,6 +118,12 @@ impl Target {
         }
     }
 
+    /// The same target of a kind that nobody serves any more.
+    fn unserved(before: &Self) -> Self {
+        let timeout = before.config.timeout.unwrap_or(TIMEOUT);
+        Self { plugin: None, kind_interval: None, timeout, ..Self::rescheduled(before, &before.config) }
+    }
+
     /// Takes over what is known, unless it is shared; a poll of what the target was learns nothing from then on.
     pub(crate) fn take_over_from(&self, before: &Self) {
         if Arc::ptr_eq(&self.known, &before.known) {
@@ -218,6 +224,7 @@ pub(crate) async fn build(
     let (mut targets, mut problems) = (Vec::new(), Vec::new());
     // Thousands of targets have the same settings; a plugin says the same of all of them.
     let mut checked: HashMap<(&Kind, String), Vec<String>> = HashMap::new();
+    let mut unable: HashSet<&Kind> = HashSet::new();
     for written in &config.targets {
         let place = format!("{}:{}", config.file, written.line);
         let limits = config.limits.get(&written.kind).cloned().unwrap_or_default();
@@ -234,22 +241,43 @@ pub(crate) async fn build(
             targets.push(Arc::new(Target::rescheduled(before, written)));
             continue;
         }
+        if let (None, Some(before)) = (plugin, kept.filter(|b| b.limits == limits && b.config.is_same(written))) {
+            // Nobody looks at its secrets, and taking a plugin away must not fail.
+            targets.push(Arc::new(Target::unserved(before)));
+            continue;
+        }
+        // Whose plugin it is matters where it is none of ours.
+        let served_by = |message: String| match plugins.get(&written.kind) {
+            Some(served) if served.source != BUILT_IN => {
+                format!("{message} (kind {} is served by {})", written.kind, served.source)
+            }
+            _ => message,
+        };
         match target(written, plugin, limits.clone()) {
             Ok(target) => targets.push(match before {
                 Some(before) if same(&before) && target.material == before.material => before.clone(),
                 Some(before) => Arc::new(target.succeeding(before)),
                 None => Arc::new(target),
             }),
-            Err(found) => problems.extend(found.into_iter().map(|message| Problem { place: place.clone(), message })),
+            Err(found) => {
+                problems.extend(found.into_iter().map(|why| Problem { place: place.clone(), message: served_by(why) }));
+            }
         }
-        if let Some(plugin) = plugin {
+        // A plugin that cannot check one target's settings is not asked about a thousand others.
+        if let Some(plugin) = plugin.filter(|_| !unable.contains(&written.kind)) {
             let found = match checked.entry((&written.kind, written.settings.to_string())) {
                 Entry::Occupied(known) => known.into_mut(),
-                Entry::Vacant(new) => new.insert(sandbox.check_settings(plugin, &written.settings).await),
+                Entry::Vacant(new) => {
+                    let found = sandbox.check_settings(plugin, &written.settings).await;
+                    new.insert(found.unwrap_or_else(|why| {
+                        unable.insert(&written.kind);
+                        vec![why]
+                    }))
+                }
             };
-            problems.extend(found.iter().map(|why| Problem {
-                place: place.clone(),
-                message: format!("target {:?}: settings: {why}", written.id),
+            problems.extend(found.iter().map(|why| {
+                let message = served_by(format!("target {:?}: settings: {why}", written.id));
+                Problem { place: place.clone(), message }
             }));
         }
     }

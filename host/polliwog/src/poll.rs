@@ -31,6 +31,10 @@ pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
 
 async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     let clock = Clock::start();
+    if let Some(Err(why)) = arguments.record.as_deref().map(Recording::may_be_written) {
+        eprintln!("polliwog: --record: {why}");
+        return Ok(USAGE);
+    }
     let (config, mut target) = match wanted(&arguments) {
         Ok(found) => found,
         Err(Unusable::Usage(error)) => {
@@ -59,7 +63,7 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
             served.plugin.clone()
         }
     };
-    let problems = sandbox.check_settings(&plugin, &target.settings).await;
+    let problems = sandbox.check_settings(&plugin, &target.settings).await.map_err(|why| anyhow!("settings: {why}"))?;
     if !problems.is_empty() {
         problems.iter().for_each(|problem| eprintln!("polliwog: settings: {problem}"));
         return Ok(USAGE);

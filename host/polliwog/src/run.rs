@@ -14,7 +14,7 @@ use egress::Egress;
 use model::{Event, EventKind, TargetId, Timestamp};
 use sandbox::Sandbox;
 use scheduler::{Saved, Scheduler};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, RwLock};
@@ -46,14 +46,14 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     });
     let slots = sandbox::Config { instance_slots: config.instance_slots, ..sandbox::Config::default() };
     let sandbox = Arc::new(Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?);
-    let keeper = Keeper::start(sandbox.clone(), &config.plugin_dir, &config.data_dir).await;
-    let plugins = Arc::new(keeper.set().clone());
-    let checker = Checker { places, demo, sandbox: sandbox.clone(), plugins: RwLock::new(plugins.clone()) };
+    let mut keeper = Keeper::start(sandbox.clone(), &config.plugin_dir, &config.data_dir).await;
+    let checker = Checker { places, demo, sandbox: sandbox.clone(), plugins: RwLock::default() };
     // As it is written, before anything is made.
-    let written = match checker.fit(&document, Overrides::new(), (&BTreeMap::new(), Files::Reread)).await {
+    let written = match keeper.hold_against(&checker, &document).await {
         Ok(written) => written,
         Err(problems) => return Ok(refuse(&problems)),
     };
+    let plugins = checker.plugins();
 
     let (sender, messages) = sync_channel(MESSAGES);
     let Opened { store, targets: loaded, forgotten_until } = open(&config, clock.wall(), &sender)?;

@@ -28,7 +28,10 @@ pub(crate) fn outcome(result: Result<types::Report, types::PollError>, limits: &
     Err(Failure {
         category,
         code: code(&failure.code),
-        message: clean(&failure.message, MESSAGE),
+        message: match clean(&failure.message, MESSAGE) {
+            none if none.trim().is_empty() => "the plugin gave no reason".to_owned(),
+            message => message,
+        },
         retry_after: failure.retry_after_ms.map(|ms| Duration::from_millis(ms.into())),
     })
 }

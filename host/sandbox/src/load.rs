@@ -206,11 +206,12 @@ impl Sandbox {
         Ok(Plugin(Arc::new(inner)))
     }
 
-    /// What is wrong with settings: by their schema first, and where that has nothing to say, by the plugin itself.
-    pub async fn check_settings(&self, plugin: &Plugin, settings: &Value) -> Vec<String> {
+    /// What is wrong with settings: by their schema first, and where that has nothing to say, by the plugin itself. Fails
+    /// where the plugin cannot tell, and says why: it would fail with any settings.
+    pub async fn check_settings(&self, plugin: &Plugin, settings: &Value) -> Result<Vec<String>, String> {
         let problems = plugin.schema_problems(settings);
         if !problems.is_empty() {
-            return problems;
+            return Ok(problems);
         }
         let (text, pre) = (settings.to_string(), plugin.pre().clone());
         let enter = move |mut store: Store<State>| async move {
@@ -224,9 +225,9 @@ impl Sandbox {
             Ok(problems) => {
                 let more = problems.len().saturating_sub(PROBLEMS);
                 let shown = problems.iter().take(PROBLEMS).map(|problem| clean(problem, TITLE * 4));
-                shown.chain((more > 0).then(|| format!("{more} more problems"))).collect()
+                Ok(shown.chain((more > 0).then(|| format!("{more} more problems"))).collect())
             }
-            Err(fault) => vec![format!("the plugin could not check them: {}", fault.message)],
+            Err(fault) => Err(format!("the plugin could not check them: {}", fault.message)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Describes its settings in 10 MB.
+//! Describes its settings in a megabyte.
 
 use polliwog_sdk::{Descriptor, PollError, Report, Target};
 
@@ -9,7 +9,7 @@ pub struct Guest;
 
 impl guests::Guest for Guest {
     fn describe() -> Descriptor {
-        let settings_schema = format!("{{\"description\":\"{}\"}}", "s".repeat(10 << 20));
+        let settings_schema = format!("{{\"description\":\"{}\"}}", "s".repeat(1 << 20));
         Descriptor { settings_schema, ..guests::descriptor("schema-is-huge") }
     }
 

@@ -361,6 +361,14 @@ fn limits(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<Kind, Limits> {
             report: of("report_bytes", defaults.report),
             log_lines: u32::try_from(of("log_lines", defaults.log_lines as usize)).unwrap_or(u32::MAX),
         };
+        for (key, nothing) in [("cpu", poll.cpu.is_zero()), ("memory_bytes", poll.memory < 1 << 20)] {
+            if nothing {
+                notes.at(
+                    section.line(key),
+                    format!("{key}: no plugin runs with so little; a mebibyte and a millisecond are the least"),
+                );
+            }
+        }
         if poll.memory > defaults.memory {
             notes.at(
                 section.line("memory_bytes"),

@@ -19,7 +19,11 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
     let project = Project::find(path)?;
     let file = recording.map(Path::to_owned).or_else(|| project.recordings.first().cloned());
     let file = file.ok_or_else(|| {
-        anyhow!("no recording: make one with `polliwog poll --kind KIND --url URL --record FILE`, and give it as --recording")
+        let component = project.component.display();
+        anyhow!(
+            "no recording: make one with `polliwog poll --plugin {component} --url URL --record FILE.json`, and give it as \
+             --recording"
+        )
     })?;
     let recording = Recording::read(&file).map_err(|why| anyhow!(why))?;
     let (sandbox, plugin) = project.load().await?;
@@ -68,17 +72,17 @@ fn facts(all: &[Usage]) -> Value {
 
 fn readable(file: &Path, facts: &Value) -> String {
     let time = |what: &str, key: &str| {
-        let part = |name: &str| format!("{:>10}", format!("{} µs", facts[key][name]));
+        let part = |name: &str| format!("{:>12}", format!("{} µs", facts[key][name]));
         format!("  {what:<12}{}{}{}{}", part("p50"), part("p90"), part("p99"), part("max"))
     };
     let number = |key: &str| facts[key].as_u64().unwrap_or_default();
     [
         format!("{} polls over {}, each in a fresh instance, nothing sent", number("polls"), file.display()),
-        format!("  {:<12}{:>10}{:>10}{:>10}{:>10}", "", "p50", "p90", "p99", "max"),
+        format!("  {:<12}{:>12}{:>12}{:>12}{:>12}", "", "p50", "p90", "p99", "max"),
         time("CPU", "cpuMicros"),
         time("wall clock", "wallMicros"),
-        format!("  {:<12}{:>10}", "memory", bytes(number("peakMemoryBytes"))),
-        format!("  {:<12}{:>10}   bodies of {}", "requests", number("requests"), bytes(number("bodyBytes"))),
+        format!("  {:<12}{:>12}", "memory", bytes(number("peakMemoryBytes"))),
+        format!("  {:<12}{:>12}   bodies of {}", "requests", number("requests"), bytes(number("bodyBytes"))),
     ]
     .join("\n")
 }

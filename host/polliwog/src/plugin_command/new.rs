@@ -68,8 +68,8 @@ impl Project<'_> {
         self.write("recordings/queues.report.json", golden)?;
         let (name, ignored) = match language {
             Language::Rust => ("rust", "/target\n"),
-            Language::Js => ("js", "/node_modules\n/plugin.wasm\n"),
-            Language::Python => ("python", "/.venv\n/plugin.wasm\n__pycache__\n"),
+            Language::Js => ("js", "/node_modules\n/*.wasm\n"),
+            Language::Python => ("python", "/.venv\n/*.wasm\n__pycache__\n"),
         };
         self.write(".gitignore", ignored)?;
         let files = TEMPLATES.get_dir(name).context("the program was built without its templates")?;

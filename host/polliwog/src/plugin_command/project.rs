@@ -59,6 +59,13 @@ pub(super) fn golden(recording: &Path) -> PathBuf {
 
 fn newest_component(folder: &Path) -> anyhow::Result<PathBuf> {
     let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+    let elsewhere = std::env::var_os("CARGO_TARGET_DIR").map(|dir| PathBuf::from(dir).join("wasm32-wasip2/release"));
+    // A shared target directory holds other projects' components too: this one's has its folder's name.
+    let own = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().replace('-', "_")));
+    let elsewhere = elsewhere.zip(own).map(|(dir, own)| dir.join(format!("{own}.wasm")));
+    if let Some(component) = elsewhere.filter(|component| component.is_file()) {
+        return Ok(component);
+    }
     for place in PLACES {
         for entry in std::fs::read_dir(folder.join(place)).into_iter().flatten().flatten() {
             let path = entry.path();

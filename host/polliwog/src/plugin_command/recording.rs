@@ -72,6 +72,20 @@ impl Recording {
         Self { kind: target.kind.to_string(), target: target_told, exchanges }
     }
 
+    /// Whether a recording may be written there; in one sentence, why not. Nothing but a recording is written over, and
+    /// what `plugin test` would not find is not written.
+    pub(crate) fn may_be_written(file: &Path) -> Result<(), String> {
+        let name = file.display();
+        let words = file.file_name().unwrap_or_default().to_string_lossy();
+        if !words.ends_with(".json") || words.ends_with(".report.json") {
+            return Err(format!("a recording is called NAME.json, and not NAME.report.json: {name} is neither"));
+        }
+        match Self::read(file) {
+            Err(_) if file.exists() => Err(format!("{name} is there already and no recording: choose another name")),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn write(&self, file: &Path) -> anyhow::Result<()> {
         use anyhow::Context;
         let text = serde_json::to_string_pretty(self)?;

@@ -5,7 +5,7 @@ use super::recording::Recording;
 use crate::poll::output::result_json;
 use crate::setup::{counted, print};
 use anyhow::Context;
-use model::Outcome;
+use model::{FailureCategory, Outcome};
 use sandbox::{Plugin, Sandbox};
 use serde_json::{Value, json};
 use similar::TextDiff;
@@ -26,8 +26,9 @@ pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Re
     let project = Project::find(path)?;
     if project.recordings.is_empty() {
         anyhow::bail!(
-            "no recordings: make one with `polliwog poll --kind KIND --url URL --record recordings/NAME.json`, and look at \
-             what comes of it before `polliwog plugin test --update` makes it the golden report"
+            "no recordings: make one with `polliwog poll --plugin {} --url URL --record recordings/NAME.json`, and look at \
+             what comes of it before `polliwog plugin test --update` makes it the golden report",
+            project.component.display()
         );
     }
     let (sandbox, plugin) = project.load().await?;
@@ -45,7 +46,7 @@ pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Re
         for (recording, verdict) in &results {
             print(&line(recording, verdict))?;
         }
-        let all = counted(results.len(), "recording");
+        let all = format!("{} of {}", counted(results.len(), "recording"), project.component.display());
         print(&if failed == 0 { format!("{all}: all as they should be") } else { format!("{all}, {failed} not") })?;
     }
     Ok(u8::from(failed > 0))
@@ -69,9 +70,10 @@ async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> a
     sandbox.forget(&job.target.id);
     let done = sandbox.poll(job).await;
     if let Outcome::Failure(failure) = &done.outcome
-        && failure.code == "not_recorded"
+        && (failure.code == "not_recorded" || failure.category == FailureCategory::Plugin)
     {
-        return Ok(Verdict::Broken(failure.message.clone()));
+        // No golden report is made of that.
+        return Ok(Verdict::Broken(format!("{}: {}", failure.code, failure.message)));
     }
     let found = format!("{:#}\n", result_json(&done.outcome));
     let golden = golden(file);

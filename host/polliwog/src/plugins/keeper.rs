@@ -1,10 +1,14 @@
 //! Plugins while the host runs: files come, change and go.
 
+use super::account::Account;
 use super::folder::Folder;
 use super::last::{self, Last};
-use super::shelf::{Cause, Shelf, Version};
+use super::shelf::{Cause, Shelf, Verdict, Version};
 use super::{BUILT_IN, PluginSet, Refused, Served, hex};
-use crate::configurator::Configurator;
+use crate::config::{Overrides, Problem};
+use crate::configurator::{Checker, Configurator, Fitted, misfit};
+use crate::estate::Files;
+use crate::setup::Document;
 use model::{Event, EventKind, Kind};
 use sandbox::{Plugin, Sandbox};
 use std::collections::BTreeMap;
@@ -27,7 +31,11 @@ pub(crate) struct Keeper {
     folder: Folder,
     shelf: Shelf<Plugin>,
     last: Last,
+    remembered: BTreeMap<Kind, last::Served>,
     built_in: BTreeMap<Kind, Plugin>,
+    /// Those of them that could not be loaded.
+    unbuilt: Vec<Refused>,
+    accounts: BTreeMap<Kind, Arc<Account>>,
     set: PluginSet,
 }
 
@@ -72,12 +80,22 @@ impl Keeper {
         for (name, version) in spare {
             // Its file is bad now, and nothing else serves its kind: what it was before serves on.
             if shelf.holder(&version.kind).is_none() {
-                shelf.keep_serving(&name, version);
+                shelf.serve_with(&name, Some(version));
             }
         }
-        let mut keeper =
-            Self { sandbox, path: path.to_owned(), folder, shelf, last, built_in, set: PluginSet::default() };
-        keeper.set = keeper.everything(refused);
+        let mut keeper = Self {
+            sandbox,
+            path: path.to_owned(),
+            folder,
+            shelf,
+            last,
+            remembered,
+            built_in,
+            unbuilt: refused,
+            accounts: BTreeMap::new(),
+            set: PluginSet::default(),
+        };
+        keeper.set = keeper.everything();
         keeper
     }
 
@@ -87,25 +105,70 @@ impl Keeper {
     }
 
     /// Everything as the shelf says it is.
-    fn everything(&self, mut refused: Vec<Refused>) -> PluginSet {
+    fn everything(&mut self) -> PluginSet {
         let mut served = BTreeMap::new();
-        for (kind, plugin) in &self.built_in {
-            served.insert(kind.clone(), self.served(plugin.clone(), BUILT_IN.to_owned()));
+        for (kind, plugin) in self.built_in.clone() {
+            served.insert(kind, self.served(plugin, BUILT_IN.to_owned()));
         }
-        for (name, version) in self.shelf.all_serving() {
-            if served.contains_key(&version.kind) {
-                tracing::info!("{} replaces the built-in plugin of kind {}", self.file(name), version.kind);
+        let of_files: Vec<_> =
+            self.shelf.all_serving().map(|(name, version)| (self.file(name), version.clone())).collect();
+        for (file, Version { kind, plugin }) in of_files {
+            if served.contains_key(&kind) {
+                tracing::info!("{file} replaces the built-in plugin of kind {kind}");
             }
-            served.insert(version.kind.clone(), self.served(version.plugin.clone(), self.file(name)));
+            served.insert(kind, self.served(plugin, file));
         }
-        refused.extend(self.refused());
-        PluginSet { served, refused }
+        PluginSet { served, refused: self.refused() }
+    }
+
+    /// What was found at a start, held against the configuration: a file that does not fit its targets gives way to what
+    /// it was before, to the built-in plugin of its kind, or to nothing. What then is still wrong is not the plugins'.
+    pub(crate) async fn hold_against(
+        &mut self,
+        checker: &Checker,
+        document: &Document,
+    ) -> Result<Fitted, Vec<Problem>> {
+        loop {
+            checker.set_plugins(Arc::new(self.set.clone()));
+            match fit(checker, document).await {
+                Ok(fitted) => return Ok(fitted),
+                Err(problems) if !self.give_way(checker, document, &problems).await => return Err(problems),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Refuses the first file without which less is wrong.
+    async fn give_way(&mut self, checker: &Checker, document: &Document, problems: &[Problem]) -> bool {
+        let serving: Vec<_> =
+            self.shelf.all_serving().map(|(name, version)| (name.to_owned(), version.clone())).collect();
+        for (name, Version { kind, plugin }) in serving {
+            let before = last_good(&self.sandbox, &self.remembered, &name).await;
+            let before = before.filter(|before| before.plugin.digest() != plugin.digest());
+            let built_in = self.built_in.get(&kind).cloned().map(|plugin| (plugin, BUILT_IN.to_owned()));
+            // What it was before, where that is known; then what would serve if it were not there.
+            let earlier = before.clone().map(|version| Some((version.plugin, self.file(&name))));
+            for (other, is_earlier) in earlier.map(|other| (other, true)).into_iter().chain([(built_in, false)]) {
+                let served = other.map(|(plugin, source)| self.served(plugin, source));
+                checker.set_plugins(Arc::new(self.set.with(&kind, served)));
+                let left = fit(checker, document).await.err().unwrap_or_default();
+                if left.len() >= problems.len() {
+                    continue;
+                }
+                let solved: Vec<Problem> = problems.iter().filter(|problem| !left.contains(problem)).cloned().collect();
+                self.shelf.refuse(&name, Cause::Targets, misfit(&solved));
+                self.shelf.serve_with(&name, before.filter(|_| is_earlier));
+                self.set = self.everything();
+                return true;
+            }
+        }
+        false
     }
 
     /// A plugin with its kind's account, which goes on whichever version runs.
-    fn served(&self, plugin: Plugin, source: String) -> Arc<Served> {
-        let account = self.set.get(&plugin.descriptor().kind).map(|served| served.account.clone());
-        Arc::new(Served { plugin, source, account: account.unwrap_or_default() })
+    fn served(&mut self, plugin: Plugin, source: String) -> Arc<Served> {
+        let account = self.accounts.entry(plugin.descriptor().kind.clone()).or_default().clone();
+        Arc::new(Served { plugin, source, account })
     }
 
     fn file(&self, name: &str) -> String {
@@ -120,7 +183,7 @@ impl Keeper {
             });
             Refused { file: self.file(name), reason: format!("{reason}{serves_on}") }
         };
-        self.shelf.refused().map(refusal).collect()
+        self.unbuilt.iter().cloned().chain(self.shelf.refused().map(refusal)).collect()
     }
 
     /// Looks at the directory until the host ends, and takes up what has changed.
@@ -158,11 +221,15 @@ impl Keeper {
             self.take_away(&shown(&name), place).await;
         }
         for name in look.ready {
-            let wanted = name.clone();
-            let Some(Some(read)) = self.blocking(move |folder| folder.read(&wanted)).await else { continue };
-            let verdict = judge(&self.sandbox, read).await;
-            self.take(&shown(&name), verdict, place).await;
+            self.read(name, place).await;
         }
+    }
+
+    async fn read(&mut self, name: OsString, place: &Place) {
+        let wanted = name.clone();
+        let Some(Some(read)) = self.blocking(move |folder| folder.read(&wanted)).await else { return };
+        let verdict = judge(&self.sandbox, read).await;
+        self.take(&shown(&name), verdict, place).await;
     }
 
     /// Does something with the directory where it may wait for a disk or a server.
@@ -176,10 +243,10 @@ impl Keeper {
     }
 
     /// A file was judged: it serves from now on, or it is refused and changes nothing else.
-    async fn take(&mut self, name: &str, verdict: Result<Version<Plugin>, String>, place: &Place) {
+    async fn take(&mut self, name: &str, verdict: Verdict<Plugin>, place: &Place) {
         let version = match verdict {
             Ok(version) => version,
-            Err(reason) => return self.refuse(name, (Cause::Content, reason), place),
+            Err(refusal) => return self.refuse(name, refusal, place),
         };
         let kind = version.kind.clone();
         let before = self.shelf.serving(name).map(|version| (version.kind.clone(), version.plugin.digest()));
@@ -206,23 +273,31 @@ impl Keeper {
     async fn take_away(&mut self, name: &str, place: &Place) {
         if let Some(kind) = self.shelf.remove(name) {
             tracing::info!("{} is gone", self.file(name));
-            self.fall_back(&kind, place).await;
+            self.remembered.retain(|_, served| served.file != name);
+            // The only other file of its kind takes over at once.
+            for next in self.shelf.to_judge_again() {
+                self.read(OsString::from(next), place).await;
+            }
+            if self.shelf.holder(&kind).is_none() {
+                self.fall_back(&kind, place).await;
+            }
         }
-        self.judge_again();
         self.publish(place);
     }
 
     /// A kind has lost its file: the built-in plugin serves it, where there is one that fits its targets; else nobody.
     async fn fall_back(&mut self, kind: &Kind, place: &Place) {
-        if let Some(plugin) = self.built_in.get(kind) {
-            let served = self.served(plugin.clone(), BUILT_IN.to_owned());
+        if let Some(plugin) = self.built_in.get(kind).cloned() {
+            let served = self.served(plugin, BUILT_IN.to_owned());
             match place.configurator.plug(kind, Some(served)).await {
                 Ok(()) => return self.loaded(kind, place),
                 Err(reason) => tracing::warn!("the built-in plugin of kind {kind} does not take over: {reason}"),
             }
         }
         if let Err(reason) = place.configurator.plug(kind, None).await {
+            // Only a host that ends does not take that.
             tracing::error!("kind {kind} keeps the plugin of a file that is gone: {reason}");
+            return;
         }
         tracing::warn!("no plugin serves kind {kind} any more; its targets are not polled until one is dropped in");
     }
@@ -250,20 +325,19 @@ impl Keeper {
 
     /// Shows what is refused, and remembers what serves.
     fn publish(&mut self, place: &Place) {
-        let of_built_in = self.set.refused.iter().filter(|refused| refused.file.starts_with(BUILT_IN)).cloned();
-        let refused: Vec<Refused> = of_built_in.chain(self.refused()).collect();
+        let refused = self.refused();
         self.set = place.configurator.refuse_plugins(|set| set.refusing(refused));
         self.remember();
     }
 
-    fn remember(&self) {
-        let served = self.shelf.all_serving().map(|(name, version)| {
+    /// Of kinds that nobody serves what is remembered stays: their file may only be late.
+    fn remember(&mut self) {
+        for (name, version) in self.shelf.all_serving() {
             let sha256 = hex(&version.plugin.digest());
-            (version.kind.clone(), last::Served { file: name.to_owned(), sha256 })
-        });
-        let served: BTreeMap<_, _> = served.collect();
-        if self.last.read() != served {
-            self.last.write(&served);
+            self.remembered.insert(version.kind.clone(), last::Served { file: name.to_owned(), sha256 });
+        }
+        if self.last.read() != self.remembered {
+            self.last.write(&self.remembered);
         }
     }
 }
@@ -273,8 +347,16 @@ fn shown(name: &OsString) -> String {
     name.to_string_lossy().into_owned()
 }
 
-async fn judge(sandbox: &Sandbox, read: Result<Vec<u8>, String>) -> Result<Version<Plugin>, String> {
-    let plugin = sandbox.load(&read?).await.map_err(|refusal| refusal.message)?;
+async fn fit(checker: &Checker, document: &Document) -> Result<Fitted, Vec<Problem>> {
+    checker.fit(document, Overrides::new(), (&BTreeMap::new(), Files::Reread)).await
+}
+
+async fn judge(sandbox: &Sandbox, read: Result<Vec<u8>, String>) -> Verdict<Plugin> {
+    let content = read.map_err(|why| (Cause::Content, why))?;
+    let plugin = sandbox.load(&content).await.map_err(|refusal| {
+        let cause = if refusal.is_passing() { Cause::Host } else { Cause::Content };
+        (cause, refusal.message)
+    })?;
     Ok(Version { kind: plugin.descriptor().kind.clone(), plugin })
 }
 

@@ -15,6 +15,9 @@ pub(super) struct Version<P> {
     pub plugin: P,
 }
 
+/// What came of judging a file.
+pub(super) type Verdict<P> = Result<Version<P>, (Cause, String)>;
+
 /// Every file that was judged.
 #[derive(Debug)]
 pub(super) struct Shelf<P> {
@@ -42,17 +45,19 @@ pub(super) enum Cause {
     Rival(Kind),
     /// It does not fit the targets of its kind.
     Targets,
+    /// This machine could not judge it just then.
+    Host,
 }
 
 impl<P> Shelf<P> {
     /// What is there at a start; `last` says which file served a kind last.
-    pub(super) fn new(judged: Vec<(String, Result<Version<P>, String>)>, last: &BTreeMap<Kind, String>) -> Self {
+    pub(super) fn new(judged: Vec<(String, Verdict<P>)>, last: &BTreeMap<Kind, String>) -> Self {
         let mut shelf = Self { files: BTreeMap::new() };
         let mut by_kind: BTreeMap<Kind, Vec<(String, Version<P>)>> = BTreeMap::new();
         for (name, verdict) in judged {
             match verdict {
                 Ok(version) => by_kind.entry(version.kind.clone()).or_default().push((name, version)),
-                Err(reason) => shelf.refuse(&name, Cause::Content, reason),
+                Err((cause, reason)) => shelf.refuse(&name, cause, reason),
             }
         }
         for (kind, files) in by_kind {
@@ -96,10 +101,10 @@ impl<P> Shelf<P> {
         self.files.insert(name.to_owned(), File { serving: Some(version), refusal: None });
     }
 
-    /// A file whose content is bad serves with what it was before.
-    pub(super) fn keep_serving(&mut self, name: &str, version: Version<P>) {
+    /// A refused file serves with this instead, or with nothing.
+    pub(super) fn serve_with(&mut self, name: &str, version: Option<Version<P>>) {
         if let Some(file) = self.files.get_mut(name) {
-            file.serving = Some(version);
+            file.serving = version;
         }
     }
 
@@ -127,13 +132,13 @@ impl<P> Shelf<P> {
         removed.serving.map(|version| version.kind)
     }
 
-    /// Files that may be taken now although their content is the same: the only one left of its kind, and those that did
-    /// not fit the targets as they were.
+    /// Files that may be taken now although their content is the same: the only one left of its kind, those that did not
+    /// fit the targets as they were, and those that this machine could not judge.
     pub(super) fn to_judge_again(&self) -> Vec<String> {
         let again = |(name, file): (&String, &File<P>)| {
             let again = match &file.refusal.as_ref()?.cause {
                 Cause::Content => false,
-                Cause::Targets => true,
+                Cause::Targets | Cause::Host => true,
                 Cause::Rival(kind) => self.holder(kind).is_none() && self.rivals(kind).len() == 1,
             };
             again.then(|| name.clone())
@@ -191,9 +196,9 @@ mod tests {
     }
 
     fn shelf(files: &[(&str, Option<&str>)], last: &[(&str, &str)]) -> Shelf<u32> {
-        let judged = files
-            .iter()
-            .map(|(file, of)| ((*file).to_owned(), of.map(|of| version(of, 1)).ok_or_else(|| "bad".to_owned())));
+        let judged = files.iter().map(|(file, of)| {
+            ((*file).to_owned(), of.map(|of| version(of, 1)).ok_or_else(|| (Cause::Content, "bad".to_owned())))
+        });
         let last = last.iter().map(|(of, file)| (kind(of), (*file).to_owned())).collect();
         Shelf::new(judged.collect(), &last)
     }
