@@ -11,7 +11,7 @@ use crate::hosts::Hosts;
 use crate::queue::Slot;
 use crate::rates::Usual;
 use crate::target::{Flight, Spending, Target, Turn};
-use crate::{Queue, Saved, Settings, TargetSpec};
+use crate::{Place, Queue, Saved, Settings, TargetSpec};
 use model::{Cause, EventKind, Kind, Moment, TargetId};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -238,6 +238,10 @@ impl Scheduler {
             Input::Unwritten(target, count) => {
                 if let Some(slot) = self.queue.slot(&target) {
                     self.target_mut(slot).unwritten = count;
+                    if self.target(slot).place == Place::Quarantined {
+                        // It may be a probe now.
+                        self.put_aside(slot);
+                    }
                 }
             }
             Input::Settings(settings) => self.set(settings, now),
@@ -248,6 +252,11 @@ impl Scheduler {
         }
         self.choose_probes(now);
         self.dispatch(now);
+        if self.next_probe().is_some_and(|at| at <= now) {
+            // A probe was left out when its turn came; another one takes its place.
+            self.choose_probes(now);
+            self.dispatch(now);
+        }
     }
 
     /// Takes what is to be done since the last time.

@@ -199,6 +199,7 @@ impl Scheduler {
             target.schedule.due = now.after(delay);
             target.why = Why::Unwritten { results: target.unwritten, delay };
             let host = target.spec.host.clone();
+            self.is_no_probe(slot);
             self.settle(slot, now);
             self.persist(slot, false);
             self.hand_on(&host);

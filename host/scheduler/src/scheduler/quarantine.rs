@@ -5,9 +5,10 @@
 //! in anything but such a fault, or another version of the plugin, and all are polled again. What an operator asks for is
 //! polled in quarantine too, and counts as a probe.
 
-use super::Scheduler;
+use super::{MAX_UNWRITTEN, Scheduler};
 use crate::explain::Why;
 use crate::queue::Slot;
+use crate::target::Target;
 use crate::{BreakerState, Place};
 use model::{EventKind, Kind, Moment, TargetId};
 use std::collections::BTreeSet;
@@ -78,7 +79,7 @@ impl Scheduler {
         }
         record.faulty.insert(id);
         let faulty = record.faulty.len();
-        let polled = |target: &&crate::target::Target| target.spec.enabled && target.spec.kind == kind;
+        let polled = |target: &&Target| target.spec.enabled && target.spec.kind == kind;
         let enough = self.targets.iter().flatten().filter(polled).take(SUSPICIOUS).count().max(1);
         if faulty < enough {
             return;
@@ -104,9 +105,9 @@ impl Scheduler {
     }
 
     /// A target may be polled in quarantine: it was chosen, or an operator asked for it. One that is being polled already
-    /// began before that.
+    /// began before that, and one that is disabled would never be polled.
     pub(super) fn let_through(&mut self, slot: Slot) {
-        if self.target(slot).flight.is_some() {
+        if self.target(slot).flight.is_some() || !self.target(slot).spec.enabled {
             return;
         }
         let kind = self.target(slot).spec.kind.clone();
@@ -168,7 +169,9 @@ impl Scheduler {
             let when = if healthy { now } else { target.schedule.due.max(now) };
             (when, target.last_polled(), target.spec.id.clone())
         };
-        let slots = self.slots(|target| target.place == Place::Quarantined && target.spec.kind == *kind);
+        // One whose results wait for the database would be left out when its turn comes.
+        let waits = |target: &Target| target.place == Place::Quarantined && target.unwritten < MAX_UNWRITTEN;
+        let slots = self.slots(|target| waits(target) && target.spec.kind == *kind);
         slots.into_iter().map(|slot| (key(slot), slot)).min().map(|((when, ..), slot)| (when, slot))
     }
 }

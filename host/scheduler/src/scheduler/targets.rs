@@ -251,6 +251,7 @@ impl Scheduler {
         let target = self.target_mut(slot);
         let was_enabled = target.spec.enabled;
         let was_open = target.schedule.breaker.state != BreakerState::Closed;
+        let quarantined = target.place == Place::Quarantined;
         match ask {
             Ask::PollNow | Ask::Retry => {}
             Ask::Enable => target.spec.enabled = true,
@@ -277,6 +278,10 @@ impl Scheduler {
         if matches!(ask, Ask::PollNow | Ask::Retry | Ask::ResetBreaker) {
             let target = self.target_mut(slot);
             target.schedule.due = target.schedule.due.min(now);
+            if quarantined {
+                // What fell due while it waited for its plugin did not fall due for it.
+                target.schedule.due = now;
+            }
             target.why = Why::Asked(ask);
         }
         self.settle(slot, now);

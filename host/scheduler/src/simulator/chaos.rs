@@ -145,7 +145,8 @@ impl Run {
         let faults = Faults {
             transient: fault(0.5),
             permanent: fault(0.1),
-            plugin: fault(0.2),
+            // Now and then one that hardly ever works.
+            plugin: fault(0.2).max(fault(0.5) - 0.3).max(if fault(1.0) > 0.8 { 0.9 } else { 0.0 }),
             skipped: fault(0.1),
             retry_after: fault(0.3),
             intervention: Duration::from_secs(30 + (fault(1.0) * 600.0) as u64),

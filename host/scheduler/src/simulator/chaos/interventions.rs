@@ -114,7 +114,8 @@ impl Run {
         self.mirrors.get_mut(&target).expect("the target was found among them").ask(ask);
         match ask {
             // One that is being polled began before that.
-            Ask::PollNow | Ask::Retry | Ask::ResetBreaker if self.running.contains_key(&target) => {}
+            Ask::PollNow | Ask::Retry | Ask::ResetBreaker
+                if self.running.contains_key(&target) || !self.mirrors[&target].spec.enabled => {}
             Ask::PollNow | Ask::Retry | Ask::ResetBreaker => self.plugin.ask(&target),
             Ask::Disable => self.plugin.forget(&target),
             Ask::Enable => {}
