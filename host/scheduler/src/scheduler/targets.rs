@@ -149,7 +149,8 @@ impl Scheduler {
         match (was_enabled, target.spec.enabled) {
             (false, true) => {
                 target.why = Why::Enabled;
-                target.schedule.due = target.schedule.due.min(now);
+                // What fell due while it was disabled did not fall due for it.
+                target.schedule.due = now;
                 self.emit(EventKind::ServiceStarted { target: id });
             }
             (true, false) => self.emit(EventKind::ServiceStopped { target: id }),
