@@ -38,6 +38,14 @@ pub fn plugin(kind: &str, version: &str, text: &str) -> Vec<u8> {
     encoder.encode().unwrap_or_else(|error| panic!("{kind}: {error:#}"))
 }
 
+/// A component as its own text says it.
+///
+/// # Panics
+/// When the text is none: this is for tests.
+pub fn component(text: &str) -> Vec<u8> {
+    wat::parse_str(text).expect("the text is a component")
+}
+
 fn module(kind: &str, version: &str, text: &str) -> String {
     // Imports come before everything else.
     let (imports, text): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with("(import"));

@@ -1,0 +1,88 @@
+//! Plugins that are hard to compile: the child that compiles them has limits, and the host does not notice.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+use egress::Egress;
+use sandbox::{Compiler, Config, Sandbox};
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+use tests::wat;
+
+fn sandbox() -> Sandbox {
+    let compiler = Compiler::temporary((env!("CARGO_BIN_EXE_compile"), &[]), [7; 32], 1).unwrap();
+    let config = Config { instance_slots: 4, lanes: NonZeroUsize::MIN, ..Config::default() };
+    Sandbox::new(config, compiler, &Egress::new(egress::Config::default())).unwrap()
+}
+
+/// Bytes of this process that are in memory at its peak.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+fn repeated(count: usize, one: impl Fn(usize) -> String) -> String {
+    (0..count).fold(String::new(), |mut text, number| {
+        let _ = writeln!(text, "{}", one(number));
+        text
+    })
+}
+
+/// Each with whether it has to be refused; the others may be taken, if they fit into the child's limits.
+fn bombs() -> Vec<(&'static str, Vec<u8>, bool)> {
+    let plugin = |text: &str| wat::plugin("bomb", "1.0.0", text);
+    let one_function = |body: String| plugin(&format!("(func $bomb (param i32) (result i32)\n{body}\nlocal.get 0)"));
+    let nested = |depth: usize| wat::component(&format!("{}{}", "(component ".repeat(depth), ")".repeat(depth)));
+    vec![
+        ("many functions", plugin(&repeated(30_000, |n| format!("(func $f{n} (result i32) i32.const {n})"))), false),
+        (
+            "many types",
+            plugin(&repeated(50_000, |n| format!("(type $t{n} (func (param {})))", "i32 ".repeat(n % 9)))),
+            false,
+        ),
+        ("many globals", plugin(&repeated(50_000, |n| format!("(global $g{n} (mut i64) (i64.const {n}))"))), false),
+        ("many locals", one_function(format!("(local {})", "i64 ".repeat(49_000))), false),
+        (
+            "a long function",
+            one_function("(local.set 0 (i32.mul (local.get 0) (local.get 0)))\n".repeat(200_000)),
+            false,
+        ),
+        ("nothing, for long", one_function("nop\n".repeat(2_000_000)), false),
+        ("deep blocks", one_function(format!("{}{}", "block\n".repeat(5_000), "end\n".repeat(5_000))), false),
+        ("a wide jump", one_function(format!("block local.get 0 br_table {} end", "0 ".repeat(60_000))), false),
+        ("components in components", nested(90), true),
+    ]
+}
+
+#[tokio::test]
+async fn the_host_does_not_pay_for_what_is_hard_to_compile() {
+    let sandbox = sandbox();
+    let honest = wat::plugin("honest", "1.0.0", "");
+    let bombs = bombs();
+    // What the bombs themselves take is there already.
+    let before = peak();
+    let largest = bombs.iter().map(|(_, bomb, _)| bomb.len() as u64).max().unwrap();
+    for (name, bomb, refused) in &bombs {
+        match sandbox.load(bomb).await {
+            Ok(_) => assert!(!refused, "{name} was taken"),
+            Err(refusal) => assert!(
+                ["compile_limit", "not_valid", "too_large", "no_poller"].contains(&refusal.code),
+                "{name}: {}: {refusal}",
+                refusal.code
+            ),
+        }
+    }
+    // Compiling any of them here would take hundreds of megabytes; mapping what came of it takes what is touched.
+    let grown = peak().saturating_sub(before);
+    assert!(grown < (64 << 20) + 4 * largest, "the host grew by {} MB", grown >> 20);
+    assert!(sandbox.load(&honest).await.is_ok(), "and takes plugins as ever");
+
+    // A function so long that compiling it takes more than the child may have, of memory or of time. Last, because making
+    // it takes memory here.
+    let body =
+        "(local.set 0 (i32.rem_u (i32.mul (local.get 0) (local.get 0)) (i32.add (local.get 0) (i32.const 7))))\n";
+    let text = format!("(func $bomb (param i32) (result i32)\n{}\nlocal.get 0)", body.repeat(450_000));
+    let refusal = sandbox.load(&wat::plugin("bomb", "1.0.0", &text)).await.unwrap_err();
+    assert_eq!(refusal.code, "compile_limit", "{refusal}");
+    assert!(sandbox.load(&honest).await.is_ok(), "and takes plugins as ever");
+}
