@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 copy=target/mutants/source
 export CARGO_TARGET_DIR="$PWD/target/mutants/target"
-seeds=${SEEDS:-300}
+seeds=${SEEDS:-1000}
 only=${ONLY:-}
 caught=0 missed=0
 
