@@ -8,7 +8,8 @@ cargo build --locked --quiet $([ "$profile" = release ] && echo --release)
 export PATH="$PWD/target/$profile:$PATH"
 target="$PWD/target/languages"
 work=$(mktemp -d)
-trap 'kill "$demo" 2>/dev/null || true; rm -rf "$work"' EXIT
+# It lets go of its ports when it has ended, and whoever comes next needs them.
+trap 'kill "$demo" 2>/dev/null && wait "$demo" || true; rm -rf "$work"' EXIT
 export XDG_DATA_HOME="$work/data"
 cd "$work"
 
