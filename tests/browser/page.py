@@ -9,6 +9,7 @@ import tempfile
 import time
 
 from selenium import webdriver
+from selenium.common.exceptions import JavascriptException, NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver.common.by import By
 
 PATIENCE = 150
@@ -16,13 +17,24 @@ PROGRAM = sys.argv[1]
 LOOKS = ["ok", "warning", "critical", "unknown", "stale", "missing", "skipped"]
 
 
+# What a look says of a document that is still on its way, or that the page changed while it was looked at.
+NOT_YET = (NoSuchElementException, StaleElementReferenceException, JavascriptException)
+
+
 def until(what, look):
+    """Looks until what it sees is true; a click only begins to load the next document, so each look after one goes through here."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        seen = look()
+        try:
+            seen = look()
+        except NOT_YET as error:
+            seen = None
+            last = error.msg
+        else:
+            last = seen
         if seen:
             return seen
-        assert time.monotonic() < deadline, f"never: {what}; last seen: {seen!r}"
+        assert time.monotonic() < deadline, f"never: {what}; last seen: {last!r}"
         time.sleep(0.2)
 
 
@@ -44,12 +56,12 @@ def check(page, link):
     assert page.current_url.endswith("/login"), "without a token there is only the log-in page"
     page.find_element(By.NAME, "token").send_keys("wrong")
     page.find_element(By.TAG_NAME, "button").click()
-    assert "not the token" in page.find_element(By.CLASS_NAME, "problem").text
+    until("a wrong token is refused", lambda: "not the token" in page.find_element(By.CLASS_NAME, "problem").text)
     page.get(link)
     until("the link logs in", lambda: page.current_url == address + "/")
     assert "token=" not in page.current_url
     until("the stream is live", lambda: page.find_element(By.ID, "connection").text == "live")
-    assert len(page.find_elements(By.CSS_SELECTOR, "section.target")) == 10
+    until("every target is there", lambda: len(page.find_elements(By.CSS_SELECTOR, "section.target")) == 10)
 
     # Nothing is loaded again: a mark that only this document carries is there at the end.
     page.execute_script("window.mark = 'same document'")
@@ -65,29 +77,21 @@ def check(page, link):
                 seen.add(look)
         return seen >= set(LOOKS)
 
-    def calm_looks():
-        try:
-            return looks()
-        except Exception as error:  # an element that the page replaced while it was looked at
-            if "stale element" in str(error) or "null" in str(error):
-                return False
-            raise
-
-    until(f"every look is seen, so far {sorted(seen)}", calm_looks)
+    until("every look is seen", looks)
     assert len(set(colours.values())) == len(LOOKS), f"two looks are alike: {colours}"
     assert page.execute_script("return window.mark") == "same document"
 
     before = page.find_element(By.CSS_SELECTOR, "#t-vault .state").text
     assert "dead letter" in before, before
     page.execute_script("document.querySelector('[data-poll=vault]').click()")
-    text = "return document.querySelector('#t-vault .state').textContent"
-    until("a poll by hand fails again and is counted", lambda: "29 min" in page.execute_script(text) or "30 min" in page.execute_script(text) or "31 min" in page.execute_script(text) or "32 min" in page.execute_script(text))
+    until("a poll by hand fails again and is counted",
+          lambda: re.search(r"\b(29|30|31|32) min", page.find_element(By.CSS_SELECTOR, "#t-vault .state").text))
 
     page.find_element(By.LINK_TEXT, "Settings").click()
     until("the settings are there", lambda: page.current_url == address + "/settings")
-    rows = {row.find_elements(By.TAG_NAME, "td")[0].text: row.get_attribute("data-source")
-            for row in page.find_elements(By.CSS_SELECTOR, "table.settings tbody tr")}
-    assert rows["scheduler.cadence"] == "default", rows
+    cadence = "tr[data-source='default'] td:first-child"
+    until("a default is shown as one",
+          lambda: "scheduler.cadence" in [cell.text for cell in page.find_elements(By.CSS_SELECTOR, cadence)])
     wrong = [entry["message"] for entry in page.get_log("browser")
              if entry["level"] == "SEVERE" and "401" not in entry["message"] and "favicon" not in entry["message"]]
     assert not wrong, wrong
