@@ -19,8 +19,7 @@ fn texts() -> Vec<(String, PathBuf)> {
 
 /// A macro that calls another one with every guest: what is made of them names each, or does not compile.
 fn each(compiled: &[&str], texts: &[(String, PathBuf)]) -> String {
-    let mut all =
-        String::from("#[allow(unused_macros)]\nmacro_rules! each_guest {\n    ($call:ident) => {\n        $call! {\n");
+    let mut all = String::from("macro_rules! each_guest {\n    ($call:ident) => {\n        $call! {\n");
     for name in compiled {
         let word = name.replace('-', "_");
         all.push_str(&format!("            {word} {name:?} compiled(guests::{});\n", word.to_uppercase()));
@@ -29,7 +28,7 @@ fn each(compiled: &[&str], texts: &[(String, PathBuf)]) -> String {
         let word = name.replace('-', "_");
         all.push_str(&format!("            {word} {name:?} written(guests::{}_TEXT);\n", word.to_uppercase()));
     }
-    all.push_str("        }\n    };\n}\n#[allow(unused_imports)]\npub(crate) use each_guest;\n");
+    all.push_str("        }\n    };\n}\npub(crate) use each_guest;\n");
     all
 }
 

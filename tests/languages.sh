@@ -2,25 +2,8 @@
 # A newcomer's path in each language: a project is made, built, tested, inspected and polls the demo. Needs node, npm and
 # python3 with venv, and their registries. PROFILE=release measures what users see.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-profile=${PROFILE:-debug}
-cargo build --locked --quiet $([ "$profile" = release ] && echo --release)
-export PATH="$PWD/target/$profile:$PATH"
-target="$PWD/target/languages"
-work=$(mktemp -d)
-# It lets go of its ports when it has ended, and whoever comes next needs them.
-trap 'kill "$demo" 2>/dev/null && wait "$demo" || true; rm -rf "$work"' EXIT
-export XDG_DATA_HOME="$work/data"
-cd "$work"
-
-printf '[server]\nlisten = "127.0.0.1:0"\nmetrics_listen = "127.0.0.1:0"\n' >demo.toml
-polliwog run --demo --config demo.toml --data-dir demo >/dev/null 2>demo.log &
-demo=$!
-for _ in $(seq 300); do
-    grep -q "pages and API at" demo.log && break
-    kill -0 "$demo" || { cat demo.log; exit 1; }
-    sleep 0.1
-done
+. "$(dirname "$0")/demo.sh"
+target="$root/target/languages"
 
 say() { printf '\n%s$ %s\n' "$1" "$2"; }
 run() { # where command...

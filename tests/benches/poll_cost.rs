@@ -247,13 +247,7 @@ fn whole_poll_over_loopback(bencher: Bencher<'_, '_>) {
     let (base, origin) = egress::Origin::parse(&url).expect("a URL");
     let origins = vec![egress::OriginGrant { origin, tls: egress::Tls::system().expect("roots") }];
     let secrets = egress::Secrets::default();
-    let grant = Arc::new(egress::Grant {
-        base,
-        origins,
-        reach: egress::Reach::Everywhere,
-        secrets,
-        narrowing: egress::Narrowing::default(),
-    });
+    let grant = Arc::new(egress::Grant::new(base, origins, secrets));
     let target = Arc::new(sandbox::Target {
         id: TargetId::new("bench").expect("an id"),
         name: "Bench".to_owned(),

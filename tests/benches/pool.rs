@@ -6,8 +6,7 @@
 //! wait for a slot.
 
 use egress::{
-    Egress, Exchange, Grant, Narrowing, Origin, OriginGrant, Player, Reach, RecordedRequest, RecordedResponse, Secrets,
-    Tape, Tls,
+    Egress, Exchange, Grant, Origin, OriginGrant, Player, RecordedRequest, RecordedResponse, Secrets, Tape, Tls,
 };
 use model::{Outcome, TargetId, Timestamp};
 use sandbox::{Compiler, Config, Job, Limits, Plugin, Pool, Sandbox, Target};
@@ -97,13 +96,8 @@ fn job(plugin: &Plugin, id: &str, url: &str, tape: Tape) -> Job {
         settings: "{}".to_owned(),
         secrets: Vec::new(),
     };
-    let grant = Grant {
-        base,
-        origins: vec![OriginGrant { origin, tls: Tls::system().expect("certificates") }],
-        reach: Reach::Everywhere,
-        secrets: Secrets::default(),
-        narrowing: Narrowing::default(),
-    };
+    let grant =
+        Grant::new(base, vec![OriginGrant { origin, tls: Tls::system().expect("certificates") }], Secrets::default());
     Job {
         plugin: plugin.clone(),
         target: Arc::new(target),

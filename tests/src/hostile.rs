@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use egress::{Egress, Grant, Narrowing, Origin, OriginGrant, Reach, Secrets, Tape, Tls};
+use egress::{Egress, Grant, Origin, OriginGrant, Secrets, Tape, Tls};
 use expected::Expect;
 use model::{Outcome, TargetId, Timestamp};
 use sandbox::{Compiler, Done, Job, Limits, Plugin, Sandbox, Target};
@@ -136,7 +136,7 @@ impl World {
             return Ok((verdict, took));
         }
         let began = Instant::now();
-        let done = self.on_the_lane(self.job(&plugin, "guest", LIMITS)).await;
+        let done = self.on_the_lane(self.job(&plugin, "guest", Limits { cpu: CPU, ..Limits::default() })).await;
         let took = began.elapsed();
         if format!("{done:?}").contains(SECRET) {
             return Err(format!("the secret is in what it told: {done:?}"));
@@ -167,13 +167,7 @@ impl World {
         Job {
             plugin: plugin.clone(),
             target: Arc::new(target),
-            grant: Arc::new(Grant {
-                base,
-                origins,
-                reach: Reach::Everywhere,
-                secrets: Secrets::new(secrets).expect("our secret is one"),
-                narrowing: Narrowing::default(),
-            }),
+            grant: Arc::new(Grant::new(base, origins, Secrets::new(secrets).expect("our secret is one"))),
             limits,
             timeout: TIMEOUT,
             now: Timestamp::from_millis(1_784_578_620_000),
@@ -181,20 +175,6 @@ impl World {
         }
     }
 }
-
-/// What a guest's poll may use.
-const LIMITS: Limits = Limits {
-    memory: 64 << 20,
-    cpu: CPU,
-    requests: 512,
-    body: 8 << 20,
-    bodies: 32 << 20,
-    dependencies: 25_000,
-    samples: 100_000,
-    warnings: 1_000,
-    report: 32 << 20,
-    log_lines: 100,
-};
 
 /// The honest target's polls, one after another.
 struct Watch {

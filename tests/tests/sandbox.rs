@@ -4,7 +4,7 @@
 
 use axum::Router;
 use axum::routing::get;
-use egress::{Egress, Grant, Narrowing, Origin, OriginGrant, Reach, Secrets, Tape, Tls};
+use egress::{Egress, Grant, Origin, OriginGrant, Secrets, Tape, Tls};
 use model::{FailureCategory, Outcome, Status, TargetId, Timestamp};
 use sandbox::{Compiler, Config, Done, Job, Limits, Plugin, Sandbox, Target};
 use std::num::NonZeroUsize;
@@ -51,13 +51,7 @@ fn job(plugin: &Plugin, url: &str, timeout: Duration) -> Job {
     Job {
         plugin: plugin.clone(),
         target: Arc::new(target),
-        grant: Arc::new(Grant {
-            base,
-            origins,
-            reach: Reach::Everywhere,
-            secrets: Secrets::default(),
-            narrowing: Narrowing::default(),
-        }),
+        grant: Arc::new(Grant::new(base, origins, Secrets::default())),
         limits: Limits::default(),
         timeout,
         now: Timestamp::from_millis(1_784_578_620_000),

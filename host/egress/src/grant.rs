@@ -73,6 +73,15 @@ impl Origin {
     }
 }
 
+/// Where a URL leads, and the path and query that are sent there.
+pub fn requested(url: &Url) -> Result<(Origin, String), InvalidUrl> {
+    let path_and_query = match url.query() {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    };
+    Ok((Origin::of(url)?, path_and_query))
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", if self.https { "https" } else { "http" }, self.authority())
@@ -108,6 +117,13 @@ pub struct Grant {
     pub secrets: Secrets,
     /// What an operator allows of that, where it is less.
     pub narrowing: Narrowing,
+}
+
+impl Grant {
+    /// What an operator's own target may reach: its origins, at whatever addresses they have.
+    pub fn new(base: Url, origins: Vec<OriginGrant>, secrets: Secrets) -> Self {
+        Self { base, origins, reach: Reach::Everywhere, secrets, narrowing: Narrowing::default() }
+    }
 }
 
 /// What an operator allows a kind's requests to be, where that is less than everything.

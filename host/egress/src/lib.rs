@@ -61,7 +61,7 @@ pub use address::{Cidr, Reach};
 pub use budget::Gauges;
 pub use connect::{Resolve, SystemResolver};
 pub use error::Error;
-pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant};
+pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, requested};
 pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, RecordedTls, Recorder, Tape};
 pub use secrets::{InvalidSecret, Secrets};
 pub use session::{BodyEncoding, Config, Egress, Lane, Limits, Method, Request, Response, Session, Timing, Usage};

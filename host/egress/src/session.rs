@@ -7,7 +7,7 @@ use crate::exchange::{Common, Plan, Raw, exchange};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
 use crate::tls::Certificate;
-use crate::{Error, Grant, Origin, OriginGrant};
+use crate::{Error, Grant, Origin, OriginGrant, requested};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -431,12 +431,7 @@ fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
         return Err(Error::BadRequest(format!("its path has the character {odd:?}, which must be percent-encoded")));
     }
     let url = grant.base.join(path).map_err(|error| Error::BadRequest(format!("its path {path:?}: {error}")))?;
-    let origin = Origin::of(&url).map_err(|error| Error::BadRequest(error.to_string()))?;
-    let path_and_query = match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_owned(),
-    };
-    Ok((origin, path_and_query))
+    requested(&url).map_err(|error| Error::BadRequest(error.to_string()))
 }
 
 fn header(grant: &Grant, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Error> {

@@ -72,7 +72,7 @@ fn secrets(values: &[(&str, &str)]) -> Secrets {
 fn grant(url: &str, tls: Tls, secrets: Secrets) -> Arc<Grant> {
     let (base, origin) = Origin::parse(url).unwrap();
     let origins = vec![OriginGrant { origin, tls }];
-    Arc::new(Grant { base, origins, reach: Reach::Everywhere, secrets, narrowing: Narrowing::default() })
+    Arc::new(Grant::new(base, origins, secrets))
 }
 
 struct Poll {

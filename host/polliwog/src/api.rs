@@ -3,7 +3,7 @@
 use crate::cli::Common;
 use crate::config::Config;
 use crate::setup;
-use egress::{Egress, Grant, Limits, Method, Narrowing, Origin, OriginGrant, Reach, Request, Secrets, Session, Tls};
+use egress::{Egress, Grant, Limits, Method, Origin, OriginGrant, Request, Secrets, Session, Tls};
 use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ pub(crate) async fn call(usual: &str, method: Method, path: &str, body: Option<V
         request.body = Some(body.to_string().replace("${", "\\u0024{").into_bytes());
     }
     let origins = vec![OriginGrant { origin, tls }];
-    let grant = Grant { base, origins, reach: Reach::Everywhere, secrets, narrowing: Narrowing::default() };
+    let grant = Grant::new(base, origins, secrets);
     let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
     let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
     let session = Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT);

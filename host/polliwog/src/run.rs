@@ -7,7 +7,7 @@ use crate::configurator::{self, Checker, Configurator, DORMANT};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
 use crate::estate::{self, Files, Target};
 use crate::host::{ENDING, RunningHost};
-use crate::plugins::{Keeper, PluginSet, keeper};
+use crate::plugins::{Keeper, PluginSet, hex, keeper};
 use crate::setup::{Document, compiler, counted, print};
 use anyhow::{Context, bail};
 use egress::Egress;
@@ -112,8 +112,8 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let driver = Driver::new(parts, scheduler, restored);
     let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(move || driver.run(&messages))?;
 
-    let place = keeper::Place { configurator: configurator.clone(), store: store.clone(), clock };
-    let keeping = tokio::spawn(keeper.watch(place, ending.clone()));
+    let needed = keeper::Parts { configurator: configurator.clone(), store: store.clone(), clock };
+    let keeping = tokio::spawn(keeper.watch(needed, ending.clone()));
     let watching = tokio::spawn(configurator.watch(ending.clone()));
     end_asked().await?;
     tracing::info!("ending: nothing more is started; what is under way has 30 s");
@@ -208,7 +208,7 @@ fn admin(store: &Store, clock: &Clock) -> anyhow::Result<(Auth, Option<String>)>
     if let Some(hash) = store.reader().admin_token()? {
         return Ok((Auth::new(hash), None));
     }
-    let token: String = random_bytes::<32>().iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = hex(&random_bytes::<32>());
     store.writer().admin_token(Auth::hash(&token), clock.wall());
     Ok((Auth::new(Auth::hash(&token)), Some(token)))
 }

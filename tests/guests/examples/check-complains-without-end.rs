@@ -1,22 +1,13 @@
 //! Finds thousands of things wrong with any settings.
 
-use polliwog_sdk::{Descriptor, PollError, Report, Target};
+use polliwog_sdk::Descriptor;
 
-guests::raw_guest!(Guest);
+guests::raw_guest!(describe, check);
 
-/// The guest.
-pub struct Guest;
+fn describe() -> Descriptor {
+    guests::descriptor("check-complains-without-end")
+}
 
-impl guests::Guest for Guest {
-    fn describe() -> Descriptor {
-        guests::descriptor("check-complains-without-end")
-    }
-
-    fn check_settings(_: String) -> Vec<String> {
-        (0..5_000).map(|number| format!("problem {number}")).collect()
-    }
-
-    fn poll(_: Target) -> Result<Report, PollError> {
-        Ok(Report::empty())
-    }
+fn check() -> Vec<String> {
+    (0..5_000).map(|number| format!("problem {number}")).collect()
 }

@@ -1,29 +1,16 @@
 //! Wants a secret of a form that takes gigabytes to check.
 
-use polliwog_sdk::{Descriptor, PollError, Report, SecretSpec, Target};
+use polliwog_sdk::{Descriptor, SecretSpec};
 
-guests::raw_guest!(Guest);
+guests::raw_guest!(describe);
 
-/// The guest.
-pub struct Guest;
-
-impl guests::Guest for Guest {
-    fn describe() -> Descriptor {
-        let secret = SecretSpec {
-            name: "token".to_owned(),
-            description: String::new(),
-            required: false,
-            pattern: Some("((a{1,100}){1,100}){1,100}".to_owned()),
-            hint: None,
-        };
-        Descriptor { secrets: vec![secret], ..guests::descriptor("pattern-explodes") }
-    }
-
-    fn check_settings(_: String) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn poll(_: Target) -> Result<Report, PollError> {
-        Ok(Report::empty())
-    }
+fn describe() -> Descriptor {
+    let secret = SecretSpec {
+        name: "token".to_owned(),
+        description: String::new(),
+        required: false,
+        pattern: Some("((a{1,100}){1,100}){1,100}".to_owned()),
+        hint: None,
+    };
+    Descriptor { secrets: vec![secret], ..guests::descriptor("pattern-explodes") }
 }

@@ -1,23 +1,10 @@
 //! Describes its settings in a megabyte.
 
-use polliwog_sdk::{Descriptor, PollError, Report, Target};
+use polliwog_sdk::Descriptor;
 
-guests::raw_guest!(Guest);
+guests::raw_guest!(describe);
 
-/// The guest.
-pub struct Guest;
-
-impl guests::Guest for Guest {
-    fn describe() -> Descriptor {
-        let settings_schema = format!("{{\"description\":\"{}\"}}", "s".repeat(1 << 20));
-        Descriptor { settings_schema, ..guests::descriptor("schema-is-huge") }
-    }
-
-    fn check_settings(_: String) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn poll(_: Target) -> Result<Report, PollError> {
-        Ok(Report::empty())
-    }
+fn describe() -> Descriptor {
+    let settings_schema = format!("{{\"description\":\"{}\"}}", "s".repeat(1 << 20));
+    Descriptor { settings_schema, ..guests::descriptor("schema-is-huge") }
 }

@@ -1,22 +1,9 @@
 //! Has no version.
 
-use polliwog_sdk::{Descriptor, PollError, Report, Target};
+use polliwog_sdk::Descriptor;
 
-guests::raw_guest!(Guest);
+guests::raw_guest!(describe);
 
-/// The guest.
-pub struct Guest;
-
-impl guests::Guest for Guest {
-    fn describe() -> Descriptor {
-        Descriptor { version: String::new(), ..guests::descriptor("version-is-none") }
-    }
-
-    fn check_settings(_: String) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn poll(_: Target) -> Result<Report, PollError> {
-        Ok(Report::empty())
-    }
+fn describe() -> Descriptor {
+    Descriptor { version: String::new(), ..guests::descriptor("version-is-none") }
 }

@@ -1,29 +1,16 @@
 //! Wants more secrets than anybody has.
 
-use polliwog_sdk::{Descriptor, PollError, Report, SecretSpec, Target};
+use polliwog_sdk::{Descriptor, SecretSpec};
 
-guests::raw_guest!(Guest);
+guests::raw_guest!(describe);
 
-/// The guest.
-pub struct Guest;
-
-impl guests::Guest for Guest {
-    fn describe() -> Descriptor {
-        let secret = |number: u32| SecretSpec {
-            name: number.to_string(),
-            description: String::new(),
-            required: true,
-            pattern: None,
-            hint: None,
-        };
-        Descriptor { secrets: (0..10_000).map(secret).collect(), ..guests::descriptor("wants-too-many-secrets") }
-    }
-
-    fn check_settings(_: String) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn poll(_: Target) -> Result<Report, PollError> {
-        Ok(Report::empty())
-    }
+fn describe() -> Descriptor {
+    let secret = |number: u32| SecretSpec {
+        name: number.to_string(),
+        description: String::new(),
+        required: true,
+        pattern: None,
+        hint: None,
+    };
+    Descriptor { secrets: (0..10_000).map(secret).collect(), ..guests::descriptor("wants-too-many-secrets") }
 }

@@ -33,13 +33,34 @@ macro_rules! guest {
 
 pub use polliwog_sdk::bindings::exports::polliwog::poller::poller::Guest;
 
-/// Registers a type that implements [`Guest`] itself, for what no SDK would do.
+/// Registers a type that implements [`Guest`] itself, for what no SDK would do: `raw_guest!(describe)` with a function
+/// `fn() -> Descriptor`, and `raw_guest!(describe, check)` with one `fn() -> Vec<String>` too. Its polls report nothing.
 #[macro_export]
 macro_rules! raw_guest {
-    ($guest:ident) => {
+    ($describe:path) => {
+        $crate::raw_guest!($describe, Vec::new);
+    };
+    ($describe:path, $check:path) => {
+        /// The guest.
+        pub struct RawGuest;
+
+        impl $crate::Guest for RawGuest {
+            fn describe() -> polliwog_sdk::Descriptor {
+                $describe()
+            }
+
+            fn check_settings(_: String) -> Vec<String> {
+                $check()
+            }
+
+            fn poll(_: polliwog_sdk::Target) -> Result<polliwog_sdk::Report, polliwog_sdk::PollError> {
+                Ok(polliwog_sdk::Report::empty())
+            }
+        }
+
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            type Export = $guest;
+            type Export = RawGuest;
     polliwog_sdk::bindings::export_plugin!(Export with_types_in polliwog_sdk::bindings);
         };
     };

@@ -3,7 +3,7 @@
 //! `poll --record` writes one, `plugin test` and `plugin bench` replay it, and so does `polliwog_sdk::testing`.
 
 use crate::config::TargetConfig;
-use egress::{Exchange, Grant, Narrowing, Origin, OriginGrant, Player, Reach, Secrets, Tape, Tls};
+use egress::{Exchange, Grant, Origin, OriginGrant, Player, Secrets, Tape, Tls, requested};
 use model::{TargetId, Timestamp};
 use sandbox::{Job, Limits, Plugin, Target};
 use secrecy::SecretString;
@@ -121,9 +121,10 @@ impl Recording {
         let exchanges = self.exchanges.iter().map(|exchange| {
             let mut exchange = exchange.clone();
             // A path, in a recording that was written by hand.
-            if let Ok(url) = base.join(&exchange.request.url) {
-                exchange.request.url = Origin::of(&url)
-                    .map_or_else(|_| url.to_string(), |origin| format!("{origin}{}", path_and_query(&url)));
+            if let Ok((origin, path)) =
+                base.join(&exchange.request.url).map_err(drop).and_then(|url| requested(&url).map_err(drop))
+            {
+                exchange.request.url = format!("{origin}{path}");
             }
             exchange
         });
@@ -143,24 +144,11 @@ impl Recording {
         Ok(Job {
             plugin: plugin.clone(),
             target: Arc::new(target),
-            grant: Arc::new(Grant {
-                base,
-                origins,
-                reach: Reach::Everywhere,
-                secrets,
-                narrowing: Narrowing::default(),
-            }),
+            grant: Arc::new(Grant::new(base, origins, secrets)),
             limits: Limits::default(),
             timeout: Duration::from_millis(self.target.timeout_ms),
             now: Timestamp::from_millis(i64::try_from(self.target.now).unwrap_or(i64::MAX)),
             tape,
         })
-    }
-}
-
-fn path_and_query(url: &url::Url) -> String {
-    match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_owned(),
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Keeper {
     shelf: Shelf<Plugin>,
     last: Last,
     remembered: BTreeMap<Kind, last::Served>,
+    /// What of that is on disk.
+    written: BTreeMap<Kind, last::Served>,
     built_in: BTreeMap<Kind, Plugin>,
     /// Those of them that could not be loaded.
     unbuilt: Vec<Refused>,
@@ -40,7 +42,7 @@ pub(crate) struct Keeper {
 }
 
 /// What a running host gives it to work with.
-pub(crate) struct Place {
+pub(crate) struct Parts {
     /// Who checks a plugin against the targets of its kind, and hands it to the driver.
     pub configurator: Arc<Configurator>,
     /// Where events go.
@@ -89,6 +91,7 @@ impl Keeper {
             folder,
             shelf,
             last,
+            written: remembered.clone(),
             remembered,
             built_in,
             unbuilt: refused,
@@ -187,7 +190,7 @@ impl Keeper {
     }
 
     /// Looks at the directory until the host ends, and takes up what has changed.
-    pub(crate) async fn watch(mut self, place: Place, ending: CancellationToken) {
+    pub(crate) async fn watch(mut self, parts: Parts, ending: CancellationToken) {
         self.remember();
         let mut ticks = tokio::time::interval(LOOK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -203,7 +206,7 @@ impl Keeper {
             }
             // Judging a file takes as long as compiling it; the host may end meanwhile.
             tokio::select! {
-                () = self.look(&place) => {}
+                () = self.look(&parts) => {}
                 () = ending.cancelled() => return,
             }
         }
@@ -215,21 +218,21 @@ impl Keeper {
         }
     }
 
-    async fn look(&mut self, place: &Place) {
+    async fn look(&mut self, parts: &Parts) {
         let Some(look) = self.blocking(Folder::look).await else { return };
         for name in look.gone {
-            self.take_away(&shown(&name), place).await;
+            self.take_away(&shown(&name), parts).await;
         }
         for name in look.ready {
-            self.read(name, place).await;
+            self.read(name, parts).await;
         }
     }
 
-    async fn read(&mut self, name: OsString, place: &Place) {
+    async fn read(&mut self, name: OsString, parts: &Parts) {
         let wanted = name.clone();
         let Some(Some(read)) = self.blocking(move |folder| folder.read(&wanted)).await else { return };
         let verdict = judge(&self.sandbox, read).await;
-        self.take(&shown(&name), verdict, place).await;
+        self.take(&shown(&name), verdict, parts).await;
     }
 
     /// Does something with the directory where it may wait for a disk or a server.
@@ -243,58 +246,58 @@ impl Keeper {
     }
 
     /// A file was judged: it serves from now on, or it is refused and changes nothing else.
-    async fn take(&mut self, name: &str, verdict: Verdict<Plugin>, place: &Place) {
+    async fn take(&mut self, name: &str, verdict: Verdict<Plugin>, parts: &Parts) {
         let version = match verdict {
             Ok(version) => version,
-            Err(refusal) => return self.refuse(name, refusal, place),
+            Err(refusal) => return self.refuse(name, refusal, parts),
         };
         let kind = version.kind.clone();
         let before = self.shelf.serving(name).map(|version| (version.kind.clone(), version.plugin.digest()));
         if before == Some((kind.clone(), version.plugin.digest())) {
             // What it was before it was something bad, or touched and not changed.
             self.shelf.take(name, version);
-            return self.publish(place);
+            return self.publish(parts);
         }
         if let Err(reason) = self.shelf.may_serve(name, &kind) {
-            return self.refuse(name, (Cause::Rival(kind), reason), place);
+            return self.refuse(name, (Cause::Rival(kind), reason), parts);
         }
         let served = self.served(version.plugin.clone(), self.file(name));
-        if let Err(reason) = place.configurator.plug(&kind, Some(served)).await {
-            return self.refuse(name, (Cause::Targets, reason), place);
+        if let Err(reason) = parts.configurator.plug(&kind, Some(served)).await {
+            return self.refuse(name, (Cause::Targets, reason), parts);
         }
         self.shelf.take(name, version);
-        self.loaded(&kind, place);
+        self.loaded(&kind, parts);
         if let Some((old, _)) = before.filter(|(old, _)| *old != kind) {
-            self.fall_back(&old, place).await;
+            self.fall_back(&old, parts).await;
         }
-        self.publish(place);
+        self.publish(parts);
     }
 
-    async fn take_away(&mut self, name: &str, place: &Place) {
+    async fn take_away(&mut self, name: &str, parts: &Parts) {
         if let Some(kind) = self.shelf.remove(name) {
             tracing::info!("{} is gone", self.file(name));
             self.remembered.retain(|_, served| served.file != name);
             // The only other file of its kind takes over at once.
             for next in self.shelf.to_judge_again() {
-                self.read(OsString::from(next), place).await;
+                self.read(OsString::from(next), parts).await;
             }
             if self.shelf.holder(&kind).is_none() {
-                self.fall_back(&kind, place).await;
+                self.fall_back(&kind, parts).await;
             }
         }
-        self.publish(place);
+        self.publish(parts);
     }
 
     /// A kind has lost its file: the built-in plugin serves it, where there is one that fits its targets; else nobody.
-    async fn fall_back(&mut self, kind: &Kind, place: &Place) {
+    async fn fall_back(&mut self, kind: &Kind, parts: &Parts) {
         if let Some(plugin) = self.built_in.get(kind).cloned() {
             let served = self.served(plugin, BUILT_IN.to_owned());
-            match place.configurator.plug(kind, Some(served)).await {
-                Ok(()) => return self.loaded(kind, place),
+            match parts.configurator.plug(kind, Some(served)).await {
+                Ok(()) => return self.loaded(kind, parts),
                 Err(reason) => tracing::warn!("the built-in plugin of kind {kind} does not take over: {reason}"),
             }
         }
-        if let Err(reason) = place.configurator.plug(kind, None).await {
+        if let Err(reason) = parts.configurator.plug(kind, None).await {
             // Only a host that ends does not take that.
             tracing::error!("kind {kind} keeps the plugin of a file that is gone: {reason}");
             return;
@@ -302,31 +305,31 @@ impl Keeper {
         tracing::warn!("no plugin serves kind {kind} any more; its targets are not polled until one is dropped in");
     }
 
-    fn loaded(&mut self, kind: &Kind, place: &Place) {
-        let set = place.configurator.plugins();
+    fn loaded(&mut self, kind: &Kind, parts: &Parts) {
+        let set = parts.configurator.plugins();
         let Some(served) = set.get(kind) else { return };
         let version = served.plugin.descriptor().version.clone();
         tracing::info!("{} serves kind {kind} with version {version}", served.source);
         let kind = EventKind::PluginLoaded { plugin: kind.clone(), version };
-        place.store.writer().event(Event { at: place.clock.wall(), kind });
+        parts.store.writer().event(Event { at: parts.clock.wall(), kind });
     }
 
-    fn refuse(&mut self, name: &str, (cause, reason): (Cause, String), place: &Place) {
+    fn refuse(&mut self, name: &str, (cause, reason): (Cause, String), parts: &Parts) {
         let known = self.shelf.refused().any(|(file, why, _)| file == name && why == reason);
         self.shelf.refuse(name, cause, reason.clone());
-        self.publish(place);
+        self.publish(parts);
         if known {
             return;
         }
         let file = self.file(name);
         tracing::warn!("{file} is refused: {reason}");
-        place.store.writer().event(Event { at: place.clock.wall(), kind: EventKind::PluginRefused { file, reason } });
+        parts.store.writer().event(Event { at: parts.clock.wall(), kind: EventKind::PluginRefused { file, reason } });
     }
 
     /// Shows what is refused, and remembers what serves.
-    fn publish(&mut self, place: &Place) {
+    fn publish(&mut self, parts: &Parts) {
         let refused = self.refused();
-        self.set = place.configurator.refuse_plugins(|set| set.refusing(refused));
+        self.set = parts.configurator.refuse_plugins(|set| set.refusing(refused));
         self.remember();
     }
 
@@ -336,8 +339,8 @@ impl Keeper {
             let sha256 = hex(&version.plugin.digest());
             self.remembered.insert(version.kind.clone(), last::Served { file: name.to_owned(), sha256 });
         }
-        if self.last.read() != self.remembered {
-            self.last.write(&self.remembered);
+        if self.written != self.remembered && self.last.write(&self.remembered) {
+            self.written = self.remembered.clone();
         }
     }
 }

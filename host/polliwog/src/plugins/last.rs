@@ -49,8 +49,9 @@ impl Last {
         entries.into_iter().filter_map(|(kind, served)| Some((Kind::new(&kind).ok()?, served))).collect()
     }
 
-    /// Writes it anew, all at once.
-    pub(super) fn write(&self, served: &BTreeMap<Kind, Served>) {
+    /// Writes it anew, all at once, and says whether it did.
+    #[must_use = "what is not on disk must be written again"]
+    pub(super) fn write(&self, served: &BTreeMap<Kind, Served>) -> bool {
         let text: BTreeMap<&str, &Served> = served.iter().map(|(kind, served)| (kind.as_str(), served)).collect();
         let draft = self.path.with_extension("json.draft");
         let write = || -> std::io::Result<()> {
@@ -59,9 +60,11 @@ impl Last {
             file.sync_all()?;
             fs::rename(&draft, &self.path)
         };
-        if let Err(error) = write() {
+        let written = write();
+        if let Err(error) = &written {
             tracing::warn!("{} cannot be written ({error}); which plugins serve is forgotten", self.path.display());
         }
+        written.is_ok()
     }
 }
 
@@ -76,9 +79,11 @@ mod tests {
         assert!(last.read().is_empty());
         let served = Served { file: "a.wasm".to_owned(), sha256: "00".to_owned() };
         let written = BTreeMap::from([(Kind::new("x").unwrap(), served)]);
-        last.write(&written);
+        assert!(last.write(&written));
         assert_eq!(last.read(), written);
         fs::write(folder.path().join("serving.json"), "{").unwrap();
         assert!(last.read().is_empty());
+        fs::remove_dir_all(folder.path()).unwrap();
+        assert!(!last.write(&written));
     }
 }
