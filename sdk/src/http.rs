@@ -7,7 +7,7 @@ use crate::{Failure, PollError, Report};
 use serde::Deserialize;
 use std::time::{Duration, UNIX_EPOCH};
 
-pub use contract::{BodyEncoding, Header, HttpError, Method, TlsInfo};
+pub use contract::{BodyEncoding, CaptureSource, Header, HttpError, Method, TlsInfo};
 
 /// A request, made step by step.
 #[derive(Clone)]
@@ -55,6 +55,15 @@ impl Request {
     pub fn body(mut self, body: impl Into<Vec<u8>>, encoding: BodyEncoding) -> Self {
         self.0.body = Some(body.into());
         self.0.body_encoding = encoding;
+        self
+    }
+
+    /// Keeps a part of a 2xx answer as `${secret.NAME}`, for this target and this version of the plugin, for so long (a day
+    /// at most). The host keeps it, and the plugin sees stars where it stands. See [`has_secret`] and [`forget_secret`].
+    #[must_use]
+    pub fn capture(mut self, name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
+        let ttl_ms = u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX);
+        self.0.captures.push(contract::Capture { name: name.into(), source, ttl_ms });
         self
     }
 
@@ -129,6 +138,11 @@ pub fn has_secret(name: &str) -> bool {
     transport::has_secret(name)
 }
 
+/// Drops a captured secret: it is no longer good.
+pub fn forget_secret(name: &str) {
+    transport::forget_secret(name);
+}
+
 impl Response {
     /// The status: any three digits.
     pub fn status(&self) -> u16 {
@@ -199,8 +213,9 @@ impl Response {
         }
     }
 
-    /// `Retry-After` as seconds, or as a date counted from the answer's own `Date`.
-    fn retry_after_ms(&self) -> Option<u32> {
+    /// How long the server asks to be left alone, in milliseconds: `Retry-After` as seconds, or as a date counted from the
+    /// answer's own `Date`.
+    pub fn retry_after_ms(&self) -> Option<u32> {
         let value = self.header("retry-after")?.trim();
         let wait = match value.parse() {
             Ok(seconds) => Duration::from_secs(seconds),

@@ -21,9 +21,10 @@
 //! ```
 //!
 //! What cannot be read as what is wanted (a list where a number is expected) is an error; `null`, an empty text and, for
-//! numbers, words such as `"N/A"` are nothing.
+//! numbers, words such as `"N/A"` are nothing. Where one odd field must not cost the whole answer, use [`Field`], which
+//! takes everything and says afterwards what it found.
 
-use serde::de::{self, Deserializer, Unexpected, Visitor};
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -55,8 +56,46 @@ pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>
     Ok(Scalar::deserialize(deserializer)?.text())
 }
 
+/// What stands in a field, whatever it is: reading it never fails.
+///
+/// ```
+/// use polliwog_sdk::lenient::{Field, Number};
+/// # use polliwog_sdk::serde_json;
+///
+/// let fields: Vec<Field<Number>> = serde_json::from_str(r#"[8, "8", null, "", "N/A", [8], "eight"]"#).unwrap();
+/// assert_eq!(fields[1], Field::Is(Number(8.0)));
+/// assert_eq!(fields[4], Field::Absent);
+/// assert_eq!(fields[5], Field::Odd("a list".to_owned()));
+/// assert_eq!(fields[6], Field::Odd("\"eight\"".to_owned()));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Field<T> {
+    /// Nothing: it is missing (with `#[serde(default)]`), `null`, an empty text, or `"N/A"` and the like.
+    #[default]
+    Absent,
+    /// What was wanted.
+    Is(T),
+    /// Something else, for a person.
+    Odd(String),
+}
+
+impl<T> Field<T> {
+    /// What was wanted, if that is there.
+    pub fn get(&self) -> Option<&T> {
+        match self {
+            Self::Is(value) => Some(value),
+            Self::Absent | Self::Odd(_) => None,
+        }
+    }
+}
+
+/// Words for a value that there is none of.
+const NONE: [&str; 6] = ["", "n/a", "-", "none", "null", "unknown"];
+/// How much of an odd text is shown, in characters.
+const SHOWN: usize = 40;
+
 macro_rules! from_scalar {
-    ($name:ident, $read:ident, $expected:literal) => {
+    ($name:ident, $read:ident, $nothing:expr, $expected:literal) => {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let scalar = Scalar::deserialize(deserializer)?;
@@ -64,12 +103,25 @@ macro_rules! from_scalar {
                 scalar.$read().map($name).ok_or_else(unexpected)
             }
         }
+
+        impl<'de> Deserialize<'de> for Field<$name> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Ok(match Anything::deserialize(deserializer)? {
+                    Anything::Scalar(scalar) if scalar.is_one_of(&$nothing) => Self::Absent,
+                    Anything::Scalar(scalar) => match scalar.$read() {
+                        Some(value) => Self::Is($name(value)),
+                        None => Self::Odd(scalar.to_string().chars().take(SHOWN).collect()),
+                    },
+                    Anything::Other(what) => Self::Odd(what.to_owned()),
+                })
+            }
+        }
     };
 }
 
-from_scalar!(Number, number, "a number, or a text that holds one");
-from_scalar!(Flag, flag, "a flag");
-from_scalar!(Text, text, "a text");
+from_scalar!(Number, number, NONE, "a number, or a text that holds one");
+from_scalar!(Flag, flag, NONE, "a flag");
+from_scalar!(Text, text, [""], "a text");
 
 /// A JSON value that is neither list nor object.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,6 +134,15 @@ enum Scalar {
 }
 
 impl Scalar {
+    /// Whether it is `null`, or one of the words for nothing.
+    fn is_one_of(&self, words: &[&str]) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Text(text) => words.contains(&text.trim().to_ascii_lowercase().as_str()),
+            Self::Flag(_) | Self::Number(..) => false,
+        }
+    }
+
     fn number(&self) -> Option<f64> {
         let number = match self {
             Self::Nothing => None,
@@ -96,7 +157,9 @@ impl Scalar {
         match self {
             Self::Nothing => None,
             Self::Flag(flag) => Some(*flag),
-            Self::Number(_, number) => Some(*number != 0.0),
+            Self::Number(_, number) => {
+                [(0.0, false), (1.0, true)].iter().find(|(is, _)| is == number).map(|(_, flag)| *flag)
+            }
             Self::Text(text) => match text.trim().to_ascii_lowercase().as_str() {
                 "1" | "true" | "yes" | "on" => Some(true),
                 "0" | "false" | "no" | "off" => Some(false),
@@ -128,37 +191,64 @@ impl fmt::Display for Scalar {
 
 impl<'de> Deserialize<'de> for Scalar {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Anything::deserialize(deserializer)? {
+            Anything::Scalar(scalar) => Ok(scalar),
+            Anything::Other(what) => {
+                Err(de::Error::invalid_type(Unexpected::Other(what), &"a number, text, flag or null"))
+            }
+        }
+    }
+}
+
+/// Any JSON value, of which only scalars are kept.
+enum Anything {
+    Scalar(Scalar),
+    Other(&'static str),
+}
+
+impl<'de> Deserialize<'de> for Anything {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Any;
 
-        impl Visitor<'_> for Any {
-            type Value = Scalar;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Anything;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number, text, flag or null")
+                f.write_str("anything")
             }
 
-            fn visit_unit<E>(self) -> Result<Scalar, E> {
-                Ok(Scalar::Nothing)
+            fn visit_unit<E>(self) -> Result<Anything, E> {
+                Ok(Anything::Scalar(Scalar::Nothing))
             }
 
-            fn visit_bool<E>(self, flag: bool) -> Result<Scalar, E> {
-                Ok(Scalar::Flag(flag))
+            fn visit_bool<E>(self, flag: bool) -> Result<Anything, E> {
+                Ok(Anything::Scalar(Scalar::Flag(flag)))
             }
 
-            fn visit_i64<E>(self, number: i64) -> Result<Scalar, E> {
-                Ok(Scalar::Number(number.to_string(), number as f64))
+            fn visit_i64<E>(self, number: i64) -> Result<Anything, E> {
+                Ok(Anything::Scalar(Scalar::Number(number.to_string(), number as f64)))
             }
 
-            fn visit_u64<E>(self, number: u64) -> Result<Scalar, E> {
-                Ok(Scalar::Number(number.to_string(), number as f64))
+            fn visit_u64<E>(self, number: u64) -> Result<Anything, E> {
+                Ok(Anything::Scalar(Scalar::Number(number.to_string(), number as f64)))
             }
 
-            fn visit_f64<E>(self, number: f64) -> Result<Scalar, E> {
-                Ok(Scalar::Number(number.to_string(), number))
+            fn visit_f64<E>(self, number: f64) -> Result<Anything, E> {
+                Ok(Anything::Scalar(Scalar::Number(number.to_string(), number)))
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
-                Ok(Scalar::Text(text.to_owned()))
+            fn visit_str<E>(self, text: &str) -> Result<Anything, E> {
+                Ok(Anything::Scalar(Scalar::Text(text.to_owned())))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Anything, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Anything::Other("a list"))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Anything, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Anything::Other("an object"))
             }
         }
 
@@ -180,8 +270,8 @@ mod tests {
             ("null", None, None, None),
             ("0", Some(0.0), Some(false), Some("0")),
             ("1", Some(1.0), Some(true), Some("1")),
-            ("-2.5", Some(-2.5), Some(true), Some("-2.5")),
-            ("18446744073709551615", Some(18_446_744_073_709_551_615.0), Some(true), Some("18446744073709551615")),
+            ("-2.5", Some(-2.5), None, Some("-2.5")),
+            ("18446744073709551615", Some(18_446_744_073_709_551_615.0), None, Some("18446744073709551615")),
             ("true", Some(1.0), Some(true), Some("true")),
             ("false", Some(0.0), Some(false), Some("false")),
             ("\"\"", None, None, None),

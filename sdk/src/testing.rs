@@ -32,7 +32,7 @@ use crate::bindings::polliwog::poller::http as contract;
 use crate::{Descriptor, Exported, Label, PollError, Poller, Report, Target};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use contract::{Header, HttpError, Method, Timing, TlsInfo};
+use contract::{CaptureSource, Header, HttpError, Method, Timing, TlsInfo};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -283,11 +283,35 @@ fn with_replay<T>(act: impl FnOnce(&mut Replay) -> T) -> T {
 }
 
 pub(crate) fn fetch(request: &contract::Request) -> Result<contract::Response, HttpError> {
-    with_replay(|replay| replay.recording.answer(&replay.base, request))
+    with_replay(|replay| {
+        let response = replay.recording.answer(&replay.base, request)?;
+        if (200..300).contains(&response.status) {
+            let found = request.captures.iter().filter(|capture| holds(&response, &capture.source));
+            replay.secrets.extend(found.map(|capture| capture.name.clone()));
+        }
+        Ok(response)
+    })
+}
+
+/// Whether an answer has something to capture; in a recording it is stars.
+fn holds(response: &contract::Response, source: &CaptureSource) -> bool {
+    let mut headers = response.headers.iter();
+    match source {
+        CaptureSource::JsonPointer(pointer) => serde_json::from_slice::<serde_json::Value>(&response.body)
+            .is_ok_and(|body| body.pointer(pointer).is_some_and(serde_json::Value::is_string)),
+        CaptureSource::Header(name) => headers.any(|header| header.name.eq_ignore_ascii_case(name)),
+        CaptureSource::Cookie(name) => headers.any(|header| {
+            header.name.eq_ignore_ascii_case("set-cookie") && header.value.starts_with(&format!("{name}="))
+        }),
+    }
 }
 
 pub(crate) fn fetch_all(requests: &[contract::Request]) -> Vec<Result<contract::Response, HttpError>> {
     requests.iter().map(fetch).collect()
+}
+
+pub(crate) fn forget_secret(name: &str) {
+    with_replay(|replay| replay.secrets.retain(|known| known != name));
 }
 
 pub(crate) fn has_secret(name: &str) -> bool {

@@ -81,7 +81,7 @@ impl Flights {
 
 /// GET and HEAD without a body change nothing and can be shared.
 fn key(plan: &Plan) -> Option<Key> {
-    if !plan.method.is_safe() || !plan.body.is_empty() {
+    if !plan.shared || !plan.method.is_safe() || !plan.body.is_empty() {
         return None;
     }
     let mut headers: Vec<(String, Vec<u8>)> =

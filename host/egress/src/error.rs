@@ -11,10 +11,10 @@ pub enum Error {
     Denied { what: String, why: &'static str },
     #[error("the plugin's request cannot be sent: {0}")]
     BadRequest(String),
-    #[error("{0}")]
-    Unsupported(&'static str),
     #[error("the request names the secret {0:?}, which this target does not have: add it to the target's secrets")]
     SecretUnknown(String),
+    #[error("the answer's value for the captured secret {name:?} cannot be kept: {why}")]
+    CaptureRefused { name: String, why: String },
     #[error("the poll has already made {0} requests, which is its limit")]
     TooManyRequests(u32),
     #[error("the host name {0} does not exist: check its spelling and the DNS server")]
@@ -76,8 +76,8 @@ impl Error {
             Self::Recorded { code, .. } => code.as_str(),
             Self::Denied { .. } => "denied",
             Self::BadRequest(_) => "bad_request",
-            Self::Unsupported(_) => "unsupported",
             Self::SecretUnknown(_) => "secret_unknown",
+            Self::CaptureRefused { .. } => "capture_refused",
             Self::TooManyRequests(_) => "too_many_requests_in_poll",
             Self::DnsNotFound(_) => "dns_not_found",
             Self::DnsFailed { .. } => "dns_failed",

@@ -39,6 +39,8 @@ pub(crate) struct Plan {
     pub path_and_query: String,
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// Whether others that ask for the same may have the same answer.
+    pub shared: bool,
 }
 
 /// A whole answer as it came.

@@ -19,7 +19,7 @@
 //! |---|---|---|
 //! | `denied` | no | the request may not leave: origin, address or method is not the target's |
 //! | `bad_request` | no | the plugin's request cannot be sent as it is |
-//! | `unsupported` | no | the host cannot do this |
+//! | `capture_refused` | no | the answer holds a value to be captured that can be no secret |
 //! | `secret_unknown` | no | the request names a secret that the target does not have |
 //! | `too_many_requests_in_poll` | no | the poll has used up its requests |
 //! | `dns_not_found` | yes | nobody knows the host name |
@@ -45,6 +45,7 @@
 
 pub mod address;
 mod budget;
+mod captures;
 mod coalesce;
 mod connect;
 mod error;
@@ -59,6 +60,7 @@ mod tls;
 
 pub use address::{Cidr, Reach};
 pub use budget::Gauges;
+pub use captures::{Capture, CaptureSource, Captured};
 pub use connect::{Resolve, SystemResolver};
 pub use error::Error;
 pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, requested};

@@ -60,18 +60,37 @@ impl Secrets {
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
+}
+
+/// All secrets that a request may name: the operator's, and what was captured.
+pub(crate) struct Known<'a>(pub [&'a Secrets; 2]);
+
+impl Known<'_> {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|secrets| secrets.is_empty())
+    }
+
+    fn value(&self, name: &str) -> Option<&SecretString> {
+        self.0.iter().find_map(|secrets| secrets.values.get(name))
+    }
 
     /// Names of the secrets that a text refers to, those that are there.
-    pub(crate) fn named_in<'a>(&'a self, text: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn named_in<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
         let names = text.split("${").skip(1).filter_map(|rest| rest.split_once('}')?.0.split_once('.'));
-        let known = names.filter(|(scheme, name)| matches!(*scheme, "secret" | "basic") && self.contains(name));
+        let known = names.filter(|(scheme, name)| matches!(*scheme, "secret" | "basic") && self.value(name).is_some());
         known.map(|(_, name)| name)
     }
 
-    pub(crate) fn masker(&self) -> &Masker {
-        &self.masker
+    /// A header, a reason or an error as the plugin may see it.
+    pub(crate) fn masked(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, secrets| secrets.masker.text(text))
     }
 
+    /// A body as the plugin may see it.
+    pub(crate) fn masked_body(&self, body: Vec<u8>) -> Vec<u8> {
+        self.0.iter().fold(body, |body, secrets| secrets.masker.body(body))
+    }
     /// A header's value with its secrets filled in.
     pub(crate) fn expand_header(&self, value: &str) -> Result<String, Error> {
         self.expand(value, |scheme, secret| match scheme {
@@ -101,7 +120,7 @@ impl Secrets {
             let reference = rest.find('}').and_then(|end| Some((end, rest[2..end].split_once('.')?)));
             match reference {
                 Some((end, (scheme @ ("secret" | "basic"), name))) => {
-                    let value = self.values.get(name).ok_or_else(|| Error::SecretUnknown(name.to_owned()))?;
+                    let value = self.value(name).ok_or_else(|| Error::SecretUnknown(name.to_owned()))?;
                     match render(scheme, value.expose_secret()) {
                         Some(value) => expanded.push_str(&value),
                         None => expanded.push_str(&rest[..=end]),
@@ -144,7 +163,8 @@ mod tests {
 
     #[test]
     fn references_are_filled_in() {
-        let secrets = secrets();
+        let (operators, captured) = (secrets(), Secrets::default());
+        let secrets = Known([&captured, &operators]);
         for (text, expected) in [
             ("plain", "plain"),
             ("Bearer ${secret.token}!", "Bearer s3cr\"t &val!"),

@@ -1,11 +1,13 @@
 //! The public face: the process's egress, a lane's, and one poll's.
 
 use crate::budget::{Bytes, Gauges, Held, Slots};
+use crate::captures::{self, Capture, Captured};
 use crate::coalesce::Flights;
 use crate::connect::{Destination, Resolve, SystemResolver};
 use crate::exchange::{Common, Plan, Raw, exchange};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
+use crate::secrets::Known;
 use crate::tls::Certificate;
 use crate::{Error, Grant, Origin, OriginGrant, requested};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -177,8 +179,8 @@ pub struct Request {
     pub body: Option<Vec<u8>>,
     /// How secrets are escaped inside the body.
     pub body_encoding: BodyEncoding,
-    /// How many captures the plugin asks for.
-    pub captures: usize,
+    /// What of the answer is to be kept as secrets.
+    pub captures: Vec<Capture>,
     /// Less than what is left of the poll.
     pub timeout: Option<Duration>,
 }
@@ -192,7 +194,7 @@ impl Request {
             headers: Vec::new(),
             body: None,
             body_encoding: BodyEncoding::Raw,
-            captures: 0,
+            captures: Vec::new(),
             timeout: None,
         }
     }
@@ -261,6 +263,7 @@ pub struct Session {
     requests: AtomicU32,
     bytes: AtomicUsize,
     secrets: Mutex<BTreeSet<String>>,
+    captured: Arc<Captured>,
     tape: Tape,
 }
 
@@ -268,13 +271,30 @@ impl Session {
     /// For a poll that ends at `deadline` at the latest.
     pub fn new(lane: Lane, grant: Arc<Grant>, limits: Limits, deadline: Instant) -> Self {
         let (requests, bytes, secrets) = (AtomicU32::new(0), AtomicUsize::new(0), Mutex::default());
-        Self { lane, grant, limits, deadline, requests, bytes, secrets, tape: Tape::Off }
+        let captured = Arc::default();
+        Self { lane, grant, limits, deadline, requests, bytes, secrets, captured, tape: Tape::Off }
     }
 
     /// The same, recording, or answered from a recording.
     #[must_use]
     pub fn with_tape(self, tape: Tape) -> Self {
         Self { tape, ..self }
+    }
+
+    /// The same, with what was captured before, and room for what will be.
+    #[must_use]
+    pub fn with_captured(self, captured: Arc<Captured>) -> Self {
+        Self { captured, ..self }
+    }
+
+    /// Whether a secret of this name is the operator's, or was captured and has not expired.
+    pub fn has_secret(&self, name: &str) -> bool {
+        self.grant.secrets.contains(name) || self.captured.good().contains(name)
+    }
+
+    /// Drops a captured secret.
+    pub fn forget_secret(&self, name: &str) {
+        self.captured.forget(name);
     }
 
     /// What the target may reach.
@@ -295,8 +315,8 @@ impl Session {
         self.secrets.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    fn note_secrets(&self, request: &Request) {
-        let names = |text: &str| self.grant.secrets.named_in(text).map(str::to_owned).collect::<Vec<_>>();
+    fn note_secrets(&self, request: &Request, known: &Known<'_>) {
+        let names = |text: &str| known.named_in(text).map(str::to_owned).collect::<Vec<_>>();
         let mut used: Vec<String> = request.headers.iter().flat_map(|(_, value)| names(value)).collect();
         used.extend(
             request.body.as_deref().and_then(|body| std::str::from_utf8(body).ok()).into_iter().flat_map(names),
@@ -325,21 +345,23 @@ impl Session {
         if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests {
             return Err(Error::TooManyRequests(self.limits.requests));
         }
-        if request.captures > 0 {
-            return Err(Error::Unsupported("this host does not capture secrets from answers"));
-        }
+        captures::check(&request, &self.grant.secrets)?;
         let start = Instant::now();
         let deadline = request.timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
         let left = self.limits.bodies.saturating_sub(self.bytes.load(Ordering::Relaxed));
         let cap = self.limits.body.min(left);
-        if !self.grant.secrets.is_empty() {
-            self.note_secrets(&request);
+        let captured = self.captured.good();
+        let known = Known([&self.grant.secrets, &captured]);
+        if !known.is_empty() {
+            self.note_secrets(&request, &known);
         }
-        let plan = plan(&self.grant, request)?;
+        let captures = request.captures.clone();
+        let plan = plan(&self.grant, &known, request)?;
         if let Tape::Replay(player) = &self.tape {
             let url = format!("{}{}", plan.destination.origin, plan.path_and_query);
             let response = player.answer(plan.method.as_str(), &url)?.replayed()?;
             self.count_body(response.body.len(), cap)?;
+            self.captured.keep(&captures, &captures::Answer::of(&response))?;
             return Ok(response);
         }
         let Lane { egress, handle, pool } = &self.lane;
@@ -363,6 +385,8 @@ impl Session {
                 shared.copy(held)
             }
         };
+        let Raw { status, headers, body, .. } = &raw;
+        self.captured.keep(&captures, &captures::Answer { status: *status, headers, body })?;
         Ok(self.respond(raw))
     }
 
@@ -376,16 +400,18 @@ impl Session {
 
     /// The answer as the plugin may see it.
     fn respond(&self, raw: Raw) -> Response {
-        let masker = self.grant.secrets.masker();
+        // Those that this answer brought among them.
+        let captured = self.captured.good();
+        let known = Known([&self.grant.secrets, &captured]);
         let certificate = |tls: Arc<Certificate>| {
             let tls = Certificate::clone(&tls);
-            Certificate { subject: masker.text(tls.subject), issuer: masker.text(tls.issuer), ..tls }
+            Certificate { subject: known.masked(tls.subject), issuer: known.masked(tls.issuer), ..tls }
         };
         Response {
             status: raw.status,
-            reason: masker.text(raw.reason),
-            headers: raw.headers.into_iter().map(|(name, value)| (masker.text(name), masker.text(value))).collect(),
-            body: masker.body(raw.body),
+            reason: known.masked(raw.reason),
+            headers: raw.headers.into_iter().map(|(name, value)| (known.masked(name), known.masked(value))).collect(),
+            body: known.masked_body(raw.body),
             timing: raw.timing,
             tls: raw.tls.map(certificate),
             _held: raw.held,
@@ -394,18 +420,19 @@ impl Session {
 
     /// A server's words can stand in an error, and a secret in them.
     fn masked(&self, error: Error) -> Error {
-        let masker = self.grant.secrets.masker();
+        let captured = self.captured.good();
+        let known = Known([&self.grant.secrets, &captured]);
         match error {
-            Error::Protocol { name, why } => Error::Protocol { name, why: masker.text(why) },
-            Error::TlsFailed { name, why } => Error::TlsFailed { name, why: masker.text(why) },
-            Error::EncodedBody(encoding) => Error::EncodedBody(masker.text(encoding)),
+            Error::Protocol { name, why } => Error::Protocol { name, why: known.masked(why) },
+            Error::TlsFailed { name, why } => Error::TlsFailed { name, why: known.masked(why) },
+            Error::EncodedBody(encoding) => Error::EncodedBody(known.masked(encoding)),
             other => other,
         }
     }
 }
 
 /// Checks a request against the grant and fills in its secrets.
-fn plan(grant: &Grant, request: Request) -> Result<Plan, Error> {
+fn plan(grant: &Grant, known: &Known<'_>, request: Request) -> Result<Plan, Error> {
     let (origin, path_and_query) = address(grant, &request.path)?;
     grant.narrowing.check(request.method, &path_and_query)?;
     let OriginGrant { tls, .. } = grant.origins.iter().find(|granted| granted.origin == origin).ok_or_else(|| {
@@ -414,15 +441,17 @@ fn plan(grant: &Grant, request: Request) -> Result<Plan, Error> {
     })?;
     let mut headers = HeaderMap::with_capacity(request.headers.len());
     for (name, value) in &request.headers {
-        let (name, value) = header(grant, name, value)?;
+        let (name, value) = header(known, name, value)?;
         headers.append(name, value);
     }
     let body = match request.body {
-        Some(body) => grant.secrets.expand_body(body, request.body_encoding)?,
+        Some(body) => known.expand_body(body, request.body_encoding)?,
         None => Vec::new(),
     };
     let destination = Destination { origin, tls: tls.clone(), reach: grant.reach.clone() };
-    Ok(Plan { destination, method: request.method, path_and_query, headers, body: body.into() })
+    // Whoever joined would get an answer with a secret in it that is not theirs.
+    let shared = request.captures.is_empty();
+    Ok(Plan { destination, method: request.method, path_and_query, headers, body: body.into(), shared })
 }
 
 fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
@@ -434,12 +463,12 @@ fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
     requested(&url).map_err(|error| Error::BadRequest(error.to_string()))
 }
 
-fn header(grant: &Grant, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Error> {
+fn header(known: &Known<'_>, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Error> {
     let name: HeaderName = name.parse().map_err(|_| Error::BadRequest(format!("{name:?} is no name of a header")))?;
     if FORBIDDEN_HEADERS.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
         return Err(Error::BadRequest(format!("the header {name} is the host's to set")));
     }
-    let expanded = grant.secrets.expand_header(value)?;
+    let expanded = known.expand_header(value)?;
     let mut value = HeaderValue::from_bytes(expanded.as_bytes()).map_err(|_| {
         Error::BadRequest(format!("the value of its header {name} has a line break or control character"))
     })?;

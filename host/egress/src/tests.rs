@@ -259,13 +259,77 @@ async fn silence_ends_at_the_deadline_and_says_where() {
 async fn requests_and_captures_have_their_limits() {
     let port = canned(ok("x")).await;
     let url = format!("http://127.0.0.1:{port}/");
-    let limits = Limits { requests: 2, ..LIMITS };
+    let limits = Limits { requests: 1, ..LIMITS };
     let poll =
         poll_with(Egress::new(Config::default()), grant(&url, Tls::system().unwrap(), Secrets::default()), limits);
-    assert_eq!(code(&poll, Request { captures: 1, ..Request::get("") }).await, "unsupported");
+    let capture = |name: &str| Capture {
+        name: name.to_owned(),
+        source: CaptureSource::JsonPointer("/ticket".to_owned()),
+        ttl: Duration::from_secs(60),
+    };
+    for captures in [vec![capture("to ken")], vec![capture("")], vec![capture("t"); 9]] {
+        let session = Poll { session: fresh(&url), egress: poll.egress.clone() };
+        assert_eq!(code(&session, Request { captures, ..Request::get("") }).await, "bad_request");
+    }
     assert!(poll.session.fetch(Request::get("")).await.is_ok());
     assert_eq!(code(&poll, Request::get("")).await, "too_many_requests_in_poll");
-    assert_eq!(poll.session.usage().requests, 2);
+    assert_eq!(poll.session.usage().requests, 1);
+}
+
+/// A session of a target without secrets.
+fn fresh(url: &str) -> Session {
+    poll(url).session
+}
+
+#[tokio::test]
+async fn a_ticket_is_captured_masked_used_and_forgotten() {
+    let port = server(|mut stream| async move {
+        while let Some(request) = head(&mut stream).await {
+            let cookie = request.lines().find_map(|line| line.strip_prefix("cookie: ")).unwrap_or("none");
+            let body = format!(
+                r#"{{"data":{{"ticket":"PMG:me::abc/+=","you":"{cookie}","more":"PMG%3Ame%3A%3Aabc%2F%2B%3D"}}}}"#
+            );
+            let _ = stream.write_all(ok(&body).as_bytes()).await;
+        }
+    })
+    .await;
+    let url = format!("http://127.0.0.1:{port}/");
+    let captured = Arc::new(Captured::default());
+    let target = grant(&url, Tls::system().unwrap(), secrets(&[("password", "hunter2hunter2")]));
+    let session =
+        || poll_with(Egress::new(Config::default()), target.clone(), LIMITS).session.with_captured(captured.clone());
+    let capture = |name: &str| Request {
+        captures: vec![Capture {
+            name: name.to_owned(),
+            source: CaptureSource::JsonPointer("/data/ticket".to_owned()),
+            ttl: Duration::from_secs(60),
+        }],
+        ..Request::get("/login")
+    };
+    let taken = session().fetch(capture("password")).await.unwrap_err();
+    assert_eq!(taken.code(), "bad_request", "an operator's secret's name is taken");
+
+    let login = session().fetch(capture("ticket")).await.unwrap();
+    let seen = String::from_utf8(login.body).unwrap();
+    assert!(seen.starts_with(r#"{"data":{"ticket":"**************","you":"none","more":"***"#), "{seen}");
+    assert!(serde_json::from_str::<serde_json::Value>(&seen).is_ok() && !seen.contains("abc"), "{seen}");
+
+    // A later poll of the same target.
+    let later = session();
+    assert!(later.has_secret("ticket") && later.has_secret("password") && !later.has_secret("other"));
+    let with_ticket = || Request {
+        headers: vec![("cookie".to_owned(), "Auth=${secret.ticket}".to_owned())],
+        ..Request::get("/status")
+    };
+    let answer = later.fetch(with_ticket()).await.unwrap();
+    let seen = String::from_utf8(answer.body).unwrap();
+    assert!(seen.contains(r#""you":"Auth=**************""#), "sent, and masked when it came back: {seen}");
+    assert_eq!(later.secrets_used(), ["ticket"]);
+
+    later.forget_secret("ticket");
+    assert_eq!(later.fetch(with_ticket()).await.unwrap_err().code(), "secret_unknown");
+    let other = poll_with(Egress::new(Config::default()), target.clone(), LIMITS).session;
+    assert!(!other.has_secret("ticket"), "another target's");
 }
 
 #[tokio::test]

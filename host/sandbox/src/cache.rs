@@ -1,9 +1,11 @@
 //! What plugins keep from one poll of a target to the next. In memory only.
 
+use egress::Captured;
 use lru::LruCache;
 use model::TargetId;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -12,6 +14,8 @@ const EACH: usize = 1 << 20;
 const ALL: usize = 64 << 20;
 /// What an entry costs beside its key and value, so that many empty ones are not free.
 const OVERHEAD: usize = 128;
+/// Owners whose captured secrets are held; the least recently polled goes first, and logs in again.
+const VAULTS: NonZeroUsize = NonZeroUsize::new(1 << 16).expect("above 0");
 /// A key's longest name.
 const KEY: usize = 256;
 
@@ -88,6 +92,30 @@ impl Cache {
         let of_target = entries.by_key.iter().map(|(key, _)| key).filter(|(owner, _)| owner.target == *target);
         for key in of_target.cloned().collect::<Vec<_>>() {
             entries.remove(&key);
+        }
+    }
+}
+
+/// The captured secrets of each target, for each version of its plugin.
+pub(crate) struct Vaults(Mutex<LruCache<Owner, Arc<Captured>>>);
+
+impl Vaults {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(LruCache::new(VAULTS)))
+    }
+
+    /// An owner's, which a change of the target does not take from the poll that holds it.
+    pub(crate) fn of(&self, owner: &Owner) -> Arc<Captured> {
+        let mut vaults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        vaults.get_or_insert(owner.clone(), Arc::default).clone()
+    }
+
+    /// Drops everything of a target.
+    pub(crate) fn forget(&self, target: &TargetId) {
+        let mut vaults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_target = vaults.iter().map(|(owner, _)| owner).filter(|owner| owner.target == *target);
+        for owner in of_target.cloned().collect::<Vec<_>>() {
+            vaults.pop(&owner);
         }
     }
 }

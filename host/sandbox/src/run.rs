@@ -1,7 +1,7 @@
 //! One call into a plugin, from a fresh store to its end, and one poll.
 
 use crate::Compiler;
-use crate::cache::{Cache, Owner};
+use crate::cache::{Cache, Owner, Vaults};
 use crate::convert;
 use crate::engine::{Pool, Ticking};
 use crate::host::v0_1::{self, types};
@@ -62,6 +62,7 @@ pub struct Sandbox {
     linker: Linker<State>,
     slots: Arc<Semaphore>,
     cache: Arc<Cache>,
+    captured: Vaults,
     lanes: Lanes,
     demoted: AtomicU64,
     waited: AtomicU64,
@@ -169,6 +170,7 @@ impl Sandbox {
             linker,
             slots: Arc::new(Semaphore::new(config.instance_slots as usize)),
             cache: Arc::new(Cache::new()),
+            captured: Vaults::new(),
             lanes,
             demoted: AtomicU64::new(0),
             waited: AtomicU64::new(0),
@@ -185,9 +187,10 @@ impl Sandbox {
         (self.demoted.load(Ordering::Relaxed), self.waited.load(Ordering::Relaxed))
     }
 
-    /// Drops what a target's polls kept for the next ones.
+    /// Drops what a target's polls kept for the next ones, and what they captured.
     pub fn forget(&self, target: &TargetId) {
         self.cache.forget(target);
+        self.captured.forget(target);
     }
 
     /// A slot for a call that is no poll.
@@ -222,12 +225,13 @@ impl Sandbox {
         let wall = deadline.saturating_duration_since(Instant::now());
         let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
         let session = Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline - kept_back(wall));
-        let session = Arc::new(session.with_tape(tape));
+        let owner = Owner { target: target.id.clone(), plugin: plugin.digest() };
+        let session = Arc::new(session.with_tape(tape).with_captured(self.captured.of(&owner)));
         let call = Call {
             limits,
             log: Log::new(plugin.descriptor().kind.as_str(), target.id.as_str(), limits.log_lines),
             limiter: Limiter::new(limits.memory),
-            session: Some((session.clone(), Owner { target: target.id.clone(), plugin: plugin.digest() })),
+            session: Some((session.clone(), owner)),
             wall,
             slot,
         };

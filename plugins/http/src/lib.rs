@@ -17,7 +17,7 @@ use settings::{HttpMethod, Settings};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Codes that say what is wrong with the configuration rather than with the server.
-const OPERATOR_ERRORS: [&str; 4] = ["denied", "secret_unknown", "bad_request", "unsupported"];
+const OPERATOR_ERRORS: [&str; 3] = ["denied", "secret_unknown", "bad_request"];
 
 /// The plugin.
 pub struct Http;

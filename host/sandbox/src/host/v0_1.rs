@@ -22,10 +22,13 @@ impl types::Host for State {}
 
 impl http::Host for State {
     async fn has_secret(&mut self, name: String) -> Result<bool> {
-        Ok(self.session.as_ref().is_some_and(|session| session.grant().secrets.contains(&name)))
+        Ok(self.session.as_ref().is_some_and(|session| session.has_secret(&name)))
     }
 
-    async fn forget_secret(&mut self, _name: String) -> Result<()> {
+    async fn forget_secret(&mut self, name: String) -> Result<()> {
+        if let Some(session) = &self.session {
+            session.forget_secret(&name);
+        }
         Ok(())
     }
 
@@ -91,9 +94,20 @@ impl From<http::Request> for egress::Request {
                 http::BodyEncoding::Form => egress::BodyEncoding::Form,
                 http::BodyEncoding::Json => egress::BodyEncoding::Json,
             },
-            captures: request.captures.len(),
+            captures: request.captures.into_iter().map(Into::into).collect(),
             timeout: request.timeout_ms.map(|ms| Duration::from_millis(ms.into())),
         }
+    }
+}
+
+impl From<http::Capture> for egress::Capture {
+    fn from(capture: http::Capture) -> Self {
+        let source = match capture.source {
+            http::CaptureSource::JsonPointer(pointer) => egress::CaptureSource::JsonPointer(pointer),
+            http::CaptureSource::Header(name) => egress::CaptureSource::Header(name),
+            http::CaptureSource::Cookie(name) => egress::CaptureSource::Cookie(name),
+        };
+        Self { name: capture.name, source, ttl: Duration::from_millis(capture.ttl_ms.into()) }
     }
 }
 
