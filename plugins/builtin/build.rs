@@ -4,12 +4,22 @@ use plugin_build::{What, components};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-const PLUGINS: [&str; 3] = ["plugin-http", "plugin-mapping", "plugin-proactive-deps"];
+const PLUGINS: [&str; 6] =
+    ["plugin-http", "plugin-mapping", "plugin-pbs", "plugin-pmg", "plugin-proactive-deps", "plugin-pve"];
+/// Where they are, and what they share.
+const SOURCES: [&str; 7] = [
+    "plugins/http",
+    "plugins/mapping",
+    "plugins/pbs",
+    "plugins/pmg",
+    "plugins/proactive-deps",
+    "plugins/proxmox",
+    "plugins/pve",
+];
 
 fn main() {
-    let sources = ["plugins/http", "plugins/mapping", "plugins/proactive-deps"];
     let mut list = String::from("&[\n");
-    for (name, file) in components("../..", &What::Packages(&PLUGINS), &sources) {
+    for (name, file) in components("../..", &What::Packages(&PLUGINS), &SOURCES) {
         let kind = name.trim_start_matches("plugin-");
         writeln!(list, "    Builtin {{ kind: {kind:?}, component: include_bytes!({file:?}) }},")
             .expect("writing to a string never fails");

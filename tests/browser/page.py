@@ -61,7 +61,7 @@ def check(page, link):
     until("the link logs in", lambda: page.current_url == address + "/")
     assert "token=" not in page.current_url
     until("the stream is live", lambda: page.find_element(By.ID, "connection").text == "live")
-    until("every target is there", lambda: len(page.find_elements(By.CSS_SELECTOR, "section.target")) == 10)
+    until("every target is there", lambda: len(page.find_elements(By.CSS_SELECTOR, "section.target")) == 13)
 
     # Nothing is loaded again: a mark that only this document carries is there at the end.
     page.execute_script("window.mark = 'same document'")

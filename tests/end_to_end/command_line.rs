@@ -192,7 +192,7 @@ fn wrong_usage_is_64_and_says_what_is_right() {
         assert!(stderr.contains(word), "{arguments:?}: {stderr}");
     }
     let (code, _, stderr) = output(&folder, &["poll", "--kind", "unheard-of", "--url", url]);
-    assert!(code == 3 && stderr.contains("there are http, mapping, proactive-deps"), "{stderr}");
+    assert!(code == 3 && stderr.contains("there are http, mapping, pbs, pmg, proactive-deps, pve"), "{stderr}");
     let (code, _, stderr) = output(&folder, &["run"]);
     assert!(code == 1 && stderr.contains("run --demo"), "{stderr}");
 }
@@ -225,7 +225,7 @@ url = "http://127.0.0.1:1/"
         "polliwog.toml:3: target a: settings: unknown key \"expected_stats\": did you mean \"expected_status\"?",
         "polliwog.toml:8: target b: the secret \"token\": the environment variable NOT_SET is not set",
         "settings: \"fields\" needs \"healthy\" or \"severity\"",
-        "polliwog.toml:15: target c: no plugin serves kind not-yet: there are http, mapping, proactive-deps; drop one into",
+        "polliwog.toml:15: target c: no plugin serves kind not-yet: there are http, mapping, pbs, pmg, proactive-deps, pve; drop one into",
     ] {
         assert!(stdout.contains(words), "{words} is not in\n{stdout}");
     }
@@ -266,7 +266,7 @@ fn plugins_are_listed_and_inspected() {
         let refused = if plugin["refusal"].is_null() { "serves" } else { "refused" };
         writeln!(lines, "{} {source} {refused}", plugin["kind"].as_str().unwrap_or("-")).unwrap();
     }
-    let expected = "cached cached.wasm serves\nhttp built-in serves\nmapping built-in serves\nproactive-deps built-in serves\n\
+    let expected = "cached cached.wasm serves\nhttp built-in serves\nmapping built-in serves\npbs built-in serves\npmg built-in serves\nproactive-deps built-in serves\npve built-in serves\n\
                     - folder.wasm refused\n- half.wasm refused\n- loop-1.wasm refused\n- loop-2.wasm refused\n";
     assert_eq!(lines, expected);
 

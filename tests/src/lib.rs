@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod hostile;
+pub mod proxmox;
 pub mod wat;
 
 /// The guests of `tests/guests`, compiled.

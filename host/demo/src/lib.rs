@@ -1,4 +1,4 @@
-//! Simulated services on loopback, for `run --demo` and for tests.
+//! Simulated services and estates on loopback, for `run --demo` and for tests.
 //!
 //! They speak the formats that real services speak, and misbehave on a timetable, so that within two minutes one sees
 //! transitions, a breaker that opens and closes, a dead letter, warnings and stale data. Ports are fixed, because a
@@ -6,8 +6,14 @@
 
 #![forbid(unsafe_code)]
 
+mod proxmox;
+mod replay;
 mod services;
 
+pub use proxmox::{PBS_TOKEN, PMG_PASSWORD, PMG_USER, PVE_TOKEN};
+pub use replay::{REPLAY_PORT, Replayed, replay};
+
+use axum::Router;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -32,9 +38,14 @@ pub struct DemoTarget {
     pub url: String,
     /// JSON.
     pub settings: &'static str,
+    /// Names and values of the secrets that the simulated service takes.
+    pub secrets: &'static [(&'static str, &'static str)],
     /// Its base interval.
     pub interval: Duration,
 }
+
+/// What tells the time, in seconds since 1970.
+pub type Now = fn() -> i64;
 
 /// The demo's ports are taken.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +53,12 @@ pub struct DemoTarget {
 pub struct DemoError {
     address: SocketAddr,
     why: String,
+}
+
+impl DemoError {
+    fn at(port: u16, why: String) -> Self {
+        Self { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), why }
+    }
 }
 
 /// What the demo has to be polled, when it listens on `port` and the one after it.
@@ -53,6 +70,7 @@ pub fn targets(port: u16) -> Vec<DemoTarget> {
         kind,
         url: at(port, path),
         settings: "{}",
+        secrets: &[],
         interval: Duration::from_secs(seconds),
     };
     vec![
@@ -81,16 +99,30 @@ pub fn targets(port: u16) -> Vec<DemoTarget> {
         },
         target("vault", "Vault (wants a token)", "proactive-deps", "/vault", 5),
         DemoTarget { settings: r#"{"body_contains":["Welcome"]}"#, ..target("website", "Website", "http", "/", 5) },
+        DemoTarget {
+            settings: r#"{"guests":{"expected":["tag:prod"]}}"#,
+            secrets: &[("token", PVE_TOKEN)],
+            ..target("pve-lab", "Proxmox VE (loses a node)", "pve", "/pve/timetable", 5)
+        },
+        DemoTarget {
+            secrets: &[("token", PBS_TOKEN)],
+            ..target("pbs-lab", "Proxmox Backup Server", "pbs", "/pbs/full-soon", 10)
+        },
+        DemoTarget {
+            settings: r#"{"username":"monitor@pmg"}"#,
+            secrets: &[("password", PMG_PASSWORD)],
+            ..target("pmg-lab", "Proxmox Mail Gateway", "pmg", "/pmg/deferred", 10)
+        },
     ]
 }
 
-/// Serves until the process ends.
-pub async fn start(port: u16) -> Result<(), DemoError> {
+/// Serves until the process ends. `now` tells the time, in seconds since 1970.
+pub async fn start(port: u16, now: Now) -> Result<(), DemoError> {
     let listener = bind(port).await?;
     // Whether the port is free is found out now, not when the service first rises.
     let phoenix = bind(port + 1).await?;
     let start = Instant::now();
-    let serving = axum::serve(listener, services::router(start));
+    let serving = axum::serve(listener, router(start, now));
     tokio::spawn(async move {
         if let Err(error) = serving.await {
             tracing::error!("the demo's services ended: {error}");
@@ -98,6 +130,11 @@ pub async fn start(port: u16) -> Result<(), DemoError> {
     });
     tokio::spawn(die_and_return(phoenix, port + 1));
     Ok(())
+}
+
+/// Everything but the service that dies, for a server of one's own.
+pub fn router(start: Instant, now: Now) -> Router {
+    services::router(start).fallback(async move |request| proxmox::answer(request, start, now()).await)
 }
 
 async fn die_and_return(mut listener: TcpListener, port: u16) {
@@ -120,10 +157,7 @@ async fn die_and_return(mut listener: TcpListener, port: u16) {
 }
 
 async fn bind(port: u16) -> Result<TcpListener, DemoError> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let failed = |error: std::io::Error| DemoError {
-        address,
-        why: format!("{error}; end what listens there, or choose another with --demo-port"),
-    };
-    TcpListener::bind(address).await.map_err(failed)
+    let failed =
+        |error: std::io::Error| DemoError::at(port, format!("{error}; end what listens there, or choose another port"));
+    TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.map_err(failed)
 }

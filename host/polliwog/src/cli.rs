@@ -97,6 +97,20 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Serve recorded bodies of Proxmox products from a directory, so that they can be polled
+    ///
+    /// A body is named by what it answers, with _ for / (pve/cluster_resources.json), and stands in a simulated estate that
+    /// answers everything else. A recording, as poll --record writes it, answers what it holds. Each is served under its
+    /// name; GET / lists them.
+    Replay {
+        /// The directory
+        dir: PathBuf,
+        /// Where to listen, on 127.0.0.1
+        #[arg(long, default_value_t = demo::REPLAY_PORT)]
+        port: u16,
+    },
+    /// How a Proxmox product becomes a target: its certificate to confirm, what to run there, what to paste here
+    Setup(SetupArguments),
     /// For plugin authors
     #[command(subcommand)]
     Plugin(PluginCommand),
@@ -246,6 +260,35 @@ pub(crate) struct RunArguments {
     /// Where the simulated services listen (they take this port and the next)
     #[arg(long, value_name = "PORT", default_value_t = demo::PORT, requires = "demo")]
     pub demo_port: u16,
+}
+
+/// What `setup` is told.
+#[derive(Args, Debug)]
+pub(crate) struct SetupArguments {
+    /// Which product
+    pub product: ProductName,
+    /// Where it is: a URL, or a host's name alone
+    pub url: String,
+    /// The fingerprint that was confirmed, for asking a cluster for its members
+    #[arg(long, value_name = "SHA256", requires = "secret")]
+    pub fingerprint: Option<String>,
+    /// The token for that: token=env:VARIABLE or token=file:PATH
+    #[arg(long, value_name = "NAME=SOURCE")]
+    pub secret: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A Proxmox product.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ProductName {
+    /// Proxmox VE
+    Pve,
+    /// Proxmox Backup Server
+    Pbs,
+    /// Proxmox Mail Gateway
+    Pmg,
 }
 
 /// What `poll` is told.

@@ -23,11 +23,21 @@ impl Clock {
     }
 
     /// Now, on the wall clock.
-    #[allow(clippy::disallowed_methods, reason = "this is where time enters")]
     pub(crate) fn wall(&self) -> Timestamp {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+        wall()
     }
+}
+
+/// Now, on the wall clock.
+#[allow(clippy::disallowed_methods, reason = "this is where time enters")]
+fn wall() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Now, in seconds since 1970.
+pub(crate) fn seconds() -> i64 {
+    wall().as_millis() / 1000
 }
 
 /// Unpredictable bytes from the operating system.

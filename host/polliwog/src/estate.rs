@@ -394,7 +394,8 @@ fn secrets(
     values
 }
 
-fn read_secret(source: &SecretSource) -> Result<SecretString, String> {
+/// A secret's value, or in one sentence why there is none.
+pub(crate) fn read_secret(source: &SecretSource) -> Result<SecretString, String> {
     match source {
         SecretSource::Variable(variable) => std::env::var(variable)
             .map(SecretString::from)
@@ -404,5 +405,6 @@ fn read_secret(source: &SecretSource) -> Result<SecretString, String> {
             let value = text.strip_suffix('\n').unwrap_or(&text);
             Ok(SecretString::from(value.strip_suffix('\r').unwrap_or(value)))
         }
+        SecretSource::Simulated(value) => Ok(SecretString::from(*value)),
     }
 }

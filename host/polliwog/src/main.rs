@@ -13,6 +13,7 @@ mod configurator;
 mod driver;
 mod estate;
 mod host;
+mod introduce;
 mod plugin_command;
 mod plugins;
 mod poll;
@@ -25,6 +26,7 @@ use anyhow::Context;
 use clap::Parser;
 use cli::{Arguments, Command, PluginCommand};
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -69,6 +71,8 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::DeadLetter { command, common } => remote::dead_letter(&common, command).await,
             Command::Breaker { command, common } => remote::breaker(&common, command).await,
             Command::Settings { command, common } => remote::settings(&common, command).await,
+            Command::Replay { dir, port } => replay(&dir, port).await,
+            Command::Setup(arguments) => introduce::setup(arguments).await,
             Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,
             Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list::list(&common, json).await,
             Command::CompilePlugin => unreachable!("done before there was a runtime"),
@@ -84,6 +88,18 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             }
         }
     })
+}
+
+/// Serves recorded bodies until it is ended.
+async fn replay(dir: &Path, port: u16) -> anyhow::Result<u8> {
+    let files = demo::Replayed::read(dir).map_err(anyhow::Error::msg)?;
+    let count = files.names().count();
+    eprintln!(
+        "serving {} at http://127.0.0.1:{port}/, each under its name; Ctrl-C ends it",
+        setup::counted(count, "file")
+    );
+    demo::replay(files, port, clock::seconds).await?;
+    Ok(0)
 }
 
 /// What is logged goes to stderr; `RUST_LOG` says how much.

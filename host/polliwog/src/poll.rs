@@ -165,7 +165,8 @@ fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
     })
 }
 
-fn secret(text: &str) -> anyhow::Result<(String, SecretSource)> {
+/// Where a secret of the command line comes from.
+pub(crate) fn secret(text: &str) -> anyhow::Result<(String, SecretSource)> {
     let wrong = || anyhow!("--secret: write NAME=env:VARIABLE or NAME=file:PATH, never the value itself");
     let (name, source) = text.split_once('=').ok_or_else(wrong)?;
     let source = match source.split_once(':') {

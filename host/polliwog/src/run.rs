@@ -1,7 +1,7 @@
 //! `run`: the host, from its configuration to its end.
 
 use crate::cli::RunArguments;
-use crate::clock::{Clock, random_bytes};
+use crate::clock::{self, Clock, random_bytes};
 use crate::config::{Config, Overrides, Problem};
 use crate::configurator::{self, Checker, Configurator, DORMANT};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
@@ -36,7 +36,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
         Err(problems) => return Ok(refuse(&problems)),
     };
     if arguments.demo {
-        demo::start(arguments.demo_port).await?;
+        demo::start(arguments.demo_port, clock::seconds).await?;
     }
     let listeners = vec![config.listen, config.metrics_listen];
     let egress = Egress::new(egress::Config {

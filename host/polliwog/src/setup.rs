@@ -2,7 +2,7 @@
 
 use crate::cli::COMPILE_PLUGIN;
 use crate::clock::random_bytes;
-use crate::config::{Config, Overrides, Places, Problem, TargetConfig, TlsConfig, find};
+use crate::config::{Config, Overrides, Places, Problem, SecretSource, TargetConfig, TlsConfig, find};
 use anyhow::{Context, bail};
 use model::{Kind, TargetId};
 use sandbox::Compiler;
@@ -113,7 +113,11 @@ fn add_demo(config: &mut Config, port: u16, overrides: &Overrides) -> Vec<Proble
             max_interval: Some(DEMO_BOUNDS.1),
             timeout: None,
             enabled: true,
-            secrets: BTreeMap::new(),
+            secrets: simulated
+                .secrets
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), SecretSource::Simulated(value)))
+                .collect(),
             labels: BTreeMap::from([("estate".to_owned(), "demo".to_owned())]),
             settings: serde_json::from_str(simulated.settings).expect("the demo's settings are JSON"),
             line: 0,

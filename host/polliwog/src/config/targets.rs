@@ -89,13 +89,15 @@ impl TlsConfig {
     }
 }
 
-/// Where a secret's value comes from; never a literal.
+/// Where a secret's value comes from; never a literal that somebody wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum SecretSource {
     /// An environment variable.
     Variable(String),
     /// A file; one line break at its end is not part of the value.
     File(PathBuf),
+    /// What a simulated service takes, which keeps nothing from anybody.
+    Simulated(&'static str),
 }
 
 pub(crate) fn targets(notes: &Notes<'_>, document: &[Entry], scheduler: &Settings) -> Vec<TargetConfig> {

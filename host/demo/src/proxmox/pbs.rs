@@ -1,0 +1,257 @@
+//! Backup Server: two datastores, `fast` with a namespace and `archive`, and `groups-N` backup groups in each namespace.
+//!
+//! What can be wished: `no-rights` (everything is hidden), `no-audit` (403 for the server's own state), `datastore-error`
+//! (one is broken, and its entry says so), `datastore-usage-broken` (one is broken, and the list of all fails for it),
+//! `maintenance`, `unmounted`, `datastore-full`, `full-soon`, `s3`, `gc-failed`, `gc-bad`, `verify-failed`, `sync-failed`, `sync-warnings`,
+//! `prune-off`, `job-late`, `job-running`, `job-never`, `old` (a version without push), `group-old`, `group-hidden`,
+//! `walk-hangs`, `tasks-failed`, `certificate-ends`, `certificate-ended`, `subscribed`, `subscription-expired`.
+
+use super::{Asked, PBS_TOKEN, Reply, Wish};
+use serde_json::{Value, json};
+
+const HOUR: i64 = 3600;
+const DAY: i64 = 24 * HOUR;
+const TB: u64 = 1_000_000_000_000;
+
+/// What a request is answered with.
+pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
+    // proxmox-rest-server: rest.rs. Text that claims to be JSON.
+    match asked.authorization.map(|value| value.strip_prefix("PBSAPIToken=")) {
+        Some(Some(token)) if token == PBS_TOKEN => {}
+        _ => return Reply::Refused("Unauthorized", "authentication failed - invalid ticket"),
+    }
+    let server = Server { wish, now: asked.now };
+    let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
+    let hidden = wish.has("no-rights");
+    match parts[..] {
+        ["version"] => Reply::Data(
+            json!({ "version": "4.2", "release": "0", "repoid": "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567" }),
+        ),
+        ["access", "permissions"] => Reply::Data(server.permissions()),
+        ["nodes", _, "status"] if hidden || wish.has("no-audit") => forbidden(),
+        ["nodes", _, "status"] => Reply::Data(server.status()),
+        ["nodes", _, "certificates", "info"] => Reply::Data(super::certificates(wish, asked.now)),
+        ["nodes", _, "subscription"] => Reply::Data(super::subscription(wish)),
+        ["nodes", _, "tasks"] => Reply::Data(server.tasks()),
+        ["admin" | "status", "datastore" | "datastore-usage" | "gc" | "verify" | "prune" | "sync"] if hidden => {
+            Reply::Data(json!([]))
+        }
+        ["admin", "datastore"] => Reply::Data(server.datastores()),
+        ["status", "datastore-usage"] if wish.has("datastore-usage-broken") => {
+            bad_request("unable to open chunk store at \"/mnt/archive\" - Input/output error (os error 5)")
+        }
+        ["status", "datastore-usage"] => Reply::Data(server.usage()),
+        ["admin", "gc"] => Reply::Data(server.gc()),
+        ["admin", "verify"] => Reply::Data(server.verify()),
+        ["admin", "prune"] => Reply::Data(server.prune()),
+        ["admin", "sync"] if wish.has("old") && asked.query.contains("sync-direction") => bad_request(
+            "parameter verification failed - 'sync-direction': schema does not allow additional properties.",
+        ),
+        ["admin", "sync"] => Reply::Data(server.sync()),
+        ["admin", "datastore", store, ref rest @ ..] => server.of_store(store, rest, asked.query),
+        _ => Reply::Error(404, "Not Found".to_owned(), format!("Path '{}' not found.", asked.path)),
+    }
+}
+
+/// The default for an error that nobody expected.
+fn bad_request(message: &str) -> Reply {
+    Reply::Error(400, "Bad Request".to_owned(), message.to_owned())
+}
+
+fn forbidden() -> Reply {
+    Reply::Error(403, "Forbidden".to_owned(), "permission check failed".to_owned())
+}
+
+struct Server<'a> {
+    wish: &'a Wish,
+    /// Seconds since 1970.
+    now: i64,
+}
+
+impl Server<'_> {
+    fn has(&self, word: &str) -> bool {
+        self.wish.has(word)
+    }
+
+    fn permissions(&self) -> Value {
+        if self.has("no-rights") { json!({}) } else { json!({ "/": { "Datastore.Audit": true, "Sys.Audit": true } }) }
+    }
+
+    /// pbs-api-types: lib.rs, TaskListItem, of tasks that failed.
+    fn tasks(&self) -> Value {
+        let task = |index: i64| {
+            json!({
+                "upid": "UPID:pbs:00000A1B:0012C3D4:00000001:6911D2A0:backup:fast\\x3avm-100:backup@pbs:", "node": "localhost",
+                "pid": 4711, "pstart": 1_234_567, "starttime": self.now - 3600 * index, "endtime": self.now - 3600 * index + 60,
+                "worker_type": "backup", "worker_id": "fast:vm/100", "user": "backup@pbs", "status": "connection error: timed out",
+            })
+        };
+        let failed = if self.has("tasks-failed") { 2 } else { 0 };
+        (1..=failed).map(task).collect()
+    }
+
+    /// pbs-api-types: node.rs, NodeStatus.
+    fn status(&self) -> Value {
+        json!({
+            "cpu": 0.031, "wait": 0.002, "uptime": 2_345_678, "loadavg": [0.31, 0.28, 0.25],
+            "memory": { "total": 33_554_432_000_u64, "used": 9_876_543_210_u64, "free": 23_677_888_790_u64 },
+            "swap": { "total": 0, "used": 0, "free": 0 },
+            "root": { "total": 98_000_000_000_u64, "used": 12_000_000_000_u64, "avail": 81_000_000_000_u64 },
+            "kversion": "Linux 6.17.2-1-pve", "info": { "fingerprint": "aa:bb:cc:dd:ee:ff:00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff:00:11:22:33:44:55:66:77:88:99" },
+        })
+    }
+
+    /// pbs-api-types: datastore.rs, DataStoreListItem.
+    fn datastores(&self) -> Value {
+        let mut archive = json!({ "store": "archive", "comment": null, "mount-status": "nonremovable", "backend-type": "filesystem" });
+        if self.has("maintenance") {
+            archive["maintenance"] = json!("offline,message=disk swap tonight");
+        }
+        if self.has("unmounted") {
+            archive["mount-status"] = json!("notmounted");
+        }
+        if self.has("s3") {
+            archive["backend-type"] = json!("s3");
+        }
+        json!([{ "store": "fast", "comment": "NVMe", "mount-status": "nonremovable", "backend-type": "filesystem" }, archive])
+    }
+
+    /// pbs-api-types: datastore.rs, DataStoreStatusListItem.
+    fn usage(&self) -> Value {
+        let mut fast = self.size("fast");
+        fast["store"] = json!("fast");
+        fast["estimated-full-date"] =
+            json!(if self.has("full-soon") { self.now + 5 * DAY } else { self.now + 400 * DAY });
+        let mut archive =
+            json!({ "store": "archive", "history": [], "mount-status": "nonremovable", "backend-type": "filesystem" });
+        if self.has("datastore-error") {
+            archive["error"] =
+                json!("unable to open chunk store at \"/mnt/archive\" - No such file or directory (os error 2)");
+        } else if self.has("maintenance") {
+            archive["error"] = json!("datastore 'archive' is unavailable: offline maintenance mode: disk swap tonight");
+        } else {
+            for (field, value) in self.size("archive").as_object().into_iter().flatten() {
+                archive[field] = value.clone();
+            }
+            archive["estimated-full-date"] = json!(0);
+        }
+        json!([fast, archive])
+    }
+
+    fn size(&self, store: &str) -> Value {
+        let share = if self.has("datastore-full") && store == "fast" { 97 } else { 40 };
+        // Some blocks are reserved: used and avail are less than the total.
+        json!({ "total": 4 * TB, "used": 4 * TB / 100 * share, "avail": 4 * TB / 100 * (99 - share) })
+    }
+
+    fn ran(&self, state: &str) -> Value {
+        json!({
+            "schedule": "daily", "next-run": self.now + DAY / 2, "last-run-state": state, "last-run-endtime": self.now - DAY / 2,
+            "last-run-upid": "UPID:pbs:00000A1B:0012C3D4:00000001:6911D2A0:job:x:root@pam:",
+        })
+    }
+
+    fn job(&self, more: Value, state: &str) -> Value {
+        let mut job = self.ran(state);
+        for (field, value) in more.as_object().into_iter().flatten() {
+            job[field] = value.clone();
+        }
+        job
+    }
+
+    /// pbs-api-types: datastore.rs, GarbageCollectionJobStatus.
+    fn gc(&self) -> Value {
+        let state = if self.has("gc-failed") { "chunk store is full" } else { "OK" };
+        let bad = if self.has("gc-bad") { 3 } else { 0 };
+        json!([
+            self.job(json!({ "store": "fast", "disk-bytes": TB, "index-data-bytes": 12 * TB, "removed-bad": 0, "still-bad": bad }), state),
+            { "store": "archive" },
+        ])
+    }
+
+    /// pbs-api-types: jobs.rs, VerificationJobStatus.
+    fn verify(&self) -> Value {
+        let state =
+            if self.has("verify-failed") { "verification failed - please check the log for details" } else { "OK" };
+        let mut job =
+            self.job(json!({ "id": "v-3f2a", "store": "fast", "ignore-verified": true, "outdated-after": 30 }), state);
+        if self.has("job-late") {
+            job["next-run"] = json!(self.now - 5 * HOUR);
+        }
+        if self.has("job-running") {
+            for field in ["last-run-state", "last-run-endtime"] {
+                job.as_object_mut().map(|job| job.remove(field));
+            }
+        }
+        if self.has("job-never") {
+            for field in ["last-run-state", "last-run-endtime", "last-run-upid"] {
+                job.as_object_mut().map(|job| job.remove(field));
+            }
+        }
+        json!([job])
+    }
+
+    /// pbs-api-types: jobs.rs, PruneJobStatus.
+    fn prune(&self) -> Value {
+        json!([self.job(
+            json!({ "id": "p-91bc", "store": "fast", "ns": "", "keep-daily": 7, "disable": self.has("prune-off") }),
+            "OK"
+        )])
+    }
+
+    /// pbs-api-types: jobs.rs, SyncJobStatus.
+    fn sync(&self) -> Value {
+        let state = if self.has("sync-failed") { "sync failed with some errors." } else { "OK" };
+        let mut jobs = vec![self.job(
+            json!({ "id": "s-pull", "store": "archive", "remote": "offsite", "remote-store": "main", "ns": "" }),
+            state,
+        )];
+        if !self.has("old") {
+            let push = json!({ "id": "s-push", "store": "fast", "remote": "offsite", "remote-store": "copy", "sync-direction": "push" });
+            jobs.push(self.job(push, if self.has("sync-warnings") { "WARNINGS: 1" } else { "OK" }));
+        }
+        Value::from(jobs)
+    }
+
+    fn of_store(&self, store: &str, rest: &[&str], query: &str) -> Reply {
+        if !["fast", "archive"].contains(&store) {
+            return bad_request(&format!("no such datastore '{store}'"));
+        }
+        if store == "archive" && self.has("maintenance") {
+            return bad_request("datastore 'archive' is unavailable: offline maintenance mode: disk swap tonight");
+        }
+        if store == "archive" && (self.has("datastore-error") || self.has("datastore-usage-broken")) {
+            return bad_request("unable to open chunk store at \"/mnt/archive\" - Input/output error (os error 5)");
+        }
+        match rest {
+            ["status"] => Reply::Data(self.size(store)),
+            ["namespace"] if self.has("walk-hangs") && store == "archive" => Reply::Never,
+            ["namespace"] if store == "fast" => Reply::Data(json!([{ "ns": "" }, { "ns": "lab/two" }])),
+            ["namespace"] => Reply::Data(json!([{ "ns": "" }])),
+            ["groups"] if self.has("group-hidden") => forbidden(),
+            ["groups"] => Reply::Data(self.groups(store, query)),
+            _ => Reply::Error(404, "Not Found".to_owned(), "Path not found.".to_owned()),
+        }
+    }
+
+    /// pbs-api-types: datastore.rs, GroupListItem.
+    fn groups(&self, store: &str, query: &str) -> Value {
+        let ago = |index: usize| if self.has("group-old") && index == 0 { 30 * DAY } else { DAY / 2 + index as i64 };
+        let group = |index: usize| {
+            let kind = ["vm", "ct", "host"][index % 3];
+            json!({
+                "backup-type": kind, "backup-id": (100 + index).to_string(), "last-backup": self.now - ago(index),
+                "backup-count": 14, "files": ["index.json.blob", "client.log.blob"], "owner": "backup@pbs!pve",
+            })
+        };
+        let all = if store == "fast" && query.contains("lab/two") { 1 } else { self.wish.groups };
+        let mut groups: Vec<Value> = (0..all).map(group).collect();
+        if store == "archive" {
+            groups.push(json!({
+                "backup-type": "vm", "backup-id": "666", "last-backup": self.now - 900 * DAY, "backup-count": 1,
+                "files": [], "owner": "backup@pbs", "comment": "gone since last year, no-monitor",
+            }));
+        }
+        Value::from(groups)
+    }
+}

@@ -1,0 +1,212 @@
+//! Mail Gateway: a cluster of `nodes-N` gateways, or one that stands alone.
+//!
+//! What can be wished: `standalone`, `tfa` (the account has a second factor), `ticket-lost` (tickets are never taken: the
+//! key was made anew), `no-rights` (the account is no auditor), `node-dead` (the last node cannot be reached by the
+//! others), `cluster-hangs` (the cluster's list never comes), `out-of-step`, `deferred` (a long queue), `held`,
+//! `service-down`, `memory-full`, `clamav-old`, `rules-old`, `certificate-ends`, `certificate-ended`, `subscribed`,
+//! `subscription-expired`.
+
+use super::{Asked, PMG_PASSWORD, PMG_USER, Reply, Wish};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// How long a ticket is good, in seconds (pmg-api: PMG/Ticket.pm).
+const TICKET: i64 = 2 * 3600;
+const SIGNATURE: &str = "c2ltdWxhdGVkIHNpZ25hdHVyZSBvZiB0aGUgZXN0YXRlLCBnb29kIGZvciBub3RoaW5nIGVsc2U=";
+
+/// What a request is answered with.
+pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
+    let gateway = Gateway { wish, now: asked.now };
+    let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
+    if let ["access", "ticket"] = parts[..] {
+        return gateway.log_in(asked);
+    }
+    // API tokens are not implemented (pmg-api: PMG/HTTPServer.pm).
+    let ticket = asked
+        .cookie
+        .and_then(|cookies| cookies.split(';').find_map(|cookie| cookie.trim().strip_prefix("PMGAuthCookie=")));
+    match ticket {
+        Some(ticket) if gateway.takes(ticket) => {}
+        Some(_) => return Reply::Refused("permission denied - invalid PMG ticket", ""),
+        None if asked.authorization.is_some() => return Reply::Refused("API tokens not implemented", ""),
+        None => return Reply::Refused("No ticket", ""),
+    }
+    match parts[..] {
+        ["version"] => Reply::Data(json!({ "version": "9.1.0", "release": "9.1", "repoid": "0a1b2c3d" })),
+        ["nodes"] => Reply::Data(gateway.nodes().map(|node| json!({ "node": node })).collect()),
+        _ if wish.has("no-rights") => {
+            let message = "Permission check failed (user 'monitor@pmg')";
+            Reply::Error(
+                403,
+                message.to_owned(),
+                json!({ "data": null, "message": format!("{message}\n") }).to_string(),
+            )
+        }
+        // pmg-api: PMG/Statistic.pm. All is zero while no mail comes.
+        ["statistics", "mail"] => Reply::Data(json!({
+            "count": 420, "count_in": 300, "count_out": 120, "spamcount_in": 45, "spamcount_out": 0, "viruscount_in": 2,
+            "viruscount_out": 0, "bounces_in": 3, "bounces_out": 1, "junk_in": 7, "glcount": 20, "rbl_rejects": 11,
+            "bytes_in": 123_456_789.0, "bytes_out": 23_456_789.0, "avptime": 0.42,
+        })),
+        ["quarantine", "spamstatus"] => {
+            Reply::Data(json!({ "count": 17, "mbytes": 3.25, "avgbytes": "534.0", "avgspam": "7.5" }))
+        }
+        ["quarantine", "virusstatus"] => Reply::Data(json!({ "count": 2, "mbytes": 0.5, "avgbytes": "256.0" })),
+        ["config", "cluster", "status"] if wish.has("cluster-hangs") => Reply::Never,
+        ["config", "cluster", "status"] => Reply::Data(gateway.cluster(asked.query)),
+        ["nodes", node, ref rest @ ..] => gateway.of_node(node, rest, asked.query),
+        _ => Reply::Error(501, format!("Method 'GET {}' not implemented", asked.path), String::new()),
+    }
+}
+
+struct Gateway<'a> {
+    wish: &'a Wish,
+    /// Seconds since 1970.
+    now: i64,
+}
+
+impl Gateway<'_> {
+    fn has(&self, word: &str) -> bool {
+        self.wish.has(word)
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = String> {
+        let count = if self.has("standalone") { 1 } else { self.wish.nodes.max(1) };
+        (1..=count).map(|number| format!("pmg{number}"))
+    }
+
+    fn is_dead(&self, node: &str) -> bool {
+        self.has("node-dead") && self.nodes().last().is_some_and(|last| last == node)
+    }
+
+    /// pmg-api: PMG/API2/AccessControl.pm, create_ticket. A ticket that is still good is taken for a password.
+    fn log_in(&self, asked: &Asked<'_>) -> Reply {
+        let field = |name: &str| {
+            asked.form.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str()).unwrap_or_default()
+        };
+        let (user, password) = (field("username"), field("password"));
+        if user != PMG_USER || password != PMG_PASSWORD && !self.takes(password) {
+            return Reply::Refused("authentication failure", "");
+        }
+        let half = if self.has("tfa") { "!tfa!" } else { "" };
+        let mut data = json!({
+            "username": user, "role": "audit", "CSRFPreventionToken": format!("{:X}:c2ltdWxhdGVk", self.now),
+            "ticket": format!("PMG:{half}{user}:{:X}::{SIGNATURE}", self.now),
+        });
+        if self.has("tfa") {
+            data["NeedTFA"] = json!(1);
+        }
+        Reply::Data(data)
+    }
+
+    fn takes(&self, ticket: &str) -> bool {
+        let Some(rest) = ticket.strip_prefix(&format!("PMG:{PMG_USER}:")) else { return false };
+        let Some((time, signature)) = rest.split_once("::") else { return false };
+        let age = i64::from_str_radix(time, 16).map(|time| self.now - time);
+        !self.has("ticket-lost") && signature == SIGNATURE && age.is_ok_and(|age| (-300..TICKET).contains(&age))
+    }
+
+    /// pmg-api: PMG/API2/Cluster.pm, status. A gateway that stands alone is listed only when asked for.
+    fn cluster(&self, query: &str) -> Value {
+        let alone = self.nodes().count() == 1;
+        if alone && !query.contains("list_single_node=1") {
+            return json!([]);
+        }
+        let entry = |(index, name): (usize, String)| {
+            let kind = if alone {
+                "-"
+            } else if index == 0 {
+                "master"
+            } else {
+                "node"
+            };
+            let mut entry = json!({
+                "cid": index + 1, "type": kind, "name": name, "ip": format!("192.0.2.{}", index + 1),
+                "fingerprint": "AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99",
+            });
+            if self.is_dead(&name) {
+                entry["conn_error"] = json!("500 Can't connect to 192.0.2.3:8006 (No route to host)");
+                return entry;
+            }
+            for (field, value) in self.status(&name).as_object().into_iter().flatten() {
+                entry[field] = value.clone();
+            }
+            entry
+        };
+        self.nodes().enumerate().map(entry).collect()
+    }
+
+    /// pmg-api: PMG/API2/Nodes.pm, status. Loads are texts.
+    fn status(&self, node: &str) -> Value {
+        let used = if self.has("memory-full") { 8_300_000_000_u64 } else { 4_100_000_000 };
+        let apart = self.has("out-of-step") && self.nodes().last().is_some_and(|last| last == node);
+        json!({
+            "time": self.now, "uptime": 345_678, "insync": u8::from(!apart), "loadavg": ["0.42", "0.30", "0.20"], "cpu": 0.12, "wait": 0.001,
+            "memory": { "total": 8_400_000_000_u64, "used": used, "free": 8_400_000_000_u64 - used },
+            "swap": { "total": 0, "used": 0, "free": 0 },
+            "rootfs": { "total": 50_000_000_000_u64, "used": 9_000_000_000_u64, "avail": 39_000_000_000_u64, "free": 41_000_000_000_u64 },
+            "pmgversion": "pmg-api/9.1.0/0a1b2c3d", "kversion": "Linux 6.17.2-1-pve", "level": "",
+        })
+    }
+
+    fn of_node(&self, node: &str, rest: &[&str], query: &str) -> Reply {
+        if self.is_dead(node) {
+            return Reply::proxy(595, "No route to host");
+        }
+        match rest {
+            ["status"] => Reply::Data(self.status(node)),
+            ["services"] => Reply::Data(self.services(node)),
+            ["certificates", "info"] => Reply::Data(super::certificates(self.wish, self.now)),
+            ["subscription"] => Reply::Data(super::subscription(self.wish)),
+            ["clamav", "database"] => Reply::Data(self.clamav()),
+            ["spamassassin", "rules"] => Reply::Data(json!([
+                { "channel": "updates.spamassassin.org", "update_avail": u8::from(self.has("rules-old")), "version": "1934567" },
+                { "channel": "kam.sa-channels.mcgrail.com", "update_avail": 0, "version": "1764567890" },
+            ])),
+            ["postfix", "queue", queue] => self.queue(queue, query),
+            _ => Reply::Error(501, "Method not implemented".to_owned(), String::new()),
+        }
+    }
+
+    /// pmg-api: PMG/API2/ClamAV.pm. The time has a dash between hours and minutes.
+    fn clamav(&self) -> Value {
+        let age = if self.has("clamav-old") { 10 * 24 * 3600 } else { 3600 };
+        let built =
+            Timestamp::from_second(self.now - age).unwrap_or_default().strftime("%d %b %Y %H-%M +0000").to_string();
+        json!([
+            { "name": "main", "type": "main", "build_time": "16 Sep 2021 12-32 +0000", "version": "62", "nsigs": "6647427" },
+            { "name": "daily", "type": "daily", "build_time": built, "version": "27853", "nsigs": "2076543" },
+        ])
+    }
+
+    /// pmg-api: PMG/API2/Services.pm.
+    fn services(&self, node: &str) -> Value {
+        let service = |name: &str, state: &str, active: &str, unit: &str| json!({ "service": name, "name": name, "desc": format!("{name} service"), "state": state, "active-state": active, "unit-state": unit });
+        let down = self.has("service-down") && node == "pmg1";
+        let filter = if down { ("failed", "failed") } else { ("running", "active") };
+        json!([
+            service("pmg-smtp-filter", filter.0, filter.1, "enabled"),
+            service("postfix", "exited", "active", "enabled"),
+            service("clamav-daemon", "running", "active", "enabled"),
+            service("fetchmail", "dead", "inactive", "disabled"),
+            service("systemd-timesyncd", "dead", "inactive", "not-found"),
+        ])
+    }
+
+    /// pmg-api: PMG/API2/Postfix.pm. The number of all stands beside the rows.
+    fn queue(&self, queue: &str, query: &str) -> Reply {
+        let total = match queue {
+            "deferred" if self.has("deferred") => 240,
+            "hold" if self.has("held") => 2,
+            "deferred" => 3,
+            "active" => 1,
+            _ => 0,
+        };
+        let row = json!({
+            "queue_id": "4F1A2B3C4D", "arrival_time": self.now - 60, "message_size": 2048, "sender": "someone@example.org",
+            "receiver": "somebody@example.net", "reason": "connect to example.net: Connection timed out",
+        });
+        let rows = if query.contains("limit=1") { total.min(1) } else { total };
+        Reply::Counted(std::iter::repeat_n(row, rows).collect(), total)
+    }
+}

@@ -1,0 +1,423 @@
+//! Virtual Environment: a cluster of `nodes-N` nodes with `guests-N` guests.
+//!
+//! What can be wished: `standalone`, `node-offline` (the last node), `node-unreachable` (it is online, and requests that
+//! are passed on to it fail with 595), `node-slow` (596), `no-quorum`, `maintenance`, `mute` (nodes say nothing of
+//! themselves), `no-rights` (everything is hidden), `no-audit` (403 on what needs Sys.Audit), `guest-stopped`,
+//! `guest-locked`, `guest-io-error`, `storage-full`, `storage-gone` (on one node), `storage-lost` (on all), `ha-error`,
+//! `ha-dead`, `no-ha`, `replication-failing`, `replication-late`, `replication-never`, `backup-failed`, `backup-warnings`,
+//! `backup-old`, `uncovered`, `ceph`, `ceph-warn`, `ceph-err`, `certificate-ends`, `certificate-ended`, `subscribed`,
+//! `subscription-expired`, `broken` (500 from everything of the cluster).
+
+use super::{Asked, PVE_TOKEN, Reply, Wish};
+use serde_json::{Value, json};
+
+const DAY: i64 = 24 * 3600;
+const GB: u64 = 1_000_000_000;
+
+/// What a request is answered with.
+pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
+    // pve-manager: PVE/HTTPServer.pm, auth_handler.
+    match asked.authorization.map(|value| value.strip_prefix("PVEAPIToken=")) {
+        Some(Some(token)) if token == PVE_TOKEN => {}
+        Some(Some(_)) => return Reply::Refused("permission denied - invalid PVE ticket", ""),
+        _ => return Reply::Refused("No ticket", ""),
+    }
+    let estate = Estate { wish, now: asked.now };
+    let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
+    match parts[..] {
+        ["version"] => Reply::Data(json!({ "version": "9.1.6", "release": "9.1", "repoid": "5a1b2c3d4e5f6071" })),
+        ["access", "permissions"] => Reply::Data(estate.permissions()),
+        ["cluster", ..] if wish.has("broken") => server_error("cluster not ready - no quorum?"),
+        ["cluster", "status"] => estate.audited(Estate::status),
+        ["cluster", "resources"] => Reply::Data(estate.resources()),
+        ["cluster", "ha", "status", "current"] => estate.audited(Estate::ha),
+        ["cluster", "replication"] => Reply::Data(estate.jobs()),
+        ["cluster", "tasks"] => Reply::Data(estate.tasks()),
+        ["cluster", "backup"] => estate.audited(Estate::backup_jobs),
+        ["cluster", "ceph", "status"] => estate.ceph(),
+        ["cluster", "backup-info", "not-backed-up"] => estate.audited(Estate::uncovered),
+        ["nodes", node, ref rest @ ..] => estate.of_node(node, rest, asked.query),
+        _ => Reply::Error(501, format!("Method 'GET {}' not implemented", asked.path), String::new()),
+    }
+}
+
+/// pve-http-server: PVE/APIServer/Formatter/Standard.pm.
+fn server_error(message: &str) -> Reply {
+    Reply::Error(500, message.to_owned(), json!({ "data": null, "message": format!("{message}\n") }).to_string())
+}
+
+struct Estate<'a> {
+    wish: &'a Wish,
+    /// Seconds since 1970.
+    now: i64,
+}
+
+impl Estate<'_> {
+    fn has(&self, word: &str) -> bool {
+        self.wish.has(word)
+    }
+
+    fn count(&self) -> usize {
+        if self.has("standalone") { 1 } else { self.wish.nodes.max(1) }
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = String> {
+        (1..=self.count()).map(|number| format!("pve{number}"))
+    }
+
+    fn last(&self) -> String {
+        format!("pve{}", self.count())
+    }
+
+    fn is_offline(&self, node: &str) -> bool {
+        self.has("node-offline") && node == self.last()
+    }
+
+    /// What only Sys.Audit on / shows.
+    fn audited(&self, data: impl Fn(&Self) -> Value) -> Reply {
+        if self.has("no-audit") || self.has("no-rights") {
+            let message = "Permission check failed (/, Sys.Audit)";
+            let body = json!({ "data": null, "message": format!("{message}\n") });
+            return Reply::Error(403, message.to_owned(), body.to_string());
+        }
+        Reply::Data(data(self))
+    }
+
+    /// pve-access-control: PVE/API2/AccessControl.pm, permissions.
+    fn permissions(&self) -> Value {
+        if self.has("no-rights") {
+            return json!({});
+        }
+        let audit = json!({ "VM.Audit": 1, "Datastore.Audit": 1, "Pool.Audit": 1, "Sys.Audit": 1, "SDN.Audit": 1, "Mapping.Audit": 1 });
+        json!({ "/": audit, "/vms": audit, "/storage": audit, "/nodes": audit })
+    }
+
+    /// pve-manager: PVE/API2/Cluster.pm, get_status. A node that stands alone has one entry, with nodeid 0.
+    fn status(&self) -> Value {
+        let node = |(index, name): (usize, String)| {
+            let id = if self.has("standalone") { 0 } else { index + 1 };
+            json!({
+                "type": "node", "id": format!("node/{name}"), "name": name, "nodeid": id, "ip": format!("192.0.2.{}", index + 1),
+                "local": u8::from(index == 0), "online": u8::from(!self.is_offline(&name)), "level": "",
+            })
+        };
+        let nodes: Vec<Value> = self.nodes().enumerate().map(node).collect();
+        if self.has("standalone") {
+            return Value::from(nodes);
+        }
+        let quorate = u8::from(!self.has("no-quorum"));
+        // The order is random in reality: the cluster stands in the middle here.
+        let cluster = json!({
+            "type": "cluster", "id": "cluster", "name": "lab", "version": 7, "nodes": self.count(), "quorate": quorate,
+        });
+        let (before, after) = nodes.split_at(nodes.len() / 2);
+        Value::from([before, &[cluster], after].concat())
+    }
+
+    /// pve-manager: PVE/API2/Cluster.pm, resources, and PVE/API2Tools.pm, extract_node_stats, extract_vm_stats.
+    fn resources(&self) -> Value {
+        let mut all: Vec<Value> = self.nodes().map(|node| self.node(&node)).collect();
+        all.push(json!({ "type": "sdn", "id": "sdn/pve1/localnetwork", "sdn": "localnetwork", "node": "pve1", "status": "ok" }));
+        all.push(json!({ "type": "network", "id": "network/pve1/zone/localnetwork", "network": "localnetwork", "node": "pve1", "status": "ok" }));
+        if self.has("no-rights") {
+            return Value::from(all);
+        }
+        all.extend((0..self.wish.guests).map(|index| self.guest(index)));
+        all.push(self.template());
+        for node in self.nodes() {
+            all.extend(["local", "local-zfs"].map(|name| self.storage(name, &node, false)));
+            all.extend(["nfs-backup"].map(|name| self.storage(name, &node, true)));
+        }
+        all.push(json!({ "type": "pool", "id": "/pool/shop", "pool": "shop" }));
+        Value::from(all)
+    }
+
+    fn node(&self, name: &str) -> Value {
+        let mut node = json!({ "type": "node", "id": format!("node/{name}"), "node": name, "level": "" });
+        if self.is_offline(name) {
+            node["status"] = json!("offline");
+            return node;
+        }
+        node["status"] = json!("online");
+        node["hastate"] = json!(if self.has("maintenance") && name == self.last() { "maintenance" } else { "online" });
+        if !self.has("mute") && !self.has("no-rights") {
+            let numbers = json!({
+                "cpu": 0.0912, "maxcpu": 16, "mem": 27 * GB, "maxmem": 64 * GB, "disk": 21 * GB, "maxdisk": 98 * GB,
+                "uptime": 1_234_567, "cgroup-mode": 2,
+            });
+            for (field, value) in numbers.as_object().into_iter().flatten() {
+                node[field] = value.clone();
+            }
+        }
+        node
+    }
+
+    fn guest_node(&self, index: usize) -> String {
+        format!("pve{}", index % self.count() + 1)
+    }
+
+    fn guest(&self, index: usize) -> Value {
+        let (id, container) = (100 + index, index % 3 == 2);
+        let kind = if container { "lxc" } else { "qemu" };
+        let node = self.guest_node(index);
+        let mut guest = json!({ "type": kind, "id": format!("{kind}/{id}"), "vmid": id, "node": node });
+        if self.is_offline(&node) || self.has("mute") {
+            // What the node said of it is forgotten after five minutes, its name too.
+            guest["status"] = json!("unknown");
+            return guest;
+        }
+        let names = ["web", "db", "dns", "archive", "mail", "proxy", "build", "wiki"];
+        let mut status = if index == 3 { "stopped" } else { "running" };
+        if index == 0 && (self.has("guest-stopped") || self.has("guest-locked")) {
+            status = "stopped";
+        }
+        if self.has("guest-io-error") && index == 0 {
+            status = "io-error";
+        }
+        let running = status == "running";
+        let fields = json!({
+            "name": format!("{}-{}", names[index % names.len()], index / names.len() + 1), "status": status, "template": 0,
+            "cpu": if running { 0.021 } else { 0.0 }, "maxcpu": 2, "mem": if running { 2 * GB } else { 0 }, "maxmem": 4 * GB,
+            "disk": if container { 5 * GB } else { 0 }, "maxdisk": 32 * GB, "diskread": 12_345_678, "diskwrite": 23_456_789,
+            "netin": 34_567_890, "netout": 45_678_901, "uptime": if running { 86_400 } else { 0 },
+            "tags": if index == 3 { "archive" } else { "prod;site-a" },
+        });
+        for (field, value) in fields.as_object().into_iter().flatten() {
+            guest[field] = value.clone();
+        }
+        if index < 2 && !self.has("no-ha") {
+            guest["hastate"] = json!("started");
+            guest["pool"] = json!("shop");
+        }
+        if self.has("guest-locked") && index == 0 {
+            guest["lock"] = json!("backup");
+        }
+        guest
+    }
+
+    fn template(&self) -> Value {
+        json!({
+            "type": "qemu", "id": "qemu/9000", "vmid": 9000, "node": "pve1", "name": "debian-template", "status": "stopped",
+            "template": 1, "cpu": 0, "maxcpu": 2, "mem": 0, "maxmem": 2 * GB, "disk": 0, "maxdisk": 8 * GB, "uptime": 0,
+        })
+    }
+
+    /// A storage that its node has not heard of has no sizes (pve-manager: PVE/Service/pvestatd.pm).
+    fn storage(&self, name: &str, node: &str, shared: bool) -> Value {
+        let plugin = if shared {
+            "nfs"
+        } else if name == "local" {
+            "dir"
+        } else {
+            "zfspool"
+        };
+        let mut storage = json!({
+            "type": "storage", "id": format!("storage/{node}/{name}"), "storage": name, "node": node,
+            "shared": u8::from(shared), "plugintype": plugin, "content": "images,rootdir",
+        });
+        if self.is_offline(node) || self.has("mute") || self.is_gone(name, node) {
+            storage["status"] = json!("unknown");
+            return storage;
+        }
+        storage["status"] = json!("available");
+        let total = if shared { 8_000 * GB } else { 960 * GB };
+        storage["maxdisk"] = json!(total);
+        storage["disk"] =
+            json!(if self.has("storage-full") && name != "local" { total / 100 * 97 } else { total / 100 * 42 });
+        storage
+    }
+
+    fn is_gone(&self, name: &str, node: &str) -> bool {
+        name == "nfs-backup" && (self.has("storage-lost") || self.has("storage-gone") && node == self.last())
+    }
+
+    /// pve-ha-manager: PVE/API2/HA/Status.pm.
+    fn ha(&self) -> Value {
+        let date = "Fri Nov 20 12:00:00 2026";
+        let mut all = vec![json!({
+            "id": "quorum", "type": "quorum", "node": "pve1", "status": if self.has("no-quorum") { "No quorum on node 'pve1'!" } else { "OK" },
+            "quorate": u8::from(!self.has("no-quorum")),
+        })];
+        if self.has("no-ha") || self.has("standalone") {
+            return Value::from(all);
+        }
+        let text = |who: &str, state: &str| format!("{who} ({state}, {date})");
+        let dead = "old timestamp - dead?";
+        let master = text("pve1", if self.has("ha-dead") { dead } else { "active" });
+        all.push(json!({ "id": "master", "type": "master", "node": "pve1", "status": master, "timestamp": self.now }));
+        all.push(json!({ "id": "fencing", "type": "fencing", "node": "pve1", "status": "armed" }));
+        for node in self.nodes() {
+            let state = if self.is_offline(&node) {
+                dead
+            } else if self.has("maintenance") && node == self.last() {
+                "maintenance mode"
+            } else {
+                "active"
+            };
+            all.push(json!({
+                "id": format!("lrm:{node}"), "type": "lrm", "node": node, "status": text(&node, state), "timestamp": self.now,
+            }));
+        }
+        for index in 0..self.wish.guests.min(2) {
+            let (sid, node) = (format!("vm:{}", 100 + index), self.guest_node(index));
+            let state = if self.has("ha-error") && index == 1 { "error" } else { "started" };
+            all.push(json!({
+                "id": format!("service:{sid}"), "type": "service", "sid": sid, "node": node, "state": state,
+                "crm_state": state, "request_state": "started", "max_restart": 1, "max_relocate": 1, "failback": 1,
+                "status": format!("{sid} ({node}, {state})"),
+            }));
+        }
+        Value::from(all)
+    }
+
+    fn jobs(&self) -> Value {
+        if self.count() < 2 || self.has("no-rights") {
+            return json!([]);
+        }
+        // Configuration only: when a job last ran its node knows (pve-manager: PVE/API2/ReplicationConfig.pm).
+        json!([
+            { "id": "100-0", "type": "local", "guest": 100, "jobnum": 0, "target": "pve2", "schedule": "*/15", "source": "pve1" },
+            { "id": "103-0", "type": "local", "guest": 103, "jobnum": 0, "target": "pve2", "schedule": "daily", "disable": 1 },
+        ])
+    }
+
+    /// pve-manager: PVE/API2/Replication.pm, job_status.
+    fn replication(&self, node: &str) -> Value {
+        if node != "pve1" || self.count() < 2 {
+            return json!([]);
+        }
+        let late = self.has("replication-late");
+        let (last, next) = match (late, self.has("replication-never")) {
+            (true, _) => (self.now - 2 * DAY, self.now - 2 * DAY + 900),
+            (_, true) => (0, self.now + 300),
+            _ => (self.now - 600, self.now + 300),
+        };
+        let mut job = json!({
+            "id": "100-0", "type": "local", "guest": "100", "jobnum": "0", "target": "pve2", "schedule": "*/15",
+            "source": "pve1", "vmtype": "qemu", "last_sync": last, "last_try": last, "next_sync": next,
+            "duration": 4.123_456, "fail_count": 0,
+        });
+        if self.has("replication-failing") {
+            job["fail_count"] = json!(3);
+            job["error"] = json!("command 'zfs send' failed: exit code 255");
+        }
+        json!([job])
+    }
+
+    /// The last tasks of all nodes, as the nodes tell one another.
+    fn tasks(&self) -> Value {
+        let began = self.now - 1800;
+        let mut all = vec![task("pve1", "aptupdate", "", began - 3600, "OK")];
+        if self.has("stopped-on-purpose") {
+            all.push(task("pve1", "qmshutdown", "100", began, "OK"));
+        }
+        Value::from(all)
+    }
+
+    /// As `ceph -s` says it, where there is Ceph (pve-manager: PVE/API2/Cluster/Ceph.pm).
+    fn ceph(&self) -> Reply {
+        let down =
+            json!({ "severity": "HEALTH_WARN", "summary": { "message": "1 osds down", "count": 1 }, "muted": false });
+        let full =
+            json!({ "severity": "HEALTH_ERR", "summary": { "message": "2 full osd(s)", "count": 2 }, "muted": false });
+        let (status, up, checks) = if self.has("ceph-err") {
+            ("HEALTH_ERR", 5, json!({ "OSD_DOWN": down, "OSD_FULL": full }))
+        } else if self.has("ceph-warn") {
+            (
+                "HEALTH_WARN",
+                5,
+                json!({ "OSD_DOWN": down, "POOL_NO_REDUNDANCY": {
+                "severity": "HEALTH_WARN", "summary": { "message": "1 pool(s) have no replicas configured", "count": 1 }, "muted": true,
+            } }),
+            )
+        } else if self.has("ceph") {
+            ("HEALTH_OK", 6, json!({}))
+        } else {
+            return server_error("pveceph configuration not initialized - missing '/etc/pve/ceph.conf'");
+        };
+        Reply::Data(json!({
+            "fsid": "11111111-2222-3333-4444-555555555555", "health": { "status": status, "checks": checks, "mutes": [] },
+            "osdmap": { "epoch": 100, "num_osds": 6, "num_up_osds": up, "num_in_osds": 6, "num_remapped_pgs": 0 },
+            "pgmap": { "num_pgs": 129, "bytes_used": 1_000_000_000_000_u64, "bytes_total": 6_000_000_000_000_u64 },
+        }))
+    }
+
+    fn backup_jobs(&self) -> Value {
+        json!([{
+            "id": "backup-7f3a-1", "type": "vzdump", "enabled": 1, "schedule": "02:00", "storage": "nfs-backup", "all": 1,
+            "mode": "snapshot", "next-run": self.now + DAY / 2, "mailnotification": "failure",
+        }])
+    }
+
+    /// pve-manager: PVE/API2/BackupInfo.pm. Templates are in it too.
+    fn uncovered(&self) -> Value {
+        let mut all = vec![json!({ "vmid": 9000, "type": "qemu", "name": "debian-template" })];
+        if self.has("uncovered") {
+            all.push(json!({ "vmid": 101, "type": "qemu", "name": "db-1" }));
+            all.push(json!({ "vmid": 102, "type": "lxc", "name": "dns-1" }));
+        }
+        Value::from(all)
+    }
+
+    fn of_node(&self, node: &str, rest: &[&str], query: &str) -> Reply {
+        if !self.nodes().any(|known| known == node) {
+            return server_error(&format!(
+                "hostname lookup '{node}' failed - failed to get address info for: {node}: Name or service not known"
+            ));
+        }
+        if self.is_offline(node) || self.has("node-unreachable") && node == self.last() {
+            return Reply::proxy(595, "No route to host");
+        }
+        if self.has("node-slow") && node == self.last() {
+            return Reply::proxy(596, "Connection timed out");
+        }
+        match rest {
+            ["storage"] => Reply::Data(self.node_storage(node)),
+            ["certificates", "info"] => Reply::Data(super::certificates(self.wish, self.now)),
+            ["subscription"] => Reply::Data(super::subscription(self.wish)),
+            ["replication"] => Reply::Data(self.replication(node)),
+            ["tasks"] if query.contains("typefilter=vzdump") => Reply::Data(self.backups(node)),
+            ["qemu" | "lxc", id, "config"] => Reply::Data(
+                json!({ "name": format!("guest-{id}"), "onboot": u8::from(*id != "103"), "memory": "4096", "cores": 2 }),
+            ),
+            _ => Reply::Error(501, "Method not implemented".to_owned(), String::new()),
+        }
+    }
+
+    /// pve-storage: PVE/API2/Storage/Status.pm.
+    fn node_storage(&self, node: &str) -> Value {
+        let entry = |name: &str, shared: bool| {
+            let gone = self.is_gone(name, node);
+            let total = if gone { 0 } else { 960 * GB };
+            json!({
+                "storage": name, "type": "dir", "content": "images", "enabled": 1, "active": u8::from(!gone),
+                "shared": u8::from(shared), "total": total, "used": total / 100 * 42, "avail": total / 100 * 58,
+            })
+        };
+        Value::from(vec![entry("local", false), entry("local-zfs", false), entry("nfs-backup", true)])
+    }
+
+    fn backups(&self, node: &str) -> Value {
+        let night = self.now - if self.has("backup-old") { 30 * DAY } else { DAY / 2 };
+        let status = match (self.has("backup-failed"), self.has("backup-warnings")) {
+            (true, _) => "job errors",
+            (_, true) => "WARNINGS: 2",
+            _ => "OK",
+        };
+        let mut all = vec![task(node, "vzdump", "", night, status)];
+        if node == "pve1" {
+            let alone = if self.has("backup-failed") { "command 'vma create' failed: exit code 1" } else { "OK" };
+            all.insert(0, task(node, "vzdump", "100", night + 3600, alone));
+        }
+        Value::from(all)
+    }
+}
+
+/// pve-common: PVE/Tools.pm, upid_encode; pve-manager: PVE/API2/Tasks.pm.
+fn task(node: &str, kind: &str, id: &str, began: i64, status: &str) -> Value {
+    json!({
+        "upid": format!("UPID:{node}:0000A1B2:0012C3D4:{began:08X}:{kind}:{id}:root@pam:"), "node": node, "pid": 41_394,
+        "pstart": 1_229_780, "type": kind, "id": id, "user": "root@pam", "starttime": began, "endtime": began + 300,
+        "status": status, "saved": "1",
+    })
+}

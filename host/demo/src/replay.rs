@@ -1,0 +1,240 @@
+//! A server that answers with bodies from a directory, so that what somebody recorded can be polled.
+//!
+//! Two sorts of file are served. A *body* is named by what it answers, with `_` for `/`: `cluster_resources.json`,
+//! `nodes_node1_status__from-a-friend.json` (what follows `__` is for people), `cluster_nextid-http400.json` (its status). It
+//! lies in a folder `pve`, `pbs` or `pmg`, and stands in a simulated estate that answers everything else; names of nodes,
+//! datastores and guests in it stand for any. A *recording*, as `polliwog poll --record` writes it, answers what it holds, and
+//! nothing else.
+//!
+//! Each is served under its own name, `http://127.0.0.1:PORT/pve/cluster_resources/api2/json/...`; `/` lists them.
+
+use crate::{DemoError, Now, bind, proxmox};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use hyper::ext::ReasonPhrase;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// Where it listens where nobody says.
+pub const REPLAY_PORT: u16 = 7414;
+/// Bodies of this size and more are left out. Bytes.
+const LARGEST: u64 = 64 << 20;
+/// Folders within folders that are looked into.
+const DEPTH: usize = 4;
+/// Words that a name follows, and the name may be any.
+const ANY_AFTER: [&str; 7] = ["nodes", "datastore", "qemu", "lxc", "storage", "tasks", "replication"];
+
+/// What is served, by name.
+pub struct Replayed(BTreeMap<String, File>);
+
+enum File {
+    /// The answer to one path.
+    Body { path: Vec<String>, status: u16, text: String },
+    /// The answers to several, each with its path and query.
+    Recording(Vec<(String, Recorded)>),
+}
+
+#[derive(Clone, Deserialize)]
+struct Recorded {
+    status: u16,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    body: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Exchanges {
+    exchanges: Vec<Exchange>,
+}
+
+#[derive(Deserialize)]
+struct Exchange {
+    request: RecordedRequest,
+    response: Option<Recorded>,
+}
+
+#[derive(Deserialize)]
+struct RecordedRequest {
+    url: String,
+}
+
+impl Replayed {
+    /// Reads a directory; in one sentence, why it cannot be.
+    pub fn read(dir: &Path) -> Result<Self, String> {
+        let mut files = BTreeMap::new();
+        gather(dir, dir, DEPTH, &mut files)?;
+        if files.is_empty() {
+            return Err(format!("{} holds no .json or .txt file", dir.display()));
+        }
+        Ok(Self(files))
+    }
+
+    /// Each name, and the path that the file answers; nothing for a recording.
+    pub fn names(&self) -> impl Iterator<Item = (&str, Option<String>)> {
+        self.0.iter().map(|(name, file)| {
+            let path = match file {
+                File::Body { path, .. } => Some(format!("/{}", path.join("/"))),
+                File::Recording(_) => None,
+            };
+            (name.as_str(), path)
+        })
+    }
+
+    /// A server of them.
+    pub fn router(self, start: Instant, now: Now) -> Router {
+        let files = Arc::new(self);
+        Router::new().fallback(async move |request: Request| files.answer(request, start, now()).await)
+    }
+
+    async fn answer(&self, request: Request, start: Instant, now: i64) -> Response {
+        let path = request.uri().path().to_owned();
+        if path == "/" {
+            let all: Vec<Value> = self.names().map(|(name, path)| json!({ "name": name, "answers": path })).collect();
+            return axum::Json(all).into_response();
+        }
+        let found = self.0.iter().find_map(|(name, file)| {
+            let rest = path.strip_prefix('/')?.strip_prefix(name.as_str())?;
+            (rest.is_empty() || rest.starts_with('/')).then_some((name, file, rest))
+        });
+        match found {
+            None => (StatusCode::NOT_FOUND, "no file of this name is served; GET / lists them").into_response(),
+            Some((_, File::Recording(answers), rest)) => {
+                let asked = request.uri().query().map_or_else(|| rest.to_owned(), |query| format!("{rest}?{query}"));
+                match answers.iter().find(|(path, _)| *path == asked) {
+                    Some((_, recorded)) => respond(recorded),
+                    None => (StatusCode::NOT_IMPLEMENTED, format!("the recording holds no {asked}")).into_response(),
+                }
+            }
+            Some((name, File::Body { path, status, text }, rest)) => {
+                let asked = rest.strip_prefix("/api2/json").unwrap_or(rest);
+                if answers(path, asked) {
+                    let reason = String::new();
+                    return respond(&Recorded { status: *status, reason, body: Some(text.clone()) });
+                }
+                let product = name.split('/').find(|part| ["pve", "pbs", "pmg"].contains(part)).unwrap_or("pve");
+                proxmox::answer(within(request, product, rest), start, now).await
+            }
+        }
+    }
+}
+
+/// The same request to the healthy estate.
+fn within(request: Request, product: &str, rest: &str) -> Request {
+    let (mut parts, body) = request.into_parts();
+    let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+    if let Ok(uri) = format!("/{product}/healthy{rest}{query}").parse() {
+        parts.uri = uri;
+    }
+    Request::from_parts(parts, body)
+}
+
+fn respond(recorded: &Recorded) -> Response {
+    let mut response = Response::new(Body::from(recorded.body.clone().unwrap_or_default()));
+    *response.status_mut() = StatusCode::from_u16(recorded.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let json = header::HeaderValue::from_static("application/json;charset=UTF-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    if let Ok(reason) = ReasonPhrase::try_from(recorded.reason.clone().into_bytes()) {
+        response.extensions_mut().insert(reason);
+    }
+    response
+}
+
+fn gather(root: &Path, dir: &Path, depth: usize, files: &mut BTreeMap<String, File>) -> Result<(), String> {
+    let unreadable = |path: &Path, error: std::io::Error| format!("{} cannot be read: {error}", path.display());
+    for entry in fs::read_dir(dir).map_err(|error| unreadable(dir, error))? {
+        let path = entry.map_err(|error| unreadable(dir, error))?.path();
+        let metadata = fs::metadata(&path).map_err(|error| unreadable(&path, error))?;
+        if metadata.is_dir() && depth > 0 {
+            gather(root, &path, depth - 1, files)?;
+        }
+        let wanted = path.extension().is_some_and(|extension| extension == "json" || extension == "txt");
+        if !metadata.is_file() || !wanted || metadata.len() >= LARGEST {
+            continue;
+        }
+        let text = fs::read(&path).map_err(|error| unreadable(&path, error))?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let name = path.strip_prefix(root).unwrap_or(&path).with_extension("");
+        let name: Vec<String> =
+            name.iter().map(|part| part.to_string_lossy().replace([' ', '?', '#', '%'], "-")).collect();
+        files.insert(name.join("/"), File::of(name.last().map_or("", String::as_str), text));
+    }
+    Ok(())
+}
+
+impl File {
+    fn of(stem: &str, text: String) -> Self {
+        if let Ok(Exchanges { exchanges }) = serde_json::from_str(&text) {
+            let answers = exchanges.into_iter().filter_map(|Exchange { request, response }| {
+                let url = request.url.split_once("://").map_or(request.url.as_str(), |(_, rest)| rest);
+                Some((url.find('/').map_or("/", |at| &url[at..]).to_owned(), response?))
+            });
+            return Self::Recording(answers.collect());
+        }
+        let (endpoint, _) = stem.split_once("__").unwrap_or((stem, ""));
+        let status = stem.rsplit_once("-http").and_then(|(_, status)| status.get(..3)?.parse().ok()).unwrap_or(200);
+        Self::Body { path: endpoint.split('_').map(str::to_owned).collect(), status, text }
+    }
+}
+
+/// Whether a file for `path` answers `asked`. Its last part may say more: `snapshots-empty`.
+fn answers(path: &[String], asked: &str) -> bool {
+    let asked: Vec<&str> = asked.split('/').skip(1).collect();
+    asked.len() == path.len()
+        && asked.iter().enumerate().all(|(index, part)| {
+            let own = &path[index];
+            let any = index > 0 && ANY_AFTER.contains(&asked[index - 1]);
+            let more = index + 1 == asked.len() && own.strip_prefix(part).is_some_and(|rest| rest.starts_with('-'));
+            own == part || any || more
+        })
+}
+
+/// Serves a directory until the process ends.
+pub async fn replay(files: Replayed, port: u16, now: Now) -> Result<(), DemoError> {
+    let listener = bind(port).await?;
+    let failed = |error: std::io::Error| DemoError::at(port, error.to_string());
+    axum::serve(listener, files.router(Instant::now(), now)).await.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_answer_what_they_are_named_by() {
+        let path = |stem: &str| match File::of(stem, "{}".to_owned()) {
+            File::Body { path, status, .. } => (path, status),
+            File::Recording(_) => panic!("it has no exchanges"),
+        };
+        for (stem, asked, expected) in [
+            ("cluster_resources__a", "/cluster/resources", true),
+            ("cluster_resources", "/cluster/status", false),
+            ("nodes_node1_storage__a", "/nodes/pve1/storage", true),
+            ("nodes_node1_storage_local_status", "/nodes/pve1/storage/other/status", true),
+            ("nodes", "/nodes/pve1", false),
+            ("admin_datastore_x_snapshots-empty", "/admin/datastore/y/snapshots", true),
+            ("cluster_backup-info_not-backed-up", "/cluster/backup-info/not-backed-up", true),
+        ] {
+            assert_eq!(answers(&path(stem).0, asked), expected, "{stem} {asked}");
+        }
+        assert_eq!(path("cluster_nextid__go-proxmox-pve7x-2-http400").1, 400);
+    }
+
+    #[test]
+    fn a_recording_answers_what_it_holds() {
+        let text = r#"{"kind":"pve","target":{},"exchanges":[
+            {"request":{"method":"GET","url":"https://a:8006/api2/json/version?x=1"},"response":{"status":595,"reason":"no route","body":"b"}},
+            {"request":{"method":"GET","url":"https://a:8006/gone"},"error":{"code":"timeout","message":"m","retryable":true}}]}"#;
+        let File::Recording(answers) = File::of("x", text.to_owned()) else { panic!("it has exchanges") };
+        assert_eq!(answers.len(), 1);
+        assert_eq!((answers[0].0.as_str(), answers[0].1.status), ("/api2/json/version?x=1", 595));
+    }
+}

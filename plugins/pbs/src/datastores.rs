@@ -1,0 +1,190 @@
+//! Datastores: whether they are there, how full they are, and when they will be full.
+
+use crate::Look;
+use polliwog_sdk::lenient::{Field, Number, Text};
+use polliwog_sdk::{Dependency, Status};
+use proxmox::{Answer, Trouble, bytes, judged, moment, percent};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+const DAY: f64 = 24.0 * 3600.0;
+
+/// One entry of `/admin/datastore`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub(crate) struct Listed {
+    store: Field<Text>,
+    /// `/config/datastore` calls it so.
+    name: Field<Text>,
+    maintenance: Field<Text>,
+    mount_status: Field<Text>,
+    backend_type: Field<Text>,
+}
+
+/// One entry of `/status/datastore-usage`, or `/admin/datastore/S/status`, which has no store, estimate or error.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct Usage {
+    store: Field<Text>,
+    total: Field<Number>,
+    used: Field<Number>,
+    avail: Field<Number>,
+    error: Field<Text>,
+    estimated_full_date: Field<Number>,
+    mount_status: Field<Text>,
+}
+
+/// A datastore that is looked at, and whether anything in it can be read.
+pub(crate) struct Store {
+    pub name: String,
+    pub readable: bool,
+}
+
+/// Reports each datastore, and gives those that are looked at.
+pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Answer) -> Vec<Store> {
+    let settings = &look.settings.datastores;
+    let wanted = |name: &str| settings.include.match_any([name]) && !settings.exclude.match_any([name]);
+    let named = |entry: Listed| {
+        let name = entry.store.get().or(entry.name.get())?.0.clone();
+        wanted(&name).then_some((name, entry))
+    };
+    let all = list.len();
+    let stores: Vec<(String, Listed)> = list.into_iter().filter_map(named).collect();
+    if stores.is_empty() && all > 0 {
+        look.notes.say(|| {
+            "no datastore is looked at: see datastores.include and datastores.exclude in the settings".to_owned()
+        });
+    }
+    let usage = usages(look, &stores, usage);
+    let mut seen = Vec::new();
+    for (name, entry) in &stores {
+        let verdict = match usage.get(name) {
+            Some(Ok(usage)) => judge(look, name, entry, usage),
+            Some(Err(trouble)) => untold(trouble),
+            None => Verdict::of(Status::Unknown, "the server does not say how full it is".to_owned()),
+        };
+        let verdict = maintained(entry).unwrap_or(verdict);
+        let dependency = judged(format!("datastore/{name}"), "pbs-datastore", (verdict.status, verdict.why));
+        look.add(Dependency { description: verdict.description, ..dependency });
+        seen.push(Store { name: name.clone(), readable: verdict.readable });
+    }
+    seen
+}
+
+/// How full each is, or why that cannot be told.
+type Usages = BTreeMap<String, Result<Usage, Trouble>>;
+
+fn usages(look: &mut Look, stores: &[(String, Listed)], answer: Answer) -> Usages {
+    match answer.list::<Usage>(&mut look.notes) {
+        Ok(list) => list.into_iter().filter_map(|usage| Some((usage.store.get()?.0.clone(), Ok(usage)))).collect(),
+        // One whose disk fails makes the list of all fail.
+        Err(_) => {
+            let names: Vec<&String> =
+                stores.iter().filter(|(_, entry)| maintained(entry).is_none()).map(|(name, _)| name).collect();
+            let answers =
+                look.api.ask_all(names.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
+            names.into_iter().cloned().zip(answers.into_iter().map(Answer::read::<Usage>)).collect()
+        }
+    }
+}
+
+struct Verdict {
+    status: Status,
+    why: Option<String>,
+    description: Option<String>,
+    /// Whether its contents can be listed.
+    readable: bool,
+}
+
+impl Verdict {
+    fn of(status: Status, why: String) -> Self {
+        Self { status, why: Some(why), description: None, readable: status != Status::Critical }
+    }
+}
+
+/// Why it cannot be told how full one is: the server cannot use it, or this poll could not ask.
+fn untold(trouble: &Trouble) -> Verdict {
+    // What the server answers when it did not expect an error: that of the disk.
+    match trouble.code.as_str() {
+        "refused" | "server_error" => {
+            Verdict::of(Status::Critical, format!("the server cannot use it: {}", trouble.sentence))
+        }
+        _ => Verdict::of(Status::Unknown, format!("how full it is cannot be told: {}", trouble.sentence)),
+    }
+}
+
+/// That somebody took it out of use on purpose: `offline,message=disk swap tonight`, `read-only`.
+fn maintained(entry: &Listed) -> Option<Verdict> {
+    let Text(maintenance) = entry.maintenance.get()?;
+    let (mode, message) = maintenance.split_once(',').unwrap_or((maintenance, ""));
+    let mode = mode.strip_prefix("type=").unwrap_or(mode);
+    let message = message.strip_prefix("message=").unwrap_or(message).trim_matches('"');
+    let because = if message.is_empty() { String::new() } else { format!(": {message}") };
+    let verdict = Verdict::of(Status::Warning, format!("it is in maintenance mode {mode}{because}"));
+    Some(Verdict { readable: mode == "read-only", ..verdict })
+}
+
+fn judge(look: &mut Look, name: &str, entry: &Listed, usage: &Usage) -> Verdict {
+    if [&entry.mount_status, &usage.mount_status]
+        .iter()
+        .any(|status| status.get().is_some_and(|Text(status)| status == "notmounted"))
+    {
+        let verdict = Verdict::of(Status::Warning, "its removable disk is not mounted".to_owned());
+        return Verdict { readable: false, ..verdict };
+    }
+    if let Some(Text(error)) = usage.error.get() {
+        return Verdict::of(Status::Critical, format!("the server cannot use it: {}", error.trim()));
+    }
+    let notes = &mut look.notes;
+    let mut number = |field: &Field<Number>, what: &str| notes.number(field, || format!("{what} of datastore {name}"));
+    let (total, used) = (number(&usage.total, "total"), number(&usage.used, "used"));
+    let avail = number(&usage.avail, "avail");
+    // Blocks that are reserved are neither used nor to be had: what is left counts, as for df.
+    let whole = used.zip(avail).map(|(used, avail)| used + avail).or(total);
+    let Some(share) = used.zip(whole).and_then(|(used, whole)| percent(used, whole)) else {
+        let why = "the server does not say how full it is: either its disk says nothing sensible, or the token lacks \
+                   Datastore.Audit on it";
+        return Verdict::of(Status::Unknown, why.to_owned());
+    };
+    let size = total.or(whole).map(bytes).unwrap_or_default();
+    if entry.backend_type.get().is_some_and(|Text(backend)| backend == "s3") {
+        let description = format!("in an S3 bucket; its local cache of {size} is {share:.0} % used");
+        return Verdict { status: Status::Ok, why: None, description: Some(description), readable: true };
+    }
+    let (status, why) = worse(fullness(look, share), estimate(look, name, usage));
+    Verdict { status, why, description: Some(format!("{share:.0} % of {size} used")), readable: true }
+}
+
+type Judged = (Status, Option<String>);
+
+fn worse(one: Judged, other: Judged) -> Judged {
+    if one.0 != other.0 && one.0.worse(other.0) == other.0 { other } else { one }
+}
+
+fn fullness(look: &Look, share: f64) -> Judged {
+    let (status, limit) = look.settings.datastores.usage().judge(share);
+    let why = format!("more than {limit:.0} % is used: make room (prune and garbage collection), or give it more");
+    (status, (status != Status::Ok).then_some(why))
+}
+
+/// When it will be full, by the server's own estimate: 0 is never, and a date that is over means that it shrinks.
+fn estimate(look: &mut Look, name: &str, usage: &Usage) -> Judged {
+    // Up to the largest 64-bit number for far away.
+    let Some(Number(date)) = usage.estimated_full_date.get() else {
+        if let Field::Odd(odd) = &usage.estimated_full_date {
+            look.notes.say(|| {
+                format!("estimated-full-date of datastore {name} is {odd}, which is no number: it is not judged")
+            });
+        }
+        return (Status::Ok, None);
+    };
+    if *date <= look.seconds() {
+        return (Status::Ok, None);
+    }
+    let (status, limit) = look.settings.datastores.full_in((date - look.seconds()) / DAY);
+    let when = moment(*date).map(|when| format!(" ({})", &when[..10])).unwrap_or_default();
+    (
+        status,
+        (status != Status::Ok).then(|| format!("it will be full in fewer than {limit:.0} days{when}, as it grows now")),
+    )
+}

@@ -1,0 +1,137 @@
+//! Backup groups: the newest backup of each guest or host, in each namespace of each datastore.
+//!
+//! Listing them walks the datastore. A walk that hangs holds one of the server's threads until it is restarted, so that a
+//! datastore which did not answer in time is left alone for an hour.
+
+use crate::Look;
+use crate::datastores::Store;
+use polliwog_sdk::lenient::{Field, Number, Text};
+use polliwog_sdk::{Dependency, Status, cache};
+use proxmox::{Answer, Trouble, judged, moment, rhythm};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// How often they are looked at.
+const PERIOD: Duration = Duration::from_secs(5 * 60);
+/// A datastore that did not answer is left alone for so long.
+const HELD: Duration = Duration::from_secs(60 * 60);
+/// Namespaces of one datastore that are looked at.
+const NAMESPACES: usize = 100;
+
+/// One entry of `/admin/datastore/S/namespace`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Namespace {
+    ns: Field<Text>,
+}
+
+/// One entry of `/admin/datastore/S/groups`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct Group {
+    backup_type: Field<Text>,
+    backup_id: Field<Text>,
+    last_backup: Field<Number>,
+    comment: Field<Text>,
+    owner: Field<Text>,
+}
+
+pub(crate) fn report(look: &mut Look, stores: &[Store]) {
+    for store in stores {
+        let prefix = format!("group/{}/", store.name);
+        let held = cache::get(&hold(&store.name));
+        if !store.readable || held.is_some() || !rhythm::is_due(&prefix) {
+            if let Some(why) = held {
+                let why = String::from_utf8_lossy(&why).into_owned();
+                look.notes.say(|| format!("the backups in datastore {} are not listed for an hour: {why}", store.name));
+            }
+            look.report.keep(prefix);
+            continue;
+        }
+        let walked = walk(look, &store.name);
+        if let Err(Trouble { silent: true, sentence, .. }) = &walked {
+            // What cannot be kept is one walk too many.
+            let _ = cache::set(&hold(&store.name), sentence.as_bytes(), HELD);
+        }
+        if look.part((&format!("groups/{}", store.name), &[&prefix]), walked).is_some() {
+            rhythm::looked(&prefix, PERIOD);
+        }
+    }
+}
+
+fn hold(store: &str) -> String {
+    format!("held/{store}")
+}
+
+/// Every namespace of a datastore. What of it was read is reported, also when the rest was not.
+fn walk(look: &mut Look, store: &str) -> Result<(), Trouble> {
+    let [namespaces] = look.api.ask([format!("/admin/datastore/{store}/namespace").as_str()]);
+    let namespaces: Vec<Namespace> = namespaces.list(&mut look.notes)?;
+    let mut names: Vec<String> =
+        namespaces.iter().map(|entry| entry.ns.get().map(|Text(ns)| ns.clone()).unwrap_or_default()).collect();
+    if names.len() > NAMESPACES {
+        let more = names.len() - NAMESPACES;
+        look.notes.say(|| format!("datastore {store} has {more} more namespaces than are looked at"));
+        names.truncate(NAMESPACES);
+    }
+    let path = |ns: &String| format!("/admin/datastore/{store}/groups?ns={}", encoded(ns));
+    let answers = look.api.ask_all(names.iter().map(path).collect());
+    let mut first_trouble = Ok(());
+    for (ns, answer) in names.iter().zip(answers) {
+        if let Err(trouble) = groups(look, store, ns, answer) {
+            first_trouble = first_trouble.and(Err(trouble));
+        }
+    }
+    first_trouble
+}
+
+fn groups(look: &mut Look, store: &str, ns: &str, answer: Answer) -> Result<(), Trouble> {
+    for group in answer.list::<Group>(&mut look.notes)? {
+        let (Some(Text(kind)), Some(Text(id))) = (group.backup_type.get(), group.backup_id.get()) else {
+            look.notes.say(|| format!("a backup group in datastore {store} has no type or id: it is left out"));
+            continue;
+        };
+        let own = format!("{kind}/{id}");
+        let mut names = vec![own.clone(), format!("store:{store}"), format!("ns:{ns}")];
+        names.extend(group.owner.get().map(|Text(owner)| format!("owner:{owner}")));
+        names.extend(group.comment.get().map(|Text(comment)| format!("comment:{comment}")));
+        let names = || names.iter().map(String::as_str);
+        let settings = &look.settings.groups;
+        if !settings.include.match_any(names()) || settings.exclude.match_any(names()) {
+            continue;
+        }
+        let name = if ns.is_empty() { format!("group/{store}/{own}") } else { format!("group/{store}/{ns}/{own}") };
+        let dependency = one(look, name, &group).with_parent(format!("datastore/{store}"));
+        look.add(match group.comment.get() {
+            Some(Text(comment)) => {
+                dependency.with_title(format!("{own}: {}", comment.lines().next().unwrap_or_default()))
+            }
+            None => dependency,
+        });
+    }
+    Ok(())
+}
+
+fn one(look: &mut Look, name: String, group: &Group) -> Dependency {
+    let last = look.notes.number(&group.last_backup, || format!("last-backup of {name}")).filter(|last| *last > 0.0);
+    let Some((last, when)) = last.and_then(|last| Some((last, moment(last)?))) else {
+        return judged(
+            name,
+            "pbs-group",
+            (Status::Unknown, Some("when it was last backed up is not known".to_owned())),
+        );
+    };
+    let (status, limit) = look.settings.groups.age().judge((look.seconds() - last) / 3600.0);
+    let why = (status != Status::Ok).then(|| format!("its newest backup is of {when}, more than {limit:.0} hours ago"));
+    judged(name, "pbs-group", (status, why)).with_description(format!("newest backup of {when}"))
+}
+
+/// A namespace in a query: `a/b`.
+fn encoded(ns: &str) -> String {
+    ns.bytes().fold(String::new(), |text, byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+            text + &char::from(byte).to_string()
+        }
+        _ => text + &format!("%{byte:02X}"),
+    })
+}

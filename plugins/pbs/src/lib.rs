@@ -1,0 +1,149 @@
+//! Kind `pbs`: a Proxmox Backup Server.
+//!
+//! | asked | how often |
+//! |---|---|
+//! | `/version`, `/nodes/localhost/status`, `/admin/datastore`, `/status/datastore-usage` | each poll |
+//! | `/admin/datastore/S/status` | each poll, where the list of all fails, because one of them is broken |
+//! | `/admin/gc`, `/admin/verify`, `/admin/prune`, `/admin/sync` | each minute |
+//! | `/admin/datastore/S/namespace`, and `/admin/datastore/S/groups` of each namespace | each five minutes |
+//! | `/nodes/localhost/tasks`, those that failed in the last day | each five minutes |
+//! | `/nodes/localhost/certificates/info`, and `/nodes/localhost/subscription` where that is wanted | each hour |
+//! | `/access/permissions` | where no datastore is seen: is there none, or are there no rights? |
+//!
+//! Dependencies: `api`, `node`, `datastore/S`, `gc/S`, `verify/ID`, `sync/ID`, `prune/ID`, and for each backup group
+//! `group/S/TYPE/ID`, or `group/S/NAMESPACE/TYPE/ID`; `tasks`, `certificate`, `subscription`.
+//!
+//! One broken datastore never hides the others: whatever concerns one of them is asked and judged by itself.
+
+#![deny(unsafe_code)]
+
+mod datastores;
+mod groups;
+mod jobs;
+mod settings;
+mod tasks;
+
+use polliwog_sdk::lenient::{Field, Flag, Number};
+use polliwog_sdk::prelude::*;
+use polliwog_sdk::{SecretSpec, Status};
+use proxmox::{Answer, Api, Host, Hourly, Part, Product, Space, connect, hourly, judged};
+use serde::Deserialize;
+use settings::Settings;
+use std::collections::BTreeMap;
+
+/// The plugin.
+pub struct Pbs;
+
+impl Poller for Pbs {
+    type Settings = Settings;
+    const INFO: Info = Info {
+        kind: "pbs",
+        title: "Proxmox Backup Server",
+        version: env!("CARGO_PKG_VERSION"),
+        summary: "A Proxmox Backup Server: datastores, jobs, and the newest backup of everything",
+        default_interval_ms: 10_000,
+        default_timeout_ms: 30_000,
+    };
+
+    fn secrets() -> Vec<SecretSpec> {
+        vec![SecretSpec {
+            name: "token".to_owned(),
+            description: "An API token with the role Audit on /, whole: USER@REALM!NAME:SECRET".to_owned(),
+            required: true,
+            pattern: Some("[^@!=: ]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z0-9_][A-Za-z0-9._-]*:[A-Za-z0-9-]{8,}".to_owned()),
+            hint: Some(
+                "write the whole token, as in monitor@pbs!polliwog:12345678-1234-1234-1234-123456789abc: user, realm, \
+                 name of the token, and its secret behind a colon (not =, which Proxmox VE has)"
+                    .to_owned(),
+            ),
+        }]
+    }
+
+    fn check(settings: &Settings) -> Vec<String> {
+        settings.problems()
+    }
+
+    fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
+        let authorize = |api: Api| Ok(api.with_header("authorization", "PBSAPIToken=${secret.token}"));
+        let mut look = Look::new(connect(target, Product::Backup, authorize)?, settings, target);
+        poll(&mut look);
+        Ok(look.finish())
+    }
+}
+
+polliwog_sdk::register!(Pbs);
+
+/// One poll under way.
+type Look = proxmox::Look<Settings>;
+
+const NODE: Part<'_> = ("node", &[]);
+const DATASTORES: Part<'_> = ("datastores", &["datastore/", "group/"]);
+
+fn poll(look: &mut Look) {
+    let [status, list, usage] =
+        look.api.ask(["/nodes/localhost/status", "/admin/datastore", "/status/datastore-usage"]);
+    node(look, status);
+    let list = list.list(&mut look.notes);
+    if let Some(list) = look.part(DATASTORES, list) {
+        if list.is_empty() {
+            rights(look);
+        }
+        let stores = datastores::report(look, list, usage);
+        groups::report(look, &stores);
+    }
+    jobs::report(look);
+    tasks::report(look);
+    let settings = (std::mem::take(&mut look.settings.certificates), look.settings.subscription);
+    let what = Hourly {
+        nodes: &["localhost".to_owned()],
+        by_node: false,
+        kind: "pbs",
+        renew: "run \"proxmox-backup-manager cert update --force true\" there, or order it anew from ACME",
+        certificates: &settings.0,
+        subscription: settings.1,
+    };
+    hourly(look, &what);
+}
+
+/// `/nodes/localhost/status`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct NodeStatus {
+    cpu: Field<Number>,
+    memory: Space,
+    root: Space,
+}
+
+fn node(look: &mut Look, answer: Answer) {
+    let Some(node) = look.part(NODE, answer.read::<NodeStatus>()) else { return };
+    let notes = &mut look.notes;
+    let host = Host {
+        cpu: Host::cpu(notes.number(&node.cpu, || "cpu of the server".to_owned())),
+        memory: node.memory.percent("memory of the server", notes),
+        root: node.root.percent("root file system of the server", notes),
+    };
+    let verdict = if host == Host::default() {
+        (Status::Unknown, Some("the server says nothing of its memory, root file system and CPU".to_owned()))
+    } else {
+        host.judge(&look.settings.usage)
+    };
+    look.add(Dependency { description: host.description(), ..judged("node", "pbs-node", verdict) });
+}
+
+/// No datastore is seen. Backup Server hides what a token may not see, so that can mean either.
+fn rights(look: &mut Look) {
+    let [answer] = look.api.ask(["/access/permissions"]);
+    let why = match answer.read::<BTreeMap<String, BTreeMap<String, Field<Flag>>>>() {
+        Ok(permissions) if permissions.values().any(|held| held.contains_key("Datastore.Audit")) => {
+            "there is no datastore yet".to_owned()
+        }
+        Ok(_) => format!(
+            "the token lacks Datastore.Audit, so datastores are hidden from it: {}",
+            look.api.product().grant_rights()
+        ),
+        Err(trouble) => {
+            format!("no datastore is to be seen, and whether there is one is not known: {}", trouble.sentence)
+        }
+    };
+    look.warn_of_api(&why);
+}

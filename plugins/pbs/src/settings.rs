@@ -1,0 +1,145 @@
+//! What an operator writes.
+
+use polliwog_sdk::prelude::*;
+use proxmox::{CertificateLimits, HostLimits, Limits, Patterns};
+
+/// How a Proxmox Backup Server is judged.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// How full and how busy the server itself may be.
+    pub usage: HostLimits,
+    /// Certificates.
+    pub certificates: CertificateLimits,
+    /// Whether a subscription that is missing or not active is reported.
+    pub subscription: bool,
+    /// Datastores.
+    pub datastores: Datastores,
+    /// Jobs: garbage collection, verify, sync, prune.
+    pub jobs: Jobs,
+    /// Backup groups: the newest backup of each guest or host.
+    pub groups: Groups,
+}
+
+/// Datastores, by their names, with `*` for any text.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Datastores {
+    /// Those that are looked at.
+    pub include: Patterns,
+    /// Those of them that are not.
+    pub exclude: Patterns,
+    /// This much used is a warning; 0 for never. Percent.
+    pub warning_percent: f64,
+    /// This much used is critical; 0 for never. Percent.
+    pub critical_percent: f64,
+    /// Full in fewer days than this, by the server's own estimate, is a warning; 0 for never. Days.
+    pub full_warning_days: f64,
+    /// Full in fewer days than this, by the server's own estimate, is critical; 0 for never. Days.
+    pub full_critical_days: f64,
+}
+
+/// Jobs, by `gc/DATASTORE`, `verify/ID`, `sync/ID` and `prune/ID`, with `*` for any text.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Jobs {
+    /// Those that are not looked at.
+    pub exclude: Patterns,
+    /// A job that is due for so long and has not run is a warning; 0 for never. Hours.
+    pub overdue_warning_hours: f64,
+    /// A job that is due for so long and has not run is critical; 0 for never. Hours.
+    pub overdue_critical_hours: f64,
+}
+
+/// Backup groups. Each is named by `vm/100`, `ct/101` or `host/NAME`, by `store:DATASTORE`, `ns:NAMESPACE`, `owner:USER` and
+/// `comment:TEXT`, with `*` for any text.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Groups {
+    /// Those that are looked at.
+    pub include: Patterns,
+    /// Those of them that are not, such as guests that are gone: `comment:*no-monitor*` leaves it to a comment there.
+    pub exclude: Patterns,
+    /// A newest backup this old is a warning; 0 for never. Hours.
+    pub age_warning_hours: f64,
+    /// A newest backup this old is critical; 0 for never. Hours.
+    pub age_critical_hours: f64,
+}
+
+impl Default for Datastores {
+    fn default() -> Self {
+        Self {
+            include: Patterns::from(["*"]),
+            exclude: Patterns::default(),
+            warning_percent: 85.0,
+            critical_percent: 95.0,
+            full_warning_days: 30.0,
+            full_critical_days: 7.0,
+        }
+    }
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self { exclude: Patterns::default(), overdue_warning_hours: 2.0, overdue_critical_hours: 24.0 }
+    }
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        // A daily backup that was missed once, and a week of them.
+        Self {
+            include: Patterns::from(["*"]),
+            exclude: Patterns::from(["comment:*no-monitor*"]),
+            age_warning_hours: 48.0,
+            age_critical_hours: 168.0,
+        }
+    }
+}
+
+impl Datastores {
+    pub(crate) fn usage(&self) -> Limits {
+        Limits { warning: self.warning_percent, critical: self.critical_percent }
+    }
+
+    /// What an estimate of so many days means, and the limit that it is below. The fewer the worse, unlike anything else.
+    pub(crate) fn full_in(&self, days: f64) -> (Status, f64) {
+        if days < self.full_critical_days {
+            (Status::Critical, self.full_critical_days)
+        } else if days < self.full_warning_days {
+            (Status::Warning, self.full_warning_days)
+        } else {
+            (Status::Ok, 0.0)
+        }
+    }
+}
+
+impl Jobs {
+    pub(crate) fn overdue(&self) -> Limits {
+        Limits { warning: self.overdue_warning_hours, critical: self.overdue_critical_hours }
+    }
+}
+
+impl Groups {
+    pub(crate) fn age(&self) -> Limits {
+        Limits { warning: self.age_warning_hours, critical: self.age_critical_hours }
+    }
+}
+
+impl Settings {
+    /// Everything that is wrong with them.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let own = [
+            (self.datastores.usage(), "datastores.warning_percent", "datastores.critical_percent"),
+            (self.jobs.overdue(), "jobs.overdue_warning_hours", "jobs.overdue_critical_hours"),
+            (self.groups.age(), "groups.age_warning_hours", "groups.age_critical_hours"),
+        ];
+        let own = own.into_iter().filter_map(|(limits, warning, critical)| limits.problem(warning, critical));
+        let hidden = self.datastores.full_critical_days > self.datastores.full_warning_days;
+        let days = hidden.then(|| {
+            "\"datastores.full_critical_days\" is above \"datastores.full_warning_days\": no warning would ever be seen"
+                .to_owned()
+        });
+        own.chain(days).chain(self.usage.problems()).chain(self.certificates.problem()).collect()
+    }
+}

@@ -1,0 +1,132 @@
+//! How old the signatures of viruses are, and whether there are newer rules for spam.
+//!
+//! Asking about the rules has the gateway look them up on the network, which takes seconds: once an hour is often enough.
+
+use crate::Look;
+use polliwog_sdk::Status;
+use polliwog_sdk::lenient::{Field, Flag, Text};
+use proxmox::{Part, judged, list, moment, rhythm};
+use serde::Deserialize;
+use std::time::Duration;
+
+const CLAMAV: Part<'_> = ("clamav", &[]);
+const SPAMASSASSIN: Part<'_> = ("spamassassin", &[]);
+const PERIOD: Duration = Duration::from_secs(60 * 60);
+
+/// One entry of `/nodes/N/clamav/database`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Database {
+    name: Field<Text>,
+    #[serde(rename = "type")]
+    kind: Field<Text>,
+    build_time: Field<Text>,
+}
+
+/// One entry of `/nodes/N/spamassassin/rules`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Channel {
+    channel: Field<Text>,
+    update_avail: Field<Flag>,
+}
+
+pub(crate) fn report(look: &mut Look, nodes: &[String]) {
+    for (part, read) in [(CLAMAV, clamav as fn(&mut Look, &[String]) -> _), (SPAMASSASSIN, spamassassin)] {
+        if !rhythm::is_due(part.0) || nodes.is_empty() {
+            look.report.keep(part.0);
+            continue;
+        }
+        let verdict = read(look, nodes);
+        if let Some(verdict) = look.part(part, verdict) {
+            rhythm::looked(part.0, PERIOD);
+            look.add(judged(part.0, "pmg-filter", verdict));
+        }
+    }
+}
+
+type Judged = (Status, Option<String>);
+
+fn clamav(look: &mut Look, nodes: &[String]) -> Result<Judged, proxmox::Trouble> {
+    let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/clamav/database")).collect());
+    let mut worst = (Status::Ok, None);
+    for (node, answer) in nodes.iter().zip(answers) {
+        let databases: Vec<Database> = answer.list(&mut look.notes)?;
+        let daily = |database: &&Database| {
+            [&database.kind, &database.name]
+                .iter()
+                .any(|field| field.get().is_some_and(|Text(word)| word.starts_with("daily")))
+        };
+        let built = databases.iter().find(daily).and_then(|daily| daily.build_time.get());
+        let (status, why) = match built.and_then(|Text(text)| built_at(text)) {
+            Some(at) => {
+                let (status, limit) = look.settings.filters.clamav().judge((look.seconds() - at) / 3600.0);
+                let when = moment(at).unwrap_or_default();
+                (
+                    status,
+                    format!(
+                        "the daily signatures of {node} are of {when}, more than {limit:.0} hours old: look at clamav-freshclam there"
+                    ),
+                )
+            }
+            None => (Status::Unknown, format!("{node} does not say how old its daily signatures are")),
+        };
+        if status != worst.0 && worst.0.worse(status) == status {
+            worst = (status, Some(why));
+        }
+    }
+    Ok(worst)
+}
+
+fn spamassassin(look: &mut Look, nodes: &[String]) -> Result<Judged, proxmox::Trouble> {
+    let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/spamassassin/rules")).collect());
+    let mut behind = Vec::new();
+    for (node, answer) in nodes.iter().zip(answers) {
+        for channel in answer.list::<Channel>(&mut look.notes)? {
+            let name = channel.channel.get().map_or("a channel", |Text(name)| name.as_str());
+            if look.notes.flag(&channel.update_avail, || format!("update_avail of {name}")) == Some(true) {
+                behind.push(format!("{name} on {node}"));
+            }
+        }
+    }
+    if behind.is_empty() {
+        return Ok((Status::Ok, None));
+    }
+    let why = format!(
+        "there are newer rules: {}; run \"sa-update\" there, or look why its daily run does not",
+        list(&behind)
+    );
+    Ok((Status::Warning, Some(why)))
+}
+
+/// Seconds since 1970, from ClamAV's way to write a time: `16 Dec 2025 23-18 +0000`.
+fn built_at(text: &str) -> Option<f64> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let mut words = text.split_whitespace();
+    let (day, month, year) = (words.next()?, words.next()?, words.next()?);
+    let (hour, minute) = words.next()?.split_once(['-', ':'])?;
+    let zone = words.next().unwrap_or("+0000");
+    let month = MONTHS.iter().position(|known| *known == month)? + 1;
+    let (sign, hours, minutes) = (zone.get(..1)?, zone.get(1..3)?, zone.get(3..5)?);
+    proxmox::seconds(&format!("{year}-{month:02}-{day:0>2}T{hour:0>2}:{minute:0>2}:00{sign}{hours}:{minutes}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clamavs_times_are_read() {
+        for (text, expected) in [
+            ("16 Dec 2025 23-18 +0000", Some(1_765_927_080.0)),
+            ("1 Jan 1970 01-00 +0100", Some(0.0)),
+            ("16 Dec 2025 23-18", Some(1_765_927_080.0)),
+            ("yesterday", None),
+            ("32 Dec 2025 23-18 +0000", None),
+            ("16 Dez 2025 23-18 +0000", None),
+            ("", None),
+        ] {
+            assert_eq!(built_at(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Kind `pmg`: a Proxmox Mail Gateway, or a cluster of them.
+//!
+//! | asked | how often |
+//! |---|---|
+//! | `/access/ticket` | once an hour |
+//! | `/version`, `/config/cluster/status` | each poll |
+//! | `/nodes/N/postfix/queue/Q` of each node, for four queues | each poll |
+//! | `/nodes/N/services` of each node | each minute |
+//! | `/statistics/mail`, `/quarantine/spamstatus`, `/quarantine/virusstatus` | each poll: they are numbers for graphs |
+//! | `/nodes/N/clamav/database`, `/nodes/N/spamassassin/rules`, `/nodes/N/certificates/info`, and `/nodes/N/subscription` where that is wanted | each hour |
+//! | `/nodes`, `/nodes/N/status` of each node | where the cluster's list does not come, because a node in it is dead |
+//!
+//! Dependencies: `api`, `cluster`, `node/N`, `queue/Q` and `service/S` by the node where they are worst,
+//! `clamav`, `spamassassin`, `certificate/N`, `subscription/N`.
+
+#![deny(unsafe_code)]
+
+mod filters;
+mod login;
+mod nodes;
+mod queues;
+mod services;
+mod settings;
+mod statistics;
+
+use polliwog_sdk::SecretSpec;
+use polliwog_sdk::prelude::*;
+use proxmox::{Hourly, hourly};
+use settings::Settings;
+
+/// The plugin.
+pub struct Pmg;
+
+impl Poller for Pmg {
+    type Settings = Settings;
+    const INFO: Info = Info {
+        kind: "pmg",
+        title: "Proxmox Mail Gateway",
+        version: env!("CARGO_PKG_VERSION"),
+        summary: "A Proxmox Mail Gateway: nodes, cluster, mail queues, services",
+        default_interval_ms: 10_000,
+        default_timeout_ms: 30_000,
+    };
+
+    fn secrets() -> Vec<SecretSpec> {
+        vec![SecretSpec {
+            name: "password".to_owned(),
+            description: "The password of the account that the setting \"username\" names".to_owned(),
+            required: true,
+            pattern: None,
+            hint: None,
+        }]
+    }
+
+    fn check(settings: &Settings) -> Vec<String> {
+        settings.problems()
+    }
+
+    fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
+        if let Some(problem) = settings.problems().into_iter().next() {
+            return Err(PollError::permanent("bad_settings", problem));
+        }
+        let connected = login::log_in(target, &settings.username)?;
+        let mut look = Look::new(connected, settings, target);
+        let nodes = nodes::report(&mut look);
+        queues::report(&mut look, &nodes);
+        services::report(&mut look, &nodes);
+        filters::report(&mut look, &nodes);
+        statistics::report(&mut look);
+        let settings = (std::mem::take(&mut look.settings.certificates), look.settings.subscription);
+        let what = Hourly {
+            nodes: &nodes,
+            by_node: true,
+            kind: "pmg",
+            renew: "run \"pmgconfig apicert --force 1\" on the node, or order it anew from ACME",
+            certificates: &settings.0,
+            subscription: settings.1,
+        };
+        hourly(&mut look, &what);
+        Ok(look.finish())
+    }
+}
+
+polliwog_sdk::register!(Pmg);
+
+/// One poll under way.
+type Look = proxmox::Look<Settings>;

@@ -1,0 +1,103 @@
+//! Logging in. Mail Gateway has no API tokens: it gives a ticket for user and password, good for two hours.
+//!
+//! The host keeps the ticket and the plugin never sees it. It is renewed with itself after an hour; when the gateway no
+//! longer takes it, because it was restarted with another key or was away for too long, the password is sent again.
+
+use polliwog_sdk::cache;
+use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret};
+use polliwog_sdk::lenient::{Field, Flag};
+use polliwog_sdk::{Dependency, Target};
+use proxmox::{Api, Product, Trouble, connect};
+use serde::Deserialize;
+use std::cell::Cell;
+use std::time::Duration;
+
+/// A ticket is good for two hours; clocks may differ by a few minutes.
+const GOOD: Duration = Duration::from_secs(110 * 60);
+/// It is renewed after so long.
+const FRESH: Duration = Duration::from_secs(60 * 60);
+/// A refused log-in takes the gateway three seconds.
+const TIMEOUT_MS: u32 = 8_000;
+
+/// What a log-in is answered with, as far as the plugin may see it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Granted {
+    #[serde(rename = "NeedTFA")]
+    need_tfa: Field<Flag>,
+}
+
+/// The API of an origin that answers, with a ticket for it.
+pub(crate) fn log_in(target: &Target, username: &str) -> Result<(Api, Dependency), Trouble> {
+    let reused = Cell::new(None);
+    let authorize = |api: Api| {
+        let ticket = ticket(&api);
+        let known = has_secret(&ticket);
+        if known && cache::get(&fresh(&ticket)).is_some() {
+            reused.set(Some(ticket.clone()));
+        } else if !(known && grant(&api, username, &ticket).is_ok()) {
+            grant(&api, username, "password")?;
+        }
+        Ok(api.with_header("cookie", format!("PMGAuthCookie=${{secret.{ticket}}}")))
+    };
+    match connect(target, Product::Mail, authorize) {
+        Err(trouble) if trouble.code == "unauthorized" => match reused.take() {
+            Some(ticket) => {
+                forget_secret(&ticket);
+                connect(target, Product::Mail, authorize)
+            }
+            None => Err(trouble),
+        },
+        other => other,
+    }
+}
+
+/// Asks for a ticket, with the password, or with the ticket before as the password.
+fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
+    let ticket = ticket(api);
+    let body = format!("username={}&password=${{secret.{proof}}}", form(username));
+    let request = api
+        .request(Method::Post, "/access/ticket")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(body, BodyEncoding::Form)
+        .capture(&ticket, CaptureSource::JsonPointer("/data/ticket".to_owned()), GOOD)
+        .timeout_ms(TIMEOUT_MS);
+    let granted: Granted = api.read("/access/ticket", &api.send(request)?)?;
+    if granted.need_tfa.get().is_some_and(|Flag(needed)| *needed) {
+        forget_secret(&ticket);
+        return Err(Trouble::permanent(
+            "second_factor",
+            format!(
+                "the account {username} wants a second factor, which no program can give: make one without it for Polliwog, \
+             with \"pmgsh create /access/users --userid polliwog@pmg --role audit --password …\" there"
+            ),
+        ));
+    }
+    if !has_secret(&ticket) {
+        return Err(Trouble::permanent(
+            "no_ticket",
+            "the gateway took the log-in and gave no ticket: check that the URL is that of Proxmox Mail Gateway"
+                .to_owned(),
+        ));
+    }
+    // What cannot be kept is a renewal more.
+    let _ = cache::set(&fresh(&ticket), b"", FRESH);
+    Ok(())
+}
+
+/// The ticket's name: each origin gives its own.
+fn ticket(api: &Api) -> String {
+    format!("ticket_{}", api.origin())
+}
+
+fn fresh(ticket: &str) -> String {
+    format!("fresh/{ticket}")
+}
+
+/// A text in a form.
+fn form(text: &str) -> String {
+    text.bytes().fold(String::new(), |form, byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => form + &char::from(byte).to_string(),
+        _ => form + &format!("%{byte:02X}"),
+    })
+}

@@ -1,0 +1,122 @@
+//! Nodes, and whether they hold the same configuration and mail.
+//!
+//! The list of the cluster has no word for how a node is: it is well when there is no `conn_error`, and in step when
+//! `insync` is 1. Asking for it waits for peers that are dead; then each node is asked for itself.
+
+use crate::Look;
+use polliwog_sdk::lenient::{Field, Flag, Number, Text};
+use polliwog_sdk::{Dependency, Status};
+use proxmox::{Host, Part, Space, judged, list};
+use serde::Deserialize;
+
+const PART: Part<'_> = ("cluster", &["node/"]);
+
+/// One entry of `/config/cluster/status`, or `/nodes/N/status`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Node {
+    name: Field<Text>,
+    /// In `/nodes`.
+    node: Field<Text>,
+    conn_error: Field<Text>,
+    insync: Field<Flag>,
+    cpu: Field<Number>,
+    memory: Space,
+    rootfs: Space,
+}
+
+/// Reports each node, and gives the names of those that answer.
+pub(crate) fn report(look: &mut Look) -> Vec<String> {
+    let [cluster, names] = look.api.ask(["/config/cluster/status?list_single_node=1", "/nodes"]);
+    let cluster = match cluster.list::<Node>(&mut look.notes) {
+        Err(trouble) if !trouble.permanent => match by_themselves(look, names) {
+            Some(nodes) => {
+                look.notes.say(|| format!("how the cluster sees its nodes is not known: {}", trouble.sentence));
+                Ok(nodes)
+            }
+            None => Err(trouble),
+        },
+        other => other,
+    };
+    let Some(nodes) = look.part(PART, cluster) else { return Vec::new() };
+    let mut answering = Vec::new();
+    let mut apart = Vec::new();
+    let mut unsaid = Vec::new();
+    for node in &nodes {
+        let Some(Text(name)) = node.name.get().or(node.node.get()) else {
+            look.notes.say(|| "a node of the cluster has no name: it is left out".to_owned());
+            continue;
+        };
+        if let Some(dependency) = one(look, name, node) {
+            look.add(dependency);
+        }
+        match (&node.conn_error, look.notes.flag(&node.insync, || format!("insync of {name}"))) {
+            (Field::Absent, Some(true)) => {}
+            (Field::Absent, None) => unsaid.push(name.clone()),
+            _ => apart.push(name.clone()),
+        }
+        if node.conn_error == Field::Absent {
+            answering.push(name.clone());
+        } else {
+            // What only it knows stands until it is back.
+            look.report.keep(format!("certificate/{name}"));
+            look.report.keep(format!("subscription/{name}"));
+        }
+    }
+    let dependency = in_step(&nodes, &apart, &unsaid);
+    look.add(dependency);
+    answering
+}
+
+/// Each node's own word, where the cluster's does not come.
+fn by_themselves(look: &mut Look, names: proxmox::Answer) -> Option<Vec<Node>> {
+    let names: Vec<Node> = names.list(&mut look.notes).ok()?;
+    let names: Vec<String> = names.into_iter().filter_map(|node| Some(node.node.get()?.0.clone())).collect();
+    let answers = look.api.ask_all(names.iter().map(|name| format!("/nodes/{name}/status")).collect());
+    let node = |(name, answer): (String, proxmox::Answer)| {
+        let named = Field::Is(Text(name));
+        match answer.read::<Node>() {
+            Ok(node) => Node { name: named, ..node },
+            Err(trouble) => Node { name: named, conn_error: Field::Is(Text(trouble.sentence)), ..Node::default() },
+        }
+    };
+    Some(names.into_iter().zip(answers).map(node).collect())
+}
+
+fn one(look: &mut Look, name: &str, node: &Node) -> Option<Dependency> {
+    let own = format!("node/{name}");
+    if let Field::Is(Text(error)) | Field::Odd(error) = &node.conn_error {
+        let why = format!("{name} cannot be reached from the node that was asked: {}", error.trim());
+        return Some(judged(own, "pmg-node", (Status::Critical, Some(why))));
+    }
+    let notes = &mut look.notes;
+    let host = Host {
+        cpu: Host::cpu(notes.number(&node.cpu, || format!("cpu of {name}"))),
+        memory: node.memory.percent(&format!("memory of {name}"), notes),
+        root: node.rootfs.percent(&format!("root file system of {name}"), notes),
+    };
+    let verdict = if host == Host::default() {
+        (Status::Unknown, Some(format!("{name} says nothing of its memory, root file system and CPU")))
+    } else {
+        host.judge(&look.settings.usage)
+    };
+    Some(Dependency { description: host.description(), ..judged(own, "pmg-node", verdict) })
+}
+
+fn in_step(nodes: &[Node], apart: &[String], unsaid: &[String]) -> Dependency {
+    if nodes.len() == 1 && apart.is_empty() {
+        return Dependency::skipped("cluster").with_kind("pmg-cluster").with_description("A gateway that stands alone");
+    }
+    let verdict = if !apart.is_empty() {
+        let why = format!(
+            "not in step with the others: {}; look there with \"pmgcm status\", and at the services pmgmirror and pmgtunnel",
+            list(apart)
+        );
+        (Status::Warning, Some(why))
+    } else if !unsaid.is_empty() || nodes.is_empty() {
+        (Status::Unknown, Some(format!("whether all are in step is not said by: {}", list(unsaid))))
+    } else {
+        (Status::Ok, None)
+    };
+    judged("cluster".to_owned(), "pmg-cluster", verdict).with_description(format!("Cluster of {} nodes", nodes.len()))
+}

@@ -1,0 +1,145 @@
+//! Services of each node.
+
+use crate::Look;
+use polliwog_sdk::Status;
+use polliwog_sdk::lenient::{Field, Text};
+use proxmox::{judged, list, rhythm};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often they are looked at.
+const PERIOD: Duration = Duration::from_secs(60);
+const RHYTHM: &str = "services";
+
+/// One entry of `/nodes/N/services`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+struct Service {
+    service: Field<Text>,
+    name: Field<Text>,
+    desc: Field<Text>,
+    state: Field<Text>,
+    active_state: Field<Text>,
+    unit_state: Field<Text>,
+}
+
+/// How a service is on every node.
+#[derive(Default)]
+struct Everywhere {
+    title: Option<String>,
+    down: Vec<String>,
+    unknown: Vec<String>,
+    up: usize,
+}
+
+pub(crate) fn report(look: &mut Look, nodes: &[String]) {
+    if !rhythm::is_due(RHYTHM) {
+        return look.report.keep("service/");
+    }
+    let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/services")).collect());
+    let mut all: BTreeMap<String, Everywhere> = BTreeMap::new();
+    let mut whole = !nodes.is_empty();
+    for (node, answer) in nodes.iter().zip(answers) {
+        match answer.list::<Service>(&mut look.notes) {
+            Ok(services) => services.iter().for_each(|service| sort(look, node, service, &mut all)),
+            Err(trouble) => {
+                look.notes.say(|| format!("the services of {node} are not known: {}", trouble.sentence));
+                whole = false;
+            }
+        }
+    }
+    if whole {
+        rhythm::looked(RHYTHM, PERIOD);
+    } else if !nodes.is_empty() {
+        look.report.keep("service/");
+    }
+    for (name, service) in all {
+        let verdict = match (service.down.is_empty(), service.unknown.is_empty()) {
+            (false, _) => {
+                let why =
+                    format!("it does not run on {}: look there with \"systemctl status {name}\"", list(&service.down));
+                (Status::Critical, Some(why))
+            }
+            (true, false) => {
+                (Status::Unknown, Some(format!("whether it runs is not known: {}", list(&service.unknown))))
+            }
+            (true, true) => (Status::Ok, None),
+        };
+        // Where it is on no node, nobody misses it.
+        if service.up == 0 && verdict.0 == Status::Ok {
+            continue;
+        }
+        let dependency = judged(format!("service/{name}"), "pmg-service", verdict);
+        look.add(match service.title {
+            Some(title) => dependency.with_title(title),
+            None => dependency,
+        });
+    }
+}
+
+fn sort(look: &mut Look, node: &str, service: &Service, all: &mut BTreeMap<String, Everywhere>) {
+    let Some(Text(name)) = service.service.get().or(service.name.get()) else {
+        return look.notes.say(|| format!("a service of {node} has no name: it is left out"));
+    };
+    if look.settings.services.exclude.match_any([name.as_str()]) {
+        return;
+    }
+    let everywhere = all.entry(name.clone()).or_default();
+    everywhere.title = service.desc.get().map(|Text(desc)| desc.clone()).or(everywhere.title.take());
+    let word = |field: &Field<Text>| field.get().map(|Text(word)| word.clone()).unwrap_or_default();
+    match state(&word(&service.state), &word(&service.active_state), &word(&service.unit_state)) {
+        State::Up => everywhere.up += 1,
+        State::Down => everywhere.down.push(node.to_owned()),
+        State::Absent => {}
+        State::Unknown => everywhere.unknown.push(node.to_owned()),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Up,
+    Down,
+    /// Not installed, or switched off on purpose.
+    Absent,
+    Unknown,
+}
+
+/// From systemd's words. A unit that does its work and ends is `exited`, and up.
+fn state(state: &str, active: &str, unit: &str) -> State {
+    match (unit, state, active) {
+        ("not-found" | "disabled" | "masked" | "static" | "indirect", state, _)
+            if state != "running" && state != "failed" =>
+        {
+            State::Absent
+        }
+        (_, "running" | "exited" | "listening" | "waiting", _) => State::Up,
+        (_, "failed" | "dead", _) | (_, _, "failed" | "inactive") => State::Down,
+        (_, _, "active" | "activating" | "reloading") => State::Up,
+        _ => State::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_systemds() {
+        for (words, expected) in [
+            (("running", "active", "enabled"), State::Up),
+            (("exited", "active", "enabled"), State::Up),
+            (("dead", "inactive", "enabled"), State::Down),
+            (("failed", "failed", "enabled"), State::Down),
+            (("failed", "failed", "disabled"), State::Down),
+            (("dead", "inactive", "disabled"), State::Absent),
+            (("dead", "inactive", "not-found"), State::Absent),
+            (("running", "", ""), State::Up),
+            (("auto-restart", "activating", "enabled"), State::Up),
+            (("entangled", "", "enabled"), State::Unknown),
+            (("", "", ""), State::Unknown),
+        ] {
+            assert_eq!(state(words.0, words.1, words.2), expected, "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What an operator writes.
+
+use polliwog_sdk::prelude::*;
+use proxmox::{CertificateLimits, HostLimits, Limits, Patterns};
+
+/// How a Proxmox Mail Gateway, or a cluster of them, is judged.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Who logs in, with the realm: monitor@pmg. The role Auditor is enough. There are no API tokens.
+    pub username: String,
+    /// How full and how busy a node may be.
+    #[serde(default)]
+    pub usage: HostLimits,
+    /// Certificates.
+    #[serde(default)]
+    pub certificates: CertificateLimits,
+    /// Whether a subscription that is missing or not active is reported.
+    #[serde(default)]
+    pub subscription: bool,
+    /// Signatures of viruses and rules for spam.
+    #[serde(default)]
+    pub filters: Filters,
+    /// Mail queues.
+    #[serde(default)]
+    pub queues: Queues,
+    /// Services.
+    #[serde(default)]
+    pub services: Services,
+}
+
+/// Mail queues of each node. Messages.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Queues {
+    /// So many messages that could not be delivered yet are a warning; 0 for never.
+    pub deferred_warning: f64,
+    /// So many messages that could not be delivered yet are critical; 0 for never.
+    pub deferred_critical: f64,
+    /// So many messages under way are a warning; 0 for never.
+    pub active_warning: f64,
+    /// So many messages under way are critical; 0 for never.
+    pub active_critical: f64,
+    /// So many messages that just came in are a warning; 0 for never.
+    pub incoming_warning: f64,
+    /// So many messages that just came in are critical; 0 for never.
+    pub incoming_critical: f64,
+    /// So many messages that somebody put on hold are a warning; 0 for never.
+    pub hold_warning: f64,
+    /// So many messages that somebody put on hold are critical; 0 for never.
+    pub hold_critical: f64,
+}
+
+/// Signatures of viruses and rules for spam.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Filters {
+    /// ClamAV's daily signatures this old are a warning; 0 for never. Hours.
+    pub clamav_warning_hours: f64,
+    /// ClamAV's daily signatures this old are critical; 0 for never. Hours.
+    pub clamav_critical_hours: f64,
+}
+
+impl Default for Filters {
+    fn default() -> Self {
+        // They are made once a day, sometimes a day late.
+        Self { clamav_warning_hours: 72.0, clamav_critical_hours: 168.0 }
+    }
+}
+
+impl Filters {
+    pub(crate) fn clamav(&self) -> Limits {
+        Limits { warning: self.clamav_warning_hours, critical: self.clamav_critical_hours }
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.clamav().problem("filters.clamav_warning_hours", "filters.clamav_critical_hours")
+    }
+}
+
+/// Services, by their names, with `*` for any text.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Services {
+    /// Those that are not looked at.
+    pub exclude: Patterns,
+}
+
+impl Default for Queues {
+    fn default() -> Self {
+        Self {
+            deferred_warning: 100.0,
+            deferred_critical: 1000.0,
+            active_warning: 500.0,
+            active_critical: 5000.0,
+            incoming_warning: 500.0,
+            incoming_critical: 5000.0,
+            hold_warning: 1.0,
+            hold_critical: 0.0,
+        }
+    }
+}
+
+impl Queues {
+    pub(crate) fn limits(&self, queue: &str) -> Limits {
+        let (warning, critical) = match queue {
+            "deferred" => (self.deferred_warning, self.deferred_critical),
+            "active" => (self.active_warning, self.active_critical),
+            "incoming" => (self.incoming_warning, self.incoming_critical),
+            _ => (self.hold_warning, self.hold_critical),
+        };
+        Limits { warning, critical }
+    }
+}
+
+impl Settings {
+    /// Everything that is wrong with them.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let who = match self.username.split_once('@') {
+            Some((user, realm)) if !user.is_empty() && !realm.is_empty() => None,
+            _ => Some(format!(
+                "\"username\" is {:?}: write it with its realm, as in monitor@pmg or root@pam; without one the gateway takes \
+                 it for somebody who reads the quarantine",
+                self.username
+            )),
+        };
+        let queues = crate::queues::QUEUES.into_iter().filter_map(|queue| {
+            self.queues.limits(queue).problem(&format!("queues.{queue}_warning"), &format!("queues.{queue}_critical"))
+        });
+        who.into_iter()
+            .chain(queues)
+            .chain(self.usage.problems())
+            .chain(self.certificates.problem())
+            .chain(self.filters.problem())
+            .collect()
+    }
+}

@@ -1,0 +1,249 @@
+//! Which of a target's origins answers, and requests to it.
+//!
+//! An origin that does not answer at all is passed over, and asked last for the next minute, so that nobody waits for it
+//! at each poll. One that answers, whatever it says, is the one that is asked: a 401 or 403 is not better elsewhere, and
+//! asking there would only lock an account faster.
+
+use crate::notes::{Listed, Notes};
+use crate::trouble::{Product, Trouble, read};
+use polliwog_sdk::http::{HttpError, Method, Request, Response, send_all};
+use polliwog_sdk::lenient::{Field, Number, Text};
+use polliwog_sdk::{Dependency, Status, Target, cache};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::de::IgnoredAny;
+use std::time::Duration;
+
+/// An origin has this long to answer at all. A refused log-in alone takes Proxmox 3 s.
+const PROBE_MS: u32 = 6_000;
+/// One request has this long. Far less than the 30 s that a node waits for another one.
+const REQUEST_MS: u32 = 10_000;
+/// An origin that was silent is asked last for so long.
+const SILENT: Duration = Duration::from_secs(60);
+/// Where the API begins.
+const ROOT: &str = "/api2/json";
+
+/// The API of an origin that answers.
+#[derive(Clone, Debug)]
+pub struct Api {
+    product: Product,
+    base: String,
+    origin: usize,
+    header: Option<(&'static str, String)>,
+}
+
+/// What `/version` says.
+#[derive(Deserialize)]
+struct Version {
+    #[serde(default)]
+    version: Field<Text>,
+    #[serde(default)]
+    release: Field<Text>,
+}
+
+impl Version {
+    /// As people write it: `9.1.6`; Backup Server gives it in two parts.
+    fn text(&self, product: Product) -> Option<String> {
+        let version = &self.version.get()?.0;
+        match (product, self.release.get()) {
+            (Product::Backup, Some(Text(release))) => Some(format!("{version}.{release}")),
+            _ => Some(version.clone()),
+        }
+    }
+}
+
+/// Finds the origin that answers, in the operator's order, and says how it is: the dependency `api`.
+///
+/// `authorize` is given the API of an origin that may answer and makes it one that may ask.
+pub fn connect(
+    target: &Target,
+    product: Product,
+    authorize: impl Fn(Api) -> Result<Api, Trouble>,
+) -> Result<(Api, Dependency), Trouble> {
+    let mut passed_over: Vec<(String, Trouble)> = Vec::new();
+    for (origin, base) in in_order(target) {
+        let attempt = authorize(Api { product, base: base.clone(), origin, header: None }).and_then(|api| {
+            let response = api.send(api.get("/version").timeout_ms(PROBE_MS.min(target.timeout_ms / 2)))?;
+            let version: Version = read(product, "/version", &response)?;
+            Ok((dependency(&api, &version, &response), api))
+        });
+        match attempt {
+            Ok((dependency, api)) => {
+                cache::remove(&silent(&base));
+                return Ok((api, told(dependency, target, &base, &passed_over)));
+            }
+            Err(trouble) if trouble.silent => {
+                // A cache that is full means one probe too many.
+                let _ = cache::set(&silent(&base), trouble.sentence.as_bytes(), SILENT);
+                passed_over.push((base, trouble));
+            }
+            Err(trouble) => return Err(trouble),
+        }
+    }
+    Err(none_answers(passed_over))
+}
+
+impl Api {
+    /// The same, with a header on each request: what proves who asks.
+    #[must_use]
+    pub fn with_header(self, name: &'static str, value: impl Into<String>) -> Self {
+        Self { header: Some((name, value.into())), ..self }
+    }
+
+    /// Which product this is.
+    pub fn product(&self) -> Product {
+        self.product
+    }
+
+    /// Which of the target's origins it is: 0 for its URL, 1 for the first of the others.
+    pub fn origin(&self) -> usize {
+        self.origin
+    }
+
+    /// A request for a path of the API, `/version`, without what proves who asks.
+    pub fn request(&self, method: Method, path: &str) -> Request {
+        Request::new(method, format!("{}{ROOT}{path}", self.base))
+    }
+
+    /// A GET with what proves who asks.
+    pub fn get(&self, path: &str) -> Request {
+        let request = self.request(Method::Get, path).timeout_ms(REQUEST_MS);
+        match &self.header {
+            Some((name, value)) => request.header(*name, value.clone()),
+            None => request,
+        }
+    }
+
+    /// Sends a request.
+    pub fn send(&self, request: Request) -> Result<Response, Trouble> {
+        request.send().map_err(|error| Trouble::unanswered(self.product, &self.base, error))
+    }
+
+    /// What an answer to a path holds.
+    pub fn read<T: DeserializeOwned>(&self, path: &str, response: &Response) -> Result<T, Trouble> {
+        read(self.product, path, response)
+    }
+
+    /// Asks for all of these paths at once.
+    pub fn ask<const N: usize>(&self, paths: [&str; N]) -> [Answer; N] {
+        let mut answers = self.ask_all(paths.map(str::to_owned).into()).into_iter();
+        std::array::from_fn(|_| answers.next().expect("an answer to each"))
+    }
+
+    /// Asks for all of these paths at once.
+    pub fn ask_all(&self, paths: Vec<String>) -> Vec<Answer> {
+        let results = send_all(paths.iter().map(|path| self.get(path)).collect());
+        let answer = |(path, result): (String, Result<Response, HttpError>)| {
+            let result = result.map_err(|error| Trouble::unanswered(self.product, &self.base, error));
+            Answer { product: self.product, path, result }
+        };
+        paths.into_iter().zip(results).map(answer).collect()
+    }
+}
+
+/// What came of asking for a path.
+#[derive(Clone)]
+pub struct Answer {
+    product: Product,
+    path: String,
+    result: Result<Response, Trouble>,
+}
+
+impl Answer {
+    /// What it holds.
+    pub fn read<T: DeserializeOwned>(self) -> Result<T, Trouble> {
+        // The query is noise in a sentence.
+        let path = self.path.split('?').next().unwrap_or_default();
+        read(self.product, path, &self.result?)
+    }
+
+    /// How many there are of what the path lists, of which only a part may have been asked for.
+    pub fn total(self, notes: &mut Notes) -> Result<Option<f64>, Trouble> {
+        #[derive(Deserialize)]
+        struct Counted {
+            #[serde(default)]
+            total: Field<Number>,
+        }
+
+        let (product, path, response) = (self.product, self.path, self.result?);
+        read::<IgnoredAny>(product, &path, &response)?;
+        // It stands beside the data.
+        let counted = serde_json::from_slice(response.body()).unwrap_or(Counted { total: Field::Absent });
+        Ok(notes.number(&counted.total, || format!("total of {path}")))
+    }
+
+    /// A list, with a note of what in it was no object.
+    pub fn list<T: DeserializeOwned>(self, notes: &mut Notes) -> Result<Vec<T>, Trouble> {
+        let path = self.path.clone();
+        Ok(self.read::<Listed<T>>()?.noted(notes, &path))
+    }
+}
+
+/// Every origin once, those that were silent a moment ago last.
+fn in_order(target: &Target) -> Vec<(usize, String)> {
+    let mut bases: Vec<(usize, String)> = Vec::new();
+    for (origin, url) in std::iter::once(&target.url).chain(&target.also).enumerate() {
+        let base = base(url);
+        if bases.iter().all(|(_, known)| *known != base) {
+            bases.push((origin, base));
+        }
+    }
+    bases.sort_by_key(|(_, base)| cache::get(&silent(base)).is_some());
+    bases
+}
+
+/// A URL without what people copy along: a query, a slash at the end, the API's own path.
+fn base(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    url.strip_suffix(ROOT).or_else(|| url.strip_suffix("/api2")).unwrap_or(url).to_owned()
+}
+
+fn silent(base: &str) -> String {
+    format!("silent/{base}")
+}
+
+fn dependency(api: &Api, version: &Version, response: &Response) -> Dependency {
+    let product = api.product.name();
+    let description = match version.text(api.product) {
+        Some(version) => format!("{product} {version} at {}", api.base),
+        None => format!("{product} at {}", api.base),
+    };
+    let kind = match api.product {
+        Product::Ve => "pve-api",
+        Product::Backup => "pbs-api",
+        Product::Mail => "pmg-api",
+    };
+    Dependency::ok("api").with_kind(kind).with_description(description).with_latency_ms(response.total_ms())
+}
+
+/// That another origin than the first had to be asked.
+fn told(dependency: Dependency, target: &Target, asked: &str, passed_over: &[(String, Trouble)]) -> Dependency {
+    let first = base(&target.url);
+    if asked == first {
+        return dependency;
+    }
+    let why = match passed_over.iter().find(|(base, _)| *base == first) {
+        Some((_, trouble)) => trouble.sentence.clone(),
+        None => String::from_utf8_lossy(&cache::get(&silent(&first)).unwrap_or_default()).into_owned(),
+    };
+    let message = format!("{first} does not answer, so {asked} is asked: {why}");
+    Dependency { status: Status::Warning, error_message: Some(message), ..dependency }
+}
+
+fn none_answers(mut passed_over: Vec<(String, Trouble)>) -> Trouble {
+    if passed_over.len() == 1
+        && let Some((_, trouble)) = passed_over.pop()
+    {
+        return trouble;
+    }
+    // One that may come back is worth another try, whatever ails the others.
+    let permanent = passed_over.iter().all(|(_, trouble)| trouble.permanent);
+    let retry_after_ms = passed_over.iter().filter_map(|(_, trouble)| trouble.retry_after_ms).min();
+    let each: Vec<String> = passed_over.iter().map(|(base, trouble)| format!("{base}: {}", trouble.sentence)).collect();
+    let sentence = format!("none of {} origins answers. {}", each.len(), each.join(". "));
+    let code = passed_over.swap_remove(0).1.code;
+    Trouble { code, sentence, permanent, silent: true, retry_after_ms }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+use super::*;
+use polliwog_sdk::testing::{Recording, poll, target};
+use polliwog_sdk::{Info, NoSettings, PollError, Poller, Report};
+use serde_json::{Value, json};
+
+/// Does nothing but look for an origin that answers.
+struct Finder;
+
+impl Poller for Finder {
+    type Settings = NoSettings;
+    const INFO: Info = Info { kind: "finder", ..Info::SERVICE };
+
+    fn poll(target: &Target, _: NoSettings) -> Result<Report, PollError> {
+        let (api, dependency) = connect(target, Product::Ve, |api| Ok(api.with_header("authorization", "x")))?;
+        Ok([dependency.with_title(format!("{} {}", api.origin(), api.product().name()))].into_iter().collect())
+    }
+}
+
+const ONE: &str = "https://one:8006";
+const TWO: &str = "https://two:8006";
+
+/// What an origin answers to `/version`.
+fn exchange(origin: &str, answer: Value) -> Value {
+    let mut exchange = json!({ "request": { "method": "GET", "url": format!("{origin}/api2/json/version") } });
+    let part = if answer["code"].is_string() { "error" } else { "response" };
+    exchange[part] = answer;
+    exchange
+}
+
+fn version() -> Value {
+    json!({ "status": 200, "body": r#"{"data":{"version":"9.1.6","release":"9.1"}}"# })
+}
+
+fn error(code: &str, retryable: bool) -> Value {
+    json!({ "code": code, "message": format!("it is {code}"), "retryable": retryable })
+}
+
+/// Polls both origins. What is not in the recording must not be asked for.
+fn find(exchanges: &[Value]) -> Result<Dependency, PollError> {
+    let target =
+        Target { url: format!("{ONE}/"), also: vec![format!("{TWO}/api2/json"), ONE.to_owned()], ..target("{}") };
+    let recording = Recording::parse(&Value::from(exchanges).to_string());
+    poll::<Finder>(recording, target).map(|mut report| report.dependencies.swap_remove(0))
+}
+
+#[test]
+fn the_first_origin_is_asked_and_the_next_only_when_it_is_silent() {
+    let api = find(&[exchange(ONE, version())]).unwrap();
+    assert_eq!((api.status, api.title.as_deref()), (Status::Ok, Some("0 Proxmox VE")));
+    assert_eq!(api.description.as_deref(), Some("Proxmox VE 9.1.6 at https://one:8006"));
+
+    let refused = json!({ "status": 401, "reason": "permission denied - invalid PVE ticket" });
+    let Err(PollError::Permanent(failure)) = find(&[exchange(ONE, refused)]) else { panic!("a 401 is an answer") };
+    assert!(failure.message.contains("invalid PVE ticket\"): check there with \"pveum user token list"), "{failure:?}");
+
+    let api = find(&[exchange(ONE, error("connect_refused", true)), exchange(TWO, version())]).unwrap();
+    assert_eq!((api.status, api.title.as_deref()), (Status::Warning, Some("1 Proxmox VE")));
+    let said = "https://one:8006 does not answer, so https://two:8006 is asked: it is connect_refused";
+    assert_eq!(api.error_message.as_deref(), Some(said));
+
+    // For a minute the one that was silent is asked last, and so not at all.
+    let api = find(&[exchange(TWO, version())]).unwrap();
+    assert_eq!((api.status, api.error_message.as_deref()), (Status::Warning, Some(said)));
+    // Unless the others are silent too; one that answers is the first again.
+    assert_eq!(find(&[exchange(TWO, error("timeout", true)), exchange(ONE, version())]).unwrap().status, Status::Ok);
+    assert_eq!(find(&[exchange(ONE, version())]).unwrap().status, Status::Ok);
+}
+
+#[test]
+fn a_proxy_without_its_server_is_silent_too() {
+    let api =
+        find(&[exchange(ONE, json!({ "status": 503, "reason": "Service Unavailable" })), exchange(TWO, version())]);
+    assert_eq!(api.unwrap().status, Status::Warning);
+}
+
+#[test]
+fn where_none_answers_each_is_named() {
+    let all = [exchange(ONE, error("tls_fingerprint_mismatch", false)), exchange(TWO, error("timeout", true))];
+    let Err(PollError::Transient(failure)) = find(&all) else { panic!("one of them may be back") };
+    assert_eq!(failure.code, "tls_fingerprint_mismatch");
+    assert!(failure.message.starts_with("none of 2 origins answers. https://one:8006: it is tls_"), "{failure:?}");
+    assert!(failure.message.contains("https://two:8006: it is timeout; check that the machine is up"), "{failure:?}");
+}
+
+#[test]
+fn where_each_has_the_wrong_certificate_somebody_must_mend_it() {
+    let wrong = || error("tls_fingerprint_mismatch", false);
+    let Err(PollError::Permanent(failure)) = find(&[exchange(ONE, wrong()), exchange(TWO, wrong())]) else {
+        panic!("it stays until somebody does something")
+    };
+    assert!(failure.message.contains("\"polliwog setup pve https://one:8006\" shows"), "{failure:?}");
+}
+
+#[test]
+fn what_people_copy_along_is_no_part_of_the_address() {
+    for (url, expected) in [
+        ("https://a:8006/", "https://a:8006"),
+        ("https://a:8006/api2/json", "https://a:8006"),
+        ("https://a:8006/api2/json/?x=1#v1:0", "https://a:8006"),
+        ("https://a/pve/", "https://a/pve"),
+    ] {
+        assert_eq!(base(url), expected);
+    }
+}

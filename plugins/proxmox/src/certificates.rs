@@ -1,0 +1,86 @@
+//! Certificates of a node, and when they expire. All three products list them in the same way.
+
+use crate::{Answer, Limits, Look, Trouble, judged, moment};
+use polliwog_sdk::lenient::{Field, Number, Text};
+use polliwog_sdk::{Dependency, Status};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+const DAY: f64 = 24.0 * 3600.0;
+
+/// When a certificate is to be renewed.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CertificateLimits {
+    /// Fewer days than this left are a warning; 0 for never. Days.
+    pub warning_days: f64,
+    /// Fewer days than this left are critical; 0 for never. Days.
+    pub critical_days: f64,
+}
+
+impl Default for CertificateLimits {
+    fn default() -> Self {
+        // Proxmox renews its own two weeks before they end, and those of ACME a month before.
+        Self { warning_days: 10.0, critical_days: 3.0 }
+    }
+}
+
+impl CertificateLimits {
+    /// What is wrong with them, as the setting `certificates`.
+    pub fn problem(&self) -> Option<String> {
+        let limits = Limits { warning: self.critical_days, critical: self.warning_days };
+        limits.problem("certificates.critical_days", "certificates.warning_days").map(|problem| {
+            if problem.contains("is above") {
+                "\"certificates.critical_days\" is above \"certificates.warning_days\": no warning would ever be seen"
+                    .to_owned()
+            } else {
+                problem
+            }
+        })
+    }
+
+    fn judge(&self, days: f64) -> Status {
+        if days < self.critical_days {
+            Status::Critical
+        } else if days < self.warning_days {
+            Status::Warning
+        } else {
+            Status::Ok
+        }
+    }
+}
+
+/// One entry of `/nodes/N/certificates/info`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    filename: Field<Text>,
+    notafter: Field<Number>,
+}
+
+/// A node's certificates, by the one that ends first. `renew` says how it is renewed there.
+pub(crate) fn certificates<S>(
+    look: &mut Look<S>,
+    (name, kind, renew): (String, &str, &str),
+    limits: &CertificateLimits,
+    answer: Answer,
+) -> Result<Dependency, Trouble> {
+    let entries: Vec<Entry> = answer.list(&mut look.notes)?;
+    let mut first: Option<(f64, String)> = None;
+    for entry in &entries {
+        let file = entry.filename.get().map_or_else(|| "a certificate".to_owned(), |Text(file)| file.clone());
+        let Some(end) = look.notes.number(&entry.notafter, || format!("notafter of {file}")) else { continue };
+        if first.as_ref().is_none_or(|(known, _)| end < *known) {
+            first = Some((end, file));
+        }
+    }
+    let Some((end, file)) = first else {
+        let why = "the node does not say when its certificates end".to_owned();
+        return Ok(judged(name, kind, (Status::Unknown, Some(why))));
+    };
+    let when = moment(end).unwrap_or_default();
+    let status = limits.judge((end - look.seconds()) / DAY);
+    let ends = if end <= look.seconds() { "has expired, at" } else { "expires at" };
+    let why = (status != Status::Ok).then(|| format!("{file} {ends} {when}: {renew}"));
+    Ok(judged(name, kind, (status, why)).with_description(format!("{file} is good until {when}")))
+}

@@ -1,0 +1,162 @@
+//! How busy and how full a machine is.
+
+use crate::{Limits, Notes, percent};
+use polliwog_sdk::Status;
+use polliwog_sdk::lenient::{Field, Number};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// From where on a machine is too full or too busy.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostLimits {
+    /// This much of the memory used is a warning; 0 for never. Percent. What ZFS caches counts as used.
+    pub memory_warning_percent: f64,
+    /// This much of the memory used is critical; 0 for never. Percent.
+    pub memory_critical_percent: f64,
+    /// This much of the root file system used is a warning; 0 for never. Percent.
+    pub root_warning_percent: f64,
+    /// This much of the root file system used is critical; 0 for never. Percent.
+    pub root_critical_percent: f64,
+    /// This much of all CPUs used, at one look, is a warning; 0 for never. Percent.
+    pub cpu_warning_percent: f64,
+    /// This much of all CPUs used, at one look, is critical; 0 for never. Percent.
+    pub cpu_critical_percent: f64,
+}
+
+impl Default for HostLimits {
+    fn default() -> Self {
+        Self {
+            memory_warning_percent: 95.0,
+            memory_critical_percent: 0.0,
+            root_warning_percent: 85.0,
+            root_critical_percent: 95.0,
+            cpu_warning_percent: 0.0,
+            cpu_critical_percent: 0.0,
+        }
+    }
+}
+
+impl HostLimits {
+    fn memory(&self) -> Limits {
+        Limits { warning: self.memory_warning_percent, critical: self.memory_critical_percent }
+    }
+
+    fn root(&self) -> Limits {
+        Limits { warning: self.root_warning_percent, critical: self.root_critical_percent }
+    }
+
+    fn cpu(&self) -> Limits {
+        Limits { warning: self.cpu_warning_percent, critical: self.cpu_critical_percent }
+    }
+
+    /// Everything that is wrong with them, as the setting `usage`.
+    pub fn problems(&self) -> impl Iterator<Item = String> {
+        [
+            self.memory().problem("usage.memory_warning_percent", "usage.memory_critical_percent"),
+            self.root().problem("usage.root_warning_percent", "usage.root_critical_percent"),
+            self.cpu().problem("usage.cpu_warning_percent", "usage.cpu_critical_percent"),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+/// A machine's shares, in percent, as far as they are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Host {
+    /// Of all CPUs.
+    pub cpu: Option<f64>,
+    /// Of the memory.
+    pub memory: Option<f64>,
+    /// Of the root file system.
+    pub root: Option<f64>,
+}
+
+/// A part of a whole, as the API gives it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Space {
+    /// Bytes.
+    pub total: Field<Number>,
+    /// Bytes.
+    pub used: Field<Number>,
+}
+
+impl Space {
+    /// What is used of it, in percent. `what` names it: `memory of pmg1`.
+    pub fn percent(&self, what: &str, notes: &mut Notes) -> Option<f64> {
+        let used = notes.number(&self.used, || format!("used {what}"));
+        let total = notes.number(&self.total, || format!("total {what}"));
+        share(used, total, what, notes)
+    }
+}
+
+/// What is used of a whole, in percent, with a note where that cannot be.
+pub fn share(used: Option<f64>, total: Option<f64>, what: &str, notes: &mut Notes) -> Option<f64> {
+    let (used, total) = (used?, total?);
+    let share = percent(used, total);
+    if share.is_none() && total > 0.0 {
+        notes.say(|| format!("{what}: {used} of {total} is used, which cannot be: it is not judged"));
+    }
+    share
+}
+
+impl Host {
+    /// CPU in percent, from a fraction of all CPUs, which may be a little above 1.
+    pub fn cpu(fraction: Option<f64>) -> Option<f64> {
+        fraction.filter(|&cpu| cpu <= 2.0).map(|cpu| (cpu * 100.0).min(100.0))
+    }
+
+    /// The worst of its shares, and why.
+    pub fn judge(&self, limits: &HostLimits) -> (Status, Option<String>) {
+        let mut worst = (Status::Ok, None);
+        for (what, share, limits) in [
+            ("memory", self.memory, limits.memory()),
+            ("root file system", self.root, limits.root()),
+            ("CPU", self.cpu, limits.cpu()),
+        ] {
+            let Some(share) = share else { continue };
+            let (status, limit) = limits.judge(share);
+            if status != Status::Ok
+                && worst.0 != Status::Critical
+                && (worst.0 == Status::Ok || status == Status::Critical)
+            {
+                worst = (status, Some(format!("{what}: more than {limit:.0} % is used")));
+            }
+        }
+        worst
+    }
+
+    /// What is used, in whole percent; CPU is left out, because a text that changes at every poll is written at every poll.
+    pub fn description(&self) -> Option<String> {
+        let shares = [("memory", self.memory), ("root file system", self.root)];
+        let used = shares.map(|(what, share)| share.map(|share| format!("{what} {share:.0} % used")));
+        let used: Vec<String> = used.into_iter().flatten().collect();
+        (!used.is_empty()).then(|| used.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_share_counts() {
+        let limits = HostLimits { cpu_warning_percent: 90.0, ..HostLimits::default() };
+        let host = |cpu, memory, root| Host { cpu: Some(cpu), memory: Some(memory), root: Some(root) };
+        for (host, expected) in [
+            (host(10.0, 50.0, 50.0), (Status::Ok, None)),
+            (host(10.0, 96.0, 50.0), (Status::Warning, Some("memory: more than 95 % is used"))),
+            (host(99.0, 96.0, 96.0), (Status::Critical, Some("root file system: more than 95 % is used"))),
+            (host(99.0, 50.0, 50.0), (Status::Warning, Some("CPU: more than 90 % is used"))),
+            (Host::default(), (Status::Ok, None)),
+        ] {
+            let (status, why) = host.judge(&limits);
+            assert_eq!((status, why.as_deref()), expected, "{host:?}");
+        }
+        assert_eq!(host(1.0, 41.6, 2.0).description().unwrap(), "memory 42 % used, root file system 2 % used");
+        assert_eq!(Host::cpu(Some(1.02)), Some(100.0));
+        assert_eq!(Host::cpu(Some(70.0)), None);
+    }
+}

@@ -1,0 +1,68 @@
+//! How full is too full, and how old is too old.
+
+use polliwog_sdk::Status;
+
+/// From where on something is a warning, and from where on it is critical. 0 stands for never.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// From here on it is a warning.
+    pub warning: f64,
+    /// From here on it is critical.
+    pub critical: f64,
+}
+
+impl Limits {
+    /// What a number means, and the limit that it reached.
+    pub fn judge(self, value: f64) -> (Status, f64) {
+        let reached = |limit: f64| limit > 0.0 && value >= limit;
+        match (reached(self.critical), reached(self.warning)) {
+            (true, _) => (Status::Critical, self.critical),
+            (false, true) => (Status::Warning, self.warning),
+            (false, false) => (Status::Ok, 0.0),
+        }
+    }
+
+    /// What is wrong with them, under these names in the settings.
+    pub fn problem(self, warning: &str, critical: &str) -> Option<String> {
+        for (name, limit) in [(warning, self.warning), (critical, self.critical)] {
+            if !(limit >= 0.0 && limit.is_finite()) {
+                return Some(format!("\"{name}\" is {limit}: write 0 for never, or a number above it"));
+            }
+        }
+        let hidden = self.critical > 0.0 && self.warning > self.critical;
+        hidden.then(|| format!("\"{warning}\" is above \"{critical}\": no warning would ever be seen"))
+    }
+}
+
+/// How much of a whole is used, in percent; nothing where the numbers cannot be true.
+pub fn percent(used: f64, total: f64) -> Option<f64> {
+    (total > 0.0 && used >= 0.0 && used <= total * 1.001).then(|| (used / total * 100.0).min(100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_reached_from_below_and_zero_is_never() {
+        let limits = Limits { warning: 80.0, critical: 90.0 };
+        for (value, expected) in
+            [(79.9, Status::Ok), (80.0, Status::Warning), (90.0, Status::Critical), (f64::NAN, Status::Ok)]
+        {
+            assert_eq!(limits.judge(value).0, expected, "{value}");
+        }
+        assert_eq!(Limits { warning: 0.0, critical: 0.0 }.judge(1e9).0, Status::Ok);
+        assert_eq!(Limits { warning: 80.0, critical: 0.0 }.judge(99.0).0, Status::Warning);
+        assert!(limits.problem("w", "c").is_none());
+        assert!(Limits { warning: 95.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is above"));
+        assert!(Limits { warning: -1.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is -1"));
+    }
+
+    #[test]
+    fn impossible_shares_are_none() {
+        assert_eq!(percent(50.0, 200.0), Some(25.0));
+        for (used, total) in [(1.0, 0.0), (-1.0, 10.0), (11.0, 10.0), (f64::NAN, 1.0), (1.0, f64::NAN)] {
+            assert_eq!(percent(used, total), None, "{used} of {total}");
+        }
+    }
+}

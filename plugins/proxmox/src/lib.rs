@@ -1,0 +1,42 @@
+//! What the plugins for Proxmox VE, Backup Server and Mail Gateway have in common: asking, reading, and saying what is wrong.
+//!
+//! - [`Api`]: which of a target's origins answers, and requests to it.
+//! - [`Trouble`]: why there is no answer, in a sentence with the command or privilege that mends it.
+//! - [`Notes`]: fields that hold something else than they should become warnings that name them.
+//! - [`Look`]: one poll under way, and what its report says of a part that could not be read.
+//! - [`Ended`]: how a task ended. [`Limits`]: how full is too full, how old is too old. [`Host`]: how busy and full
+//!   a machine is. [`Patterns`]: what is meant by name.
+//! - [`hourly`]: certificates and subscriptions, which are alike everywhere.
+//! - [`rhythm`]: what is looked at less often than at every poll.
+//!
+//! It decides nothing about any one product, beyond what [`Product`] says. It depends on the SDK only.
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod certificates;
+mod host;
+mod hourly;
+mod judge;
+mod look;
+mod notes;
+mod patterns;
+pub mod rhythm;
+mod subscription;
+mod task;
+mod trouble;
+mod words;
+
+pub use api::{Answer, Api, connect};
+pub use certificates::CertificateLimits;
+use certificates::certificates;
+pub use host::{Host, HostLimits, Space, share};
+pub use hourly::{Hourly, hourly};
+pub use judge::{Limits, percent};
+pub use look::{Look, Part, judged};
+pub use notes::Notes;
+pub use patterns::Patterns;
+use subscription::subscription;
+pub use task::Ended;
+pub use trouble::{Product, Trouble};
+pub use words::{bytes, count, list, moment, seconds};

@@ -1,0 +1,98 @@
+//! One poll under way: who is asked, what is reported.
+
+use crate::{Api, Notes, Trouble};
+use polliwog_sdk::{Dependency, Report, Status, Target, cache};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What is known of a part stands for so long while it cannot be read; then nobody knows any more. Milliseconds.
+const STANDS_MS: u64 = 5 * 60 * 1000;
+/// Longer than anybody polls apart.
+const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// One poll under way.
+pub struct Look<S> {
+    /// Who is asked.
+    pub api: Api,
+    /// The target's settings.
+    pub settings: S,
+    /// What was found so far.
+    pub report: Report,
+    /// What could not be read so far.
+    pub notes: Notes,
+    now: u64,
+}
+
+/// A part of a report: the dependency that stands for it as a whole, and the names, or prefixes that end in `/`, of the
+/// others in it.
+pub type Part<'a> = (&'a str, &'a [&'a str]);
+
+impl<S> Look<S> {
+    /// A poll of an API that answers; `dependency` says how it does.
+    pub fn new((api, dependency): (Api, Dependency), settings: S, target: &Target) -> Self {
+        let report = [dependency].into_iter().collect();
+        Self { api, settings, report, notes: Notes::default(), now: target.now }
+    }
+
+    /// Adds a dependency.
+    pub fn add(&mut self, dependency: Dependency) {
+        self.report.dependencies.push(dependency);
+    }
+
+    /// The time of this poll, in seconds since 1970.
+    pub fn seconds(&self) -> f64 {
+        self.now as f64 / 1000.0
+    }
+
+    /// What was read of a part, or, in the report, why it could not be.
+    ///
+    /// What is known of the part stands for 5 minutes when it may be back, and not at all when somebody has to mend it:
+    /// then the part is unknown.
+    pub fn part<T>(&mut self, (name, members): Part<'_>, read: Result<T, Trouble>) -> Option<T> {
+        let key = format!("missed/{name}");
+        let trouble = match read {
+            Ok(read) => {
+                cache::remove(&key);
+                return Some(read);
+            }
+            Err(trouble) => trouble,
+        };
+        let since = cache::get(&key).and_then(|since| String::from_utf8(since).ok()?.parse().ok()).unwrap_or(self.now);
+        if trouble.permanent || self.now.saturating_sub(since) >= STANDS_MS {
+            self.add(Dependency::unknown(name, trouble.sentence));
+            return None;
+        }
+        self.report.warn(format!("{name}: {}", trouble.sentence));
+        // A cache that is full means that what is known stands longer.
+        let _ = cache::set(&key, since.to_string().as_bytes(), REMEMBERED);
+        for kept in [name].iter().chain(members) {
+            self.report.keep(*kept);
+        }
+        None
+    }
+
+    /// Says in the dependency `api` that something is wrong with it although it answers.
+    pub fn warn_of_api(&mut self, why: &str) {
+        if let Some(api) = self.report.dependencies.iter_mut().find(|dependency| dependency.name == "api") {
+            let said = api.error_message.take().map(|said| format!("{said}; ")).unwrap_or_default();
+            api.error_message = Some(format!("{said}{why}"));
+            api.status = api.status.worse(Status::Warning);
+        }
+    }
+
+    /// The report. What a dependency runs on is left out where the report does not have it: it may be excluded.
+    pub fn finish(self) -> Report {
+        let Self { mut report, notes, .. } = self;
+        notes.into_report(&mut report);
+        let names: BTreeSet<String> = report.dependencies.iter().map(|dependency| dependency.name.clone()).collect();
+        for dependency in &mut report.dependencies {
+            dependency.parent = dependency.parent.take().filter(|parent| names.contains(parent));
+        }
+        report
+    }
+}
+
+/// A dependency with this status, and why, where it is not ok.
+pub fn judged(name: impl Into<String>, kind: &str, (status, why): (Status, Option<String>)) -> Dependency {
+    Dependency { error_message: why, ..Dependency::new(name, status).with_kind(kind) }
+}

@@ -1,0 +1,233 @@
+//! Fields that hold something else than they should.
+
+use polliwog_sdk::Report;
+use polliwog_sdk::lenient::{Field, Flag, Number, Text};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::fmt;
+use std::marker::PhantomData;
+
+/// From here on a number in JSON is no longer exact, and no time, count or size of anything here: 9 PB, in bytes.
+const LARGEST: f64 = 9_007_199_254_740_992.0;
+/// So many oddities are named; a whole estate of them is counted.
+const NAMED: usize = 100;
+
+/// What could not be read, for the report's warnings.
+#[derive(Debug, Default)]
+pub struct Notes {
+    named: Vec<String>,
+    more: usize,
+}
+
+impl Notes {
+    /// Notes something.
+    pub fn say(&mut self, note: impl FnOnce() -> String) {
+        if self.named.len() < NAMED {
+            self.named.push(note());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// A number that is neither negative nor beyond 2^53. `what` names the field for a person: `disk of storage/local`.
+    pub fn number(&mut self, field: &Field<Number>, what: impl FnOnce() -> String) -> Option<f64> {
+        match field {
+            Field::Is(Number(number)) if (0.0..LARGEST).contains(number) => Some(*number),
+            Field::Is(Number(number)) => {
+                self.say(|| format!("{} is {number}, which cannot be: it is not judged", what()));
+                None
+            }
+            Field::Absent => None,
+            Field::Odd(odd) => {
+                self.odd(odd, "number", what);
+                None
+            }
+        }
+    }
+
+    /// A text.
+    pub fn text<'a>(&mut self, field: &'a Field<Text>, what: impl FnOnce() -> String) -> Option<&'a str> {
+        match field {
+            Field::Is(Text(text)) => Some(text),
+            Field::Absent => None,
+            Field::Odd(odd) => {
+                self.odd(odd, "text", what);
+                None
+            }
+        }
+    }
+
+    /// A flag.
+    pub fn flag(&mut self, field: &Field<Flag>, what: impl FnOnce() -> String) -> Option<bool> {
+        match field {
+            Field::Is(Flag(flag)) => Some(*flag),
+            Field::Absent => None,
+            Field::Odd(odd) => {
+                self.odd(odd, "flag", what);
+                None
+            }
+        }
+    }
+
+    fn odd(&mut self, odd: &str, wanted: &str, what: impl FnOnce() -> String) {
+        self.say(|| format!("{} is {odd}, which is no {wanted}: it is not judged", what()));
+    }
+
+    /// Makes them warnings of a report.
+    pub fn into_report(self, report: &mut Report) {
+        for note in self.named {
+            report.warn(note);
+        }
+        if self.more > 0 {
+            report.warn(format!("{} more fields could not be read", self.more));
+        }
+    }
+}
+
+/// A list of objects; whatever else is in it is counted and left out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Listed<T> {
+    items: Vec<T>,
+    /// How many items were none.
+    odd: usize,
+}
+
+impl<T> Listed<T> {
+    /// The objects, and a note of what was none. `what` names the list: `/cluster/status`.
+    pub(crate) fn noted(self, notes: &mut Notes, what: &str) -> Vec<T> {
+        if self.odd > 0 {
+            notes.say(|| format!("{what} has {} items that are no objects: they are left out", self.odd));
+        }
+        self.items
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Listed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+            type Value = Listed<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Listed<T>, A::Error> {
+                let mut listed = Listed { items: Vec::new(), odd: 0 };
+                while let Some(Item(item)) = list.next_element()? {
+                    match item {
+                        Some(item) => listed.items.push(item),
+                        None => listed.odd += 1,
+                    }
+                }
+                Ok(listed)
+            }
+        }
+
+        deserializer.deserialize_seq(List(PhantomData))
+    }
+}
+
+/// An object, or whatever else.
+struct Item<T>(Option<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Item<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Any<T> {
+            type Value = Item<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("anything")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Item<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(|item| Item(Some(item)))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Item<T>, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Item(None))
+            }
+
+            fn visit_unit<E>(self) -> Result<Item<T>, E> {
+                Ok(Item(None))
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Item<T>, E> {
+                Ok(Item(None))
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Item<T>, E> {
+                Ok(Item(None))
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Item<T>, E> {
+                Ok(Item(None))
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Item<T>, E> {
+                Ok(Item(None))
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Item<T>, E> {
+                Ok(Item(None))
+            }
+        }
+
+        deserializer.deserialize_any(Any(PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Node {
+        #[serde(default)]
+        cpu: Field<Number>,
+    }
+
+    use serde::Deserialize;
+
+    #[test]
+    fn what_is_no_object_is_left_out_and_counted() {
+        let list: Listed<Node> =
+            serde_json::from_str(r#"[{"cpu": 1}, null, 3, -3, 0.5, "x", [{"cpu": 1}], true, {}]"#).unwrap();
+        assert_eq!((list.items.len(), list.odd), (2, 7));
+        assert!(serde_json::from_str::<Listed<Node>>("{}").is_err());
+        let mut notes = Notes::default();
+        list.noted(&mut notes, "/nodes");
+        assert_eq!(notes.named, ["/nodes has 7 items that are no objects: they are left out"]);
+    }
+
+    #[test]
+    fn odd_fields_are_named() {
+        let mut notes = Notes::default();
+        for (json, expected) in [
+            ("1", Some(1.0)),
+            ("\"2.5\"", Some(2.5)),
+            ("null", None),
+            ("-1", None),
+            ("9007199254740992", None),
+            ("\"x\"", None),
+            ("{}", None),
+        ] {
+            let field: Field<Number> = serde_json::from_str(json).unwrap();
+            assert_eq!(notes.number(&field, || format!("{json} of x")), expected, "{json}");
+        }
+        assert_eq!(notes.named.len(), 4);
+        assert_eq!(notes.named[0], "-1 of x is -1, which cannot be: it is not judged");
+        assert_eq!(notes.named[2], "\"x\" of x is \"x\", which is no number: it is not judged");
+        for _ in 0..200 {
+            notes.say(String::new);
+        }
+        let mut report = Report::empty();
+        notes.into_report(&mut report);
+        assert_eq!(report.warnings.len(), NAMED + 1);
+        assert_eq!(report.warnings[NAMED], "104 more fields could not be read");
+    }
+}

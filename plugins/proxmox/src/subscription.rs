@@ -1,0 +1,50 @@
+//! A node's subscription. Most nodes have none, so that it is looked at only where somebody asks for it.
+
+use crate::{Answer, Look, Trouble, judged};
+use polliwog_sdk::lenient::{Field, Text};
+use polliwog_sdk::{Dependency, Status};
+use serde::Deserialize;
+
+/// `/nodes/N/subscription`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Subscription {
+    status: Field<Text>,
+    message: Field<Text>,
+    nextduedate: Field<Text>,
+    productname: Field<Text>,
+}
+
+/// Whether it is active.
+pub(crate) fn subscription<S>(
+    look: &mut Look<S>,
+    (name, kind): (String, &str),
+    answer: Answer,
+) -> Result<Dependency, Trouble> {
+    let found: Subscription = answer.read()?;
+    let word = |field: &Field<Text>| field.get().map(|Text(text)| text.to_lowercase());
+    let said = match found.message.get() {
+        Some(Text(message)) => format!(": {}", message.trim()),
+        None => String::new(),
+    };
+    let verdict = match word(&found.status).as_deref() {
+        Some("active") => (Status::Ok, None),
+        Some(status @ ("new" | "notfound")) => (Status::Warning, Some(format!("there is none ({status}{said})"))),
+        Some(status @ ("invalid" | "expired" | "suspended")) => {
+            (Status::Critical, Some(format!("it is {status}{said}")))
+        }
+        Some(status) => (Status::Unknown, Some(format!("it is {status:?}, which this plugin does not know"))),
+        None => {
+            if let Field::Odd(odd) = &found.status {
+                look.notes.say(|| format!("status of {name} is {odd}, which is no text: it is not judged"));
+            }
+            (Status::Unknown, Some("the node does not say whether it has one".to_owned()))
+        }
+    };
+    let dependency = judged(name, kind, verdict);
+    Ok(match (found.productname.get(), found.nextduedate.get()) {
+        (Some(Text(product)), Some(Text(due))) => dependency.with_description(format!("{product}, due on {due}")),
+        (Some(Text(product)), None) => dependency.with_description(product),
+        _ => dependency,
+    })
+}

@@ -1,0 +1,277 @@
+//! Why there is no answer, and what mends it.
+//!
+//! The three products say what is wrong in three places: in the HTTP reason phrase (Proxmox VE and Mail Gateway, a 401
+//! always), in a JSON body's `message` or `errors` (the same two, otherwise), and as plain text that claims to be JSON
+//! (Backup Server). 595 to 599 are not the server's trouble but that of the node behind it.
+
+use polliwog_sdk::http::{HttpError, Response};
+use polliwog_sdk::{Failure, PollError};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
+
+/// How much of a server's own words is shown, in characters.
+const SAID: usize = 240;
+
+/// One of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// Proxmox VE.
+    Ve,
+    /// Proxmox Backup Server.
+    Backup,
+    /// Proxmox Mail Gateway.
+    Mail,
+}
+
+impl Product {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ve => "Proxmox VE",
+            Self::Backup => "Proxmox Backup Server",
+            Self::Mail => "Proxmox Mail Gateway",
+        }
+    }
+
+    /// Where it listens.
+    pub fn port(self) -> u16 {
+        match self {
+            Self::Ve | Self::Mail => 8006,
+            Self::Backup => 8007,
+        }
+    }
+
+    /// How to look whether the credentials are right.
+    fn check_credentials(self) -> &'static str {
+        match self {
+            Self::Ve => {
+                "check there with \"pveum user token list USER@REALM\" that the token exists and has not expired, and that \
+                 the secret is the whole USER@REALM!NAME=SECRET"
+            }
+            Self::Backup => {
+                "check there with \"proxmox-backup-manager user list-tokens USER@REALM\" that the token exists and has not \
+                 expired, and that the secret is the whole USER@REALM!NAME:SECRET (with a colon)"
+            }
+            Self::Mail => {
+                "check the setting \"username\" (with its realm, as in monitor@pmg) and the secret \"password\""
+            }
+        }
+    }
+
+    /// How to give the rights that everything here can be read with.
+    pub fn grant_rights(self) -> &'static str {
+        match self {
+            Self::Ve => {
+                "run there \"pveum acl modify / -user USER@REALM -role PVEAuditor\" and \
+                 \"pveum acl modify / -token 'USER@REALM!NAME' -role PVEAuditor\": both the user and the token need it"
+            }
+            Self::Backup => {
+                "run there \"proxmox-backup-manager acl update / Audit --auth-id USER@REALM\" and the same for \
+                 --auth-id 'USER@REALM!NAME': both the user and the token need it"
+            }
+            Self::Mail => "give the user the role Auditor there: \"pmgsh set /access/users/USER@pmg --role audit\"",
+        }
+    }
+}
+
+/// Why something could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Stable, snake_case.
+    pub code: String,
+    /// One sentence: what is wrong, and what to do.
+    pub sentence: String,
+    /// Whether it stays until somebody changes something.
+    pub permanent: bool,
+    /// Whether nobody answered there at all, so that another origin may.
+    pub silent: bool,
+    /// How long the source asked to be left alone.
+    pub retry_after_ms: Option<u32>,
+}
+
+impl Trouble {
+    fn new(code: &str, sentence: String) -> Self {
+        Self { code: code.to_owned(), sentence, permanent: false, silent: false, retry_after_ms: None }
+    }
+
+    /// One that stays until somebody changes something.
+    pub fn permanent(code: &str, sentence: String) -> Self {
+        Self { permanent: true, ..Self::new(code, sentence) }
+    }
+
+    /// That nothing came back from an origin.
+    pub(crate) fn unanswered(product: Product, base: &str, error: HttpError) -> Self {
+        let HttpError { code, message, retryable } = error;
+        let hint = match code.as_str() {
+            "connect_refused" | "protocol" | "tls_failed" => wrong_port(product, base),
+            "timeout" | "connect_failed" => {
+                Some("check that the machine is up and no firewall stands between".to_owned())
+            }
+            "tls_fingerprint_mismatch" | "tls_untrusted" => Some(format!(
+                "\"polliwog setup {} {base}\" shows the certificate there",
+                match product {
+                    Product::Ve => "pve",
+                    Product::Backup => "pbs",
+                    Product::Mail => "pmg",
+                }
+            )),
+            _ => None,
+        };
+        let sentence = hint.map_or(message.clone(), |hint| format!("{message}; {hint}"));
+        // What Polliwog itself refuses is no matter of which origin is asked.
+        let own = ["denied", "secret_unknown", "bad_request", "too_many_requests_in_poll", "capture_refused"];
+        let silent = !own.contains(&code.as_str());
+        Self { code, sentence, permanent: !retryable, silent, retry_after_ms: None }
+    }
+
+    /// What an answer that is none of 2xx says.
+    fn answered(product: Product, path: &str, response: &Response) -> Self {
+        let status = response.status();
+        let said = said(response);
+        let quoted = if said.is_empty() { format!("{status}") } else { format!("{status}, {said:?}") };
+        let mut trouble = match status {
+            300..=399 => redirected(product, response),
+            401 => Self::permanent(
+                "unauthorized",
+                format!("the server does not accept the credentials ({quoted}): {}", product.check_credentials()),
+            ),
+            403 => Self::permanent("forbidden", forbidden(product, path, &said)),
+            404 | 501 => Self::permanent(
+                "not_served",
+                format!(
+                    "{path} is not served there ({quoted}): check that it is {} and no older than this plugin reads, and \
+                     that the URL is that of its API",
+                    product.name()
+                ),
+            ),
+            595..=599 => Self::new(
+                "node_unreachable",
+                format!(
+                    "the server that was asked cannot reach the node behind {path} ({quoted}): check that node, and the network between them"
+                ),
+            ),
+            408 | 425 | 429 => Self::new("too_busy", format!("the server asks for patience ({quoted})")),
+            500.. => Self::new("server_error", format!("{path} failed there ({quoted}): look at the server's log")),
+            _ => Self::permanent("refused", format!("the server refuses {path} ({quoted})")),
+        };
+        // A proxy in front says these when what is behind it does not answer.
+        trouble.silent = matches!(status, 502..=504);
+        trouble.retry_after_ms = response.retry_after_ms();
+        trouble
+    }
+
+    /// A 2xx body that is not what it should be.
+    fn unreadable(product: Product, path: &str, body: &[u8], error: &serde_json::Error) -> Self {
+        let start = String::from_utf8_lossy(&body[..body.len().min(60)]).trim_start().to_owned();
+        if start.starts_with('<') {
+            let sentence = format!(
+                "{path} was answered with a web page: the URL leads to a log-in page or a proxy; it should be that of {} \
+                 itself, such as https://HOST:{}",
+                product.name(),
+                product.port()
+            );
+            return Self::new("web_page", sentence);
+        }
+        let (code, what) = match error.classify() {
+            serde_json::error::Category::Data => ("unexpected_shape", "is of another shape than expected"),
+            serde_json::error::Category::Eof => ("truncated", "ends in the middle"),
+            _ => ("not_json", "is no JSON"),
+        };
+        Self::new(
+            code,
+            format!("the answer to {path} {what} ({error}); it begins {start:?}: check the URL, and any proxy between"),
+        )
+    }
+}
+
+impl From<Trouble> for PollError {
+    fn from(trouble: Trouble) -> Self {
+        let Trouble { code, sentence, permanent, retry_after_ms, .. } = trouble;
+        let failure = Failure { code, message: sentence, retry_after_ms };
+        if permanent { Self::Permanent(failure) } else { Self::Transient(failure) }
+    }
+}
+
+/// What an answer to `path` holds, with or without its `{"data": …}`.
+pub(crate) fn read<T: DeserializeOwned>(product: Product, path: &str, response: &Response) -> Result<T, Trouble> {
+    #[derive(Deserialize)]
+    struct Envelope<'a> {
+        #[serde(borrow)]
+        data: &'a RawValue,
+    }
+
+    if !(200..300).contains(&response.status()) {
+        return Err(Trouble::answered(product, path, response));
+    }
+    let body = response.body();
+    let unreadable = |error: serde_json::Error| Trouble::unreadable(product, path, body, &error);
+    // A list of one would do for a struct of one field.
+    let wrapped = body.trim_ascii_start().starts_with(b"{");
+    let data = match wrapped.then(|| serde_json::from_slice::<Envelope<'_>>(body)) {
+        Some(Ok(envelope)) => envelope.data.get().as_bytes(),
+        Some(Err(error)) if !error.is_data() => return Err(unreadable(error)),
+        Some(Err(_)) | None => body,
+    };
+    serde_json::from_slice(data).map_err(unreadable)
+}
+
+/// The server's own words, wherever it put them.
+fn said(response: &Response) -> String {
+    #[derive(Deserialize)]
+    struct Body {
+        message: Option<String>,
+        errors: Option<BTreeMap<String, String>>,
+    }
+
+    let text = response.text();
+    let words = match serde_json::from_str(&text) {
+        Ok(Body { message: Some(message), .. }) => message,
+        Ok(Body { errors: Some(errors), .. }) => {
+            errors.into_iter().map(|(field, what)| format!("{field}: {what}")).collect::<Vec<_>>().join("; ")
+        }
+        Ok(_) => String::new(),
+        // Backup Server writes plain text; pages and half an object are nobody's words.
+        Err(_) if text.trim_start().starts_with(['<', '{', '[']) => String::new(),
+        Err(_) => text,
+    };
+    let words = if words.trim().is_empty() { response.reason() } else { words.trim() };
+    words.chars().take(SAID).collect()
+}
+
+fn redirected(product: Product, response: &Response) -> Trouble {
+    let to = response.header("location").unwrap_or("another address");
+    let sentence = format!(
+        "the server answers with a redirect to {to}: write the URL of {} itself, such as https://HOST:{}",
+        product.name(),
+        product.port()
+    );
+    Trouble::permanent("redirect", sentence)
+}
+
+/// `Permission check failed (/, Sys.Audit)` names object and privilege; Backup Server names neither.
+fn forbidden(product: Product, path: &str, said: &str) -> String {
+    let named = said.rsplit_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(inside, _)| inside);
+    let lacks = match named.and_then(|inside| inside.split_once(',')) {
+        Some((object, privileges)) => {
+            format!("lack {} on {}", privileges.trim().replace('|', " or "), object.trim())
+        }
+        None => format!("lack the rights for {path}"),
+    };
+    format!("the credentials are right and {lacks}: {}", product.grant_rights())
+}
+
+fn wrong_port(product: Product, base: &str) -> Option<String> {
+    let right = product.port();
+    let standard = base.rsplit_once(':').is_some_and(|(_, port)| port.trim_end_matches('/') == right.to_string());
+    let plain = base.starts_with("http://");
+    match (standard, plain) {
+        (true, false) => None,
+        (false, _) => Some(format!("{} listens on port {right} unless it was told otherwise", product.name())),
+        (true, true) => Some(format!("{} speaks https only", product.name())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+use super::*;
+use polliwog_sdk::http;
+use polliwog_sdk::testing::{Recording, poll, target};
+use polliwog_sdk::{Info, NoSettings, Poller, Report, Target};
+use serde_json::{Value, json};
+
+/// Reads one path of a product.
+struct Reader<const PRODUCT: u8>;
+
+impl<const PRODUCT: u8> Poller for Reader<PRODUCT> {
+    type Settings = NoSettings;
+    const INFO: Info = Info { kind: "reader", ..Info::SERVICE };
+
+    fn poll(_: &Target, _: NoSettings) -> Result<Report, PollError> {
+        let product = [Product::Ve, Product::Backup, Product::Mail][usize::from(PRODUCT)];
+        let response = http::Request::get("/cluster/status").send().expect("it is recorded");
+        read::<Vec<Value>>(product, "/cluster/status", &response)?;
+        Ok(Report::empty())
+    }
+}
+
+/// Whether the failure is permanent, its code, and its sentence.
+fn failure<const PRODUCT: u8>(status: u16, reason: &str, body: &str) -> (bool, String, String) {
+    let exchange = json!([{
+        "request": { "method": "GET", "url": "/cluster/status" },
+        "response": { "status": status, "reason": reason, "body": body, "headers": [["location", "https://sso.example/"]] },
+    }]);
+    let result = poll::<Reader<PRODUCT>>(Recording::parse(&exchange.to_string()), target("{}"));
+    let error = result.expect_err("it is no good answer");
+    let failure = error.failure().clone();
+    (matches!(error, PollError::Permanent(_)), failure.code, failure.message)
+}
+
+#[test]
+fn each_trouble_has_its_own_sentence() {
+    for (status, reason, body, permanent, code, says) in [
+        (401, "No ticket", "", true, "unauthorized", "(401, \"No ticket\")"),
+        (
+            403,
+            "Permission check failed (/, Sys.Audit)",
+            r#"{"data":null}"#,
+            true,
+            "forbidden",
+            "lack Sys.Audit on /: run there \"pveum acl modify",
+        ),
+        (
+            403,
+            "Forbidden",
+            r#"{"data":null,"message":"Permission check failed (/vms/100, VM.Audit|VM.Monitor)\n"}"#,
+            true,
+            "forbidden",
+            "lack VM.Audit or VM.Monitor on /vms/100",
+        ),
+        (
+            400,
+            "Parameter verification failed.",
+            r#"{"errors":{"vmid":"not a number"},"data":null}"#,
+            true,
+            "refused",
+            "\"vmid: not a number\"",
+        ),
+        (501, "Method 'GET /x' not implemented", "", true, "not_served", "no older than this plugin reads"),
+        (
+            595,
+            "No route to host",
+            "",
+            false,
+            "node_unreachable",
+            "cannot reach the node behind /cluster/status (595, \"No route to host\")",
+        ),
+        (596, "Connection timed out", "", false, "node_unreachable", "596"),
+        (
+            500,
+            "pveceph configuration not initialized",
+            r#"{"data":null}"#,
+            false,
+            "server_error",
+            "pveceph configuration",
+        ),
+        (503, "Service Unavailable", "<html>busy</html>", false, "server_error", "Service Unavailable"),
+        (429, "Too Many Requests", "", false, "too_busy", "patience"),
+        (302, "Found", "", true, "redirect", "https://sso.example/"),
+        (200, "OK", "<!DOCTYPE html><title>Log in</title>", false, "web_page", "https://HOST:8006"),
+        (200, "OK", r#"{"data":[{"a":1}"#, false, "truncated", "ends in the middle"),
+        (200, "OK", r#"{"data":{"a":1}}"#, false, "unexpected_shape", "another shape"),
+        (200, "OK", r#"{"data":null}"#, false, "unexpected_shape", "another shape"),
+        (200, "OK", "it works", false, "not_json", "begins \"it works\""),
+        (200, "OK", "", false, "truncated", "ends in the middle"),
+    ] {
+        let found = failure::<0>(status, reason, body);
+        assert_eq!((found.0, found.1.as_str()), (permanent, code), "{status} {reason} {body}: {}", found.2);
+        assert!(found.2.contains(says), "{status} {reason} {body}: {}", found.2);
+    }
+}
+
+#[test]
+fn backup_server_writes_plain_text_and_mail_gateway_has_no_tokens() {
+    let (_, code, says) = failure::<1>(401, "Unauthorized", "authentication failed");
+    assert_eq!(code, "unauthorized");
+    assert!(says.contains("\"authentication failed\"") && says.contains("list-tokens"), "{says}");
+    let (_, _, says) = failure::<1>(403, "Forbidden", "permission check failed");
+    assert!(
+        says.contains("lack the rights for /cluster/status: run there \"proxmox-backup-manager acl update / Audit"),
+        "{says}"
+    );
+    let (permanent, code, says) =
+        failure::<1>(400, "Bad Request", "datastore 'x' is unavailable: offline maintenance mode: disk swap");
+    assert_eq!((permanent, code.as_str()), (true, "refused"));
+    assert!(says.contains("disk swap"), "{says}");
+    let (_, _, says) = failure::<2>(401, "API tokens not implemented", "");
+    assert!(says.contains("API tokens not implemented") && says.contains("the setting \"username\""), "{says}");
+}
+
+#[test]
+fn long_words_are_cut() {
+    let (_, _, says) = failure::<0>(500, &"x".repeat(5000), "");
+    assert!(says.len() < 500, "{says}");
+}
+
+#[test]
+fn a_wrong_port_is_named() {
+    for (base, expected) in [
+        ("https://a:8006", None),
+        ("https://a:8007", Some("Proxmox VE listens on port 8006 unless it was told otherwise")),
+        ("https://a", Some("Proxmox VE listens on port 8006 unless it was told otherwise")),
+        ("http://a:8006", Some("Proxmox VE speaks https only")),
+    ] {
+        assert_eq!(wrong_port(Product::Ve, base).as_deref(), expected, "{base}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Numbers and times for people.
+//!
+//! Times are given as moments and not as ages: a text that changes with each poll would be written to disk with each poll.
+
+use jiff::Timestamp;
+
+/// How many names a sentence holds before the rest is counted.
+const NAMED: usize = 5;
+
+/// A moment, from seconds since 1970: `2026-03-01 04:00 UTC`. Nothing for what no calendar holds.
+pub fn moment(seconds: f64) -> Option<String> {
+    let timestamp = Timestamp::from_second(seconds as i64).ok()?;
+    let text = timestamp.to_string();
+    Some(format!("{} {} UTC", text.get(..10)?, text.get(11..16)?))
+}
+
+/// Seconds since 1970, from a moment as RFC 3339 writes it.
+pub fn seconds(text: &str) -> Option<f64> {
+    Some(text.parse::<Timestamp>().ok()?.as_second() as f64)
+}
+
+/// A size: `1.8 TB`.
+pub fn bytes(bytes: f64) -> String {
+    let mut value = bytes;
+    for unit in ["B", "kB", "MB", "GB", "TB", "PB"] {
+        if value < 1000.0 {
+            return if unit == "B" { format!("{value:.0} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} EB")
+}
+
+/// `1 guest`, `2 guests`.
+pub fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
+/// The first few names, and how many more there are.
+pub fn list(names: &[String]) -> String {
+    let shown = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_times_are_readable() {
+        assert_eq!(moment(1_772_337_600.0).unwrap(), "2026-03-01 04:00 UTC");
+        for absurd in [f64::MAX, 1e18, f64::INFINITY] {
+            assert_eq!(moment(absurd), None, "{absurd}");
+        }
+        for (size, expected) in
+            [(0.0, "0 B"), (999.0, "999 B"), (1e3, "1.0 kB"), (1.915e12, "1.9 TB"), (2e19, "20.0 EB")]
+        {
+            assert_eq!(bytes(size), expected);
+        }
+        let names: Vec<String> = (1..=7).map(|n| n.to_string()).collect();
+        assert_eq!(list(&names), "1, 2, 3, 4, 5 and 2 more");
+        assert_eq!(list(&names[..2]), "1, 2");
+        assert_eq!((count(1, "guest"), count(0, "guest")), ("1 guest".to_owned(), "0 guests".to_owned()));
+    }
+}

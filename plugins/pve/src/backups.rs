@@ -1,0 +1,179 @@
+//! Backups that Proxmox VE makes itself: which guests are in no job, and how the last runs ended.
+//!
+//! A run of one guest says how that guest's backup ended. A run of several says how all of it ended; which guest failed
+//! stands in its log only, so that nothing is said of any one guest from it.
+
+use crate::Look;
+use crate::guests::Task;
+use crate::nodes::{Nodes, parent};
+use crate::resources::Guest;
+use polliwog_sdk::lenient::{Field, Flag, Number, Text};
+use polliwog_sdk::{Dependency, Status};
+use proxmox::{Answer, Part, Trouble, count, judged, list, moment, rhythm};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const PART: Part<'_> = ("backup/coverage", &["backup/"]);
+/// How often it is looked at. Backups run daily.
+const PERIOD: Duration = Duration::from_secs(5 * 60);
+/// Where something could not be read it is looked again sooner.
+const AGAIN: Duration = Duration::from_secs(60);
+/// So many runs of a node are read: a run for each guest, of many guests.
+const RUNS: u32 = 500;
+
+/// One entry of `/cluster/backup-info/not-backed-up`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Uncovered {
+    vmid: Field<Number>,
+    name: Field<Text>,
+}
+
+/// One entry of `/cluster/backup`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Job {
+    enabled: Field<Flag>,
+}
+
+pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes) {
+    if !rhythm::is_due(PART.0) {
+        return look.report.keep(PART.1[0]);
+    }
+    let [uncovered, jobs] = look.api.ask(["/cluster/backup-info/not-backed-up", "/cluster/backup"]);
+    let covered = coverage(look, guests, uncovered, jobs);
+    let runs = runs(look, guests, nodes);
+    rhythm::looked(PART.0, if covered && runs { PERIOD } else { AGAIN });
+}
+
+/// Guests that no job covers, and whether that could be read.
+fn coverage(look: &mut Look, guests: &[Guest], uncovered: Answer, jobs: Answer) -> bool {
+    if !look.settings.backups.coverage {
+        return true;
+    }
+    let read = (|| Ok((uncovered.list::<Uncovered>(&mut look.notes)?, jobs.list::<Job>(&mut look.notes)?)))();
+    let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return false };
+    let missing: Vec<String> = uncovered.iter().filter_map(|entry| needs_backup(look, guests, entry)).collect();
+    let active = jobs.iter().filter(|job| job.enabled.get().is_none_or(|Flag(enabled)| *enabled)).count();
+    let verdict = if guests.is_empty() {
+        (Status::Unknown, Some("no guests are to be seen, so nobody can say which need a backup".to_owned()))
+    } else if missing.is_empty() {
+        (Status::Ok, None)
+    } else {
+        let are = if missing.len() == 1 { "is" } else { "are" };
+        let why = format!(
+            "{} {are} in no backup job: {}; add {} to a job, or to backups.exclude in the settings",
+            count(missing.len(), "guest"),
+            list(&missing),
+            if missing.len() == 1 { "it" } else { "them" },
+        );
+        (Status::Warning, Some(why))
+    };
+    let dependency = judged(PART.0.to_owned(), "pve-backup", verdict);
+    look.add(dependency.with_description(format!("{} switched on", count(active, "backup job"))));
+    true
+}
+
+/// How a guest in no job is shown; nothing for templates, which the list has too, and for those that need none.
+fn needs_backup(look: &mut Look, guests: &[Guest], entry: &Uncovered) -> Option<String> {
+    let id = look.notes.number(&entry.vmid, || "vmid of a guest in no backup job".to_owned())? as u64;
+    let guest = guests.iter().find(|guest| guest.id == id)?;
+    let excluded = look.settings.backups.exclude.match_any(guest.names().iter().map(String::as_str));
+    let named = || match entry.name.get() {
+        Some(Text(name)) if guest.name.is_none() => format!("{id} ({name})"),
+        _ => guest.shown(),
+    };
+    (!excluded).then(named)
+}
+
+/// The last runs on each node, and whether all could be read.
+fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
+    let asked: Vec<&String> = nodes.iter().filter(|(_, node)| node.answers()).map(|(name, _)| name).collect();
+    let path = |node: &&String| format!("/nodes/{node}/tasks?typefilter=vzdump&source=all&limit={RUNS}");
+    let answers = look.api.ask_all(asked.iter().map(path).collect());
+    let mut newest: BTreeMap<u64, Task> = BTreeMap::new();
+    let mut whole = true;
+    for (node, answer) in asked.iter().zip(answers) {
+        let tasks = answer.list::<Task>(&mut look.notes);
+        crate::nodes::asked(node, &tasks);
+        match tasks {
+            Ok(tasks) => {
+                let several = sort(tasks, &mut newest);
+                let dependency = several.map(|task| run(look, format!("backup/node/{node}"), &task));
+                look.report.dependencies.extend(dependency.map(|dependency| parent(dependency, node)));
+            }
+            Err(trouble) => {
+                unread(look, node, &trouble);
+                whole = false;
+            }
+        }
+    }
+    for node in nodes.iter().filter(|(_, node)| !node.answers()).map(|(name, _)| name) {
+        look.report.keep(format!("backup/node/{node}"));
+    }
+    for guest in guests {
+        let Some(task) = newest.get(&guest.id) else { continue };
+        let dependency = run(look, format!("backup/{}", guest.dependency()), task).with_parent(guest.dependency());
+        look.add(match &guest.name {
+            Some(name) => dependency.with_title(format!("backup of {name}")),
+            None => dependency,
+        });
+    }
+    if !whole || nodes.values().any(|node| !node.answers()) {
+        // The last run of those without one may be on a node that could not be asked.
+        look.report.keep("backup/guest/");
+    }
+    whole
+}
+
+fn unread(look: &mut Look, node: &str, trouble: &Trouble) {
+    look.notes.say(|| format!("the last backups of {node} are not known: {}", trouble.sentence));
+    look.report.keep(format!("backup/node/{node}"));
+}
+
+/// Puts the newest run of each guest by itself into `newest`, and gives the newest run of several.
+fn sort(tasks: Vec<Task>, newest: &mut BTreeMap<u64, Task>) -> Option<Task> {
+    let mut several: Option<Task> = None;
+    let newer = |known: Option<&Task>, task: &Task| known.is_none_or(|known| known.began() < task.began());
+    for task in tasks.into_iter().filter(|task| task.is(&["vzdump"])) {
+        let guest = task.id.get().and_then(|Text(id)| id.parse().ok());
+        if !newer(guest.map_or(several.as_ref(), |guest| newest.get(&guest)), &task) {
+            continue;
+        }
+        match guest {
+            Some(guest) => drop(newest.insert(guest, task)),
+            None => several = Some(task),
+        }
+    }
+    several
+}
+
+/// A run, by how it ended and how long ago it began.
+fn run(look: &Look, name: String, task: &Task) -> Dependency {
+    let of_one = name.starts_with("backup/guest/");
+    let when = Some(task.began()).filter(|began| *began > 0.0).and_then(moment);
+    let shown = when.as_deref().unwrap_or("a time that is not known");
+    let (status, why) = task.ended().judged();
+    let verdict = match why {
+        Some(why) if of_one => (status, Some(format!("the backup of {shown} {why}"))),
+        Some(why) => {
+            (status, Some(format!("the run of several guests of {shown} {why}: its log says which of them that is")))
+        }
+        None => aged(look, task.began(), shown),
+    };
+    let what = if of_one { "Backed up" } else { "Several guests were backed up" };
+    judged(name, "pve-backup", verdict).with_description(format!("{what} at {shown}"))
+}
+
+fn aged(look: &Look, began: f64, shown: &str) -> (Status, Option<String>) {
+    if began == 0.0 {
+        return (Status::Unknown, Some("its node does not say when it ran".to_owned()));
+    }
+    if began <= 0.0 || began > look.seconds() + 24.0 * 3600.0 {
+        return (Status::Unknown, Some(format!("the last backup is of {shown}, which cannot be")));
+    }
+    let (status, limit) = look.settings.backups.age().judge((look.seconds() - began) / 3600.0);
+    let why = (status != Status::Ok).then(|| format!("the last backup is of {shown}, more than {limit:.0} hours ago"));
+    (status, why)
+}

@@ -1,0 +1,124 @@
+//! Ceph: its health, and each of its checks that is not well.
+//!
+//! The answer is what `ceph -s` says, up to a megabyte of it, and differs from version to version: only its health and how
+//! many OSDs are up is read.
+
+use crate::Look;
+use polliwog_sdk::lenient::{Field, Flag, Number, Text};
+use polliwog_sdk::{Dependency, Status, cache};
+use proxmox::{Part, judged, rhythm};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const PART: Part<'_> = ("ceph", &["ceph/"]);
+/// How often it is looked at, where there is Ceph.
+const PERIOD: Duration = Duration::from_secs(60);
+/// How often it is looked whether there is Ceph by now.
+const ABSENT: Duration = Duration::from_secs(60 * 60);
+/// That there is none.
+const NONE: &str = "no-ceph";
+/// What a node without Ceph says.
+const NOT_THERE: [&str; 3] = ["not initialized", "not installed", "missing '/etc/pve/ceph.conf'"];
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Ceph {
+    health: Health,
+    osdmap: Osds,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Health {
+    status: Field<Text>,
+    checks: BTreeMap<String, Check>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Check {
+    severity: Field<Text>,
+    summary: Summary,
+    muted: Field<Flag>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Summary {
+    message: Field<Text>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Osds {
+    num_osds: Field<Number>,
+    num_up_osds: Field<Number>,
+    num_in_osds: Field<Number>,
+}
+
+pub(crate) fn report(look: &mut Look) {
+    if cache::get(NONE).is_some() {
+        return;
+    }
+    if !rhythm::is_due(PART.0) {
+        look.report.keep(PART.0);
+        return look.report.keep(PART.1[0]);
+    }
+    let [answer] = look.api.ask(["/cluster/ceph/status"]);
+    let ceph = answer.read::<Ceph>();
+    if let Err(trouble) = &ceph
+        && (NOT_THERE.iter().any(|words| trouble.sentence.contains(words)) || trouble.code == "forbidden")
+    {
+        // One that may not be seen is said to be by the quorum, which wants the same right.
+        let _ = cache::set(NONE, b"", ABSENT);
+        return;
+    }
+    let Some(ceph) = look.part(PART, ceph) else { return };
+    rhythm::looked(PART.0, PERIOD);
+    let dependency = judged(PART.0, "pve-ceph", overall(&ceph.health));
+    let osds = osds(look, &ceph.osdmap);
+    look.add(Dependency { description: osds, ..dependency });
+    for (name, check) in &ceph.health.checks {
+        let dependency = one(name, check);
+        look.add(dependency);
+    }
+}
+
+fn osds(look: &mut Look, osds: &Osds) -> Option<String> {
+    let mut number = |field: &Field<Number>, what: &str| look.notes.number(field, || format!("{what} of Ceph"));
+    let all = number(&osds.num_osds, "num_osds")?;
+    let (up, within) = (number(&osds.num_up_osds, "num_up_osds")?, number(&osds.num_in_osds, "num_in_osds")?);
+    Some(format!("{up:.0} of {all:.0} OSDs up, {within:.0} in"))
+}
+
+fn overall(health: &Health) -> (Status, Option<String>) {
+    let of = |status: Status, word: &str| {
+        let checks: Vec<String> = health.checks.keys().cloned().collect();
+        let which = if checks.is_empty() { String::new() } else { format!(": {}", proxmox::list(&checks)) };
+        (status, Some(format!("{word}{which}")))
+    };
+    match health.status.get().map(|Text(status)| status.as_str()) {
+        Some("HEALTH_OK") => (Status::Ok, None),
+        Some(word @ "HEALTH_WARN") => of(Status::Warning, word),
+        Some(word @ "HEALTH_ERR") => of(Status::Critical, word),
+        Some(other) => (Status::Unknown, Some(format!("its health is {other:?}, which this plugin does not know"))),
+        None => (Status::Unknown, Some("it does not say how it is".to_owned())),
+    }
+}
+
+fn one(name: &str, check: &Check) -> Dependency {
+    let said = check.summary.message.get().map_or_else(|| name.to_owned(), |Text(message)| message.clone());
+    let muted = check.muted.get().is_some_and(|Flag(muted)| *muted);
+    let dependency = format!("ceph/{name}");
+    if muted {
+        return Dependency::skipped(dependency).with_kind("pve-ceph").with_description(format!("muted there: {said}"));
+    }
+    let status = match check.severity.get().map(|Text(severity)| severity.as_str()) {
+        Some("HEALTH_OK") => Status::Ok,
+        Some("HEALTH_WARN") => Status::Warning,
+        Some("HEALTH_ERR") => Status::Critical,
+        _ => Status::Unknown,
+    };
+    judged(dependency, "pve-ceph", (status, Some(said)))
+}

@@ -1,0 +1,306 @@
+//! Guests: virtual machines and containers.
+//!
+//! A stopped guest is a failure only where somebody said that it must run. Even then it may be stopped for a reason: a
+//! backup or migration holds it, HA was told to stop it, or a person did.
+
+use crate::Look;
+use crate::ha::Services;
+use crate::nodes::{Nodes, State, parent};
+use crate::resources::{Guest, wanted};
+use crate::settings;
+use polliwog_sdk::lenient::{Field, Number, Text};
+use polliwog_sdk::{Dependency, Status, cache};
+use proxmox::{Ended, judged, moment};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Where stopped guests that must run are remembered between polls, and for how long.
+const STOPPED: &str = "stopped";
+const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
+
+/// A task, as `/cluster/tasks` and `/nodes/N/tasks` list it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Task {
+    #[serde(rename = "type")]
+    pub kind: Field<Text>,
+    pub id: Field<Text>,
+    pub user: Field<Text>,
+    pub status: Field<Text>,
+    pub starttime: Field<Number>,
+    pub endtime: Field<Number>,
+}
+
+impl Task {
+    pub(crate) fn is(&self, kinds: &[&str]) -> bool {
+        self.kind.get().is_some_and(|Text(kind)| kinds.contains(&kind.as_str()))
+    }
+
+    /// When it began, in seconds since 1970; 0 where it does not say.
+    pub(crate) fn began(&self) -> f64 {
+        self.starttime.get().map_or(0.0, |Number(seconds)| *seconds).max(0.0)
+    }
+
+    pub(crate) fn ended(&self) -> Ended {
+        Ended::read(self.status.get().map(|Text(status)| status.as_str()), self.endtime.get().is_some())
+    }
+}
+
+/// What else is known of the cluster.
+pub(crate) struct Seen<'a> {
+    pub nodes: &'a Nodes,
+    pub services: &'a Services,
+    pub tasks: &'a [Task],
+}
+
+/// A guest that must run and does not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Stopped {
+    /// Seconds since 1970.
+    since: f64,
+    /// Who stopped it, and when, where a task said so while it was still listed.
+    by: Option<String>,
+}
+
+type AllStopped = BTreeMap<u64, Stopped>;
+
+pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
+    let onboot = crate::onboot::expected(look, guests, seen.nodes);
+    let before: AllStopped =
+        cache::get(STOPPED).and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default();
+    let mut stopped = AllStopped::new();
+    for guest in guests {
+        let names = guest.names();
+        let settings = &look.settings.guests;
+        if !wanted(&names, &settings.include, &settings.exclude) {
+            continue;
+        }
+        let by_ha = seen.services.get(&guest.id);
+        let expected = settings.expected.match_any(names.iter().map(String::as_str))
+            || settings.expected_by_ha && by_ha.is_some_and(|service| service.wants_running())
+            || onboot.contains(&guest.id);
+        let state = seen.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
+        let verdict = if state == State::Offline {
+            Verdict::Unknown(format!("nobody can see it: its node {} is offline", guest.node))
+        } else if expected {
+            let judged = must_run(guest, by_ha.is_some_and(|service| service.wants_stopped()));
+            judged.unwrap_or_else(|| {
+                let now = look.seconds();
+                let known = before.get(&guest.id).cloned().unwrap_or(Stopped { since: now, by: None });
+                let known = Stopped { by: known.by.or_else(|| stopped_by(guest.id, seen.tasks)), ..known };
+                let verdict = down(&known, now, settings);
+                stopped.insert(guest.id, known);
+                verdict
+            })
+        } else {
+            may_rest(guest)
+        };
+        look.report.dependencies.push(verdict.of(guest));
+    }
+    if stopped != before {
+        remember(&stopped);
+    }
+}
+
+fn remember(stopped: &AllStopped) {
+    if stopped.is_empty() {
+        return cache::remove(STOPPED);
+    }
+    // What cannot be kept is a stop whose grace begins again.
+    let _ = cache::set(STOPPED, &serde_json::to_vec(stopped).unwrap_or_default(), REMEMBERED);
+}
+
+/// What a guest's state means.
+#[derive(Clone, Debug, PartialEq)]
+enum Verdict {
+    Well,
+    /// It rests, and nobody minds.
+    Rests(&'static str),
+    Warning(String),
+    Critical(String),
+    Unknown(String),
+}
+
+impl Verdict {
+    fn of(self, guest: &Guest) -> Dependency {
+        let kind = if guest.container { "pve-container" } else { "pve-vm" };
+        let verdict = match self {
+            Self::Well | Self::Rests(_) => (Status::Ok, None),
+            Self::Warning(ref why) => (Status::Warning, Some(why.clone())),
+            Self::Critical(ref why) => (Status::Critical, Some(why.clone())),
+            Self::Unknown(ref why) => (Status::Unknown, Some(why.clone())),
+        };
+        let dependency = parent(judged(guest.dependency(), kind, verdict), &guest.node);
+        let dependency = match &guest.name {
+            Some(name) => dependency.with_title(name),
+            None => dependency,
+        };
+        match self {
+            Self::Rests(why) => Dependency { skipped: true, ..dependency.with_description(why) },
+            _ => dependency,
+        }
+    }
+}
+
+/// What ails a guest whoever expects it to run; nothing when that depends.
+fn broken(guest: &Guest) -> Option<Verdict> {
+    let because = |why: &str| Some(Verdict::Critical(format!("{}: {why}", guest.status)));
+    match guest.status.as_str() {
+        "io-error" => {
+            because("the guest is halted because its storage failed or is full; mend that, then run \"qm resume\"")
+        }
+        "internal-error" => because("QEMU failed inside; stop and start the guest"),
+        "guest-panicked" => because("the guest's kernel panicked; look at its console"),
+        "unknown" => Some(Verdict::Unknown(format!(
+            "{} has not said how it is for five minutes: check pvestatd on that node",
+            guest.node
+        ))),
+        _ => None,
+    }
+}
+
+/// A guest that nobody expects to run.
+fn may_rest(guest: &Guest) -> Verdict {
+    broken(guest).unwrap_or(match guest.status.as_str() {
+        "running" => Verdict::Well,
+        _ => Verdict::Rests("It does not run, and nothing says that it must"),
+    })
+}
+
+/// A guest that must run; nothing when it is down, and how long counts.
+fn must_run(guest: &Guest, told_to_stop: bool) -> Option<Verdict> {
+    if let Some(verdict) = broken(guest) {
+        return Some(verdict);
+    }
+    let status = guest.status.as_str();
+    if matches!(status, "running" | "inmigrate" | "finish-migrate" | "postmigrate" | "save-vm" | "restore-vm") {
+        return Some(Verdict::Well);
+    }
+    if let Some(lock) = &guest.lock {
+        let why = match lock.as_str() {
+            "backup" => "It rests while it is backed up",
+            "migrate" => "It rests while it is migrated",
+            "snapshot" | "snapshot-delete" => "It rests while a snapshot is made or removed",
+            "rollback" => "It rests while it is rolled back",
+            "clone" | "create" | "disk" => "It rests while it is made or copied",
+            "suspended" | "suspending" => "It was suspended to disk on purpose",
+            "fstrim" | "mounted" => "It rests while its disks are worked on",
+            _ => return Some(Verdict::Warning(format!("{status}, with the lock {lock:?}: look at its task"))),
+        };
+        return Some(Verdict::Rests(why));
+    }
+    match status {
+        "paused" | "suspended" | "prelaunch" | "debug" | "shutdown" | "watchdog" => {
+            Some(Verdict::Warning(format!("{status}: it must run")))
+        }
+        "stopped" if told_to_stop => Some(Verdict::Rests("HA was told to stop it")),
+        "stopped" => None,
+        _ => Some(Verdict::Unknown(format!("{status}: a state that this plugin does not know"))),
+    }
+}
+
+/// A guest that must run, is stopped, and nothing holds it.
+fn down(stopped: &Stopped, now: f64, settings: &settings::Guests) -> Verdict {
+    if let Some(by) = &stopped.by {
+        return Verdict::Warning(format!("it must run, and was stopped on purpose by {by}"));
+    }
+    let since = moment(stopped.since).unwrap_or_default();
+    if now - stopped.since < f64::from(settings.grace_seconds) {
+        return Verdict::Warning(format!("it must run, and is stopped since {since}"));
+    }
+    Verdict::Critical(format!(
+        "it must run, and is stopped since {since} or longer: start it, or look at its last task"
+    ))
+}
+
+/// Who stopped a guest, from the newest task that started or stopped it.
+fn stopped_by(id: u64, tasks: &[Task]) -> Option<String> {
+    const STARTS: [&str; 6] = ["qmstart", "vzstart", "qmreboot", "vzreboot", "qmreset", "qmresume"];
+    const STOPS: [&str; 4] = ["qmstop", "vzstop", "qmshutdown", "vzshutdown"];
+    let id = id.to_string();
+    let of_guest = tasks.iter().filter(|task| task.id.get().is_some_and(|Text(found)| *found == id));
+    let newest = of_guest
+        .filter(|task| task.is(&STARTS) || task.is(&STOPS))
+        .max_by(|one, other| one.began().total_cmp(&other.began()))?;
+    if !newest.is(&STOPS) || matches!(newest.ended(), Ended::Failed(_) | Ended::Unknown) {
+        return None;
+    }
+    let user = newest.user.get().map_or("somebody", |Text(user)| user.as_str());
+    Some(match moment(newest.began()) {
+        Some(when) => format!("{user} at {when}"),
+        None => user.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guest(status: &str, lock: Option<&str>) -> Guest {
+        Guest {
+            id: 100,
+            node: "pve1".to_owned(),
+            status: status.to_owned(),
+            lock: lock.map(str::to_owned),
+            ..Guest::default()
+        }
+    }
+
+    fn status(verdict: Option<Verdict>) -> Option<(Status, bool)> {
+        verdict.map(|verdict| verdict.of(&guest("", None))).map(|dependency| (dependency.status, dependency.skipped))
+    }
+
+    #[test]
+    fn states_are_judged_by_what_is_expected() {
+        let (ok, rests) = (Some((Status::Ok, false)), Some((Status::Ok, true)));
+        let (warning, critical) = (Some((Status::Warning, false)), Some((Status::Critical, false)));
+        let unknown = Some((Status::Unknown, false));
+        for (state, lock, expected, unexpected) in [
+            ("running", None, ok, ok),
+            ("stopped", None, None, rests),
+            ("stopped", Some("backup"), rests, rests),
+            ("stopped", Some("migrate"), rests, rests),
+            ("stopped", Some("suspended"), rests, rests),
+            ("stopped", Some("mystery"), warning, rests),
+            ("paused", Some("snapshot"), rests, rests),
+            ("paused", None, warning, rests),
+            ("prelaunch", None, warning, rests),
+            ("io-error", Some("backup"), critical, critical),
+            ("internal-error", None, critical, critical),
+            ("unknown", None, unknown, unknown),
+            ("finish-migrate", None, ok, rests),
+            ("dreaming", None, unknown, rests),
+        ] {
+            let guest = guest(state, lock);
+            assert_eq!(status(must_run(&guest, false)), expected, "{state} {lock:?} expected");
+            assert_eq!(status(Some(may_rest(&guest))), unexpected, "{state} {lock:?} not expected");
+        }
+        assert_eq!(status(must_run(&guest("stopped", None), true)), rests, "HA was told so");
+    }
+
+    #[test]
+    fn a_stop_is_critical_after_its_grace_unless_somebody_meant_it() {
+        let settings = settings::Guests { grace_seconds: 60, ..settings::Guests::default() };
+        let stopped = |by: Option<&str>| Stopped { since: 1000.0, by: by.map(str::to_owned) };
+        assert!(matches!(down(&stopped(None), 1059.0, &settings), Verdict::Warning(_)));
+        assert!(matches!(down(&stopped(None), 1060.0, &settings), Verdict::Critical(_)));
+        assert!(matches!(down(&stopped(Some("alice@pve")), 9999.0, &settings), Verdict::Warning(_)));
+    }
+
+    #[test]
+    fn the_newest_task_says_who_stopped_it() {
+        let task = |kind: &str, began: f64, status: &str| -> Task {
+            serde_json::from_value(serde_json::json!({
+                "type": kind, "id": "100", "user": "alice@pve", "starttime": began, "endtime": began, "status": status,
+            }))
+            .unwrap()
+        };
+        let stop = || task("qmstop", 1_772_337_600.0, "OK");
+        assert_eq!(stopped_by(100, &[stop()]).unwrap(), "alice@pve at 2026-03-01 04:00 UTC");
+        assert_eq!(stopped_by(101, &[stop()]), None);
+        assert_eq!(stopped_by(100, &[stop(), task("qmstart", 1_772_337_700.0, "OK")]), None, "it ran again after that");
+        assert_eq!(stopped_by(100, &[task("qmstop", 1.0, "timeout")]), None, "that stop failed");
+        assert!(stopped_by(100, &[task("qmstart", 1.0, "OK"), stop()]).is_some());
+    }
+}

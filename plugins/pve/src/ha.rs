@@ -1,0 +1,215 @@
+//! `/cluster/ha/status/current`: the quorum, the master, a resource manager for each node (LRM), and the services.
+//!
+//! How master and LRM are stands in a text: `pve1 (active, Wed Nov 18 12:00:00 2026)`.
+
+use crate::Look;
+use crate::nodes::parent;
+use polliwog_sdk::lenient::{Field, Flag, Text};
+use polliwog_sdk::{Dependency, Status};
+use proxmox::{Notes, judged};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// One entry of any type; the types `fencing` and unknown ones are ignored.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Entry {
+    #[serde(rename = "type")]
+    kind: Field<Text>,
+    id: Field<Text>,
+    sid: Field<Text>,
+    node: Field<Text>,
+    status: Field<Text>,
+    state: Field<Text>,
+    crm_state: Field<Text>,
+    request_state: Field<Text>,
+    quorate: Field<Flag>,
+}
+
+/// What HA does with a guest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Service {
+    /// What it was told: `started`, `stopped`, `disabled`, `ignored`.
+    pub requested: Option<String>,
+}
+
+impl Service {
+    /// Whether the guest must run.
+    pub(crate) fn wants_running(&self) -> bool {
+        self.requested.as_deref().is_some_and(|state| matches!(state, "started" | "enabled"))
+    }
+
+    /// Whether the guest was stopped through HA.
+    pub(crate) fn wants_stopped(&self) -> bool {
+        self.requested.as_deref().is_some_and(|state| matches!(state, "stopped" | "disabled"))
+    }
+}
+
+/// Services by the guest's number.
+pub(crate) type Services = BTreeMap<u64, Service>;
+
+/// Reports what HA says of itself, and gives what it does with each guest.
+pub(crate) fn report(look: &mut Look, entries: &[Entry]) -> Services {
+    let (report, notes) = (&mut look.report, &mut look.notes);
+    let of_type = |kind: &str| {
+        let kind = kind.to_owned();
+        entries.iter().filter(move |entry| entry.kind.get().is_some_and(|Text(found)| *found == kind))
+    };
+    let mut services = Services::new();
+    for entry in of_type("service") {
+        let Some(sid) = sid(entry) else {
+            notes.say(|| "a service of HA has no sid: it is left out".to_owned());
+            continue;
+        };
+        report.dependencies.push(service(&sid, entry, notes));
+        if let Some(id) = sid.split(':').nth(1).and_then(|id| id.parse().ok()) {
+            let requested = entry.request_state.get().map(|Text(state)| state.clone());
+            services.insert(id, Service { requested });
+        }
+    }
+    for entry in of_type("lrm") {
+        report.dependencies.extend(resource_manager(entry));
+    }
+    report.dependencies.extend(itself(of_type("quorum").next(), of_type("master").next(), !services.is_empty()));
+    services
+}
+
+/// HA as a whole. Where nothing is managed there is nothing to be said.
+fn itself(quorum: Option<&Entry>, master: Option<&Entry>, managed: bool) -> Option<Dependency> {
+    if !managed && master.is_none() {
+        return quorum.map(|_| Dependency::skipped("ha").with_kind("pve-ha").with_description("HA manages nothing"));
+    }
+    let quorate = quorum.and_then(|quorum| quorum.quorate.get()).map(|Flag(quorate)| *quorate);
+    if quorate == Some(false) {
+        let why = "HA has no quorum: it moves and restarts nothing until more nodes are back".to_owned();
+        return Some(judged("ha".to_owned(), "pve-ha", (Status::Critical, Some(why))));
+    }
+    let verdict = match master.and_then(|master| master.status.get()) {
+        Some(Text(text)) => manager(text, "the HA master"),
+        None => (Status::Warning, Some("services are managed by HA, and there is no master yet".to_owned())),
+    };
+    Some(judged("ha".to_owned(), "pve-ha", verdict))
+}
+
+fn resource_manager(entry: &Entry) -> Option<Dependency> {
+    let Text(node) = entry.node.get()?;
+    let verdict = match entry.status.get() {
+        Some(Text(text)) => manager(text, &format!("the HA resource manager of {node}")),
+        None => (Status::Unknown, Some(format!("the HA resource manager of {node} does not say how it is"))),
+    };
+    Some(parent(judged(format!("ha/lrm/{node}"), "pve-ha-lrm", verdict), node))
+}
+
+/// What a master or LRM says of itself, from its text. The date in it changes at every look and is left out.
+fn manager(text: &str, who: &str) -> (Status, Option<String>) {
+    let inside = text.split_once('(').map_or(text, |(_, inside)| inside).to_lowercase();
+    let has = |what: &str| inside.contains(what);
+    if has("old timestamp") || has("dead") {
+        let why =
+            format!("{who} has not been heard of for more than 30 s: look at its services pve-ha-crm and pve-ha-lrm");
+        return (Status::Critical, Some(why));
+    }
+    if has("lost_agent_lock") {
+        return (Status::Critical, Some(format!("{who} has lost its lock: its node may be fenced")));
+    }
+    if has("time drift") {
+        return (Status::Warning, Some(format!("the clock of {who} is wrong: check its time synchronisation")));
+    }
+    if has("maintenance") {
+        return (Status::Warning, Some(format!("{who} is in maintenance mode")));
+    }
+    if has("wait_for_agent_lock") {
+        return (Status::Warning, Some(format!("{who} waits for its lock")));
+    }
+    if has("active") || has("idle") {
+        return (Status::Ok, None);
+    }
+    let said: String = text.chars().take(80).collect();
+    (Status::Unknown, Some(format!("{who} says {said:?}, which this plugin does not know")))
+}
+
+/// `vm:100`: the entry has it as `sid`, older ones as `service:vm:100` or plain in `id`.
+fn sid(entry: &Entry) -> Option<String> {
+    let Text(sid) = entry.sid.get().or(entry.id.get())?;
+    Some(sid.strip_prefix("service:").unwrap_or(sid).to_owned())
+}
+
+fn service(sid: &str, entry: &Entry, notes: &mut Notes) -> Dependency {
+    let state = entry.state.get().or(entry.crm_state.get()).map(|Text(state)| state.as_str());
+    if let Field::Odd(odd) = &entry.state {
+        notes.say(|| format!("state of HA service {sid} is {odd}, which is no text: it is not judged"));
+    }
+    let dependency = judged(format!("ha/service/{sid}"), "pve-ha-service", judge(state));
+    match entry.node.get() {
+        Some(Text(node)) => parent(dependency, node),
+        None => dependency,
+    }
+}
+
+fn judge(state: Option<&str>) -> (Status, Option<String>) {
+    let Some(state) = state else {
+        return (Status::Unknown, Some("HA does not say how the service is".to_owned()));
+    };
+    let because = |status, why: &str| (status, Some(format!("{state}: {why}")));
+    match state {
+        "started" | "stopped" | "disabled" | "ignored" | "ignore" | "deleting" => (Status::Ok, None),
+        "queued"
+        | "starting"
+        | "stopping"
+        | "request_stop"
+        | "request_start"
+        | "request_start_balance"
+        | "migrate"
+        | "relocate"
+        | "freeze"
+        | "clearing error flag" => (Status::Ok, None),
+        "recovery" => because(Status::Warning, "HA looks for a node that can run it"),
+        "fence" => because(Status::Critical, "its node is being fenced"),
+        "error" => because(
+            Status::Critical,
+            "HA has given up; when the cause is mended, run \"ha-manager set SID --state disabled\" and then started",
+        ),
+        "not found" => because(Status::Critical, "HA manages a guest that does not exist"),
+        _ => because(Status::Unknown, "a state that this plugin does not know"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn managers_are_read_from_their_text() {
+        for (text, expected) in [
+            ("pve1 (active, Wed Nov 18 12:00:00 2026)", Status::Ok),
+            ("pve2 (idle, Wed Nov 18 12:00:00 2026)", Status::Ok),
+            ("pve2 (wait_for_agent_lock, Wed Nov 18 12:00:00 2026)", Status::Warning),
+            ("pve2 (lost_agent_lock, Wed Nov 18 12:00:00 2026)", Status::Critical),
+            ("pve2 (maintenance mode, Wed Nov 18 12:00:00 2026)", Status::Warning),
+            ("pve2 (old timestamp - dead?, Wed Nov 18 12:00:00 2026)", Status::Critical),
+            ("pve2 (detected time drift!, watchdog active, Wed Nov 18 12:00:00 2026)", Status::Warning),
+            ("pve2 (bewildered, Wed Nov 18 12:00:00 2026)", Status::Unknown),
+            ("", Status::Unknown),
+        ] {
+            assert_eq!(manager(text, "x").0, expected, "{text}");
+        }
+        let why = manager("deadpve (active, Wed Nov 18 12:00:00 2026)", "x");
+        assert_eq!(why, (Status::Ok, None), "a node's name is not its state");
+    }
+
+    #[test]
+    fn services_are_judged_by_state() {
+        for (state, expected) in [
+            (Some("started"), Status::Ok),
+            (Some("migrate"), Status::Ok),
+            (Some("recovery"), Status::Warning),
+            (Some("fence"), Status::Critical),
+            (Some("error"), Status::Critical),
+            (Some("not found"), Status::Critical),
+            (Some("perplexed"), Status::Unknown),
+            (None, Status::Unknown),
+        ] {
+            assert_eq!(judge(state).0, expected, "{state:?}");
+        }
+    }
+}

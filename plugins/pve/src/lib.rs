@@ -1,0 +1,146 @@
+//! Kind `pve`: a Proxmox VE cluster, or a node that stands alone.
+//!
+//! One request of the whole cluster is worth one of each guest: what `/cluster/...` says is asked at every poll, what only
+//! a node itself can say where it matters, and nothing of a guest. So the number of requests depends on the number of
+//! nodes, and never on that of guests.
+//!
+//! | asked | how often |
+//! |---|---|
+//! | `/version`, `/cluster/status`, `/cluster/resources`, `/cluster/ha/status/current`, `/cluster/tasks` | each poll |
+//! | `/nodes/N/storage` | each poll, of nodes that have a storage which nobody hears of |
+//! | `/cluster/replication`, and `/nodes/N/replication` of nodes with a job's source | each minute |
+//! | `/cluster/backup-info/not-backed-up`, `/cluster/backup`, `/nodes/N/tasks` of each node | each five minutes |
+//! | `/nodes/N/certificates/info` of each node, and `/nodes/N/subscription` where that is wanted | each hour |
+//! | `/cluster/ceph/status` | each minute, where there is Ceph; else each hour |
+//! | `/access/permissions` | where nothing is seen: is there nothing, or are there no rights? |
+//!
+//! Dependencies: `api`, `cluster/quorum`, `node/N`, `guest/ID`, `storage/S` where shared and `storage/S@N` else, `ha`,
+//! `ha/lrm/N`, `ha/service/SID`, `replication/ID`, `backup/coverage`, `backup/node/N`, `backup/guest/ID`, `ceph`, `ceph/CHECK`,
+//! `certificate/N`, `subscription/N`.
+//!
+//! An offline node is critical by itself; what runs on it is unknown, because nobody can see it.
+
+#![deny(unsafe_code)]
+
+mod backups;
+mod ceph;
+mod cluster;
+mod guests;
+mod ha;
+mod nodes;
+mod onboot;
+mod replication;
+mod resources;
+mod rights;
+mod settings;
+mod storages;
+
+use cluster::Cluster;
+use polliwog_sdk::SecretSpec;
+use polliwog_sdk::prelude::*;
+use proxmox::{Api, Hourly, Part, Product, connect, hourly};
+use resources::Resources;
+use settings::Settings;
+
+/// The plugin.
+pub struct Pve;
+
+impl Poller for Pve {
+    type Settings = Settings;
+    const INFO: Info = Info {
+        kind: "pve",
+        title: "Proxmox VE",
+        version: env!("CARGO_PKG_VERSION"),
+        summary: "A Proxmox VE cluster: quorum, nodes, guests, storages, HA, replication, backups",
+        default_interval_ms: 10_000,
+        default_timeout_ms: 30_000,
+    };
+
+    fn secrets() -> Vec<SecretSpec> {
+        vec![SecretSpec {
+            name: "token".to_owned(),
+            description: "An API token with the role PVEAuditor on /, whole: USER@REALM!NAME=SECRET".to_owned(),
+            required: true,
+            pattern: Some("[^@!=: ]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z][A-Za-z0-9._-]*=[A-Za-z0-9-]{8,}".to_owned()),
+            hint: Some(
+                "write the whole token, as in monitor@pve!polliwog=12345678-1234-1234-1234-123456789abc: user, realm, \
+                 name of the token, and its secret behind the ="
+                    .to_owned(),
+            ),
+        }]
+    }
+
+    fn check(settings: &Settings) -> Vec<String> {
+        settings.problems()
+    }
+
+    fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
+        let authorize = |api: Api| Ok(api.with_header("authorization", "PVEAPIToken=${secret.token}"));
+        let mut look = Look::new(connect(target, Product::Ve, authorize)?, settings, target);
+        poll(&mut look);
+        Ok(look.finish())
+    }
+}
+
+polliwog_sdk::register!(Pve);
+
+/// One poll under way.
+type Look = proxmox::Look<Settings>;
+
+const QUORUM: Part<'_> = ("cluster/quorum", &[]);
+/// Without the list of what there is nothing of it can be looked at.
+const ESTATE: Part<'_> = (
+    "resources",
+    &["node/", "guest/", "storage/", "replication", "replication/", "backup/", "certificate/", "subscription/"],
+);
+const HA: Part<'_> = ("ha", &["ha/"]);
+
+fn poll(look: &mut Look) {
+    let [status, resources, ha, tasks] =
+        look.api.ask(["/cluster/status", "/cluster/resources", "/cluster/ha/status/current", "/cluster/tasks"]);
+    let cluster = status.list(&mut look.notes).map(Cluster::new);
+    let cluster = look.part(QUORUM, cluster).unwrap_or_default();
+    let quorum = cluster.quorum(&mut look.notes);
+    look.report.dependencies.extend(quorum);
+    let ha = ha.list(&mut look.notes);
+    let services = look.part(HA, ha).map(|entries| ha::report(look, &entries)).unwrap_or_default();
+    let tasks = tasks.list(&mut look.notes).unwrap_or_else(|trouble| {
+        // Without it a stop on purpose looks like any other; nothing else is lost.
+        look.notes.say(|| format!("who stopped which guest is not known: {}", trouble.sentence));
+        Vec::new()
+    });
+    ceph::report(look);
+    let resources = resources.list(&mut look.notes);
+    let Some(resources) = look.part(ESTATE, resources) else { return };
+    let resources = Resources::new(resources, &mut look.notes);
+    let nodes = nodes::merge(&cluster, &resources);
+    let heard = rights::report(look, &resources, &nodes);
+    let seen = guests::Seen { nodes: &nodes, services: &services, tasks: &tasks };
+    guests::report(look, &resources.guests, &seen);
+    storages::report(look, &resources.storages, &nodes);
+    replication::report(look, &resources.guests, &nodes);
+    backups::report(look, &resources.guests, &nodes);
+    hourly_facts(look, &nodes);
+    // Last: whether a node could be reached is known by now.
+    nodes::report(look, &nodes, heard);
+}
+
+/// Certificates and subscriptions of the nodes that answer.
+fn hourly_facts(look: &mut Look, nodes: &nodes::Nodes) {
+    let answering: Vec<String> =
+        nodes.iter().filter(|(_, node)| node.answers()).map(|(name, _)| name.clone()).collect();
+    for name in nodes.iter().filter(|(_, node)| !node.answers()).map(|(name, _)| name) {
+        look.report.keep(format!("certificate/{name}"));
+        look.report.keep(format!("subscription/{name}"));
+    }
+    let settings = (std::mem::take(&mut look.settings.certificates), look.settings.subscription);
+    let what = Hourly {
+        nodes: &answering,
+        by_node: true,
+        kind: "pve",
+        renew: "run \"pvecm updatecerts --force\" on the node, or order it anew from ACME",
+        certificates: &settings.0,
+        subscription: settings.1,
+    };
+    hourly(look, &what);
+}

@@ -1,0 +1,118 @@
+//! Nodes.
+
+use crate::Look;
+use crate::cluster::Cluster;
+use crate::resources::{self, Resources, wanted};
+use polliwog_sdk::{Dependency, Status, cache};
+use proxmox::{Trouble, judged};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// That a node could not be reached by the one that was asked is remembered until it is asked again, which is minutes.
+const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
+
+/// A node, as the cluster and as it itself sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Node {
+    pub state: State,
+    pub itself: resources::Node,
+}
+
+/// Whether it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    Online,
+    Offline,
+    #[default]
+    Unknown,
+}
+
+/// Every node by its name.
+pub(crate) type Nodes = BTreeMap<String, Node>;
+
+impl Node {
+    /// Whether it is worth a request of its own. A node that is not known to be offline is.
+    pub(crate) fn answers(&self) -> bool {
+        self.state == State::Online
+    }
+}
+
+/// Those that either of both knows. What the cluster says of who is online counts: it is seconds old, the other minutes.
+pub(crate) fn merge(cluster: &Cluster, resources: &Resources) -> Nodes {
+    let mut nodes = Nodes::new();
+    for node in &resources.nodes {
+        let state = match node.status.as_str() {
+            "online" => State::Online,
+            "offline" => State::Offline,
+            _ => State::Unknown,
+        };
+        nodes.insert(node.name.clone(), Node { state, itself: node.clone() });
+    }
+    for (name, online) in &cluster.online {
+        let node = nodes.entry(name.clone()).or_default();
+        node.itself.name.clone_from(name);
+        if let Some(online) = online {
+            node.state = if *online { State::Online } else { State::Offline };
+        }
+    }
+    nodes
+}
+
+/// `heard`: whether nodes may be heard at all. Where none may it is a matter of rights, which is said elsewhere.
+pub(crate) fn report(look: &mut Look, nodes: &Nodes, heard: bool) {
+    for (name, node) in nodes {
+        let settings = &look.settings.nodes;
+        if !wanted(std::slice::from_ref(name), &settings.include, &settings.exclude) {
+            continue;
+        }
+        let verdict = presence(name, node, heard).unwrap_or_else(|| node.itself.host.judge(&look.settings.usage));
+        let dependency = judged(format!("node/{name}"), "pve-node", verdict);
+        look.add(match node.itself.host.description() {
+            Some(description) => dependency.with_description(description),
+            None => dependency,
+        });
+    }
+}
+
+/// Remembers whether a request that was passed on to a node came through.
+pub(crate) fn asked<T>(node: &str, answer: &Result<T, Trouble>) {
+    match answer {
+        // What cannot be kept is a warning less.
+        Err(trouble) if trouble.code == "node_unreachable" => {
+            let _ = cache::set(&unreachable(node), trouble.sentence.as_bytes(), UNREACHABLE);
+        }
+        Err(_) => {}
+        Ok(_) => cache::remove(&unreachable(node)),
+    }
+}
+
+fn unreachable(node: &str) -> String {
+    format!("unreachable/{node}")
+}
+
+/// What is wrong with a node before its numbers count.
+fn presence(name: &str, node: &Node, heard: bool) -> Option<(Status, Option<String>)> {
+    let maintenance = node.itself.ha.as_deref() == Some("maintenance");
+    let (status, why) = match node.state {
+        State::Offline if maintenance => (Status::Warning, format!("{name} is offline, in HA maintenance mode")),
+        State::Offline => {
+            (Status::Critical, format!("{name} is offline: the cluster does not see it; check its power and network"))
+        }
+        State::Unknown => (Status::Unknown, format!("nobody says whether {name} is online")),
+        State::Online if maintenance => (Status::Warning, format!("{name} is in HA maintenance mode")),
+        State::Online if heard && !node.itself.speaks => (
+            Status::Warning,
+            format!("{name} has not said how it is for five minutes: run \"systemctl restart pvestatd\" on it"),
+        ),
+        State::Online => match cache::get(&unreachable(name)) {
+            Some(why) => (Status::Warning, String::from_utf8_lossy(&why).into_owned()),
+            None => return None,
+        },
+    };
+    Some((status, Some(why)))
+}
+
+/// The same node's dependency as the parent of what runs there.
+pub(crate) fn parent(dependency: Dependency, node: &str) -> Dependency {
+    dependency.with_parent(format!("node/{node}"))
+}

@@ -1,0 +1,64 @@
+//! Which guests are started with their node: only a guest's own configuration says so, which costs a request for each.
+//!
+//! So it is an option, and a few are asked in a poll, those first whose answer is oldest.
+
+use crate::Look;
+use crate::nodes::Nodes;
+use crate::resources::Guest;
+use polliwog_sdk::cache;
+use polliwog_sdk::lenient::{Field, Flag};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Configurations that are read in one poll.
+const EACH_POLL: usize = 20;
+/// An answer is good for so long. Seconds.
+const FRESH: f64 = 600.0;
+const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
+const KEY: &str = "onboot";
+
+#[derive(Deserialize)]
+struct Config {
+    #[serde(default)]
+    onboot: Field<Flag>,
+}
+
+/// What is known of each guest: whether it is started with its node, and when that was asked, in seconds since 1970.
+type Known = BTreeMap<u64, (bool, f64)>;
+
+/// The guests that must run because they are started with their node, as far as that is known by now.
+pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTreeSet<u64> {
+    if !look.settings.guests.expected_by_onboot {
+        return BTreeSet::new();
+    }
+    let mut known: Known = cache::get(KEY).and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default();
+    known.retain(|id, _| guests.iter().any(|guest| guest.id == *id));
+    let asked = oldest(guests, nodes, &known, look.seconds());
+    let path = |guest: &&Guest| {
+        let kind = if guest.container { "lxc" } else { "qemu" };
+        format!("/nodes/{}/{kind}/{}/config", guest.node, guest.id)
+    };
+    let answers = look.api.ask_all(asked.iter().map(path).collect());
+    for (guest, answer) in asked.iter().zip(answers) {
+        match answer.read::<Config>() {
+            Ok(config) => {
+                let onboot = look.notes.flag(&config.onboot, || format!("onboot of {}", guest.shown()));
+                known.insert(guest.id, (onboot.unwrap_or_default(), look.seconds()));
+            }
+            Err(trouble) => look.notes.say(|| format!("onboot of {}: {}", guest.shown(), trouble.sentence)),
+        }
+    }
+    // What cannot be kept is asked again.
+    let _ = cache::set(KEY, &serde_json::to_vec(&known).unwrap_or_default(), REMEMBERED);
+    known.into_iter().filter(|(_, (onboot, _))| *onboot).map(|(id, _)| id).collect()
+}
+
+fn oldest<'a>(guests: &'a [Guest], nodes: &Nodes, known: &Known, now: f64) -> Vec<&'a Guest> {
+    let asked_at = |guest: &Guest| known.get(&guest.id).map_or(f64::NEG_INFINITY, |(_, at)| *at);
+    let there = |guest: &&Guest| nodes.get(&guest.node).is_some_and(crate::nodes::Node::answers);
+    let mut old: Vec<&Guest> = guests.iter().filter(there).filter(|guest| now - asked_at(guest) >= FRESH).collect();
+    old.sort_by(|one, other| asked_at(one).total_cmp(&asked_at(other)).then(one.id.cmp(&other.id)));
+    old.truncate(EACH_POLL);
+    old
+}

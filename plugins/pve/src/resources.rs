@@ -1,0 +1,214 @@
+//! `/cluster/resources`: nodes, guests and storages as the whole cluster knows them.
+//!
+//! What a node reports about itself is forgotten after five minutes: then a guest has only its number, node and type, and
+//! the status `unknown`; a storage has no sizes; a node has no numbers.
+
+use polliwog_sdk::lenient::{Field, Flag, Number, Text};
+use proxmox::{Host, Notes, share};
+use serde::Deserialize;
+
+/// One entry, of any type. Fields of other types, and unknown ones, are ignored.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Entry {
+    #[serde(rename = "type")]
+    kind: Field<Text>,
+    id: Field<Text>,
+    node: Field<Text>,
+    name: Field<Text>,
+    status: Field<Text>,
+    vmid: Field<Number>,
+    template: Field<Flag>,
+    lock: Field<Text>,
+    tags: Field<Text>,
+    pool: Field<Text>,
+    hastate: Field<Text>,
+    storage: Field<Text>,
+    shared: Field<Flag>,
+    plugintype: Field<Text>,
+    cpu: Field<Number>,
+    maxcpu: Field<Number>,
+    mem: Field<Number>,
+    maxmem: Field<Number>,
+    disk: Field<Number>,
+    maxdisk: Field<Number>,
+}
+
+/// Everything in it that is looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Resources {
+    pub nodes: Vec<Node>,
+    pub guests: Vec<Guest>,
+    pub storages: Vec<Storage>,
+}
+
+/// A node, by its own numbers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Node {
+    pub name: String,
+    pub status: String,
+    pub ha: Option<String>,
+    pub host: Host,
+    /// Whether it says anything about itself.
+    pub speaks: bool,
+}
+
+/// A virtual machine or container that is no template.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Guest {
+    pub id: u64,
+    pub container: bool,
+    pub name: Option<String>,
+    pub node: String,
+    pub status: String,
+    pub lock: Option<String>,
+    pub tags: Vec<String>,
+    pub pool: Option<String>,
+    pub ha: Option<String>,
+}
+
+/// A storage as one node sees it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Storage {
+    pub name: String,
+    pub node: String,
+    pub shared: bool,
+    pub plugin: Option<String>,
+    pub available: bool,
+    pub used: Option<f64>,
+    pub total: Option<f64>,
+}
+
+impl Resources {
+    pub(crate) fn new(entries: Vec<Entry>, notes: &mut Notes) -> Self {
+        let mut resources = Self::default();
+        for entry in entries {
+            match entry.kind.get().map(|Text(kind)| kind.as_str()) {
+                Some("node") => resources.nodes.extend(entry.node(notes)),
+                Some("qemu") => resources.guests.extend(entry.guest(false, notes)),
+                Some("lxc") => resources.guests.extend(entry.guest(true, notes)),
+                Some("storage") => resources.storages.extend(entry.storage(notes)),
+                _ => {}
+            }
+        }
+        resources
+    }
+}
+
+impl Entry {
+    /// What to call it in a note.
+    fn shown(&self) -> String {
+        self.id.get().map_or_else(|| "an entry without id".to_owned(), |Text(id)| id.clone())
+    }
+
+    fn text(&self, field: &Field<Text>, what: &str, notes: &mut Notes) -> Option<String> {
+        notes.text(field, || format!("{what} of {}", self.shown())).map(str::to_owned)
+    }
+
+    fn number(&self, field: &Field<Number>, what: &str, notes: &mut Notes) -> Option<f64> {
+        notes.number(field, || format!("{what} of {}", self.shown()))
+    }
+
+    fn node(self, notes: &mut Notes) -> Option<Node> {
+        let Some(name) = self.name_of_node(notes) else {
+            notes.say(|| format!("{} names no node: it is left out", self.shown()));
+            return None;
+        };
+        let cpu = self.number(&self.cpu, "cpu", notes);
+        let (mem, maxmem) = (self.number(&self.mem, "mem", notes), self.number(&self.maxmem, "maxmem", notes));
+        let (disk, maxdisk) = (self.number(&self.disk, "disk", notes), self.number(&self.maxdisk, "maxdisk", notes));
+        let host = Host {
+            cpu: Host::cpu(cpu),
+            memory: share(mem, maxmem, &format!("memory of {}", self.shown()), notes),
+            root: share(disk, maxdisk, &format!("root file system of {}", self.shown()), notes),
+        };
+        Some(Node {
+            status: self.text(&self.status, "status", notes).unwrap_or_default(),
+            ha: self.text(&self.hastate, "hastate", notes),
+            speaks: mem.is_some() || cpu.is_some() || self.maxcpu.get().is_some(),
+            host,
+            name,
+        })
+    }
+
+    /// Older versions give it in the id only.
+    fn name_of_node(&self, notes: &mut Notes) -> Option<String> {
+        let named = self.text(&self.node, "node", notes);
+        named.or_else(|| {
+            let Text(id) = self.id.get()?;
+            Some(id.strip_prefix("node/").unwrap_or(id).to_owned())
+        })
+    }
+
+    fn guest(self, container: bool, notes: &mut Notes) -> Option<Guest> {
+        if notes.flag(&self.template, || format!("template of {}", self.shown())) == Some(true) {
+            return None;
+        }
+        let id = self.number(&self.vmid, "vmid", notes).or_else(|| {
+            let Text(id) = self.id.get()?;
+            id.rsplit('/').next()?.parse().ok()
+        });
+        let (Some(id), Some(node)) = (id, self.text(&self.node, "node", notes)) else {
+            notes.say(|| format!("{} has no number or no node: it is left out", self.shown()));
+            return None;
+        };
+        let tags = self.text(&self.tags, "tags", notes).unwrap_or_default();
+        Some(Guest {
+            id: id as u64,
+            container,
+            name: self.text(&self.name, "name", notes),
+            node,
+            status: self.text(&self.status, "status", notes).unwrap_or_else(|| "unknown".to_owned()),
+            lock: self.text(&self.lock, "lock", notes),
+            tags: tags.split([';', ',', ' ']).filter(|tag| !tag.is_empty()).map(str::to_owned).collect(),
+            pool: self.text(&self.pool, "pool", notes),
+            ha: self.text(&self.hastate, "hastate", notes),
+        })
+    }
+
+    fn storage(self, notes: &mut Notes) -> Option<Storage> {
+        let (Some(name), Some(node)) =
+            (self.text(&self.storage, "storage", notes), self.text(&self.node, "node", notes))
+        else {
+            notes.say(|| format!("{} has no name or no node: it is left out", self.shown()));
+            return None;
+        };
+        let status = self.text(&self.status, "status", notes);
+        let (used, total) = (self.number(&self.disk, "disk", notes), self.number(&self.maxdisk, "maxdisk", notes));
+        Some(Storage {
+            name,
+            node,
+            shared: notes.flag(&self.shared, || format!("shared of {}", self.shown())).unwrap_or_default(),
+            plugin: self.text(&self.plugintype, "plugintype", notes),
+            // Before 6.3 there is no status.
+            available: status.map_or(total.is_some(), |status| status == "available"),
+            used,
+            total,
+        })
+    }
+}
+
+impl Guest {
+    /// Everything that it can be named by in the settings.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let tags = self.tags.iter().map(|tag| format!("tag:{tag}"));
+        let pool = self.pool.iter().map(|pool| format!("pool:{pool}"));
+        [self.id.to_string()].into_iter().chain(self.name.clone()).chain(tags).chain(pool).collect()
+    }
+
+    /// `guest/100`.
+    pub(crate) fn dependency(&self) -> String {
+        format!("guest/{}", self.id)
+    }
+
+    /// For a list in a sentence.
+    pub(crate) fn shown(&self) -> String {
+        self.name.as_ref().map_or_else(|| self.id.to_string(), |name| format!("{} ({name})", self.id))
+    }
+}
+
+/// Whether any of a thing's names is meant by a pair of include and exclude.
+pub(crate) fn wanted(names: &[String], include: &proxmox::Patterns, exclude: &proxmox::Patterns) -> bool {
+    let names = || names.iter().map(String::as_str);
+    include.match_any(names()) && !exclude.match_any(names())
+}

@@ -1,0 +1,170 @@
+//! What an operator writes.
+
+use polliwog_sdk::prelude::*;
+use proxmox::{CertificateLimits, HostLimits, Limits, Patterns};
+
+/// How a Proxmox VE cluster, or a node that stands alone, is judged.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Virtual machines and containers.
+    pub guests: Guests,
+    /// Nodes.
+    pub nodes: Nodes,
+    /// How full and how busy a node may be.
+    pub usage: HostLimits,
+    /// Certificates.
+    pub certificates: CertificateLimits,
+    /// Whether a subscription that is missing or not active is reported.
+    pub subscription: bool,
+    /// Storages.
+    pub storages: Storages,
+    /// Backups that Proxmox VE makes itself (vzdump).
+    pub backups: Backups,
+    /// Replication jobs.
+    pub replication: Replication,
+}
+
+/// Virtual machines and containers. Each is named by its number, its name, `tag:TAG` or `pool:POOL`, with `*` for any text.
+/// Templates are never looked at.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Guests {
+    /// Those that are looked at.
+    pub include: Patterns,
+    /// Those of them that are not.
+    pub exclude: Patterns,
+    /// Those that must run: a stopped one of them is critical, other stopped guests are fine.
+    pub expected: Patterns,
+    /// Whether those that HA is told to run must run.
+    pub expected_by_ha: bool,
+    /// Whether those that are started with their node must run. Costs a request for each guest, 20 in a poll at most, in
+    /// turn.
+    pub expected_by_onboot: bool,
+    /// A guest that must run and does not is a warning for so long, and then critical. Seconds.
+    pub grace_seconds: u32,
+}
+
+/// Nodes, by their names, with `*` for any text.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Nodes {
+    /// Those that are looked at.
+    pub include: Patterns,
+    /// Those of them that are not.
+    pub exclude: Patterns,
+}
+
+/// Storages, by their names, `STORAGE@NODE` for one node's, with `*` for any text.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Storages {
+    /// Those that are looked at.
+    pub include: Patterns,
+    /// Those of them that are not.
+    pub exclude: Patterns,
+    /// This much used is a warning; 0 for never. Percent.
+    pub warning_percent: f64,
+    /// This much used is critical; 0 for never. Percent.
+    pub critical_percent: f64,
+}
+
+/// Backups that Proxmox VE makes itself.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Backups {
+    /// Whether guests that are in no backup job are a warning.
+    pub coverage: bool,
+    /// Guests that need no backup: by number, name, `tag:TAG` or `pool:POOL`, with `*` for any text.
+    pub exclude: Patterns,
+    /// A last backup this old is a warning; 0 for never. Hours.
+    pub age_warning_hours: f64,
+    /// A last backup this old is critical; 0 for never. Hours.
+    pub age_critical_hours: f64,
+}
+
+/// Replication jobs.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Replication {
+    /// Jobs that are not looked at: by their ids (`100-0`), with `*` for any text.
+    pub exclude: Patterns,
+    /// A job that is due for so long and has not run is a warning; 0 for never. Minutes.
+    pub overdue_warning_minutes: f64,
+    /// A job that is due for so long and has not run is critical; 0 for never. Minutes.
+    pub overdue_critical_minutes: f64,
+}
+
+impl Default for Guests {
+    fn default() -> Self {
+        Self {
+            include: Patterns::from(["*"]),
+            exclude: Patterns::default(),
+            expected: Patterns::default(),
+            expected_by_ha: true,
+            expected_by_onboot: false,
+            grace_seconds: 120,
+        }
+    }
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        Self { include: Patterns::from(["*"]), exclude: Patterns::default() }
+    }
+}
+
+impl Default for Storages {
+    fn default() -> Self {
+        Self {
+            include: Patterns::from(["*"]),
+            exclude: Patterns::default(),
+            warning_percent: 85.0,
+            critical_percent: 95.0,
+        }
+    }
+}
+
+impl Default for Backups {
+    fn default() -> Self {
+        // A weekly backup that was missed once, and twice.
+        Self { coverage: true, exclude: Patterns::default(), age_warning_hours: 192.0, age_critical_hours: 360.0 }
+    }
+}
+
+impl Default for Replication {
+    fn default() -> Self {
+        Self { exclude: Patterns::default(), overdue_warning_minutes: 30.0, overdue_critical_minutes: 240.0 }
+    }
+}
+
+impl Storages {
+    pub(crate) fn usage(&self) -> Limits {
+        Limits { warning: self.warning_percent, critical: self.critical_percent }
+    }
+}
+
+impl Backups {
+    pub(crate) fn age(&self) -> Limits {
+        Limits { warning: self.age_warning_hours, critical: self.age_critical_hours }
+    }
+}
+
+impl Replication {
+    pub(crate) fn overdue(&self) -> Limits {
+        Limits { warning: self.overdue_warning_minutes, critical: self.overdue_critical_minutes }
+    }
+}
+
+impl Settings {
+    /// Everything that is wrong with them.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let own = [
+            (self.storages.usage(), "storages.warning_percent", "storages.critical_percent"),
+            (self.backups.age(), "backups.age_warning_hours", "backups.age_critical_hours"),
+            (self.replication.overdue(), "replication.overdue_warning_minutes", "replication.overdue_critical_minutes"),
+        ];
+        let own = own.into_iter().filter_map(|(limits, warning, critical)| limits.problem(warning, critical));
+        own.chain(self.usage.problems()).chain(self.certificates.problem()).collect()
+    }
+}

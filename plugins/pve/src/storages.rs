@@ -1,0 +1,171 @@
+//! Storages.
+//!
+//! The cluster's list says nothing of a storage's size when its node has not heard of it: it is gone, or the node itself
+//! says nothing. Then that node is asked.
+
+use crate::Look;
+use crate::nodes::{Nodes, State, parent};
+use crate::resources::{Storage, wanted};
+use polliwog_sdk::lenient::{Field, Flag, Number, Text};
+use polliwog_sdk::{Dependency, Status};
+use proxmox::{bytes, judged, percent};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// One entry of `/nodes/N/storage`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    storage: Field<Text>,
+    enabled: Field<Flag>,
+    active: Field<Flag>,
+    used: Field<Number>,
+    total: Field<Number>,
+}
+
+/// How a storage is on one node.
+#[derive(Clone, Debug, PartialEq)]
+enum Seen {
+    /// It is there; used and total bytes, where they are known.
+    Active(Option<(f64, f64)>),
+    Inactive,
+    /// Its node cannot say.
+    Unknown(String),
+}
+
+/// By node, for a storage's name.
+type ByNode = BTreeMap<String, Seen>;
+
+pub(crate) fn report(look: &mut Look, storages: &[Storage], nodes: &Nodes) {
+    let settings = &look.settings.storages;
+    let named = |storage: &&Storage| {
+        let names = [storage.name.clone(), format!("{}@{}", storage.name, storage.node)];
+        wanted(&names, &settings.include, &settings.exclude)
+    };
+    let storages: Vec<&Storage> = storages.iter().filter(named).collect();
+    let asked = ask(look, &storages, nodes);
+    let mut shared: BTreeMap<&str, ByNode> = BTreeMap::new();
+    for storage in storages {
+        let Some(seen) = seen(storage, nodes, &asked) else { continue };
+        if storage.shared {
+            shared.entry(&storage.name).or_default().insert(storage.node.clone(), seen);
+        } else {
+            let name = format!("storage/{}@{}", storage.name, storage.node);
+            let dependency = one(look, name, &seen, &storage.node);
+            look.add(parent(titled(dependency, storage), &storage.node));
+        }
+    }
+    for (name, by_node) in shared {
+        let dependency = of_all(look, name, &by_node);
+        look.add(dependency);
+    }
+}
+
+fn titled(dependency: Dependency, storage: &Storage) -> Dependency {
+    match &storage.plugin {
+        Some(plugin) => dependency.with_title(format!("{} on {} ({plugin})", storage.name, storage.node)),
+        None => dependency.with_title(format!("{} on {}", storage.name, storage.node)),
+    }
+}
+
+/// What nodes say of storages that the cluster's list does not know: nothing where a node did not answer.
+type Asked = BTreeMap<String, Result<BTreeMap<String, Option<Seen>>, String>>;
+
+fn ask(look: &mut Look, storages: &[&Storage], nodes: &Nodes) -> Asked {
+    let doubtful = |node: &str| storages.iter().any(|storage| storage.node == node && !storage.available);
+    let asked: Vec<&String> =
+        nodes.iter().filter(|(name, node)| node.answers() && doubtful(name)).map(|(name, _)| name).collect();
+    let answers = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/storage")).collect());
+    let read = |(node, answer): (&&String, proxmox::Answer)| {
+        let entries = answer.list::<Entry>(&mut look.notes);
+        crate::nodes::asked(node, &entries);
+        let entries = entries.map_err(|trouble| trouble.sentence);
+        let seen =
+            entries.map(|entries| entries.iter().filter_map(|entry| entry.seen(node, &mut look.notes)).collect());
+        ((*node).clone(), seen)
+    };
+    asked.iter().zip(answers).map(read).collect()
+}
+
+impl Entry {
+    /// Its name, and how it is; nothing where it is switched off.
+    fn seen(&self, node: &str, notes: &mut proxmox::Notes) -> Option<(String, Option<Seen>)> {
+        let Text(name) = self.storage.get()?;
+        let shown = |what: &str| format!("{what} of storage {name} on {node}");
+        if notes.flag(&self.enabled, || shown("enabled")) == Some(false) {
+            return Some((name.clone(), None));
+        }
+        let used = notes.number(&self.used, || shown("used"));
+        let total = notes.number(&self.total, || shown("total"));
+        let seen = match notes.flag(&self.active, || shown("active")) {
+            Some(true) => Seen::Active(used.zip(total)),
+            Some(false) => Seen::Inactive,
+            None => Seen::Unknown(format!("{node} does not say whether it is active")),
+        };
+        Some((name.clone(), Some(seen)))
+    }
+}
+
+/// How a storage is on its node; nothing where it is switched off there.
+fn seen(storage: &Storage, nodes: &Nodes, asked: &Asked) -> Option<Seen> {
+    let node = &storage.node;
+    if nodes.get(node).is_some_and(|node| node.state == State::Offline) {
+        return Some(Seen::Unknown(format!("nobody can see it: its node {node} is offline")));
+    }
+    if storage.available {
+        return Some(Seen::Active(storage.used.zip(storage.total)));
+    }
+    match asked.get(node) {
+        Some(Ok(storages)) => storages.get(&storage.name).cloned().flatten(),
+        Some(Err(why)) => Some(Seen::Unknown(format!("{node} cannot say: {why}"))),
+        None => Some(Seen::Unknown(format!("{node} says nothing about it"))),
+    }
+}
+
+fn one(look: &Look, name: String, seen: &Seen, node: &str) -> Dependency {
+    match seen {
+        Seen::Active(size) => full(look, name, *size),
+        Seen::Inactive => {
+            let why = format!(
+                "{node} cannot reach it: check what it is mounted from, and its log with \"journalctl -u pvestatd\""
+            );
+            judged(name, "pve-storage", (Status::Critical, Some(why)))
+        }
+        Seen::Unknown(why) => judged(name, "pve-storage", (Status::Unknown, Some(why.clone()))),
+    }
+}
+
+fn full(look: &Look, name: String, size: Option<(f64, f64)>) -> Dependency {
+    let Some((used, total)) = size.filter(|(_, total)| *total > 0.0) else {
+        let why = "it does not say how large it is".to_owned();
+        return judged(name, "pve-storage", (Status::Unknown, Some(why)));
+    };
+    let Some(share) = percent(used, total) else {
+        let why = format!("{used} of {total} bytes are used, which cannot be");
+        return judged(name, "pve-storage", (Status::Unknown, Some(why)));
+    };
+    let (status, limit) = look.settings.storages.usage().judge(share);
+    let why = (status != Status::Ok).then(|| format!("more than {limit:.0} % is used: make room, or give it more"));
+    judged(name, "pve-storage", (status, why)).with_description(format!("{share:.0} % of {} used", bytes(total)))
+}
+
+/// A shared storage: its size is the same everywhere, and it may be out of reach for some.
+fn of_all(look: &Look, storage: &str, by_node: &ByNode) -> Dependency {
+    let name = format!("storage/{storage}");
+    let active = by_node.values().find(|seen| matches!(seen, Seen::Active(_)));
+    let without: Vec<String> =
+        by_node.iter().filter(|(_, seen)| **seen == Seen::Inactive).map(|(node, _)| node.clone()).collect();
+    let Some(active) = active else {
+        let (node, seen) = match without.first() {
+            Some(node) => (proxmox::list(&without), by_node.get(node)),
+            None => (String::new(), by_node.values().next()),
+        };
+        return one(look, name, seen.unwrap_or(&Seen::Inactive), &node);
+    };
+    let dependency = one(look, name, active, "");
+    if without.is_empty() || dependency.status == Status::Critical {
+        return dependency;
+    }
+    let why = format!("{} cannot reach it, others can: check the network and mounts there", proxmox::list(&without));
+    Dependency { status: dependency.status.worse(Status::Warning), error_message: Some(why), ..dependency }
+}

@@ -1,0 +1,129 @@
+//! The plugins for Proxmox products in the sandbox, against the simulated estate or what is served instead of it.
+
+use egress::{Egress, Grant, Origin, OriginGrant, Secrets, Tape, Tls};
+use model::{Dependency, Outcome, Report, TargetId, Timestamp};
+use sandbox::{Compiler, Config, Done, Job, Limits, Plugin, Sandbox, Target};
+use secrecy::SecretString;
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+/// 2026-11-20 12:00:00 UTC.
+pub const NOW: i64 = 1_795_176_000;
+
+/// What a target of each product needs: its secret's name and value, and its settings.
+pub fn needs(product: &str) -> ((&'static str, &'static str), &'static str) {
+    match product {
+        "pve" => (("token", demo::PVE_TOKEN), r#"{"guests": {"expected": ["tag:prod"]}}"#),
+        "pbs" => (("token", demo::PBS_TOKEN), "{}"),
+        _ => (("password", demo::PMG_PASSWORD), r#"{"username": "monitor@pmg"}"#),
+    }
+}
+
+/// A plugin, a sandbox, and the estate it polls.
+pub struct Bench {
+    sandbox: Sandbox,
+    plugin: Plugin,
+    base: String,
+    product: &'static str,
+    secret: (&'static str, &'static str),
+    settings: &'static str,
+    polls: AtomicUsize,
+}
+
+impl Bench {
+    /// With the simulated estate; `compile` is a program that compiles plugins.
+    pub async fn new(product: &'static str, compile: &str) -> Self {
+        Self::with(product, compile, demo::router(Instant::now(), || NOW)).await
+    }
+
+    /// With a server of one's own.
+    pub async fn with(product: &'static str, compile: &str, router: axum::Router) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port on loopback");
+        let base = format!("http://{}", listener.local_addr().expect("it is bound"));
+        tokio::spawn(async { axum::serve(listener, router).await });
+        let compiler = Compiler::temporary((compile, &[]), [7; 32], 2).expect("a temporary folder");
+        let config = Config { instance_slots: 64, lanes: NonZeroUsize::MIN, ..Config::default() };
+        let sandbox = Sandbox::new(config, compiler, &Egress::new(egress::Config::default())).expect("a sandbox");
+        let component = builtin::ALL.iter().find(|plugin| plugin.kind == product).expect("it is built in").component;
+        let plugin = sandbox.load(component).await.unwrap_or_else(|refusal| panic!("{product}: {}", refusal.message));
+        let (secret, settings) = needs(product);
+        Self { sandbox, plugin, base, product, secret, settings, polls: AtomicUsize::new(0) }
+    }
+
+    /// The same with another secret: name and value.
+    #[must_use]
+    pub fn with_secret(self, secret: (&'static str, &'static str)) -> Self {
+        Self { secret, ..self }
+    }
+
+    /// One poll of `/PRODUCT/WISH`, by a target that was never polled, or by the one that is named.
+    pub async fn poll(&self, wish: &str, target: Option<&str>) -> Done {
+        self.poll_at(&format!("{}/{wish}", self.product), target, NOW).await
+    }
+
+    /// One poll of any path, at any time, in seconds since 1970.
+    pub async fn poll_at(&self, path: &str, target: Option<&str>, now: i64) -> Done {
+        let url = format!("{}/{path}", self.base);
+        let (base, origin) = Origin::parse(&url).expect("it is a URL");
+        let fresh = format!("t{}", self.polls.fetch_add(1, Ordering::Relaxed));
+        let secrets = BTreeMap::from([(self.secret.0.to_owned(), SecretString::from(self.secret.1))]);
+        let target = Target {
+            id: TargetId::new(target.unwrap_or(&fresh)).expect("it is an id"),
+            name: "Test".to_owned(),
+            url,
+            also: Vec::new(),
+            labels: Vec::new(),
+            settings: self.settings.to_owned(),
+            secrets: vec![self.secret.0.to_owned()],
+        };
+        let origins = vec![OriginGrant { origin, tls: Tls::system().expect("roots") }];
+        let job = Job {
+            plugin: self.plugin.clone(),
+            target: Arc::new(target),
+            grant: Arc::new(Grant::new(base, origins, Secrets::new(secrets).expect("a good secret"))),
+            limits: Limits::default(),
+            timeout: Duration::from_secs(30),
+            now: Timestamp::from_millis(now * 1000),
+            tape: Tape::Off,
+        };
+        self.sandbox.poll(job).await
+    }
+
+    /// The report of one poll that must succeed.
+    pub async fn report(&self, wish: &str) -> Report {
+        match self.poll(wish, None).await.outcome {
+            Outcome::Success(report) => report,
+            other => panic!("{wish}: {other:?}"),
+        }
+    }
+}
+
+/// A line for each dependency: its status, and why.
+pub fn lines(report: &Report) -> BTreeMap<String, String> {
+    let line = |dependency: &Dependency| {
+        let skipped = if dependency.skipped { " (skipped)" } else { "" };
+        let why = dependency.error_message.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        (dependency.name.clone(), format!("{}{skipped}{why}", dependency.status.as_str()))
+    };
+    report.dependencies.iter().map(line).collect()
+}
+
+/// What is different from a healthy estate, one line for each.
+pub fn difference(healthy: &Report, found: &Report) -> Vec<String> {
+    let (before, after) = (lines(healthy), lines(found));
+    let mut all: Vec<String> = Vec::new();
+    for (name, line) in &after {
+        if before.get(name) != Some(line) {
+            all.push(format!("{name} {line}"));
+        }
+    }
+    all.extend(before.keys().filter(|name| !after.contains_key(*name)).map(|name| format!("{name} is not there")));
+    all.extend(found.kept.iter().map(|kept| format!("{kept} is kept")));
+    all.extend(found.warnings.iter().map(|warning| format!("warning: {warning}")));
+    all
+}
