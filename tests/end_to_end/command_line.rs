@@ -118,7 +118,7 @@ fn a_wrong_fingerprint_prints_both() {
 }
 
 /// Answers every request over TLS with an empty array.
-fn tls_server() -> u16 {
+pub(crate) fn tls_server() -> u16 {
     use rcgen::{CertifiedKey, generate_simple_self_signed};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();

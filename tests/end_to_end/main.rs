@@ -5,5 +5,6 @@
 mod command_line;
 mod operating;
 mod plugins;
+mod proxmox;
 mod running;
 mod support;

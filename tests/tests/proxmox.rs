@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
 use model::{FailureCategory, Outcome, Report};
-use tests::proxmox::{Bench, difference, lines};
+use tests::proxmox::{Bench, NOW, difference, lines};
 
 /// The program that compiles plugins.
 const COMPILE: &str = env!("CARGO_BIN_EXE_compile");
@@ -88,7 +88,7 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
                 "guest/102 unknown: *its node pve3 is offline",
                 "guest/105 unknown: *its node pve3 is offline",
                 "storage/*@pve3 unknown: *its node pve3 is offline",
-                "ha/lrm/pve3 critical: *has not been heard of for more than 30 s*",
+                "ha/lrm/pve3 unknown: *its node pve3 is offline",
                 "backup/node/pve3 is not there",
                 "backup/node/pve3 is kept",
                 "backup/guest/ is kept",
@@ -219,6 +219,43 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
         "invalid PVE ticket\"): check there with \"pveum user token list",
     )
     .await;
+}
+
+/// What a cluster says at one poll is remembered where it cannot say it at the next.
+#[tokio::test(flavor = "multi_thread")]
+async fn pve_remembers_what_a_dead_node_cannot_say() {
+    let bench = Bench::new("pve", COMPILE).await;
+    let poll = async |wish: &str, seconds: i64| {
+        let done = bench.poll_at(&format!("pve/{wish}"), Some("same"), NOW + seconds).await;
+        let Outcome::Success(report) = done.outcome else { panic!("{wish}: {:?}", done.outcome) };
+        report
+    };
+    let title = |report: &Report, name: &str| {
+        report.dependencies.iter().find(|dependency| dependency.name == name).and_then(|found| found.title.clone())
+    };
+    assert_eq!(title(&poll("healthy", 0).await, "guest/102").as_deref(), Some("dns-1"));
+    let report = poll("node-offline", 10).await;
+    assert_eq!(title(&report, "guest/102").as_deref(), Some("dns-1"), "its node forgot the name, not Polliwog");
+
+    // A guest that must run has its grace, and a stop on purpose is none for as long as it lasts.
+    let status = |report: &Report| lines(report)["guest/100"].clone();
+    assert!(status(&poll("guest-stopped", 20).await).starts_with("warning: it must run, and is stopped since"));
+    assert!(status(&poll("guest-stopped", 139).await).starts_with("warning"));
+    assert!(status(&poll("guest-stopped", 140).await).starts_with("critical: it must run, and is stopped since"));
+    assert_eq!(status(&poll("healthy", 150).await), "ok");
+    assert!(status(&poll("guest-stopped+stopped-on-purpose", 160).await).contains("on purpose by root@pam"));
+    assert!(
+        status(&poll("guest-stopped", 9_999).await).contains("on purpose by root@pam"),
+        "its task is listed no more"
+    );
+
+    // What cannot be read stands for five minutes, and is unknown after that.
+    let kept = poll("broken", 10_000).await.kept;
+    assert!(kept.contains(&"guest/".to_owned()) && kept.contains(&"cluster/quorum".to_owned()), "{kept:?}");
+    let late = poll("broken", 10_300).await;
+    assert!(lines(&late)["cluster/quorum"].starts_with("unknown: /cluster/status failed there"), "{:?}", lines(&late));
+    assert!(lines(&poll("healthy", 10_310).await)["cluster/quorum"] == "ok");
+    assert!(poll("broken", 10_320).await.kept.contains(&"cluster/quorum".to_owned()), "its time begins anew");
 }
 
 /// Whatever stands where a number, state or type should be: no fault, nothing that is critical for it, and a warning that

@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -109,7 +110,10 @@ impl Replayed {
             None => (StatusCode::NOT_FOUND, "no file of this name is served; GET / lists them").into_response(),
             Some((_, File::Recording(answers), rest)) => {
                 let asked = request.uri().query().map_or_else(|| rest.to_owned(), |query| format!("{rest}?{query}"));
-                match answers.iter().find(|(path, _)| *path == asked) {
+                // A query may hold the time of the poll; then the path alone must do.
+                let plain = |path: &String| path.split('?').next() == Some(rest);
+                let exact = answers.iter().find(|(path, _)| *path == asked);
+                match exact.or_else(|| answers.iter().find(|(path, _)| plain(path))) {
                     Some((_, recorded)) => respond(recorded),
                     None => (StatusCode::NOT_IMPLEMENTED, format!("the recording holds no {asked}")).into_response(),
                 }
@@ -197,10 +201,11 @@ fn answers(path: &[String], asked: &str) -> bool {
         })
 }
 
-/// Serves a directory until the process ends.
-pub async fn replay(files: Replayed, port: u16, now: Now) -> Result<(), DemoError> {
+/// Serves a directory until the process ends; `ready` is told where. Port 0 stands for any that is free.
+pub async fn replay(files: Replayed, port: u16, now: Now, ready: impl FnOnce(SocketAddr)) -> Result<(), DemoError> {
     let listener = bind(port).await?;
     let failed = |error: std::io::Error| DemoError::at(port, error.to_string());
+    ready(listener.local_addr().map_err(failed)?);
     axum::serve(listener, files.router(Instant::now(), now)).await.map_err(failed)
 }
 

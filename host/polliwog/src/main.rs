@@ -93,12 +93,9 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
 /// Serves recorded bodies until it is ended.
 async fn replay(dir: &Path, port: u16) -> anyhow::Result<u8> {
     let files = demo::Replayed::read(dir).map_err(anyhow::Error::msg)?;
-    let count = files.names().count();
-    eprintln!(
-        "serving {} at http://127.0.0.1:{port}/, each under its name; Ctrl-C ends it",
-        setup::counted(count, "file")
-    );
-    demo::replay(files, port, clock::seconds).await?;
+    let count = setup::counted(files.names().count(), "file");
+    let ready = |address| eprintln!("serving {count} at http://{address}/, each under its name; Ctrl-C ends it");
+    demo::replay(files, port, clock::seconds, ready).await?;
     Ok(0)
 }
 

@@ -46,7 +46,8 @@ pub fn hourly<S>(look: &mut Look<S>, what: &Hourly<'_>) {
             let dependency = one(look, what, (sort, name.clone()), answer);
             match look.part((&name, &[]), dependency) {
                 Some(dependency) => {
-                    look.add(if what.by_node { dependency.with_parent(format!("node/{node}")) } else { dependency })
+                    let parent = what.by_node.then(|| format!("node/{node}"));
+                    look.add(Dependency { parent, ..dependency });
                 }
                 None => whole = false,
             }

@@ -10,14 +10,19 @@ use crate::resources::{Guest, wanted};
 use crate::settings;
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status, cache};
-use proxmox::{Ended, judged, moment};
+use proxmox::{Ended, judged, moment, rhythm};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Where stopped guests that must run are remembered between polls, and for how long.
 const STOPPED: &str = "stopped";
 const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
+
+/// What guests are called, by their numbers, for when their node is gone and its guests have only numbers; and how often that
+/// is remembered anew.
+const NAMES: &str = "names";
+const NAMED: Duration = Duration::from_secs(5 * 60);
 
 /// A task, as `/cluster/tasks` and `/nodes/N/tasks` list it.
 #[derive(Debug, Default, Deserialize)]
@@ -70,7 +75,11 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
     let before: AllStopped =
         cache::get(STOPPED).and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default();
     let mut stopped = AllStopped::new();
+    let called = called(guests);
     for guest in guests {
+        let called = called.get(&guest.id).filter(|_| guest.name.is_none());
+        let known = called.map(|called| called.onto(guest));
+        let guest = known.as_ref().unwrap_or(guest);
         let names = guest.names();
         let settings = &look.settings.guests;
         if !wanted(&names, &settings.include, &settings.exclude) {
@@ -101,6 +110,44 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
     if stopped != before {
         remember(&stopped);
     }
+}
+
+/// What a guest is called by, which is forgotten with its node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Called {
+    name: String,
+    tags: Vec<String>,
+    pool: Option<String>,
+}
+
+impl Called {
+    fn of(guest: &Guest) -> Option<Self> {
+        Some(Self { name: guest.name.clone()?, tags: guest.tags.clone(), pool: guest.pool.clone() })
+    }
+
+    fn onto(&self, guest: &Guest) -> Guest {
+        let Self { name, tags, pool } = self.clone();
+        Guest { name: Some(name), tags, pool, ..guest.clone() }
+    }
+}
+
+/// What those are called that say so no more; nothing where all do.
+fn called(guests: &[Guest]) -> BTreeMap<u64, Called> {
+    let due = rhythm::is_due(NAMES);
+    if !due && guests.iter().all(|guest| guest.name.is_some()) {
+        return BTreeMap::new();
+    }
+    let kept = cache::get(NAMES).and_then(|kept| serde_json::from_slice(&kept).ok());
+    let mut called: BTreeMap<u64, Called> = kept.unwrap_or_default();
+    if due {
+        let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
+        called.retain(|id, _| ids.contains(id));
+        called.extend(guests.iter().filter_map(|guest| Some((guest.id, Called::of(guest)?))));
+        // What cannot be kept are names less.
+        let _ = cache::set(NAMES, &serde_json::to_vec(&called).unwrap_or_default(), REMEMBERED);
+        rhythm::looked(NAMES, NAMED);
+    }
+    called
 }
 
 fn remember(stopped: &AllStopped) {

@@ -3,7 +3,7 @@
 //! How master and LRM are stands in a text: `pve1 (active, Wed Nov 18 12:00:00 2026)`.
 
 use crate::Look;
-use crate::nodes::parent;
+use crate::nodes::{Node, Nodes, parent};
 use polliwog_sdk::lenient::{Field, Flag, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{Notes, judged};
@@ -49,7 +49,7 @@ impl Service {
 pub(crate) type Services = BTreeMap<u64, Service>;
 
 /// Reports what HA says of itself, and gives what it does with each guest.
-pub(crate) fn report(look: &mut Look, entries: &[Entry]) -> Services {
+pub(crate) fn report(look: &mut Look, entries: &[Entry], nodes: &Nodes) -> Services {
     let (report, notes) = (&mut look.report, &mut look.notes);
     let of_type = |kind: &str| {
         let kind = kind.to_owned();
@@ -68,7 +68,7 @@ pub(crate) fn report(look: &mut Look, entries: &[Entry]) -> Services {
         }
     }
     for entry in of_type("lrm") {
-        report.dependencies.extend(resource_manager(entry));
+        report.dependencies.extend(resource_manager(entry, nodes));
     }
     report.dependencies.extend(itself(of_type("quorum").next(), of_type("master").next(), !services.is_empty()));
     services
@@ -91,9 +91,13 @@ fn itself(quorum: Option<&Entry>, master: Option<&Entry>, managed: bool) -> Opti
     Some(judged("ha".to_owned(), "pve-ha", verdict))
 }
 
-fn resource_manager(entry: &Entry) -> Option<Dependency> {
+fn resource_manager(entry: &Entry, nodes: &Nodes) -> Option<Dependency> {
     let Text(node) = entry.node.get()?;
     let verdict = match entry.status.get() {
+        // The node itself is what is critical then.
+        _ if nodes.get(node).is_some_and(Node::is_offline) => {
+            (Status::Unknown, Some(format!("nobody can see it: its node {node} is offline")))
+        }
         Some(Text(text)) => manager(text, &format!("the HA resource manager of {node}")),
         None => (Status::Unknown, Some(format!("the HA resource manager of {node} does not say how it is"))),
     };

@@ -102,18 +102,18 @@ fn poll(look: &mut Look) {
     let cluster = look.part(QUORUM, cluster).unwrap_or_default();
     let quorum = cluster.quorum(&mut look.notes);
     look.report.dependencies.extend(quorum);
+    let resources = resources.list(&mut look.notes).map(|entries| Resources::new(entries, &mut look.notes));
+    let resources = look.part(ESTATE, resources);
+    let nodes = nodes::merge(&cluster, resources.as_ref());
     let ha = ha.list(&mut look.notes);
-    let services = look.part(HA, ha).map(|entries| ha::report(look, &entries)).unwrap_or_default();
+    let services = look.part(HA, ha).map(|entries| ha::report(look, &entries, &nodes)).unwrap_or_default();
     let tasks = tasks.list(&mut look.notes).unwrap_or_else(|trouble| {
         // Without it a stop on purpose looks like any other; nothing else is lost.
         look.notes.say(|| format!("who stopped which guest is not known: {}", trouble.sentence));
         Vec::new()
     });
     ceph::report(look);
-    let resources = resources.list(&mut look.notes);
-    let Some(resources) = look.part(ESTATE, resources) else { return };
-    let resources = Resources::new(resources, &mut look.notes);
-    let nodes = nodes::merge(&cluster, &resources);
+    let Some(resources) = resources else { return };
     let heard = rights::report(look, &resources, &nodes);
     let seen = guests::Seen { nodes: &nodes, services: &services, tasks: &tasks };
     guests::report(look, &resources.guests, &seen);

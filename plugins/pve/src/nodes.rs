@@ -31,6 +31,11 @@ pub(crate) enum State {
 pub(crate) type Nodes = BTreeMap<String, Node>;
 
 impl Node {
+    /// Whether the cluster does not see it.
+    pub(crate) fn is_offline(&self) -> bool {
+        self.state == State::Offline
+    }
+
     /// Whether it is worth a request of its own. A node that is not known to be offline is.
     pub(crate) fn answers(&self) -> bool {
         self.state == State::Online
@@ -38,9 +43,9 @@ impl Node {
 }
 
 /// Those that either of both knows. What the cluster says of who is online counts: it is seconds old, the other minutes.
-pub(crate) fn merge(cluster: &Cluster, resources: &Resources) -> Nodes {
+pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>) -> Nodes {
     let mut nodes = Nodes::new();
-    for node in &resources.nodes {
+    for node in resources.iter().flat_map(|resources| &resources.nodes) {
         let state = match node.status.as_str() {
             "online" => State::Online,
             "offline" => State::Offline,

@@ -33,7 +33,8 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
         return BTreeSet::new();
     }
     let mut known: Known = cache::get(KEY).and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default();
-    known.retain(|id, _| guests.iter().any(|guest| guest.id == *id));
+    let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
+    known.retain(|id, _| ids.contains(id));
     let asked = oldest(guests, nodes, &known, look.seconds());
     let path = |guest: &&Guest| {
         let kind = if guest.container { "lxc" } else { "qemu" };
