@@ -92,7 +92,7 @@ fn recorded_bodies_and_recordings_are_served_and_polled() {
 
     // What was recorded is served, and is the same again.
     let (_server, base) = serve();
-    let (_, again) = poll(&format!("{base}/recorded/pve/cluster_resources__mine"), &[]);
+    let (_, again) = poll(&format!("{base}/recorded"), &[]);
     assert_eq!(
         again["dependencies"].as_array().map(Vec::len),
         found["dependencies"].as_array().map(Vec::len),

@@ -61,6 +61,12 @@ impl Bench {
         Self { secret, ..self }
     }
 
+    /// The same with other settings.
+    #[must_use]
+    pub fn with_settings(self, settings: &'static str) -> Self {
+        Self { settings, ..self }
+    }
+
     /// One poll of `/PRODUCT/WISH`, by a target that was never polled, or by the one that is named.
     pub async fn poll(&self, wish: &str, target: Option<&str>) -> Done {
         self.poll_at(&format!("{}/{wish}", self.product), target, NOW).await

@@ -62,8 +62,8 @@ impl Secrets {
     }
 }
 
-/// All secrets that a request may name: the operator's, and what was captured.
-pub(crate) struct Known<'a>(pub [&'a Secrets; 2]);
+/// All secrets that a request may name, or that an answer is masked for: the operator's, and what was captured.
+pub(crate) struct Known<'a>(pub &'a [&'a Secrets]);
 
 impl Known<'_> {
     /// Whether there are none.
@@ -164,7 +164,8 @@ mod tests {
     #[test]
     fn references_are_filled_in() {
         let (operators, captured) = (secrets(), Secrets::default());
-        let secrets = Known([&captured, &operators]);
+        let all = [&captured, &operators];
+        let secrets = Known(&all);
         for (text, expected) in [
             ("plain", "plain"),
             ("Bearer ${secret.token}!", "Bearer s3cr\"t &val!"),

@@ -351,7 +351,8 @@ impl Session {
         let left = self.limits.bodies.saturating_sub(self.bytes.load(Ordering::Relaxed));
         let cap = self.limits.body.min(left);
         let captured = self.captured.good();
-        let known = Known([&self.grant.secrets, &captured]);
+        let all = [&self.grant.secrets, &*captured];
+        let known = Known(&all);
         if !known.is_empty() {
             self.note_secrets(&request, &known);
         }
@@ -370,7 +371,7 @@ impl Session {
             exchange(&common, &pool, &plan, &progress).await
         });
         let raw = match timeout_at(deadline, flight.answer.clone()).await {
-            Ok(result) => result.map_err(|error| self.masked(error))?,
+            Ok(result) => result.map_err(|error| masked(&known, error))?,
             Err(_) => return Err(Error::Timeout { after: start.elapsed(), phase: flight.progress.phase() }),
         };
         let length = raw.body.len();
@@ -387,7 +388,9 @@ impl Session {
         };
         let Raw { status, headers, body, .. } = &raw;
         self.captured.keep(&captures, &captures::Answer { status: *status, headers, body })?;
-        Ok(self.respond(raw))
+        // What was good when it was asked, and what this answer brought: a ticket may come back that it replaces.
+        let brought = self.captured.good();
+        Ok(respond(&Known(&[&self.grant.secrets, &captured, &brought]), raw))
     }
 
     fn count_body(&self, length: usize, cap: usize) -> Result<(), Error> {
@@ -397,37 +400,32 @@ impl Session {
         }
         Ok(())
     }
+}
 
-    /// The answer as the plugin may see it.
-    fn respond(&self, raw: Raw) -> Response {
-        // Those that this answer brought among them.
-        let captured = self.captured.good();
-        let known = Known([&self.grant.secrets, &captured]);
-        let certificate = |tls: Arc<Certificate>| {
-            let tls = Certificate::clone(&tls);
-            Certificate { subject: known.masked(tls.subject), issuer: known.masked(tls.issuer), ..tls }
-        };
-        Response {
-            status: raw.status,
-            reason: known.masked(raw.reason),
-            headers: raw.headers.into_iter().map(|(name, value)| (known.masked(name), known.masked(value))).collect(),
-            body: known.masked_body(raw.body),
-            timing: raw.timing,
-            tls: raw.tls.map(certificate),
-            _held: raw.held,
-        }
+/// The answer as the plugin may see it.
+fn respond(known: &Known<'_>, raw: Raw) -> Response {
+    let certificate = |tls: Arc<Certificate>| {
+        let tls = Certificate::clone(&tls);
+        Certificate { subject: known.masked(tls.subject), issuer: known.masked(tls.issuer), ..tls }
+    };
+    Response {
+        status: raw.status,
+        reason: known.masked(raw.reason),
+        headers: raw.headers.into_iter().map(|(name, value)| (known.masked(name), known.masked(value))).collect(),
+        body: known.masked_body(raw.body),
+        timing: raw.timing,
+        tls: raw.tls.map(certificate),
+        _held: raw.held,
     }
+}
 
-    /// A server's words can stand in an error, and a secret in them.
-    fn masked(&self, error: Error) -> Error {
-        let captured = self.captured.good();
-        let known = Known([&self.grant.secrets, &captured]);
-        match error {
-            Error::Protocol { name, why } => Error::Protocol { name, why: known.masked(why) },
-            Error::TlsFailed { name, why } => Error::TlsFailed { name, why: known.masked(why) },
-            Error::EncodedBody(encoding) => Error::EncodedBody(known.masked(encoding)),
-            other => other,
-        }
+/// A server's words can stand in an error, and a secret in them.
+fn masked(known: &Known<'_>, error: Error) -> Error {
+    match error {
+        Error::Protocol { name, why } => Error::Protocol { name, why: known.masked(why) },
+        Error::TlsFailed { name, why } => Error::TlsFailed { name, why: known.masked(why) },
+        Error::EncodedBody(encoding) => Error::EncodedBody(known.masked(encoding)),
+        other => other,
     }
 }
 

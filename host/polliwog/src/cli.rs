@@ -387,9 +387,9 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Who a plugin's file says it is, what it imports, and whether this host would take it
+    /// Who a plugin's file says it is, its settings, what it imports, and whether this host would take it
     Inspect {
-        /// The file
+        /// The file, or the kind of a plugin that comes with this program
         file: PathBuf,
         /// Print JSON
         #[arg(long)]

@@ -13,6 +13,7 @@ use egress::{
     Certificate, Egress, Error, Fingerprint, Grant, Limits, Origin, OriginGrant, Request, Secrets, Session, Tls,
 };
 use jiff::Timestamp;
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -118,9 +119,12 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
         }
     };
     let seen = look(product, &url).await?;
-    let members = match &arguments.secret {
-        Some(text) => members(product, &url, &seen, (text, arguments.fingerprint.as_deref())).await?,
-        None => Vec::new(),
+    let (members, trouble) = match &arguments.secret {
+        Some(text) => match members(product, &url, &seen, (text, arguments.fingerprint.as_deref())).await {
+            Ok(members) => (members, None),
+            Err(error) => (Vec::new(), Some(error)),
+        },
+        None => (Vec::new(), None),
     };
     let text = if arguments.json {
         serde_json::to_string_pretty(&json(product, &url, &seen, &members))?
@@ -128,7 +132,13 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
         text(product, &url, &seen, &members)
     };
     print(text.trim_end())?;
-    Ok(0)
+    match trouble {
+        None => Ok(0),
+        Some(error) => {
+            eprintln!("polliwog: the other members could not be asked for: {error:#}");
+            Ok(1)
+        }
+    }
 }
 
 /// What people write: a name alone will do.
@@ -197,6 +207,9 @@ async fn members(
         bail!("--secret: write {}=env:VARIABLE or {}=file:PATH", product.secret.0, product.secret.0);
     }
     let value = read_secret(&source).map_err(|why| anyhow!("--secret: {why}"))?;
+    if !value.expose_secret().split_once('!').is_some_and(|(user, rest)| user.contains('@') && rest.contains('=')) {
+        bail!("--secret: write the whole token, as in {}", product.secret.2);
+    }
     let ask = async |path: &str| -> anyhow::Result<Value> {
         let secrets = Secrets::new(BTreeMap::from([("token".to_owned(), value.clone())]))?;
         let mut request = Request::get(format!("{}/api2/json{path}", url.path().trim_end_matches('/')));
@@ -231,6 +244,7 @@ fn json(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> Value 
             "notBefore": date(certificate.not_before), "notAfter": date(certificate.not_after), "trusted": seen.trusted,
         })
     });
+    let toml = toml(product, url, seen, members);
     let members: Vec<Value> = members
         .iter()
         .map(|member| json!({ "name": member.name, "url": member.url, "fingerprint": member.fingerprint }))
@@ -238,7 +252,7 @@ fn json(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> Value 
     json!({
         "kind": product.kind, "url": url.as_str(), "certificate": certificate, "checkCommand": product.check,
         "commands": product.commands, "secret": { "name": product.secret.0, "variable": product.secret.1, "value": product.secret.2 },
-        "members": members, "toml": toml(product, url, seen, &[]),
+        "members": members, "toml": toml,
     })
 }
 
@@ -271,7 +285,7 @@ fn text(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> String
     line(&format!(
         "\nPut the secret where Polliwog starts, in an environment variable (or a file):\n  {variable}='{value}'"
     ));
-    line(&format!("\nPaste into polliwog.toml, then run \"polliwog poll {}\":\n", id(url)));
+    line(&format!("\nPaste into polliwog.toml, then run \"polliwog poll {}\":\n", id(product, url)));
     line(&toml(product, url, seen, members));
     if product.kind == "pve" && members.is_empty() {
         line(
@@ -290,7 +304,7 @@ fn text(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> String
 
 fn toml(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> String {
     let (secret, variable, _) = product.secret;
-    let mut text = format!("[[target]]\nid = \"{}\"\nkind = \"{}\"\nurl = \"{url}\"\n", id(url), product.kind);
+    let mut text = format!("[[target]]\nid = \"{}\"\nkind = \"{}\"\nurl = \"{url}\"\n", id(product, url), product.kind);
     if let Some(certificate) = seen.certificate.as_ref().filter(|_| !seen.trusted) {
         text += &format!("tls = {{ fingerprint = \"{}\" }}\n", colons(&certificate.fingerprint));
     }
@@ -305,12 +319,15 @@ fn toml(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> String
 }
 
 /// An id from the host's name: its first part, or the address.
-fn id(url: &Url) -> String {
+fn id(product: &Product, url: &Url) -> String {
     let host = url.host_str().unwrap_or_default().to_lowercase();
     let address = host.parse::<std::net::IpAddr>().is_ok() || host.starts_with('[');
     let name = if address { host.as_str() } else { host.split('.').next().unwrap_or_default() };
     let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    plain.trim_matches('-').chars().take(63).collect()
+    // There may be more than one product on a machine.
+    let plain = plain.trim_matches('-');
+    let id = if plain.starts_with(product.kind) { plain.to_owned() } else { format!("{}-{plain}", product.kind) };
+    id.chars().take(63).collect()
 }
 
 /// As people compare them.
@@ -342,8 +359,8 @@ mod tests {
             assert_eq!(address(product, text).unwrap().as_str(), expected, "{text}");
         }
         assert!(address(&PVE, "ftp://x").is_err());
-        assert_eq!(id(&address(&PVE, "PVE1.example").unwrap()), "pve1");
-        assert_eq!(id(&address(&PVE, "192.0.2.1").unwrap()), "192-0-2-1");
+        assert_eq!(id(&PVE, &address(&PVE, "PVE1.example").unwrap()), "pve1");
+        assert_eq!(id(&PBS, &address(&PBS, "192.0.2.1").unwrap()), "pbs-192-0-2-1");
         assert_eq!(colons("ab01"), "AB:01");
     }
 

@@ -109,7 +109,11 @@ fn untold(trouble: &Trouble) -> Verdict {
         "refused" | "server_error" => {
             Verdict::of(Status::Critical, format!("the server cannot use it: {}", trouble.sentence))
         }
-        _ => Verdict::of(Status::Unknown, format!("how full it is cannot be told: {}", trouble.sentence)),
+        _ => {
+            let verdict = Verdict::of(Status::Unknown, format!("how full it is cannot be told: {}", trouble.sentence));
+            // One that does not answer this would hold another of the server's threads.
+            Verdict { readable: !trouble.silent, ..verdict }
+        }
     }
 }
 

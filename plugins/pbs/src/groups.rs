@@ -17,6 +17,9 @@ const PERIOD: Duration = Duration::from_secs(5 * 60);
 const HELD: Duration = Duration::from_secs(60 * 60);
 /// Namespaces of one datastore that are looked at.
 const NAMESPACES: usize = 100;
+/// Lists of groups that are asked for in one poll, before the other datastores have to wait for the next: a poll has 512
+/// requests.
+const LISTS: usize = 250;
 
 /// One entry of `/admin/datastore/S/namespace`.
 #[derive(Debug, Default, Deserialize)]
@@ -37,18 +40,20 @@ struct Group {
 }
 
 pub(crate) fn report(look: &mut Look, stores: &[Store]) {
+    let mut asked = 0;
     for store in stores {
         let prefix = format!("group/{}/", store.name);
         let held = cache::get(&hold(&store.name));
-        if !store.readable || held.is_some() || !rhythm::is_due(&prefix) {
+        if !store.readable || held.is_some() || asked >= LISTS || !rhythm::is_due(&prefix) {
             if let Some(why) = held {
                 let why = String::from_utf8_lossy(&why).into_owned();
                 look.notes.say(|| format!("the backups in datastore {} are not listed for an hour: {why}", store.name));
             }
+            look.report.keep(format!("groups/{}", store.name));
             look.report.keep(prefix);
             continue;
         }
-        let walked = walk(look, &store.name);
+        let walked = walk(look, &store.name, &mut asked);
         if let Err(Trouble { silent: true, sentence, .. }) = &walked {
             // What cannot be kept is one walk too many.
             let _ = cache::set(&hold(&store.name), sentence.as_bytes(), HELD);
@@ -64,7 +69,7 @@ fn hold(store: &str) -> String {
 }
 
 /// Every namespace of a datastore. What of it was read is reported, also when the rest was not.
-fn walk(look: &mut Look, store: &str) -> Result<(), Trouble> {
+fn walk(look: &mut Look, store: &str, asked: &mut usize) -> Result<(), Trouble> {
     let [namespaces] = look.api.ask([format!("/admin/datastore/{store}/namespace").as_str()]);
     let namespaces: Vec<Namespace> = namespaces.list(&mut look.notes)?;
     let mut names: Vec<String> =
@@ -74,6 +79,7 @@ fn walk(look: &mut Look, store: &str) -> Result<(), Trouble> {
         look.notes.say(|| format!("datastore {store} has {more} more namespaces than are looked at"));
         names.truncate(NAMESPACES);
     }
+    *asked += names.len();
     let path = |ns: &String| format!("/admin/datastore/{store}/groups?ns={}", encoded(ns));
     let answers = look.api.ask_all(names.iter().map(path).collect());
     let mut first_trouble = Ok(());

@@ -26,7 +26,9 @@ mod tasks;
 use polliwog_sdk::lenient::{Field, Flag, Number};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::{SecretSpec, Status};
-use proxmox::{Answer, Api, Host, Hourly, Part, Product, Space, connect, hourly, judged};
+use proxmox::{
+    Answer, Api, Fact, Host, Part, Product, Space, Trouble, certificates, connect, hourly, judged, subscription,
+};
 use serde::Deserialize;
 use settings::Settings;
 use std::collections::BTreeMap;
@@ -76,6 +78,9 @@ polliwog_sdk::register!(Pbs);
 /// One poll under way.
 type Look = proxmox::Look<Settings>;
 
+/// Privileges by object, and whether each is handed down.
+type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
+
 const NODE: Part<'_> = ("node", &[]);
 const DATASTORES: Part<'_> = ("datastores", &["datastore/", "group/"]);
 
@@ -93,16 +98,19 @@ fn poll(look: &mut Look) {
     }
     jobs::report(look);
     tasks::report(look);
-    let settings = (std::mem::take(&mut look.settings.certificates), look.settings.subscription);
-    let what = Hourly {
-        nodes: &["localhost".to_owned()],
-        by_node: false,
-        kind: "pbs",
-        renew: "run \"proxmox-backup-manager cert update --force true\" there, or order it anew from ACME",
-        certificates: &settings.0,
-        subscription: settings.1,
-    };
-    hourly(look, &what);
+    let certificate = Fact { sort: "certificate", path: "/certificates/info", read: certificate };
+    let subscription = Fact { sort: "subscription", path: "/subscription", read: subscribed };
+    let facts = if look.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
+    hourly(look, &["localhost".to_owned()], false, &facts);
+}
+
+fn certificate(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
+    const RENEW: &str = "run \"proxmox-backup-manager cert update --force true\" there, or order it anew from ACME";
+    certificates(look, (name, "pbs-certificate", RENEW), look.settings.certificates, answer)
+}
+
+fn subscribed(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
+    subscription(look, (name, "pbs-subscription"), answer)
 }
 
 /// `/nodes/localhost/status`.
@@ -133,7 +141,7 @@ fn node(look: &mut Look, answer: Answer) {
 /// No datastore is seen. Backup Server hides what a token may not see, so that can mean either.
 fn rights(look: &mut Look) {
     let [answer] = look.api.ask(["/access/permissions"]);
-    let why = match answer.read::<BTreeMap<String, BTreeMap<String, Field<Flag>>>>() {
+    let why = match answer.read::<Permissions>() {
         Ok(permissions) if permissions.values().any(|held| held.contains_key("Datastore.Audit")) => {
             "there is no datastore yet".to_owned()
         }

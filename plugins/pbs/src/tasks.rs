@@ -1,6 +1,6 @@
 //! Tasks that failed in the last day.
 
-use crate::Look;
+use crate::{Look, Permissions};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
 use proxmox::{Ended, Part, count, judged, list, rhythm};
@@ -49,9 +49,22 @@ pub(crate) fn report(look: &mut Look) {
         .map(|(name, times)| if times == 1 { name } else { format!("{name} ({times} times)") })
         .collect();
     let verdict = if all == 0 {
-        (Status::Ok, None)
+        whose(look)
     } else {
         (Status::Warning, Some(format!("{} failed in the last day: {}", count(all, "task"), list(&names))))
     };
     look.add(judged(PART.0, "pbs-tasks", verdict));
+}
+
+/// None failed, or none may be seen: without Sys.Audit the list holds the token's own tasks only.
+fn whose(look: &mut Look) -> (Status, Option<String>) {
+    let [answer] = look.api.ask(["/access/permissions"]);
+    match answer.read::<Permissions>() {
+        Ok(permissions) if permissions.values().any(|held| held.contains_key("Sys.Audit")) => (Status::Ok, None),
+        Ok(_) => {
+            let grant = look.api.product().grant_rights();
+            (Status::Unknown, Some(format!("the token lacks Sys.Audit, so others' tasks are hidden from it: {grant}")))
+        }
+        Err(trouble) => (Status::Unknown, Some(format!("whose tasks may be seen is not known: {}", trouble.sentence))),
+    }
 }

@@ -5,12 +5,12 @@
 use crate::Look;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Flag, Text};
-use proxmox::{Part, judged, list, moment, rhythm};
+use proxmox::{Answer, Trouble, judged, list, moment, rhythm};
 use serde::Deserialize;
 use std::time::Duration;
 
-const CLAMAV: Part<'_> = ("clamav", &[]);
-const SPAMASSASSIN: Part<'_> = ("spamassassin", &[]);
+const CLAMAV: &str = "clamav";
+const SPAMASSASSIN: &str = "spamassassin";
 const PERIOD: Duration = Duration::from_secs(60 * 60);
 
 /// One entry of `/nodes/N/clamav/database`.
@@ -32,70 +32,63 @@ struct Channel {
 }
 
 pub(crate) fn report(look: &mut Look, nodes: &[String]) {
-    for (part, read) in [(CLAMAV, clamav as fn(&mut Look, &[String]) -> _), (SPAMASSASSIN, spamassassin)] {
-        if !rhythm::is_due(part.0) || nodes.is_empty() {
-            look.report.keep(part.0);
+    for (part, path, read) in [
+        (CLAMAV, "/clamav/database", clamav as fn(&mut Look, &str, Answer) -> _),
+        (SPAMASSASSIN, "/spamassassin/rules", spamassassin),
+    ] {
+        if !rhythm::is_due(part) || nodes.is_empty() {
+            look.report.keep(part);
             continue;
         }
-        let verdict = read(look, nodes);
-        if let Some(verdict) = look.part(part, verdict) {
-            rhythm::looked(part.0, PERIOD);
-            look.add(judged(part.0, "pmg-filter", verdict));
+        // Whatever comes of it: asking is what costs.
+        rhythm::looked(part, PERIOD);
+        let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}{path}")).collect());
+        let mut worst: Judged = (Status::Ok, None);
+        for (node, answer) in nodes.iter().zip(answers) {
+            let verdict: Result<Judged, Trouble> = read(look, node, answer);
+            let (status, why) =
+                verdict.unwrap_or_else(|trouble| (Status::Unknown, Some(format!("{node}: {}", trouble.sentence))));
+            if status != worst.0 && worst.0.worse(status) == status {
+                worst = (status, why);
+            }
         }
+        look.add(judged(part, "pmg-filter", worst));
     }
 }
 
 type Judged = (Status, Option<String>);
 
-fn clamav(look: &mut Look, nodes: &[String]) -> Result<Judged, proxmox::Trouble> {
-    let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/clamav/database")).collect());
-    let mut worst = (Status::Ok, None);
-    for (node, answer) in nodes.iter().zip(answers) {
-        let databases: Vec<Database> = answer.list(&mut look.notes)?;
-        let daily = |database: &&Database| {
-            [&database.kind, &database.name]
-                .iter()
-                .any(|field| field.get().is_some_and(|Text(word)| word.starts_with("daily")))
-        };
-        let built = databases.iter().find(daily).and_then(|daily| daily.build_time.get());
-        let (status, why) = match built.and_then(|Text(text)| built_at(text)) {
-            Some(at) => {
-                let (status, limit) = look.settings.filters.clamav().judge((look.seconds() - at) / 3600.0);
-                let when = moment(at).unwrap_or_default();
-                (
-                    status,
-                    format!(
-                        "the daily signatures of {node} are of {when}, more than {limit:.0} hours old: look at clamav-freshclam there"
-                    ),
-                )
-            }
-            None => (Status::Unknown, format!("{node} does not say how old its daily signatures are")),
-        };
-        if status != worst.0 && worst.0.worse(status) == status {
-            worst = (status, Some(why));
-        }
-    }
-    Ok(worst)
+fn clamav(look: &mut Look, node: &str, answer: Answer) -> Result<Judged, Trouble> {
+    let databases: Vec<Database> = answer.list(&mut look.notes)?;
+    let daily = |database: &&Database| {
+        let says = |field: &Field<Text>| field.get().is_some_and(|Text(word)| word.starts_with("daily"));
+        says(&database.kind) || says(&database.name)
+    };
+    let built = databases.iter().find(daily).and_then(|daily| daily.build_time.get());
+    let Some(at) = built.and_then(|Text(text)| built_at(text)) else {
+        return Ok((Status::Unknown, Some(format!("{node} does not say how old its daily signatures are"))));
+    };
+    let (status, limit) = look.settings.filters.clamav().judge((look.seconds() - at) / 3600.0);
+    let when = moment(at).unwrap_or_default();
+    let why = format!(
+        "the daily signatures of {node} are of {when}, more than {limit:.0} hours old: look at clamav-freshclam there"
+    );
+    Ok((status, (status != Status::Ok).then_some(why)))
 }
 
-fn spamassassin(look: &mut Look, nodes: &[String]) -> Result<Judged, proxmox::Trouble> {
-    let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/spamassassin/rules")).collect());
+fn spamassassin(look: &mut Look, node: &str, answer: Answer) -> Result<Judged, Trouble> {
     let mut behind = Vec::new();
-    for (node, answer) in nodes.iter().zip(answers) {
-        for channel in answer.list::<Channel>(&mut look.notes)? {
-            let name = channel.channel.get().map_or("a channel", |Text(name)| name.as_str());
-            if look.notes.flag(&channel.update_avail, || format!("update_avail of {name}")) == Some(true) {
-                behind.push(format!("{name} on {node}"));
-            }
+    for channel in answer.list::<Channel>(&mut look.notes)? {
+        let name = channel.channel.get().map_or("a channel", |Text(name)| name.as_str());
+        if look.notes.flag(&channel.update_avail, || format!("update_avail of {name}")) == Some(true) {
+            behind.push(format!("{name} on {node}"));
         }
     }
     if behind.is_empty() {
         return Ok((Status::Ok, None));
     }
-    let why = format!(
-        "there are newer rules: {}; run \"sa-update\" there, or look why its daily run does not",
-        list(&behind)
-    );
+    let what = list(&behind);
+    let why = format!("there are newer rules: {what}; run \"sa-update\" there, or look why its daily run does not");
     Ok((Status::Warning, Some(why)))
 }
 

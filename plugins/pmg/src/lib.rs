@@ -25,7 +25,7 @@ mod statistics;
 
 use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
-use proxmox::{Hourly, hourly};
+use proxmox::{Answer, Fact, Trouble, certificates, hourly, subscription};
 use settings::Settings;
 
 /// The plugin.
@@ -67,16 +67,10 @@ impl Poller for Pmg {
         services::report(&mut look, &nodes);
         filters::report(&mut look, &nodes);
         statistics::report(&mut look);
-        let settings = (std::mem::take(&mut look.settings.certificates), look.settings.subscription);
-        let what = Hourly {
-            nodes: &nodes,
-            by_node: true,
-            kind: "pmg",
-            renew: "run \"pmgconfig apicert --force 1\" on the node, or order it anew from ACME",
-            certificates: &settings.0,
-            subscription: settings.1,
-        };
-        hourly(&mut look, &what);
+        let certificate = Fact { sort: "certificate", path: "/certificates/info", read: certificate };
+        let subscription = Fact { sort: "subscription", path: "/subscription", read: subscribed };
+        let facts = if look.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
+        hourly(&mut look, &nodes, true, &facts);
         Ok(look.finish())
     }
 }
@@ -85,3 +79,12 @@ polliwog_sdk::register!(Pmg);
 
 /// One poll under way.
 type Look = proxmox::Look<Settings>;
+
+fn certificate(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
+    const RENEW: &str = "run \"pmgconfig apicert --force 1\" on the node, or order it anew from ACME";
+    certificates(look, (name, "pmg-certificate", RENEW), look.settings.certificates, answer)
+}
+
+fn subscribed(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
+    subscription(look, (name, "pmg-subscription"), answer)
+}

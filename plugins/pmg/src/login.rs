@@ -29,27 +29,45 @@ struct Granted {
 
 /// The API of an origin that answers, with a ticket for it.
 pub(crate) fn log_in(target: &Target, username: &str) -> Result<(Api, Dependency), Trouble> {
-    let reused = Cell::new(None);
+    let (reused, granted) = (Cell::new(None), Cell::new(false));
     let authorize = |api: Api| {
         let ticket = ticket(&api);
         let known = has_secret(&ticket);
         if known && cache::get(&fresh(&ticket)).is_some() {
             reused.set(Some(ticket.clone()));
-        } else if !(known && grant(&api, username, &ticket).is_ok()) {
-            grant(&api, username, "password")?;
+        } else {
+            match known.then(|| grant(&api, username, &ticket)) {
+                Some(Ok(())) => {}
+                // Whoever does not answer needs no password either.
+                Some(Err(trouble)) if trouble.silent => return Err(trouble),
+                Some(Err(_)) | None => grant(&api, username, "password")?,
+            }
+            granted.set(true);
         }
         Ok(api.with_header("cookie", format!("PMGAuthCookie=${{secret.{ticket}}}")))
     };
-    match connect(target, Product::Mail, authorize) {
-        Err(trouble) if trouble.code == "unauthorized" => match reused.take() {
-            Some(ticket) => {
-                forget_secret(&ticket);
-                connect(target, Product::Mail, authorize)
-            }
-            None => Err(trouble),
-        },
-        other => other,
-    }
+    let found = connect(target, Product::Mail, authorize);
+    let refused = |found: &Result<_, Trouble>| found.as_ref().is_err_and(|trouble| trouble.code == "unauthorized");
+    let found = match reused.take() {
+        Some(ticket) if refused(&found) => {
+            forget_secret(&ticket);
+            connect(target, Product::Mail, authorize)
+        }
+        _ => found,
+    };
+    found.map_err(
+        |trouble| if granted.get() && trouble.code == "unauthorized" { ticket_refused(trouble) } else { trouble },
+    )
+}
+
+/// The log-in went well, and what it gave is not taken.
+fn ticket_refused(trouble: Trouble) -> Trouble {
+    let sentence = format!(
+        "the log-in went well, and the ticket that it gave is refused: check the gateway's clock, and that all its nodes have \
+         the same /etc/pmg/pmg-authkey ({})",
+        trouble.sentence
+    );
+    Trouble { code: "ticket_refused".to_owned(), sentence, permanent: false, ..trouble }
 }
 
 /// Asks for a ticket, with the password, or with the ticket before as the password.
@@ -61,6 +79,12 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
         .header("content-type", "application/x-www-form-urlencoded")
         .body(body, BodyEncoding::Form)
         .capture(&ticket, CaptureSource::JsonPointer("/data/ticket".to_owned()), GOOD)
+        // It is not needed to read, and nobody else's business.
+        .capture(
+            format!("csrf_{}", api.origin()),
+            CaptureSource::JsonPointer("/data/CSRFPreventionToken".to_owned()),
+            GOOD,
+        )
         .timeout_ms(TIMEOUT_MS);
     let granted: Granted = api.read("/access/ticket", &api.send(request)?)?;
     if granted.need_tfa.get().is_some_and(|Flag(needed)| *needed) {

@@ -28,10 +28,11 @@ struct Node {
 /// Reports each node, and gives the names of those that answer.
 pub(crate) fn report(look: &mut Look) -> Vec<String> {
     let [cluster, names] = look.api.ask(["/config/cluster/status?list_single_node=1", "/nodes"]);
+    let mut unseen = None;
     let cluster = match cluster.list::<Node>(&mut look.notes) {
         Err(trouble) if !trouble.permanent => match by_themselves(look, names) {
             Some(nodes) => {
-                look.notes.say(|| format!("how the cluster sees its nodes is not known: {}", trouble.sentence));
+                unseen = Some(trouble.sentence);
                 Ok(nodes)
             }
             None => Err(trouble),
@@ -63,7 +64,13 @@ pub(crate) fn report(look: &mut Look) -> Vec<String> {
             look.report.keep(format!("subscription/{name}"));
         }
     }
-    let dependency = in_step(&nodes, &apart, &unsaid);
+    let dependency = match unseen {
+        Some(why) => {
+            let why = format!("how its nodes see one another is not known: {why}");
+            judged("cluster", "pmg-cluster", (Status::Unknown, Some(why)))
+        }
+        None => in_step(&nodes, &apart, &unsaid),
+    };
     look.add(dependency);
     answering
 }
@@ -77,7 +84,13 @@ fn by_themselves(look: &mut Look, names: proxmox::Answer) -> Option<Vec<Node>> {
         let named = Field::Is(Text(name));
         match answer.read::<Node>() {
             Ok(node) => Node { name: named, ..node },
-            Err(trouble) => Node { name: named, conn_error: Field::Is(Text(trouble.sentence)), ..Node::default() },
+            Err(trouble) if trouble.code == "node_unreachable" => {
+                Node { name: named, conn_error: Field::Is(Text(trouble.sentence)), ..Node::default() }
+            }
+            Err(trouble) => {
+                look.notes.say(|| trouble.sentence);
+                Node { name: named, ..Node::default() }
+            }
         }
     };
     Some(names.into_iter().zip(answers).map(node).collect())

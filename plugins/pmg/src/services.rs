@@ -34,12 +34,12 @@ struct Everywhere {
 }
 
 pub(crate) fn report(look: &mut Look, nodes: &[String]) {
-    if !rhythm::is_due(RHYTHM) {
+    if nodes.is_empty() || !rhythm::is_due(RHYTHM) {
         return look.report.keep("service/");
     }
     let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/services")).collect());
     let mut all: BTreeMap<String, Everywhere> = BTreeMap::new();
-    let mut whole = !nodes.is_empty();
+    let mut whole = true;
     for (node, answer) in nodes.iter().zip(answers) {
         match answer.list::<Service>(&mut look.notes) {
             Ok(services) => services.iter().for_each(|service| sort(look, node, service, &mut all)),
@@ -51,7 +51,7 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
     }
     if whole {
         rhythm::looked(RHYTHM, PERIOD);
-    } else if !nodes.is_empty() {
+    } else {
         look.report.keep("service/");
     }
     for (name, service) in all {

@@ -134,10 +134,22 @@ impl Api {
     pub fn ask_all(&self, paths: Vec<String>) -> Vec<Answer> {
         let results = send_all(paths.iter().map(|path| self.get(path)).collect());
         let answer = |(path, result): (String, Result<Response, HttpError>)| {
-            let result = result.map_err(|error| Trouble::unanswered(self.product, &self.base, error));
+            let result = result.map_err(|error| self.passed_on(&path, error));
             Answer { product: self.product, path, result }
         };
         paths.into_iter().zip(results).map(answer).collect()
+    }
+}
+
+impl Api {
+    /// Why there is no answer from an origin that did answer before. A node that another one passes a request on to has 30 s
+    /// for it, and nobody here waits that long.
+    fn passed_on(&self, path: &str, error: HttpError) -> Trouble {
+        if error.code == "timeout" {
+            let node = self.product != Product::Backup && path.starts_with("/nodes/");
+            return Trouble::too_slow(path, &error.message, node);
+        }
+        Trouble::unanswered(self.product, &self.base, error)
     }
 }
 

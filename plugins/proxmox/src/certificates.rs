@@ -9,7 +9,7 @@ use serde::Deserialize;
 const DAY: f64 = 24.0 * 3600.0;
 
 /// When a certificate is to be renewed.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CertificateLimits {
     /// Fewer days than this left are a warning; 0 for never. Days.
@@ -40,9 +40,10 @@ impl CertificateLimits {
     }
 
     fn judge(&self, days: f64) -> Status {
-        if days < self.critical_days {
+        let below = |limit: f64| limit > 0.0 && days < limit;
+        if below(self.critical_days) {
             Status::Critical
-        } else if days < self.warning_days {
+        } else if below(self.warning_days) {
             Status::Warning
         } else {
             Status::Ok
@@ -59,10 +60,10 @@ struct Entry {
 }
 
 /// A node's certificates, by the one that ends first. `renew` says how it is renewed there.
-pub(crate) fn certificates<S>(
+pub fn certificates<S>(
     look: &mut Look<S>,
     (name, kind, renew): (String, &str, &str),
-    limits: &CertificateLimits,
+    limits: CertificateLimits,
     answer: Answer,
 ) -> Result<Dependency, Trouble> {
     let entries: Vec<Entry> = answer.list(&mut look.notes)?;

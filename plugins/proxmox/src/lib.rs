@@ -6,7 +6,7 @@
 //! - [`Look`]: one poll under way, and what its report says of a part that could not be read.
 //! - [`Ended`]: how a task ended. [`Limits`]: how full is too full, how old is too old. [`Host`]: how busy and full
 //!   a machine is. [`Patterns`]: what is meant by name.
-//! - [`hourly`]: certificates and subscriptions, which are alike everywhere.
+//! - [`hourly`]: what each node is asked for once an hour; [`certificates`] and [`subscription`], which are alike everywhere.
 //! - [`rhythm`]: what is looked at less often than at every poll.
 //!
 //! It decides nothing about any one product, beyond what [`Product`] says. It depends on the SDK only.
@@ -28,15 +28,14 @@ mod trouble;
 mod words;
 
 pub use api::{Answer, Api, connect};
-pub use certificates::CertificateLimits;
-use certificates::certificates;
+pub use certificates::{CertificateLimits, certificates};
 pub use host::{Host, HostLimits, Space, share};
-pub use hourly::{Hourly, hourly};
+pub use hourly::{Fact, hourly};
 pub use judge::{Limits, percent};
 pub use look::{Look, Part, judged};
 pub use notes::Notes;
 pub use patterns::Patterns;
-use subscription::subscription;
+pub use subscription::subscription;
 pub use task::Ended;
 pub use trouble::{Product, Trouble};
 pub use words::{bytes, count, list, moment, seconds};

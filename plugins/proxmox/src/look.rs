@@ -1,6 +1,6 @@
 //! One poll under way: who is asked, what is reported.
 
-use crate::{Api, Notes, Trouble};
+use crate::{Api, Notes, Trouble, list};
 use polliwog_sdk::{Dependency, Report, Status, Target, cache};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,6 +21,8 @@ pub struct Look<S> {
     /// What could not be read so far.
     pub notes: Notes,
     now: u64,
+    /// Parts that could not be read at this look, though they may be back at the next.
+    missed: Vec<String>,
 }
 
 /// A part of a report: the dependency that stands for it as a whole, and the names, or prefixes that end in `/`, of the
@@ -31,7 +33,7 @@ impl<S> Look<S> {
     /// A poll of an API that answers; `dependency` says how it does.
     pub fn new((api, dependency): (Api, Dependency), settings: S, target: &Target) -> Self {
         let report = [dependency].into_iter().collect();
-        Self { api, settings, report, notes: Notes::default(), now: target.now }
+        Self { api, settings, report, notes: Notes::default(), now: target.now, missed: Vec::new() }
     }
 
     /// Adds a dependency.
@@ -47,8 +49,18 @@ impl<S> Look<S> {
     /// What was read of a part, or, in the report, why it could not be.
     ///
     /// What is known of the part stands for 5 minutes when it may be back, and not at all when somebody has to mend it:
-    /// then the part is unknown.
-    pub fn part<T>(&mut self, (name, members): Part<'_>, read: Result<T, Trouble>) -> Option<T> {
+    /// then the part is unknown. Meanwhile the dependency `api` says that it is not all there.
+    pub fn part<T>(&mut self, part: Part<'_>, read: Result<T, Trouble>) -> Option<T> {
+        let stood = self.report.kept.len();
+        let read = self.detail(part, read);
+        if read.is_none() && self.report.kept.len() > stood {
+            self.missed.push(part.0.to_owned());
+        }
+        read
+    }
+
+    /// The same for a part of which something else says that it is not there: a node of what only it knows.
+    pub fn detail<T>(&mut self, (name, members): Part<'_>, read: Result<T, Trouble>) -> Option<T> {
         let key = format!("missed/{name}");
         let trouble = match read {
             Ok(read) => {
@@ -81,7 +93,13 @@ impl<S> Look<S> {
     }
 
     /// The report. What a dependency runs on is left out where the report does not have it: it may be excluded.
-    pub fn finish(self) -> Report {
+    pub fn finish(mut self) -> Report {
+        if !self.missed.is_empty() {
+            let what = list(&self.missed);
+            self.warn_of_api(&format!(
+                "not all of it could be read at this look: {what}; what is known of that stands"
+            ));
+        }
         let Self { mut report, notes, .. } = self;
         notes.into_report(&mut report);
         let names: BTreeSet<String> = report.dependencies.iter().map(|dependency| dependency.name.clone()).collect();

@@ -2,32 +2,59 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 
 /// Names, each in full or with `*` for any text. Upper and lower case are the same.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(transparent)]
-pub struct Patterns(Vec<String>);
+#[serde(from = "Vec<String>")]
+#[schemars(with = "Vec<String>")]
+pub struct Patterns {
+    /// Those in full, in lower case: there may be as many as there are guests.
+    exact: BTreeSet<String>,
+    /// Those with a `*`, in lower case.
+    starred: Vec<String>,
+}
 
 impl Patterns {
     /// Whether one of them is any of these names.
-    pub fn match_any<'a>(&self, names: impl IntoIterator<Item = &'a str> + Clone) -> bool {
-        self.0.iter().any(|pattern| names.clone().into_iter().any(|name| matches(pattern, name)))
+    pub fn match_any<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> bool {
+        if self.starred.iter().any(|pattern| pattern == "*") {
+            return true;
+        }
+        !self.is_empty() && names.into_iter().any(|name| self.matches(&name.to_lowercase()))
+    }
+
+    /// Those without a `*`, in lower case.
+    pub fn exact(&self) -> impl Iterator<Item = &str> {
+        self.exact.iter().map(String::as_str)
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.exact.is_empty() && self.starred.is_empty()
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        self.exact.contains(name) || self.starred.iter().any(|pattern| matches(pattern, name))
+    }
+}
+
+impl From<Vec<String>> for Patterns {
+    fn from(patterns: Vec<String>) -> Self {
+        let lower = patterns.into_iter().map(|pattern| pattern.to_lowercase());
+        let (starred, exact): (Vec<String>, Vec<String>) = lower.partition(|pattern| pattern.contains('*'));
+        Self { exact: exact.into_iter().collect(), starred }
     }
 }
 
 impl<const N: usize> From<[&str; N]> for Patterns {
     fn from(patterns: [&str; N]) -> Self {
-        Self(patterns.map(str::to_owned).into())
+        Vec::from(patterns.map(str::to_owned)).into()
     }
 }
 
+/// Whether a pattern with a `*` is a name, both in lower case.
 fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.to_lowercase(), name.to_lowercase());
     let mut parts = pattern.split('*');
     let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
     let mut parts: Vec<&str> = parts.collect();

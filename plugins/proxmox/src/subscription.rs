@@ -16,7 +16,7 @@ struct Subscription {
 }
 
 /// Whether it is active.
-pub(crate) fn subscription<S>(
+pub fn subscription<S>(
     look: &mut Look<S>,
     (name, kind): (String, &str),
     answer: Answer,

@@ -23,7 +23,9 @@ impl Ended {
     pub fn read(status: Option<&str>, has_end: bool) -> Self {
         match status.map(str::trim) {
             None | Some("") if has_end => Self::Unknown,
-            None | Some("" | "running") => Self::Running,
+            None | Some("") => Self::Running,
+            // As Proxmox VE fills it in itself, in one of its lists.
+            Some(status) if status.eq_ignore_ascii_case("running") => Self::Running,
             Some("OK") => Self::Ok,
             Some("unexpected status" | "unknown" | "stopped: unknown") => Self::Unknown,
             Some(status) => match status.strip_prefix("WARNINGS:").map(|number| number.trim().parse()) {
@@ -57,6 +59,7 @@ mod tests {
             (None, true, Ended::Unknown),
             (Some(""), true, Ended::Unknown),
             (Some("running"), false, Ended::Running),
+            (Some("RUNNING"), false, Ended::Running),
             (Some("OK"), true, Ended::Ok),
             (Some("WARNINGS: 3"), true, Ended::Warnings(3)),
             (Some("WARNINGS: many"), true, Ended::Failed("WARNINGS: many".to_owned())),

@@ -35,6 +35,15 @@ impl Product {
         }
     }
 
+    /// What operators write.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Ve => "pve",
+            Self::Backup => "pbs",
+            Self::Mail => "pmg",
+        }
+    }
+
     /// Where it listens.
     pub fn port(self) -> u16 {
         match self {
@@ -101,22 +110,29 @@ impl Trouble {
         Self { permanent: true, ..Self::new(code, sentence) }
     }
 
+    /// That an origin which answers other requests did not answer this one in time: where it is passed on to a node, that node.
+    pub(crate) fn too_slow(path: &str, message: &str, node: bool) -> Self {
+        let path = path.split('?').next().unwrap_or_default();
+        if node {
+            let hint = "check that node, and the network between it and the one that was asked";
+            return Self::new("node_unreachable", format!("{path}: {message}; {hint}"));
+        }
+        let sentence = format!("{path}: {message}; the server answers other requests: look at its load and its disks");
+        Self { silent: true, ..Self::new("timeout", sentence) }
+    }
+
     /// That nothing came back from an origin.
     pub(crate) fn unanswered(product: Product, base: &str, error: HttpError) -> Self {
         let HttpError { code, message, retryable } = error;
         let hint = match code.as_str() {
             "connect_refused" | "protocol" | "tls_failed" => wrong_port(product, base),
+            "closed" if base.starts_with("http://") => wrong_port(product, base),
             "timeout" | "connect_failed" => {
                 Some("check that the machine is up and no firewall stands between".to_owned())
             }
-            "tls_fingerprint_mismatch" | "tls_untrusted" => Some(format!(
-                "\"polliwog setup {} {base}\" shows the certificate there",
-                match product {
-                    Product::Ve => "pve",
-                    Product::Backup => "pbs",
-                    Product::Mail => "pmg",
-                }
-            )),
+            "tls_fingerprint_mismatch" | "tls_untrusted" => {
+                Some(format!("\"polliwog setup {} {base}\" shows the certificate there", product.kind()))
+            }
             _ => None,
         };
         let sentence = hint.map_or(message.clone(), |hint| format!("{message}; {hint}"));
@@ -133,10 +149,7 @@ impl Trouble {
         let quoted = if said.is_empty() { format!("{status}") } else { format!("{status}, {said:?}") };
         let mut trouble = match status {
             300..=399 => redirected(product, response),
-            401 => Self::permanent(
-                "unauthorized",
-                format!("the server does not accept the credentials ({quoted}): {}", product.check_credentials()),
-            ),
+            401 => Self::permanent("unauthorized", unauthorized(product, &said, &quoted)),
             403 => Self::permanent("forbidden", forbidden(product, path, &said)),
             404 | 501 => Self::permanent(
                 "not_served",
@@ -153,6 +166,8 @@ impl Trouble {
                 ),
             ),
             408 | 425 | 429 => Self::new("too_busy", format!("the server asks for patience ({quoted})")),
+            // What Backup Server answers to whatever it did not expect; it may be gone at the next look.
+            400 if product == Product::Backup => Self::new("refused", format!("the server refuses {path} ({quoted})")),
             500.. => Self::new("server_error", format!("{path} failed there ({quoted}): look at the server's log")),
             _ => Self::permanent("refused", format!("the server refuses {path} ({quoted})")),
         };
@@ -250,6 +265,36 @@ fn redirected(product: Product, response: &Response) -> Trouble {
     Trouble::permanent("redirect", sentence)
 }
 
+/// Each product refuses in its own words, which say whether it is the one that was meant.
+fn unauthorized(product: Product, said: &str, quoted: &str) -> String {
+    let has = |words: &str| said.contains(words);
+    let speaker = if has("PVE ticket") {
+        Some(Product::Ve)
+    } else if has("PMG ticket") || has("API tokens not implemented") {
+        Some(Product::Mail)
+    } else if has("authentication failed") {
+        Some(Product::Backup)
+    } else {
+        None
+    };
+    let theirs = ["No ticket", "Authentication failed!", "authentication failure"];
+    match speaker {
+        Some(other) if other != product => format!(
+            "this is {}, not {} ({quoted}): write kind = \"{}\", or the right URL",
+            other.name(),
+            product.name(),
+            other.kind()
+        ),
+        None if !theirs.iter().any(|words| has(words)) => format!(
+            "the server wants other credentials, in words that are not those of {} ({quoted}): check the URL; if it is the right \
+             one, {}",
+            product.name(),
+            product.check_credentials()
+        ),
+        _ => format!("the server does not accept the credentials ({quoted}): {}", product.check_credentials()),
+    }
+}
+
 /// `Permission check failed (/, Sys.Audit)` names object and privilege; Backup Server names neither.
 fn forbidden(product: Product, path: &str, said: &str) -> String {
     let named = said.rsplit_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(inside, _)| inside);
@@ -268,7 +313,10 @@ fn wrong_port(product: Product, base: &str) -> Option<String> {
     let plain = base.starts_with("http://");
     match (standard, plain) {
         (true, false) => None,
-        (false, _) => Some(format!("{} listens on port {right} unless it was told otherwise", product.name())),
+        (false, true) => {
+            Some(format!("{} speaks https only, on port {right} unless it was told otherwise", product.name()))
+        }
+        (false, false) => Some(format!("{} listens on port {right} unless it was told otherwise", product.name())),
         (true, true) => Some(format!("{} speaks https only", product.name())),
     }
 }

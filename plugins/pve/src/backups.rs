@@ -6,10 +6,10 @@
 use crate::Look;
 use crate::guests::Task;
 use crate::nodes::{Nodes, parent};
-use crate::resources::Guest;
+use crate::resources::{Guest, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Part, Trouble, count, judged, list, moment, rhythm};
+use proxmox::{Answer, Ended, Part, Trouble, count, judged, list, moment, rhythm};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,6 +19,8 @@ const PART: Part<'_> = ("backup/coverage", &["backup/"]);
 const PERIOD: Duration = Duration::from_secs(5 * 60);
 /// Where something could not be read it is looked again sooner.
 const AGAIN: Duration = Duration::from_secs(60);
+/// Runs within so long are looked at together. Seconds.
+const DAY: f64 = 24.0 * 3600.0;
 /// So many runs of a node are read: a run for each guest, of many guests.
 const RUNS: u32 = 500;
 
@@ -54,7 +56,8 @@ fn coverage(look: &mut Look, guests: &[Guest], uncovered: Answer, jobs: Answer) 
     }
     let read = (|| Ok((uncovered.list::<Uncovered>(&mut look.notes)?, jobs.list::<Job>(&mut look.notes)?)))();
     let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return false };
-    let missing: Vec<String> = uncovered.iter().filter_map(|entry| needs_backup(look, guests, entry)).collect();
+    let by_id: BTreeMap<u64, &Guest> = guests.iter().map(|guest| (guest.id, guest)).collect();
+    let missing: Vec<String> = uncovered.iter().filter_map(|entry| needs_backup(look, &by_id, entry)).collect();
     let active = jobs.iter().filter(|job| job.enabled.get().is_none_or(|Flag(enabled)| *enabled)).count();
     let verdict = if guests.is_empty() {
         (Status::Unknown, Some("no guests are to be seen, so nobody can say which need a backup".to_owned()))
@@ -76,9 +79,9 @@ fn coverage(look: &mut Look, guests: &[Guest], uncovered: Answer, jobs: Answer) 
 }
 
 /// How a guest in no job is shown; nothing for templates, which the list has too, and for those that need none.
-fn needs_backup(look: &mut Look, guests: &[Guest], entry: &Uncovered) -> Option<String> {
+fn needs_backup(look: &mut Look, guests: &BTreeMap<u64, &Guest>, entry: &Uncovered) -> Option<String> {
     let id = look.notes.number(&entry.vmid, || "vmid of a guest in no backup job".to_owned())? as u64;
-    let guest = guests.iter().find(|guest| guest.id == id)?;
+    let guest = guests.get(&id)?;
     let excluded = look.settings.backups.exclude.match_any(guest.names().iter().map(String::as_str));
     let named = || match entry.name.get() {
         Some(Text(name)) if guest.name.is_none() => format!("{id} ({name})"),
@@ -93,6 +96,7 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
     let path = |node: &&String| format!("/nodes/{node}/tasks?typefilter=vzdump&source=all&limit={RUNS}");
     let answers = look.api.ask_all(asked.iter().map(path).collect());
     let mut newest: BTreeMap<u64, Task> = BTreeMap::new();
+    let mut of_nodes: BTreeMap<&str, f64> = BTreeMap::new();
     let mut whole = true;
     for (node, answer) in asked.iter().zip(answers) {
         let tasks = answer.list::<Task>(&mut look.notes);
@@ -100,7 +104,9 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
         match tasks {
             Ok(tasks) => {
                 let several = sort(tasks, &mut newest);
-                let dependency = several.map(|task| run(look, format!("backup/node/{node}"), &task));
+                of_nodes.extend(several.iter().map(|task| (node.as_str(), task.began())).next());
+                let busy = guests.iter().any(|guest| guest.node == **node);
+                let dependency = of_several(look, node, &several, busy);
                 look.report.dependencies.extend(dependency.map(|dependency| parent(dependency, node)));
             }
             Err(trouble) => {
@@ -113,12 +119,11 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
         look.report.keep(format!("backup/node/{node}"));
     }
     for guest in guests {
-        let Some(task) = newest.get(&guest.id) else { continue };
-        let dependency = run(look, format!("backup/{}", guest.dependency()), task).with_parent(guest.dependency());
-        look.add(match &guest.name {
-            Some(name) => dependency.with_title(format!("backup of {name}")),
-            None => dependency,
-        });
+        let Some(task) = newest.get(&guest.id).filter(|_| is_looked_at(look, guest)) else { continue };
+        // A later run of several may have it too, and how that ended for it stands in a log only.
+        let later = of_nodes.get(guest.node.as_str()).copied().filter(|began| *began > task.began());
+        let dependency = of_one(look, guest, task, later);
+        look.add(dependency);
     }
     if !whole || nodes.values().any(|node| !node.answers()) {
         // The last run of those without one may be on a node that could not be asked.
@@ -127,43 +132,80 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
     whole
 }
 
+fn is_looked_at(look: &Look, guest: &Guest) -> bool {
+    let (guests, names) = (&look.settings.guests, guest.names());
+    wanted(&names, &guests.include, &guests.exclude)
+        && !look.settings.backups.exclude.match_any(names.iter().map(String::as_str))
+}
+
 fn unread(look: &mut Look, node: &str, trouble: &Trouble) {
     look.notes.say(|| format!("the last backups of {node} are not known: {}", trouble.sentence));
     look.report.keep(format!("backup/node/{node}"));
 }
 
-/// Puts the newest run of each guest by itself into `newest`, and gives the newest run of several.
-fn sort(tasks: Vec<Task>, newest: &mut BTreeMap<u64, Task>) -> Option<Task> {
-    let mut several: Option<Task> = None;
-    let newer = |known: Option<&Task>, task: &Task| known.is_none_or(|known| known.began() < task.began());
-    for task in tasks.into_iter().filter(|task| task.is(&["vzdump"])) {
-        let guest = task.id.get().and_then(|Text(id)| id.parse().ok());
-        if !newer(guest.map_or(several.as_ref(), |guest| newest.get(&guest)), &task) {
-            continue;
-        }
-        match guest {
-            Some(guest) => drop(newest.insert(guest, task)),
-            None => several = Some(task),
+/// Puts the newest run of each guest by itself into `newest`, and gives the runs of several, the newest first. One that has
+/// not ended says nothing yet.
+fn sort(tasks: Vec<Task>, newest: &mut BTreeMap<u64, Task>) -> Vec<Task> {
+    let mut several: Vec<Task> = Vec::new();
+    for task in tasks.into_iter().filter(|task| task.is(&["vzdump"]) && task.ended() != Ended::Running) {
+        match task.id.get().and_then(|Text(id)| id.parse().ok()) {
+            Some(guest) if newest.get(&guest).is_none_or(|known| known.began() < task.began()) => {
+                newest.insert(guest, task);
+            }
+            Some(_) => {}
+            None => several.push(task),
         }
     }
+    several.sort_by(|one, other| other.began().total_cmp(&one.began()));
     several
 }
 
-/// A run, by how it ended and how long ago it began.
-fn run(look: &Look, name: String, task: &Task) -> Dependency {
-    let of_one = name.starts_with("backup/guest/");
-    let when = Some(task.began()).filter(|began| *began > 0.0).and_then(moment);
-    let shown = when.as_deref().unwrap_or("a time that is not known");
-    let (status, why) = task.ended().judged();
-    let verdict = match why {
-        Some(why) if of_one => (status, Some(format!("the backup of {shown} {why}"))),
-        Some(why) => {
-            (status, Some(format!("the run of several guests of {shown} {why}: its log says which of them that is")))
+fn when(task: &Task) -> Option<String> {
+    Some(task.began()).filter(|began| *began > 0.0).and_then(moment)
+}
+
+/// The runs of several guests on a node: the worst of a day, because there may be more than one job.
+fn of_several(look: &Look, node: &str, runs: &[Task], busy: bool) -> Option<Dependency> {
+    let newest = runs.first()?;
+    let of_the_day = runs.iter().take_while(|task| newest.began() - task.began() < DAY);
+    let bad = of_the_day.filter_map(|task| Some((task.ended().judged(), task)).filter(|((_, why), _)| why.is_some()));
+    let worst = bad.reduce(|one, other| if one.0.0.worse(other.0.0) == one.0.0 { one } else { other });
+    let shown = |task: &Task| when(task).unwrap_or_else(|| "a time that is not known".to_owned());
+    let verdict = match worst {
+        Some(((status, why), task)) => {
+            let why = why.unwrap_or_default();
+            let why = format!("the run of several guests of {} {why}: its log says which of them that is", shown(task));
+            (status, Some(why))
         }
-        None => aged(look, task.began(), shown),
+        // Where no guest is left, nothing is to be backed up.
+        None if !busy => (Status::Ok, None),
+        None => aged(look, newest.began(), &shown(newest)),
     };
-    let what = if of_one { "Backed up" } else { "Several guests were backed up" };
-    judged(name, "pve-backup", verdict).with_description(format!("{what} at {shown}"))
+    let dependency = judged(format!("backup/node/{node}"), "pve-backup", verdict);
+    Some(dependency.with_description(format!("Several guests were backed up at {}", shown(newest))))
+}
+
+/// The last run of a guest by itself.
+fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>) -> Dependency {
+    let shown = when(task).unwrap_or_else(|| "a time that is not known".to_owned());
+    let (status, why) = match task.ended().judged() {
+        (status, Some(why)) => (status, Some(format!("the backup of {shown} {why}"))),
+        (_, None) => aged(look, task.began(), &shown),
+    };
+    let verdict = match (later.and_then(moment), &why) {
+        (Some(later), Some(why)) => {
+            let unknown = format!("{why}; whether the run of several guests of {later} has it, only its log says");
+            (Status::Unknown, Some(unknown))
+        }
+        _ => (status, why),
+    };
+    let name = format!("backup/{}", guest.dependency());
+    let dependency = judged(name, "pve-backup", verdict).with_description(format!("Backed up at {shown}"));
+    let dependency = dependency.with_parent(guest.dependency());
+    match &guest.name {
+        Some(name) => dependency.with_title(format!("backup of {name}")),
+        None => dependency,
+    }
 }
 
 fn aged(look: &Look, began: f64, shown: &str) -> (Status, Option<String>) {

@@ -58,7 +58,9 @@ struct Osds {
 }
 
 pub(crate) fn report(look: &mut Look) {
-    if cache::get(NONE).is_some() {
+    // A node without Ceph's programs says that there is none, whatever the others have.
+    let none = format!("{NONE}/{}", look.api.origin());
+    if cache::get(&none).is_some() {
         return;
     }
     if !rhythm::is_due(PART.0) {
@@ -71,7 +73,7 @@ pub(crate) fn report(look: &mut Look) {
         && (NOT_THERE.iter().any(|words| trouble.sentence.contains(words)) || trouble.code == "forbidden")
     {
         // One that may not be seen is said to be by the quorum, which wants the same right.
-        let _ = cache::set(NONE, b"", ABSENT);
+        let _ = cache::set(&none, b"", ABSENT);
         return;
     }
     let Some(ceph) = look.part(PART, ceph) else { return };

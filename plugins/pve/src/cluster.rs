@@ -42,6 +42,16 @@ impl Cluster {
         cluster
     }
 
+    /// The cluster's name.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.itself.as_ref()?.name.get().map(|Text(name)| name.as_str())
+    }
+
+    /// Whether it has quorum, where it says so.
+    pub(crate) fn quorate(&self) -> Option<bool> {
+        self.itself.as_ref()?.quorate.get().map(|Flag(quorate)| *quorate)
+    }
+
     /// How the quorum is. A node that stands alone needs none.
     pub(crate) fn quorum(&self, notes: &mut Notes) -> Option<Dependency> {
         let Some(itself) = &self.itself else {

@@ -4,7 +4,7 @@
 //! backup or migration holds it, HA was told to stop it, or a person did.
 
 use crate::Look;
-use crate::ha::Services;
+use crate::ha::{Service, Services};
 use crate::nodes::{Nodes, State, parent};
 use crate::resources::{Guest, wanted};
 use crate::settings;
@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// A lock of this age holds nothing any more: its task ended without it, with its node perhaps. Seconds.
+const STALE_LOCK: f64 = 12.0 * 3600.0;
 /// Where stopped guests that must run are remembered between polls, and for how long.
 const STOPPED: &str = "stopped";
 const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
@@ -66,6 +68,8 @@ struct Stopped {
     since: f64,
     /// Who stopped it, and when, where a task said so while it was still listed.
     by: Option<String>,
+    /// What held it: the time begins anew when that lets go.
+    lock: Option<String>,
 }
 
 type AllStopped = BTreeMap<u64, Stopped>;
@@ -76,6 +80,7 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
         cache::get(STOPPED).and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default();
     let mut stopped = AllStopped::new();
     let called = called(guests);
+    let mut looked_at = 0;
     for guest in guests {
         let called = called.get(&guest.id).filter(|_| guest.name.is_none());
         let known = called.map(|called| called.onto(guest));
@@ -85,30 +90,51 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
         if !wanted(&names, &settings.include, &settings.exclude) {
             continue;
         }
+        looked_at += 1;
         let by_ha = seen.services.get(&guest.id);
         let expected = settings.expected.match_any(names.iter().map(String::as_str))
-            || settings.expected_by_ha && by_ha.is_some_and(|service| service.wants_running())
+            || settings.expected_by_ha && ha_wants(guest, by_ha)
             || onboot.contains(&guest.id);
         let state = seen.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
         let verdict = if state == State::Offline {
             Verdict::Unknown(format!("nobody can see it: its node {} is offline", guest.node))
         } else if expected {
-            let judged = must_run(guest, by_ha.is_some_and(|service| service.wants_stopped()));
-            judged.unwrap_or_else(|| {
+            let verdict = must_run(guest, by_ha.is_some_and(|service| service.wants_stopped()));
+            let held = guest.lock.as_deref().filter(|lock| *lock != "suspended" && guest.status == "stopped");
+            if verdict.is_some() && held.is_none() {
+                verdict.unwrap_or(Verdict::Well)
+            } else {
                 let now = look.seconds();
-                let known = before.get(&guest.id).cloned().unwrap_or(Stopped { since: now, by: None });
+                let known = before.get(&guest.id).filter(|known| known.lock == guest.lock).cloned();
+                let known = known.unwrap_or(Stopped { since: now, by: None, lock: guest.lock.clone() });
                 let known = Stopped { by: known.by.or_else(|| stopped_by(guest.id, seen.tasks)), ..known };
-                let verdict = down(&known, now, settings);
+                let stale =
+                    held.filter(|_| now - known.since >= STALE_LOCK).map(|lock| stale_lock(guest, lock, &known));
+                let verdict = stale.or(verdict).unwrap_or_else(|| down(&known, now, settings));
                 stopped.insert(guest.id, known);
                 verdict
-            })
+            }
         } else {
             may_rest(guest)
         };
         look.report.dependencies.push(verdict.of(guest));
     }
+    if looked_at == 0 && !guests.is_empty() {
+        look.notes.say(|| "no guest is looked at: see guests.include and guests.exclude in the settings".to_owned());
+    }
+    absent(look, guests);
     if stopped != before {
         remember(&stopped);
+    }
+}
+
+/// Guests that must run, by number, and are not there at all.
+fn absent(look: &mut Look, guests: &[Guest]) {
+    let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
+    let expected: Vec<u64> = look.settings.guests.expected.exact().filter_map(|name| name.parse().ok()).collect();
+    for id in expected.into_iter().filter(|id| !ids.contains(id)) {
+        let why = "it must run, and there is no such guest: it was removed, or the token may not see it".to_owned();
+        look.add(judged(format!("guest/{id}"), "pve-vm", (Status::Critical, Some(why))));
     }
 }
 
@@ -156,6 +182,25 @@ fn remember(stopped: &AllStopped) {
     }
     // What cannot be kept is a stop whose grace begins again.
     let _ = cache::set(STOPPED, &serde_json::to_vec(stopped).unwrap_or_default(), REMEMBERED);
+}
+
+/// Whether HA wants it to run: by what it was told, or, where that could not be read, by what it does with it.
+fn ha_wants(guest: &Guest, service: Option<&Service>) -> bool {
+    match (service, guest.ha.as_deref()) {
+        (Some(service), _) if service.requested.is_some() => service.wants_running(),
+        (_, Some(state)) => !matches!(state, "stopped" | "request_stop" | "disabled" | "ignored" | "ignore"),
+        (_, None) => false,
+    }
+}
+
+/// A lock that was left behind keeps a guest from being started.
+fn stale_lock(guest: &Guest, lock: &str, stopped: &Stopped) -> Verdict {
+    let tool = if guest.container { "pct" } else { "qm" };
+    let since = moment(stopped.since).unwrap_or_default();
+    Verdict::Critical(format!(
+        "it must run, and is stopped with the lock {lock} since {since}: where no task holds it, run \"{tool} unlock {}\"",
+        guest.id
+    ))
 }
 
 /// What a guest's state means.
@@ -329,7 +374,7 @@ mod tests {
     #[test]
     fn a_stop_is_critical_after_its_grace_unless_somebody_meant_it() {
         let settings = settings::Guests { grace_seconds: 60, ..settings::Guests::default() };
-        let stopped = |by: Option<&str>| Stopped { since: 1000.0, by: by.map(str::to_owned) };
+        let stopped = |by: Option<&str>| Stopped { since: 1000.0, by: by.map(str::to_owned), lock: None };
         assert!(matches!(down(&stopped(None), 1059.0, &settings), Verdict::Warning(_)));
         assert!(matches!(down(&stopped(None), 1060.0, &settings), Verdict::Critical(_)));
         assert!(matches!(down(&stopped(Some("alice@pve")), 9999.0, &settings), Verdict::Warning(_)));

@@ -143,7 +143,10 @@ fn service(sid: &str, entry: &Entry, notes: &mut Notes) -> Dependency {
     if let Field::Odd(odd) = &entry.state {
         notes.say(|| format!("state of HA service {sid} is {odd}, which is no text: it is not judged"));
     }
-    let dependency = judged(format!("ha/service/{sid}"), "pve-ha-service", judge(state));
+    let (status, why) = judge(state);
+    // With the service's own name, as it is to be typed there.
+    let why = why.map(|why| why.replace("SID", sid));
+    let dependency = judged(format!("ha/service/{sid}"), "pve-ha-service", (status, why));
     match entry.node.get() {
         Some(Text(node)) => parent(dependency, node),
         None => dependency,

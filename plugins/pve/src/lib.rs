@@ -10,13 +10,13 @@
 //! | `/nodes/N/storage` | each poll, of nodes that have a storage which nobody hears of |
 //! | `/cluster/replication`, and `/nodes/N/replication` of nodes with a job's source | each minute |
 //! | `/cluster/backup-info/not-backed-up`, `/cluster/backup`, `/nodes/N/tasks` of each node | each five minutes |
-//! | `/nodes/N/certificates/info` of each node, and `/nodes/N/subscription` where that is wanted | each hour |
+//! | `/nodes/N/certificates/info`, `/nodes/N/disks/zfs` of each node; where that is wanted `/nodes/N/disks/list`, `/nodes/N/apt/update`, `/nodes/N/subscription` | each hour |
 //! | `/cluster/ceph/status` | each minute, where there is Ceph; else each hour |
 //! | `/access/permissions` | where nothing is seen: is there nothing, or are there no rights? |
 //!
 //! Dependencies: `api`, `cluster/quorum`, `node/N`, `guest/ID`, `storage/S` where shared and `storage/S@N` else, `ha`,
 //! `ha/lrm/N`, `ha/service/SID`, `replication/ID`, `backup/coverage`, `backup/node/N`, `backup/guest/ID`, `ceph`, `ceph/CHECK`,
-//! `certificate/N`, `subscription/N`.
+//! `certificate/N`, `zfs/N`, `disks/N`, `updates/N`, `subscription/N`.
 //!
 //! An offline node is critical by itself; what runs on it is unknown, because nobody can see it.
 
@@ -32,13 +32,15 @@ mod onboot;
 mod replication;
 mod resources;
 mod rights;
+mod samples;
 mod settings;
 mod storages;
+mod upkeep;
 
 use cluster::Cluster;
 use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
-use proxmox::{Api, Hourly, Part, Product, connect, hourly};
+use proxmox::{Api, Part, Product, connect};
 use resources::Resources;
 use settings::Settings;
 
@@ -91,7 +93,19 @@ const QUORUM: Part<'_> = ("cluster/quorum", &[]);
 /// Without the list of what there is nothing of it can be looked at.
 const ESTATE: Part<'_> = (
     "resources",
-    &["node/", "guest/", "storage/", "replication", "replication/", "backup/", "certificate/", "subscription/"],
+    &[
+        "node/",
+        "guest/",
+        "storage/",
+        "replication",
+        "replication/",
+        "backup/",
+        "certificate/",
+        "zfs/",
+        "disks/",
+        "updates/",
+        "subscription/",
+    ],
 );
 const HA: Part<'_> = ("ha", &["ha/"]);
 
@@ -102,6 +116,9 @@ fn poll(look: &mut Look) {
     let cluster = look.part(QUORUM, cluster).unwrap_or_default();
     let quorum = cluster.quorum(&mut look.notes);
     look.report.dependencies.extend(quorum);
+    if look.settings.samples {
+        samples::report(look, &cluster, resources.clone());
+    }
     let resources = resources.list(&mut look.notes).map(|entries| Resources::new(entries, &mut look.notes));
     let resources = look.part(ESTATE, resources);
     let nodes = nodes::merge(&cluster, resources.as_ref());
@@ -120,27 +137,7 @@ fn poll(look: &mut Look) {
     storages::report(look, &resources.storages, &nodes);
     replication::report(look, &resources.guests, &nodes);
     backups::report(look, &resources.guests, &nodes);
-    hourly_facts(look, &nodes);
+    upkeep::report(look, &nodes);
     // Last: whether a node could be reached is known by now.
     nodes::report(look, &nodes, heard);
-}
-
-/// Certificates and subscriptions of the nodes that answer.
-fn hourly_facts(look: &mut Look, nodes: &nodes::Nodes) {
-    let answering: Vec<String> =
-        nodes.iter().filter(|(_, node)| node.answers()).map(|(name, _)| name.clone()).collect();
-    for name in nodes.iter().filter(|(_, node)| !node.answers()).map(|(name, _)| name) {
-        look.report.keep(format!("certificate/{name}"));
-        look.report.keep(format!("subscription/{name}"));
-    }
-    let settings = (std::mem::take(&mut look.settings.certificates), look.settings.subscription);
-    let what = Hourly {
-        nodes: &answering,
-        by_node: true,
-        kind: "pve",
-        renew: "run \"pvecm updatecerts --force\" on the node, or order it anew from ACME",
-        certificates: &settings.0,
-        subscription: settings.1,
-    };
-    hourly(look, &what);
 }

@@ -47,7 +47,12 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
                 let onboot = look.notes.flag(&config.onboot, || format!("onboot of {}", guest.shown()));
                 known.insert(guest.id, (onboot.unwrap_or_default(), look.seconds()));
             }
-            Err(trouble) => look.notes.say(|| format!("onboot of {}: {}", guest.shown(), trouble.sentence)),
+            Err(trouble) => {
+                // Others have their turn first.
+                let before = known.get(&guest.id).is_some_and(|(onboot, _)| *onboot);
+                known.insert(guest.id, (before, look.seconds()));
+                look.notes.say(|| format!("onboot of {}: {}", guest.shown(), trouble.sentence));
+            }
         }
     }
     // What cannot be kept is asked again.

@@ -26,6 +26,8 @@ struct Job {
     next_sync: Field<Number>,
     fail_count: Field<Number>,
     error: Field<Text>,
+    /// Of the run that is under way.
+    pid: Field<Number>,
 }
 
 impl Job {
@@ -52,14 +54,11 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes) {
     let answers = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/replication")).collect());
     let answers: BTreeMap<&String, Result<Vec<Job>, String>> =
         asked.into_iter().zip(answers).map(|(node, answer)| (node, read(look, node, answer))).collect();
-    let whole = answers.values().all(Result::is_ok);
     for job in &jobs {
         let dependency = one(look, job, source(job), nodes, &answers);
         look.report.dependencies.extend(dependency);
     }
-    if whole {
-        rhythm::looked(PART.0, PERIOD);
-    }
+    rhythm::looked(PART.0, PERIOD);
 }
 
 fn read(look: &mut Look, node: &str, answer: Answer) -> Result<Vec<Job>, String> {
@@ -135,6 +134,9 @@ fn judge(look: &mut Look, id: &str, job: &Job) -> (Status, Option<String>) {
     let Some(last) = last else { return (Status::Unknown, Some("its node does not say when it last ran".to_owned())) };
     // 0 stands for none, and for at once.
     let due = next.filter(|next| *next > 0.0).unwrap_or(now);
+    if job.pid.get().is_some() {
+        return (Status::Ok, None);
+    }
     let (status, limit) = look.settings.replication.overdue().judge((now - due) / 60.0);
     if status != Status::Ok {
         return (status, Some(format!("it is due for more than {limit:.0} minutes and has not run; {synced}")));

@@ -125,7 +125,8 @@ impl Entry {
         Some(Node {
             status: self.text(&self.status, "status", notes).unwrap_or_default(),
             ha: self.text(&self.hastate, "hastate", notes),
-            speaks: mem.is_some() || cpu.is_some() || self.maxcpu.get().is_some(),
+            // What it says may not be read; it says something.
+            speaks: [&self.mem, &self.cpu, &self.maxcpu].iter().any(|field| **field != Field::Absent),
             host,
             name,
         })

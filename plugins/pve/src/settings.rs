@@ -9,6 +9,8 @@ use proxmox::{CertificateLimits, HostLimits, Limits, Patterns};
 pub struct Settings {
     /// Virtual machines and containers.
     pub guests: Guests,
+    /// What is asked of each node once an hour.
+    pub upkeep: Upkeep,
     /// Nodes.
     pub nodes: Nodes,
     /// How full and how busy a node may be.
@@ -23,6 +25,9 @@ pub struct Settings {
     pub backups: Backups,
     /// Replication jobs.
     pub replication: Replication,
+    /// Whether numbers of nodes, guests and storages are given as metrics, under the names that prometheus-pve-exporter has for
+    /// them.
+    pub samples: bool,
 }
 
 /// Virtual machines and containers. Each is named by its number, its name, `tag:TAG` or `pool:POOL`, with `*` for any text.
@@ -53,6 +58,24 @@ pub struct Nodes {
     pub include: Patterns,
     /// Those of them that are not.
     pub exclude: Patterns,
+}
+
+/// What is asked of each node once an hour.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Upkeep {
+    /// Whether ZFS pools are looked at.
+    pub zfs: bool,
+    /// Whether the health of disks is looked at. It wakes disks that sleep.
+    pub disks: bool,
+    /// Whether updates that wait are a warning. The token needs Sys.Modify for that, which PVEAuditor has not.
+    pub updates: bool,
+}
+
+impl Default for Upkeep {
+    fn default() -> Self {
+        Self { zfs: true, disks: false, updates: false }
+    }
 }
 
 /// Storages, by their names, `STORAGE@NODE` for one node's, with `*` for any text.

@@ -75,7 +75,7 @@ fn ask(look: &mut Look, storages: &[&Storage], nodes: &Nodes) -> Asked {
     let doubtful = |node: &str| storages.iter().any(|storage| storage.node == node && !storage.available);
     let asked: Vec<&String> =
         nodes.iter().filter(|(name, node)| node.answers() && doubtful(name)).map(|(name, _)| name).collect();
-    let answers = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/storage")).collect());
+    let answers = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/storage?enabled=1")).collect());
     let read = |(node, answer): (&&String, proxmox::Answer)| {
         let entries = answer.list::<Entry>(&mut look.notes);
         crate::nodes::asked(node, &entries);
@@ -136,6 +136,9 @@ fn one(look: &Look, name: String, seen: &Seen, node: &str) -> Dependency {
 }
 
 fn full(look: &Look, name: String, size: Option<(f64, f64)>) -> Dependency {
+    if size == Some((0.0, 0.0)) {
+        return judged(name, "pve-storage", (Status::Ok, None)).with_description("It has no size of its own");
+    }
     let Some((used, total)) = size.filter(|(_, total)| *total > 0.0) else {
         let why = "it does not say how large it is".to_owned();
         return judged(name, "pve-storage", (Status::Unknown, Some(why)));

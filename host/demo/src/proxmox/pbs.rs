@@ -74,7 +74,11 @@ impl Server<'_> {
     }
 
     fn permissions(&self) -> Value {
-        if self.has("no-rights") { json!({}) } else { json!({ "/": { "Datastore.Audit": true, "Sys.Audit": true } }) }
+        match (self.has("no-rights"), self.has("no-audit")) {
+            (true, _) => json!({}),
+            (_, true) => json!({ "/datastore": { "Datastore.Audit": true } }),
+            _ => json!({ "/": { "Datastore.Audit": true, "Sys.Audit": true } }),
+        }
     }
 
     /// pbs-api-types: lib.rs, TaskListItem, of tasks that failed.

@@ -4,9 +4,10 @@
 //! are passed on to it fail with 595), `node-slow` (596), `no-quorum`, `maintenance`, `mute` (nodes say nothing of
 //! themselves), `no-rights` (everything is hidden), `no-audit` (403 on what needs Sys.Audit), `guest-stopped`,
 //! `guest-locked`, `guest-io-error`, `storage-full`, `storage-gone` (on one node), `storage-lost` (on all), `ha-error`,
-//! `ha-dead`, `no-ha`, `replication-failing`, `replication-late`, `replication-never`, `backup-failed`, `backup-warnings`,
+//! `ha-dead`, `no-ha`, `replication-failing`, `replication-late`, `replication-never`, `backup-failed`, `backup-warnings`, `backup-running`,
+//! `backup-by-hand` (one, a month ago, that failed),
 //! `backup-old`, `uncovered`, `ceph`, `ceph-warn`, `ceph-err`, `certificate-ends`, `certificate-ended`, `subscribed`,
-//! `subscription-expired`, `broken` (500 from everything of the cluster).
+//! `subscription-expired`, `zfs-degraded`, `disk-failing`, `disk-worn`, `updates`, `broken` (500 from everything of the cluster).
 
 use super::{Asked, PVE_TOKEN, Reply, Wish};
 use serde_json::{Value, json};
@@ -36,6 +37,7 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
         ["cluster", "backup"] => estate.audited(Estate::backup_jobs),
         ["cluster", "ceph", "status"] => estate.ceph(),
         ["cluster", "backup-info", "not-backed-up"] => estate.audited(Estate::uncovered),
+        ["nodes"] => Reply::Data(estate.fingerprints()),
         ["nodes", node, ref rest @ ..] => estate.of_node(node, rest, asked.query),
         _ => Reply::Error(501, format!("Method 'GET {}' not implemented", asked.path), String::new()),
     }
@@ -112,6 +114,15 @@ impl Estate<'_> {
         });
         let (before, after) = nodes.split_at(nodes.len() / 2);
         Value::from([before, &[cluster], after].concat())
+    }
+
+    /// pve-manager: PVE/API2/Nodes.pm, index.
+    fn fingerprints(&self) -> Value {
+        let node = |(index, name): (usize, String)| {
+            let fingerprint = vec![format!("{:02X}", 0xA0 + index % 64); 32].join(":");
+            json!({ "node": name, "id": format!("node/{name}"), "type": "node", "status": "online", "ssl_fingerprint": fingerprint })
+        };
+        self.nodes().enumerate().map(node).collect()
     }
 
     /// pve-manager: PVE/API2/Cluster.pm, resources, and PVE/API2Tools.pm, extract_node_stats, extract_vm_stats.
@@ -375,6 +386,13 @@ impl Estate<'_> {
             ["storage"] => Reply::Data(self.node_storage(node)),
             ["certificates", "info"] => Reply::Data(super::certificates(self.wish, self.now)),
             ["subscription"] => Reply::Data(super::subscription(self.wish)),
+            ["disks", "zfs"] => Reply::Data(self.zfs()),
+            ["disks", "list"] => Reply::Data(self.disks()),
+            ["apt", "update"] if self.has("updates") => Reply::Data(json!([
+                { "Package": "pve-manager", "Version": "9.1.7", "OldVersion": "9.1.6", "Priority": "optional" },
+                { "Package": "openssl", "Version": "3.5.5-1", "OldVersion": "3.5.4-1", "Priority": "important" },
+            ])),
+            ["apt", "update"] => Reply::Data(json!([])),
             ["replication"] => Reply::Data(self.replication(node)),
             ["tasks"] if query.contains("typefilter=vzdump") => Reply::Data(self.backups(node)),
             ["qemu" | "lxc", id, "config"] => Reply::Data(
@@ -382,6 +400,24 @@ impl Estate<'_> {
             ),
             _ => Reply::Error(501, "Method not implemented".to_owned(), String::new()),
         }
+    }
+
+    /// pve-storage: PVE/API2/Disks/ZFS.pm.
+    fn zfs(&self) -> Value {
+        let health = if self.has("zfs-degraded") { "DEGRADED" } else { "ONLINE" };
+        json!([{
+            "name": "rpool", "size": 960 * GB, "alloc": 410 * GB, "free": 550 * GB, "frag": 12, "dedup": 1.0, "health": health,
+        }])
+    }
+
+    /// pve-storage: PVE/API2/Disks.pm. What is left of a disk that spins is no number.
+    fn disks(&self) -> Value {
+        let health = if self.has("disk-failing") { "FAILED!" } else { "PASSED" };
+        let left = if self.has("disk-worn") { 7 } else { 96 };
+        json!([
+            { "devpath": "/dev/nvme0n1", "model": "Simulated SSD", "serial": "S1", "size": 960 * GB, "health": "PASSED", "wearout": left, "type": "nvme" },
+            { "devpath": "/dev/sda", "model": "Simulated disk", "serial": "S2", "size": 8_000 * GB, "health": health, "wearout": "N/A", "type": "hdd" },
+        ])
     }
 
     /// pve-storage: PVE/API2/Storage/Status.pm.
@@ -406,8 +442,22 @@ impl Estate<'_> {
         };
         let mut all = vec![task(node, "vzdump", "", night, status)];
         if node == "pve1" {
-            let alone = if self.has("backup-failed") { "command 'vma create' failed: exit code 1" } else { "OK" };
-            all.insert(0, task(node, "vzdump", "100", night + 3600, alone));
+            let failed = "command 'vma create' failed: exit code 1";
+            let by_hand = self.has("backup-by-hand");
+            let began = if by_hand { self.now - 30 * DAY } else { night } + 3600;
+            all.push(task(
+                node,
+                "vzdump",
+                "100",
+                began,
+                if by_hand || self.has("backup-failed") { failed } else { "OK" },
+            ));
+        }
+        if self.has("backup-running") {
+            // A list of all of them has a word for what has not ended.
+            let mut running = task(node, "vzdump", "", self.now - 60, "RUNNING");
+            running.as_object_mut().map(|task| task.remove("endtime"));
+            all.insert(0, running);
         }
         Value::from(all)
     }

@@ -14,7 +14,7 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
     let egress = Egress::new(egress::Config::default());
     let sandbox = Sandbox::new(sandbox::Config::default(), fresh_compiler()?, &egress)?;
     let name = file.display().to_string();
-    let (of_file, loaded) = match read(file) {
+    let (of_file, loaded) = match content(file) {
         Ok(content) => {
             let facts = json!({ "size": content.len(), "sha256": hex(&Sha256::digest(&content)) });
             (facts, sandbox.load(&content).await.map_err(|refusal| (refusal.code, refusal.message)))
@@ -38,6 +38,15 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
             }
             Ok(1)
         }
+    }
+}
+
+/// A file's content, or, for a kind's name alone, the plugin that comes with this program.
+fn content(file: &Path) -> Result<Vec<u8>, String> {
+    let built_in = builtin::ALL.iter().find(|plugin| file.as_os_str() == plugin.kind);
+    match built_in.filter(|_| !file.exists()) {
+        Some(plugin) => Ok(plugin.component.to_vec()),
+        None => read(file),
     }
 }
 

@@ -111,10 +111,14 @@ pub(super) fn text(target: &Target, done: &Done) -> String {
     sorted.sort_by_key(|dependency| dependency.status);
     for dependency in sorted {
         let word = if dependency.skipped { "skipped" } else { dependency.status.as_str() };
-        let name = dependency.title.as_deref().unwrap_or(&dependency.name);
-        let message = dependency.error_message.as_deref().map_or_else(String::new, |message| format!(": {message}"));
+        let name = &dependency.name;
+        let title = dependency.title.as_deref().map_or_else(String::new, |title| format!(" ({title})"));
+        // Why something was left out stands in its description.
+        let why =
+            dependency.error_message.as_deref().or(dependency.description.as_deref().filter(|_| dependency.skipped));
+        let message = why.map_or_else(String::new, |message| format!(": {message}"));
         // Writing to a string never fails.
-        let _ = writeln!(text, "{word:<8} {name}{message}");
+        let _ = writeln!(text, "{word:<8} {name}{title}{message}");
     }
     for warning in &report.warnings {
         let _ = writeln!(text, "note     {warning}");

@@ -105,10 +105,22 @@ fn backup_server_writes_plain_text_and_mail_gateway_has_no_tokens() {
     );
     let (permanent, code, says) =
         failure::<1>(400, "Bad Request", "datastore 'x' is unavailable: offline maintenance mode: disk swap");
-    assert_eq!((permanent, code.as_str()), (true, "refused"));
+    assert_eq!((permanent, code.as_str()), (false, "refused"));
     assert!(says.contains("disk swap"), "{says}");
     let (_, _, says) = failure::<2>(401, "API tokens not implemented", "");
     assert!(says.contains("API tokens not implemented") && says.contains("the setting \"username\""), "{says}");
+}
+
+#[test]
+fn another_product_or_none_at_all_is_named() {
+    for (reason, body, says) in [
+        ("Unauthorized", "authentication failed", "this is Proxmox Backup Server, not Proxmox VE"),
+        ("API tokens not implemented", "", "this is Proxmox Mail Gateway, not Proxmox VE"),
+        ("Unauthorized", "who are you?", "in words that are not those of Proxmox VE"),
+    ] {
+        let (_, code, found) = failure::<0>(401, reason, body);
+        assert!(code == "unauthorized" && found.contains(says), "{found}");
+    }
 }
 
 #[test]
@@ -124,6 +136,7 @@ fn a_wrong_port_is_named() {
         ("https://a:8007", Some("Proxmox VE listens on port 8006 unless it was told otherwise")),
         ("https://a", Some("Proxmox VE listens on port 8006 unless it was told otherwise")),
         ("http://a:8006", Some("Proxmox VE speaks https only")),
+        ("http://a:80", Some("Proxmox VE speaks https only, on port 8006 unless it was told otherwise")),
     ] {
         assert_eq!(wrong_port(Product::Ve, base).as_deref(), expected, "{base}");
     }

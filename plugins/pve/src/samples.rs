@@ -1,0 +1,167 @@
+//! Numbers for graphs, under the names that prometheus-pve-exporter gives them, so that dashboards made for it go on working.
+//!
+//! An option, because they are many: 17 for each guest. The host adds `instance` and `instance_type`. Other than there, states
+//! of HA and locks are given for those that have one.
+
+use crate::Look;
+use crate::cluster::Cluster;
+use polliwog_sdk::Sample;
+use polliwog_sdk::lenient::{Field, Number, Text};
+use proxmox::Answer;
+use serde::Deserialize;
+
+/// The host takes 100,000 in a report.
+const MOST: usize = 95_000;
+const GUEST_STATES: [&str; 11] = [
+    "stopped",
+    "request_stop",
+    "request_start",
+    "request_start_balance",
+    "started",
+    "fence",
+    "recovery",
+    "migrate",
+    "relocate",
+    "freeze",
+    "error",
+];
+const NODE_STATES: [&str; 5] = ["online", "maintenance", "unknown", "fence", "gone"];
+const LOCKS: [&str; 9] =
+    ["backup", "clone", "create", "migrate", "rollback", "snapshot", "snapshot-delete", "suspended", "suspending"];
+
+/// One entry of `/cluster/resources`, by its numbers.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Entry {
+    #[serde(rename = "type")]
+    kind: Field<Text>,
+    id: Field<Text>,
+    node: Field<Text>,
+    name: Field<Text>,
+    status: Field<Text>,
+    template: Field<Text>,
+    tags: Field<Text>,
+    lock: Field<Text>,
+    hastate: Field<Text>,
+    storage: Field<Text>,
+    plugintype: Field<Text>,
+    content: Field<Text>,
+    maxdisk: Field<Number>,
+    disk: Field<Number>,
+    maxmem: Field<Number>,
+    mem: Field<Number>,
+    netout: Field<Number>,
+    netin: Field<Number>,
+    diskwrite: Field<Number>,
+    diskread: Field<Number>,
+    cpu: Field<Number>,
+    maxcpu: Field<Number>,
+    uptime: Field<Number>,
+    shared: Field<Number>,
+}
+
+/// Adds them to the report. What cannot be read is left out; that it cannot was said already.
+pub(crate) fn report(look: &mut Look, cluster: &Cluster, resources: Answer) {
+    let mut samples = cluster_samples(cluster);
+    let Ok(entries) = resources.read::<Vec<Entry>>() else { return };
+    for entry in &entries {
+        entry.add(&mut samples);
+        if samples.len() >= MOST {
+            look.notes.say(|| format!("there are more than {MOST} numbers: the others are left out"));
+            break;
+        }
+    }
+    look.report.samples.extend(samples);
+}
+
+fn cluster_samples(cluster: &Cluster) -> Vec<Sample> {
+    let up = |id: String, is_up: bool| Sample::gauge("pve_up", f64::from(u8::from(is_up))).with_label("id", id);
+    let nodes = cluster.online.iter().filter_map(|(name, online)| Some(up(format!("node/{name}"), (*online)?)));
+    let itself = cluster.name().zip(cluster.quorate()).map(|(name, quorate)| up(format!("cluster/{name}"), quorate));
+    nodes.chain(itself).collect()
+}
+
+impl Entry {
+    fn add(&self, samples: &mut Vec<Sample>) {
+        let (Some(Text(kind)), Some(Text(id))) = (self.kind.get(), self.id.get()) else { return };
+        let guest = matches!(kind.as_str(), "qemu" | "lxc");
+        if !guest && !matches!(kind.as_str(), "node" | "storage") {
+            return;
+        }
+        for (name, field) in self.gauges() {
+            let number = field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
+            samples.extend(number.map(|number| Sample::gauge(name, number).with_label("id", id)));
+        }
+        for (name, field) in self.counters() {
+            let number = field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
+            samples.extend(number.map(|number| Sample::counter(name, number).with_label("id", id)));
+        }
+        if let Some(Text(status)) = self.status.get().filter(|_| kind != "node") {
+            let up = status == if guest { "running" } else { "available" };
+            samples.push(Sample::gauge("pve_up", f64::from(u8::from(up))).with_label("id", id));
+        }
+        states(samples, id, &self.hastate, if guest { &GUEST_STATES } else { &NODE_STATES });
+        locks(samples, id, &self.lock);
+        samples.extend(self.info(kind, id));
+    }
+
+    fn gauges(&self) -> [(&'static str, &Field<Number>); 12] {
+        [
+            ("pve_disk_size_bytes", &self.maxdisk),
+            ("pve_disk_usage_bytes", &self.disk),
+            ("pve_memory_size_bytes", &self.maxmem),
+            ("pve_memory_usage_bytes", &self.mem),
+            ("pve_network_transmit_bytes", &self.netout),
+            ("pve_network_receive_bytes", &self.netin),
+            ("pve_disk_write_bytes", &self.diskwrite),
+            ("pve_disk_read_bytes", &self.diskread),
+            ("pve_cpu_usage_ratio", &self.cpu),
+            ("pve_cpu_usage_limit", &self.maxcpu),
+            ("pve_uptime_seconds", &self.uptime),
+            ("pve_storage_shared", &self.shared),
+        ]
+    }
+
+    fn counters(&self) -> [(&'static str, &Field<Number>); 4] {
+        [
+            ("pve_network_transmit_bytes_total", &self.netout),
+            ("pve_network_receive_bytes_total", &self.netin),
+            ("pve_disk_written_bytes_total", &self.diskwrite),
+            ("pve_disk_read_bytes_total", &self.diskread),
+        ]
+    }
+
+    fn info(&self, kind: &str, id: &str) -> Option<Sample> {
+        let word = |field: &Field<Text>| field.get().map(|Text(text)| text.clone()).unwrap_or_default();
+        let one = |name: &str| Sample::gauge(name, 1.0).with_label("id", id).with_label("node", word(&self.node));
+        match kind {
+            "storage" => {
+                // In any order at each look, which would be another series each time.
+                let content = word(&self.content);
+                let mut content: Vec<&str> = content.split(',').collect();
+                content.sort_unstable();
+                let sample = one("pve_storage_info").with_label("storage", word(&self.storage));
+                Some(sample.with_label("plugintype", word(&self.plugintype)).with_label("content", content.join(",")))
+            }
+            "qemu" | "lxc" => {
+                let sample = one("pve_guest_info").with_label("name", word(&self.name)).with_label("type", kind);
+                Some(sample.with_label("template", word(&self.template)).with_label("tags", word(&self.tags)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn states(samples: &mut Vec<Sample>, id: &str, state: &Field<Text>, all: &[&str]) {
+    let Some(Text(found)) = state.get() else { return };
+    samples.extend(all.iter().map(|state| one_of("pve_ha_state", id, (state, *state == found))));
+}
+
+fn locks(samples: &mut Vec<Sample>, id: &str, lock: &Field<Text>) {
+    let Some(Text(found)) = lock.get() else { return };
+    samples.extend(LOCKS.iter().map(|state| one_of("pve_lock_state", id, (state, *state == found))));
+}
+
+fn one_of(name: &str, id: &str, (state, is): (&str, bool)) -> Sample {
+    Sample::gauge(name, f64::from(u8::from(is))).with_label("id", id).with_label("state", state)
+}
