@@ -381,6 +381,25 @@ async fn pve_requests_do_not_grow_with_guests() {
     }
 }
 
+/// The same for backup groups: a datastore's namespace is one request, however many groups it holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn pbs_requests_do_not_grow_with_groups() {
+    let bench = Bench::new("pbs", COMPILE).await;
+    let mut counts = Vec::new();
+    for groups in [10, 500, 5_000] {
+        let (wish, target) = (format!("groups-{groups}"), format!("g{groups}"));
+        let first = bench.poll(&wish, Some(&target)).await;
+        assert!(matches!(&first.outcome, Outcome::Success(report) if report.dependencies.len() > groups), "{wish}");
+        let later = bench.poll(&wish, Some(&target)).await.usage.requests;
+        println!(
+            "3 namespaces, {groups:>5} groups: {:>3} requests at first, {later} at most polls",
+            first.usage.requests
+        );
+        counts.push((first.usage.requests, later));
+    }
+    assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pbs_says_what_is_wrong_and_nothing_else() {
     let bench = Bench::new("pbs", COMPILE).await;

@@ -7,10 +7,14 @@ use crate::Look;
 use crate::nodes::{Nodes, State, parent};
 use crate::resources::{Storage, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
-use polliwog_sdk::{Dependency, Status};
+use polliwog_sdk::{Dependency, Status, cache};
 use proxmox::{bytes, judged, percent};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A node that could not say is not asked again for so long.
+const SPARED: Duration = Duration::from_secs(60);
 
 /// One entry of `/nodes/N/storage`.
 #[derive(Debug, Default, Deserialize)]
@@ -72,19 +76,37 @@ fn titled(dependency: Dependency, storage: &Storage) -> Dependency {
 type Asked = BTreeMap<String, Result<BTreeMap<String, Option<Seen>>, String>>;
 
 fn ask(look: &mut Look, storages: &[&Storage], nodes: &Nodes) -> Asked {
-    let doubtful = |node: &str| storages.iter().any(|storage| storage.node == node && !storage.available);
-    let asked: Vec<&String> =
-        nodes.iter().filter(|(name, node)| node.answers() && doubtful(name)).map(|(name, _)| name).collect();
+    let doubtful: BTreeSet<&str> =
+        storages.iter().filter(|storage| !storage.available).map(|storage| storage.node.as_str()).collect();
+    let there = nodes.iter().filter(|(name, node)| node.answers() && doubtful.contains(name.as_str()));
+    // One that did not answer in time has a mount that hangs, perhaps: asking again at once makes that worse.
+    let (asked, spared): (Vec<&String>, Vec<&String>) =
+        there.map(|(name, _)| name).partition(|name| spared(name).is_none());
     let answers = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/storage?enabled=1")).collect());
     let read = |(node, answer): (&&String, proxmox::Answer)| {
         let entries = answer.list::<Entry>(&mut look.notes);
         crate::nodes::asked(node, &entries);
         let entries = entries.map_err(|trouble| trouble.sentence);
+        if let Err(why) = &entries {
+            // What cannot be kept is a question more.
+            let _ = cache::set(&key(node), why.as_bytes(), SPARED);
+        }
         let seen =
             entries.map(|entries| entries.iter().filter_map(|entry| entry.seen(node, &mut look.notes)).collect());
         ((*node).clone(), seen)
     };
-    asked.iter().zip(answers).map(read).collect()
+    let answered: Asked = asked.iter().zip(answers).map(read).collect();
+    let spared = spared.into_iter().filter_map(|node| Some((node.clone(), Err(self::spared(node)?))));
+    answered.into_iter().chain(spared).collect()
+}
+
+/// Why a node is not asked again yet.
+fn spared(node: &str) -> Option<String> {
+    cache::get(&key(node)).map(|why| String::from_utf8_lossy(&why).into_owned())
+}
+
+fn key(node: &str) -> String {
+    format!("storages/{node}")
 }
 
 impl Entry {
