@@ -430,6 +430,7 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
                 "verify/* is not there",
                 "sync/* is not there",
                 "prune/* is not there",
+                "verification/* is not there",
             ],
         ),
         (
@@ -439,13 +440,14 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
                 "tasks unknown: the token lacks Sys.Audit*",
             ],
         ),
-        ("datastore-error", &[broken, &["group*archive* is kept"]].concat()),
+        ("datastore-error", &[broken, &["group*archive* is kept", "verification/archive is*"]].concat()),
         (
             "datastore-usage-broken",
             &[
                 "datastore/archive critical: the server cannot use it: *Input/output error*",
                 "group/archive/* is not there",
                 "group*archive* is kept",
+                "verification/archive is*",
             ],
         ),
         (
@@ -454,6 +456,7 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
                 "datastore/archive warning: it is in maintenance mode offline: disk swap tonight",
                 "group/archive/* is not there",
                 "group*archive* is kept",
+                "verification/archive is*",
             ],
         ),
         (
@@ -462,11 +465,16 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
                 "datastore/archive warning: its removable disk is not mounted",
                 "group/archive/* is not there",
                 "group*archive* is kept",
+                "verification/archive is*",
             ],
         ),
         ("datastore-full", &["datastore/fast critical: more than 95 % is used*"]),
         ("full-soon", &["datastore/fast critical: it will be full in fewer than 7 days (2026-11-25), as it grows now"]),
         ("s3", &[]),
+        (
+            "snapshot-damaged",
+            &["verification/fast critical: 2 snapshots are damaged: vm/100 of 2026-11-19 00:00 UTC, vm/100 of *"],
+        ),
         ("gc-failed", &["gc/fast critical: its last run of 2026-11-20 00:00 UTC failed: chunk store is full"]),
         ("gc-bad", &["gc/fast warning: 3 damaged chunks are still there*"]),
         ("verify-failed", &["verify/v-3f2a critical: *verification failed*"]),
@@ -614,6 +622,12 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
         (31, 18),
         "ticket, version, cluster, nodes, 4 queues of 3 nodes, 3 numbers; services, filters and certificates of 3 nodes"
     );
+
+    // One that is no longer taken is replaced: refused once, and a log-in.
+    let renewed = bench.poll("key-renewed", Some("again")).await;
+    assert!(matches!(renewed.outcome, Outcome::Success(_)), "{:?}", renewed.outcome);
+    assert_eq!(renewed.usage.requests, 18 + 2);
+    assert_eq!(bench.poll("key-renewed", Some("again")).await.usage.requests, 18);
 
     let stranger = bench.with_secret(("password", "not the password"));
     fails(&stranger, "healthy", FailureCategory::Permanent, "unauthorized", "check the setting \"username\"").await;

@@ -54,9 +54,8 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
             continue;
         }
         let walked = walk(look, &store.name, &mut asked);
-        if let Err(Trouble { silent: true, sentence, .. }) = &walked {
-            // What cannot be kept is one walk too many.
-            let _ = cache::set(&hold(&store.name), sentence.as_bytes(), HELD);
+        if let Err(trouble) = &walked {
+            hold_back(&store.name, trouble);
         }
         if look.part((&format!("groups/{}", store.name), &[&prefix]), walked).is_some() {
             rhythm::looked(&prefix, PERIOD);
@@ -64,14 +63,27 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
     }
 }
 
+/// Leaves a datastore alone that did not answer in time.
+pub(crate) fn hold_back(store: &str, trouble: &Trouble) {
+    if trouble.silent {
+        // What cannot be kept is one walk too many.
+        let _ = cache::set(&hold(store), trouble.sentence.as_bytes(), HELD);
+    }
+}
+
+/// Whether a datastore is left alone.
+pub(crate) fn is_held(store: &str) -> bool {
+    cache::get(&hold(store)).is_some()
+}
+
 fn hold(store: &str) -> String {
     format!("held/{store}")
 }
 
-/// Every namespace of a datastore. What of it was read is reported, also when the rest was not.
-fn walk(look: &mut Look, store: &str, asked: &mut usize) -> Result<(), Trouble> {
-    let [namespaces] = look.api.ask([format!("/admin/datastore/{store}/namespace").as_str()]);
-    let namespaces: Vec<Namespace> = namespaces.list(&mut look.notes)?;
+/// The namespaces of a datastore that are looked at; the first, without a name, is its root.
+pub(crate) fn namespaces(look: &mut Look, store: &str) -> Result<Vec<String>, Trouble> {
+    let [answer] = look.api.ask([format!("/admin/datastore/{store}/namespace").as_str()]);
+    let namespaces: Vec<Namespace> = answer.list(&mut look.notes)?;
     let mut names: Vec<String> =
         namespaces.iter().map(|entry| entry.ns.get().map(|Text(ns)| ns.clone()).unwrap_or_default()).collect();
     if names.len() > NAMESPACES {
@@ -79,6 +91,12 @@ fn walk(look: &mut Look, store: &str, asked: &mut usize) -> Result<(), Trouble> 
         look.notes.say(|| format!("datastore {store} has {more} more namespaces than are looked at"));
         names.truncate(NAMESPACES);
     }
+    Ok(names)
+}
+
+/// Every namespace of a datastore. What of it was read is reported, also when the rest was not.
+fn walk(look: &mut Look, store: &str, asked: &mut usize) -> Result<(), Trouble> {
+    let names = namespaces(look, store)?;
     *asked += names.len();
     let path = |ns: &String| format!("/admin/datastore/{store}/groups?ns={}", encoded(ns));
     let answers = look.api.ask_all(names.iter().map(path).collect());
@@ -133,7 +151,7 @@ fn one(look: &mut Look, name: String, group: &Group) -> Dependency {
 }
 
 /// A namespace in a query: `a/b`.
-fn encoded(ns: &str) -> String {
+pub(crate) fn encoded(ns: &str) -> String {
     ns.bytes().fold(String::new(), |text, byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
             text + &char::from(byte).to_string()

@@ -7,11 +7,13 @@
 //! | `/admin/gc`, `/admin/verify`, `/admin/prune`, `/admin/sync` | each minute |
 //! | `/admin/datastore/S/namespace`, and `/admin/datastore/S/groups` of each namespace | each five minutes |
 //! | `/nodes/localhost/tasks`, those that failed in the last day | each five minutes |
+//! | `/admin/datastore/S/snapshots` of each namespace | each hour |
 //! | `/nodes/localhost/certificates/info`, and `/nodes/localhost/subscription` where that is wanted | each hour |
 //! | `/access/permissions` | where no datastore is seen: is there none, or are there no rights? |
 //!
 //! Dependencies: `api`, `node`, `datastore/S`, `gc/S`, `verify/ID`, `sync/ID`, `prune/ID`, and for each backup group
-//! `group/S/TYPE/ID`, or `group/S/NAMESPACE/TYPE/ID`; `tasks`, `certificate`, `subscription`.
+//! `group/S/TYPE/ID`, or `group/S/NAMESPACE/TYPE/ID`; `verification/S`, `tasks`, `certificate`,
+//! `subscription`.
 //!
 //! One broken datastore never hides the others: whatever concerns one of them is asked and judged by itself.
 
@@ -22,6 +24,7 @@ mod groups;
 mod jobs;
 mod settings;
 mod tasks;
+mod verification;
 
 use polliwog_sdk::lenient::{Field, Flag, Number};
 use polliwog_sdk::prelude::*;
@@ -82,7 +85,7 @@ type Look = proxmox::Look<Settings>;
 type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
 
 const NODE: Part<'_> = ("node", &[]);
-const DATASTORES: Part<'_> = ("datastores", &["datastore/", "group/"]);
+const DATASTORES: Part<'_> = ("datastores", &["datastore/", "group/", "verification/"]);
 
 fn poll(look: &mut Look) {
     let [status, list, usage] =
@@ -95,6 +98,7 @@ fn poll(look: &mut Look) {
         }
         let stores = datastores::report(look, list, usage);
         groups::report(look, &stores);
+        verification::report(look, &stores);
     }
     jobs::report(look);
     tasks::report(look);

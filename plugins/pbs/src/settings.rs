@@ -4,7 +4,7 @@ use polliwog_sdk::prelude::*;
 use proxmox::{CertificateLimits, HostLimits, Limits, Patterns};
 
 /// How a Proxmox Backup Server is judged.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// How full and how busy the server itself may be.
@@ -13,12 +13,28 @@ pub struct Settings {
     pub certificates: CertificateLimits,
     /// Whether a subscription that is missing or not active is reported.
     pub subscription: bool,
+    /// Whether snapshots that verification found damaged are looked for, once an hour. Their list is long.
+    pub verification: bool,
     /// Datastores.
     pub datastores: Datastores,
     /// Jobs: garbage collection, verify, sync, prune.
     pub jobs: Jobs,
     /// Backup groups: the newest backup of each guest or host.
     pub groups: Groups,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            usage: HostLimits::default(),
+            certificates: CertificateLimits::default(),
+            subscription: false,
+            verification: true,
+            datastores: Datastores::default(),
+            jobs: Jobs::default(),
+            groups: Groups::default(),
+        }
+    }
 }
 
 /// Datastores, by their names, with `*` for any text.

@@ -4,7 +4,7 @@
 //! (one is broken, and its entry says so), `datastore-usage-broken` (one is broken, and the list of all fails for it),
 //! `maintenance`, `unmounted`, `datastore-full`, `full-soon`, `s3`, `gc-failed`, `gc-bad`, `verify-failed`, `sync-failed`, `sync-warnings`,
 //! `prune-off`, `job-late`, `job-running`, `job-never`, `old` (a version without push), `group-old`, `group-hidden`,
-//! `walk-hangs`, `tasks-failed`, `certificate-ends`, `certificate-ended`, `subscribed`, `subscription-expired`.
+//! `walk-hangs`, `snapshot-damaged`, `tasks-failed`, `certificate-ends`, `certificate-ended`, `subscribed`, `subscription-expired`.
 
 use super::{Asked, PBS_TOKEN, Reply, Wish};
 use serde_json::{Value, json};
@@ -234,8 +234,26 @@ impl Server<'_> {
             ["namespace"] => Reply::Data(json!([{ "ns": "" }])),
             ["groups"] if self.has("group-hidden") => forbidden(),
             ["groups"] => Reply::Data(self.groups(store, query)),
+            ["snapshots"] => Reply::Data(self.snapshots(store)),
             _ => Reply::Error(404, "Not Found".to_owned(), "Path not found.".to_owned()),
         }
+    }
+
+    /// pbs-api-types: datastore.rs, SnapshotListItem. One that was never verified does not say so.
+    fn snapshots(&self, store: &str) -> Value {
+        let snapshot = |index: i64| {
+            let mut snapshot = json!({
+                "backup-type": "vm", "backup-id": "100", "backup-time": self.now - DAY / 2 - index * DAY, "size": 12_345_678_901_u64,
+                "owner": "backup@pbs!pve", "protected": false, "files": [{ "filename": "index.json.blob", "size": 512 }],
+            });
+            let damaged = self.has("snapshot-damaged") && store == "fast" && index == 1;
+            if index > 0 {
+                snapshot["verification"] =
+                    json!({ "state": if damaged { "failed" } else { "ok" }, "upid": "UPID:pbs:x" });
+            }
+            snapshot
+        };
+        (0..3).map(snapshot).collect()
     }
 
     /// pbs-api-types: datastore.rs, GroupListItem.

@@ -1,7 +1,7 @@
 //! Mail Gateway: a cluster of `nodes-N` gateways, or one that stands alone.
 //!
-//! What can be wished: `standalone`, `tfa` (the account has a second factor), `ticket-lost` (tickets are never taken: the
-//! key was made anew), `no-rights` (the account is no auditor), `node-dead` (the last node cannot be reached by the
+//! What can be wished: `standalone`, `tfa` (the account has a second factor), `ticket-lost` (tickets are never taken),
+//! `key-renewed` (those of before are not), `no-rights` (the account is no auditor), `node-dead` (the last node cannot be reached by the
 //! others), `cluster-hangs` (the cluster's list never comes), `out-of-step`, `deferred` (a long queue), `held`,
 //! `service-down`, `memory-full`, `clamav-old`, `rules-old`, `certificate-ends`, `certificate-ended`, `subscribed`,
 //! `subscription-expired`.
@@ -91,7 +91,7 @@ impl Gateway<'_> {
         let half = if self.has("tfa") { "!tfa!" } else { "" };
         let mut data = json!({
             "username": user, "role": "audit", "CSRFPreventionToken": format!("{:X}:c2ltdWxhdGVk", self.now),
-            "ticket": format!("PMG:{half}{user}:{:X}::{SIGNATURE}", self.now),
+            "ticket": format!("PMG:{half}{user}:{:X}::{}", self.now, self.signature()),
         });
         if self.has("tfa") {
             data["NeedTFA"] = json!(1);
@@ -99,11 +99,16 @@ impl Gateway<'_> {
         Reply::Data(data)
     }
 
+    /// Who signs with another key takes no ticket of before.
+    fn signature(&self) -> String {
+        if self.has("key-renewed") { SIGNATURE.replace('2', "3") } else { SIGNATURE.to_owned() }
+    }
+
     fn takes(&self, ticket: &str) -> bool {
         let Some(rest) = ticket.strip_prefix(&format!("PMG:{PMG_USER}:")) else { return false };
         let Some((time, signature)) = rest.split_once("::") else { return false };
         let age = i64::from_str_radix(time, 16).map(|time| self.now - time);
-        !self.has("ticket-lost") && signature == SIGNATURE && age.is_ok_and(|age| (-300..TICKET).contains(&age))
+        !self.has("ticket-lost") && signature == self.signature() && age.is_ok_and(|age| (-300..TICKET).contains(&age))
     }
 
     /// pmg-api: PMG/API2/Cluster.pm, status. A gateway that stands alone is listed only when asked for.
