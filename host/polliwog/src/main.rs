@@ -13,13 +13,13 @@ mod configurator;
 mod driver;
 mod estate;
 mod host;
-mod introduce;
 mod plugin_command;
 mod plugins;
 mod poll;
 mod remote;
 mod run;
 mod setup;
+mod setup_command;
 mod simulate;
 
 use anyhow::Context;
@@ -72,7 +72,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Breaker { command, common } => remote::breaker(&common, command).await,
             Command::Settings { command, common } => remote::settings(&common, command).await,
             Command::Replay { dir, port } => replay(&dir, port).await,
-            Command::Setup(arguments) => introduce::setup(arguments).await,
+            Command::Setup(arguments) => setup_command::setup(arguments).await,
             Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,
             Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list::list(&common, json).await,
             Command::CompilePlugin => unreachable!("done before there was a runtime"),

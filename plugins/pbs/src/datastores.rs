@@ -3,7 +3,7 @@
 use crate::Look;
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Trouble, bytes, judged, moment, percent};
+use proxmox::{Answer, Trouble, bytes, judged, moment, percent, worse};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -159,20 +159,14 @@ fn judge(look: &mut Look, name: &str, entry: &Listed, usage: &Usage) -> Verdict 
     Verdict { status, why, description: Some(format!("{share:.0} % of {size} used")), readable: true }
 }
 
-type Judged = (Status, Option<String>);
-
-fn worse(one: Judged, other: Judged) -> Judged {
-    if one.0 != other.0 && one.0.worse(other.0) == other.0 { other } else { one }
-}
-
-fn fullness(look: &Look, share: f64) -> Judged {
+fn fullness(look: &Look, share: f64) -> proxmox::Verdict {
     let (status, limit) = look.settings.datastores.usage().judge(share);
     let why = format!("more than {limit:.0} % is used: make room (prune and garbage collection), or give it more");
     (status, (status != Status::Ok).then_some(why))
 }
 
 /// When it will be full, by the server's own estimate: 0 is never, and a date that is over means that it shrinks.
-fn estimate(look: &mut Look, name: &str, usage: &Usage) -> Judged {
+fn estimate(look: &mut Look, name: &str, usage: &Usage) -> proxmox::Verdict {
     // Up to the largest 64-bit number for far away.
     let Some(Number(date)) = usage.estimated_full_date.get() else {
         if let Field::Odd(odd) = &usage.estimated_full_date {
@@ -185,7 +179,7 @@ fn estimate(look: &mut Look, name: &str, usage: &Usage) -> Judged {
     if *date <= look.seconds() {
         return (Status::Ok, None);
     }
-    let (status, limit) = look.settings.datastores.full_in((date - look.seconds()) / DAY);
+    let (status, limit) = look.settings.datastores.full().judge((date - look.seconds()) / DAY);
     let when = moment(*date).map(|when| format!(" ({})", &when[..10])).unwrap_or_default();
     (
         status,

@@ -7,7 +7,7 @@ use crate::Look;
 use crate::datastores::Store;
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status, cache};
-use proxmox::{Answer, Trouble, judged, moment, rhythm};
+use proxmox::{Answer, Trouble, judged, moment, percent_encoded, rhythm};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -152,10 +152,5 @@ fn one(look: &mut Look, name: String, group: &Group) -> Dependency {
 
 /// A namespace in a query: `a/b`.
 pub(crate) fn encoded(ns: &str) -> String {
-    ns.bytes().fold(String::new(), |text, byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-            text + &char::from(byte).to_string()
-        }
-        _ => text + &format!("%{byte:02X}"),
-    })
+    percent_encoded(ns, b"/")
 }

@@ -1,7 +1,7 @@
 //! What an operator writes.
 
 use polliwog_sdk::prelude::*;
-use proxmox::{CertificateLimits, HostLimits, Limits, Patterns};
+use proxmox::{CertificateLimits, HostLimits, Limits, Patterns, Remaining};
 
 /// How a Proxmox Backup Server is judged.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -118,15 +118,9 @@ impl Datastores {
         Limits { warning: self.warning_percent, critical: self.critical_percent }
     }
 
-    /// What an estimate of so many days means, and the limit that it is below. The fewer the worse, unlike anything else.
-    pub(crate) fn full_in(&self, days: f64) -> (Status, f64) {
-        if days < self.full_critical_days {
-            (Status::Critical, self.full_critical_days)
-        } else if days < self.full_warning_days {
-            (Status::Warning, self.full_warning_days)
-        } else {
-            (Status::Ok, 0.0)
-        }
+    /// In how many days it may be full.
+    pub(crate) fn full(&self) -> Remaining {
+        Remaining { warning: self.full_warning_days, critical: self.full_critical_days }
     }
 }
 
@@ -151,11 +145,7 @@ impl Settings {
             (self.groups.age(), "groups.age_warning_hours", "groups.age_critical_hours"),
         ];
         let own = own.into_iter().filter_map(|(limits, warning, critical)| limits.problem(warning, critical));
-        let hidden = self.datastores.full_critical_days > self.datastores.full_warning_days;
-        let days = hidden.then(|| {
-            "\"datastores.full_critical_days\" is above \"datastores.full_warning_days\": no warning would ever be seen"
-                .to_owned()
-        });
+        let days = self.datastores.full().problem("datastores.full_warning_days", "datastores.full_critical_days");
         own.chain(days).chain(self.usage.problems()).chain(self.certificates.problem()).collect()
     }
 }

@@ -5,7 +5,7 @@
 use crate::Look;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Flag, Text};
-use proxmox::{Answer, Trouble, judged, list, moment, rhythm};
+use proxmox::{Answer, Trouble, Verdict, judged, list, moment, rhythm, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -43,22 +43,17 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
         // Whatever comes of it: asking is what costs.
         rhythm::looked(part, PERIOD);
         let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}{path}")).collect());
-        let mut worst: Judged = (Status::Ok, None);
+        let mut worst: Verdict = (Status::Ok, None);
         for (node, answer) in nodes.iter().zip(answers) {
-            let verdict: Result<Judged, Trouble> = read(look, node, answer);
-            let (status, why) =
-                verdict.unwrap_or_else(|trouble| (Status::Unknown, Some(format!("{node}: {}", trouble.sentence))));
-            if status != worst.0 && worst.0.worse(status) == status {
-                worst = (status, why);
-            }
+            let verdict: Result<Verdict, Trouble> = read(look, node, answer);
+            let unread = |trouble: Trouble| (Status::Unknown, Some(format!("{node}: {}", trouble.sentence)));
+            worst = worse(worst, verdict.unwrap_or_else(unread));
         }
         look.add(judged(part, "pmg-filter", worst));
     }
 }
 
-type Judged = (Status, Option<String>);
-
-fn clamav(look: &mut Look, node: &str, answer: Answer) -> Result<Judged, Trouble> {
+fn clamav(look: &mut Look, node: &str, answer: Answer) -> Result<Verdict, Trouble> {
     let databases: Vec<Database> = answer.list(&mut look.notes)?;
     let daily = |database: &&Database| {
         let says = |field: &Field<Text>| field.get().is_some_and(|Text(word)| word.starts_with("daily"));
@@ -76,7 +71,7 @@ fn clamav(look: &mut Look, node: &str, answer: Answer) -> Result<Judged, Trouble
     Ok((status, (status != Status::Ok).then_some(why)))
 }
 
-fn spamassassin(look: &mut Look, node: &str, answer: Answer) -> Result<Judged, Trouble> {
+fn spamassassin(look: &mut Look, node: &str, answer: Answer) -> Result<Verdict, Trouble> {
     let mut behind = Vec::new();
     for channel in answer.list::<Channel>(&mut look.notes)? {
         let name = channel.channel.get().map_or("a channel", |Text(name)| name.as_str());

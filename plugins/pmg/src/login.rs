@@ -7,7 +7,7 @@ use polliwog_sdk::cache;
 use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret};
 use polliwog_sdk::lenient::{Field, Flag};
 use polliwog_sdk::{Dependency, Target};
-use proxmox::{Api, Product, Trouble, connect};
+use proxmox::{Api, Product, Trouble, connect, percent_encoded};
 use serde::Deserialize;
 use std::cell::Cell;
 use std::time::Duration;
@@ -73,7 +73,7 @@ fn ticket_refused(trouble: Trouble) -> Trouble {
 /// Asks for a ticket, with the password, or with the ticket before as the password.
 fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
     let ticket = ticket(api);
-    let body = format!("username={}&password=${{secret.{proof}}}", form(username));
+    let body = format!("username={}&password=${{secret.{proof}}}", percent_encoded(username, b""));
     let request = api
         .request(Method::Post, "/access/ticket")
         .header("content-type", "application/x-www-form-urlencoded")
@@ -116,12 +116,4 @@ fn ticket(api: &Api) -> String {
 
 fn fresh(ticket: &str) -> String {
     format!("fresh/{ticket}")
-}
-
-/// A text in a form.
-fn form(text: &str) -> String {
-    text.bytes().fold(String::new(), |form, byte| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => form + &char::from(byte).to_string(),
-        _ => form + &format!("%{byte:02X}"),
-    })
 }

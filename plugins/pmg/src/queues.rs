@@ -2,7 +2,7 @@
 
 use crate::Look;
 use polliwog_sdk::{Sample, Status};
-use proxmox::judged;
+use proxmox::{judged, worse};
 
 /// The four that Postfix has.
 pub(crate) const QUEUES: [&str; 4] = ["deferred", "active", "incoming", "hold"];
@@ -34,9 +34,7 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
                 Ok(None) => (Status::Unknown, format!("{node} does not say how many messages are in it")),
                 Err(trouble) => (Status::Unknown, format!("{node}: {}", trouble.sentence)),
             };
-            if status != worst.0 && worst.0.worse(status) == status {
-                worst = (status, Some(why));
-            }
+            worst = worse(worst, (status, Some(why)));
         }
         look.add(judged(format!("queue/{queue}"), "pmg-queue", worst));
     }

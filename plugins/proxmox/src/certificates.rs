@@ -1,6 +1,6 @@
 //! Certificates of a node, and when they expire. All three products list them in the same way.
 
-use crate::{Answer, Limits, Look, Trouble, judged, moment};
+use crate::{Answer, Look, Remaining, Trouble, judged, moment};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use schemars::JsonSchema;
@@ -26,28 +26,13 @@ impl Default for CertificateLimits {
 }
 
 impl CertificateLimits {
-    /// What is wrong with them, as the setting `certificates`.
-    pub fn problem(&self) -> Option<String> {
-        let limits = Limits { warning: self.critical_days, critical: self.warning_days };
-        limits.problem("certificates.critical_days", "certificates.warning_days").map(|problem| {
-            if problem.contains("is above") {
-                "\"certificates.critical_days\" is above \"certificates.warning_days\": no warning would ever be seen"
-                    .to_owned()
-            } else {
-                problem
-            }
-        })
+    fn remaining(self) -> Remaining {
+        Remaining { warning: self.warning_days, critical: self.critical_days }
     }
 
-    fn judge(&self, days: f64) -> Status {
-        let below = |limit: f64| limit > 0.0 && days < limit;
-        if below(self.critical_days) {
-            Status::Critical
-        } else if below(self.warning_days) {
-            Status::Warning
-        } else {
-            Status::Ok
-        }
+    /// What is wrong with them, as the setting `certificates`.
+    pub fn problem(self) -> Option<String> {
+        self.remaining().problem("certificates.warning_days", "certificates.critical_days")
     }
 }
 
@@ -80,7 +65,7 @@ pub fn certificates<S>(
         return Ok(judged(name, kind, (Status::Unknown, Some(why))));
     };
     let when = moment(end).unwrap_or_default();
-    let status = limits.judge((end - look.seconds()) / DAY);
+    let (status, _) = limits.remaining().judge((end - look.seconds()) / DAY);
     let ends = if end <= look.seconds() { "has expired, at" } else { "expires at" };
     let why = (status != Status::Ok).then(|| format!("{file} {ends} {when}: {renew}"));
     Ok(judged(name, kind, (status, why)).with_description(format!("{file} is good until {when}")))

@@ -1,6 +1,6 @@
 //! How busy and how full a machine is.
 
-use crate::{Limits, Notes, percent};
+use crate::{Limits, Notes, Verdict, percent, worse};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number};
 use schemars::JsonSchema;
@@ -109,7 +109,7 @@ impl Host {
     }
 
     /// The worst of its shares, and why.
-    pub fn judge(&self, limits: &HostLimits) -> (Status, Option<String>) {
+    pub fn judge(&self, limits: &HostLimits) -> Verdict {
         let mut worst = (Status::Ok, None);
         for (what, share, limits) in [
             ("memory", self.memory, limits.memory()),
@@ -118,12 +118,7 @@ impl Host {
         ] {
             let Some(share) = share else { continue };
             let (status, limit) = limits.judge(share);
-            if status != Status::Ok
-                && worst.0 != Status::Critical
-                && (worst.0 == Status::Ok || status == Status::Critical)
-            {
-                worst = (status, Some(format!("{what}: more than {limit:.0} % is used")));
-            }
+            worst = worse(worst, (status, Some(format!("{what}: more than {limit:.0} % is used"))));
         }
         worst
     }

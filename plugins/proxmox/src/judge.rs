@@ -24,14 +24,57 @@ impl Limits {
 
     /// What is wrong with them, under these names in the settings.
     pub fn problem(self, warning: &str, critical: &str) -> Option<String> {
-        for (name, limit) in [(warning, self.warning), (critical, self.critical)] {
-            if !(limit >= 0.0 && limit.is_finite()) {
-                return Some(format!("\"{name}\" is {limit}: write 0 for never, or a number above it"));
-            }
+        let wrong = not_a_limit(warning, self.warning).or_else(|| not_a_limit(critical, self.critical));
+        if wrong.is_some() {
+            return wrong;
         }
         let hidden = self.critical > 0.0 && self.warning > self.critical;
         hidden.then(|| format!("\"{warning}\" is above \"{critical}\": no warning would ever be seen"))
     }
+}
+
+fn not_a_limit(name: &str, limit: f64) -> Option<String> {
+    let wrong = !(limit >= 0.0 && limit.is_finite());
+    wrong.then(|| format!("\"{name}\" is {limit}: write 0 for never, or a number above it"))
+}
+
+/// Below what something is a warning, and below what it is critical: days that are left. 0 stands for never.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Remaining {
+    /// Below this it is a warning.
+    pub warning: f64,
+    /// Below this it is critical.
+    pub critical: f64,
+}
+
+impl Remaining {
+    /// What a number means, and the limit that it is below.
+    pub fn judge(self, value: f64) -> (Status, f64) {
+        let below = |limit: f64| limit > 0.0 && value < limit;
+        match (below(self.critical), below(self.warning)) {
+            (true, _) => (Status::Critical, self.critical),
+            (false, true) => (Status::Warning, self.warning),
+            (false, false) => (Status::Ok, 0.0),
+        }
+    }
+
+    /// What is wrong with them, under these names in the settings.
+    pub fn problem(self, warning: &str, critical: &str) -> Option<String> {
+        let wrong = not_a_limit(warning, self.warning).or_else(|| not_a_limit(critical, self.critical));
+        if wrong.is_some() {
+            return wrong;
+        }
+        let hidden = self.warning > 0.0 && self.critical > self.warning;
+        hidden.then(|| format!("\"{critical}\" is above \"{warning}\": no warning would ever be seen"))
+    }
+}
+
+/// How something is, and why, where it is not ok.
+pub type Verdict = (Status, Option<String>);
+
+/// The worse of two; of two alike the first.
+pub fn worse(one: Verdict, other: Verdict) -> Verdict {
+    if other.0 != one.0 && one.0.worse(other.0) == other.0 { other } else { one }
 }
 
 /// How much of a whole is used, in percent; nothing where the numbers cannot be true.
@@ -56,6 +99,29 @@ mod tests {
         assert!(limits.problem("w", "c").is_none());
         assert!(Limits { warning: 95.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is above"));
         assert!(Limits { warning: -1.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is -1"));
+    }
+
+    #[test]
+    fn what_remains_is_judged_from_above() {
+        let days = Remaining { warning: 30.0, critical: 7.0 };
+        for (value, expected) in
+            [(30.0, Status::Ok), (29.9, Status::Warning), (7.0, Status::Warning), (-1.0, Status::Critical)]
+        {
+            assert_eq!(days.judge(value).0, expected, "{value}");
+        }
+        assert_eq!(Remaining { warning: 0.0, critical: 0.0 }.judge(-1.0).0, Status::Ok);
+        assert!(days.problem("w", "c").is_none());
+        assert!(Remaining { critical: 40.0, ..days }.problem("w", "c").unwrap().contains("\"c\" is above \"w\""));
+        assert!(Remaining { critical: -1.0, ..days }.problem("w", "c").unwrap().contains("\"c\" is -1"));
+    }
+
+    #[test]
+    fn the_worse_verdict_wins_and_the_first_of_two_alike() {
+        let verdict = |status, why: &str| (status, Some(why.to_owned()));
+        let (warning, critical) = (verdict(Status::Warning, "w"), verdict(Status::Critical, "c"));
+        assert_eq!(worse(warning.clone(), critical.clone()), critical);
+        assert_eq!(worse(critical.clone(), warning.clone()), critical);
+        assert_eq!(worse(warning.clone(), verdict(Status::Warning, "other")), warning);
     }
 
     #[test]

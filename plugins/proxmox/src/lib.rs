@@ -7,6 +7,7 @@
 //! - [`Ended`]: how a task ended. [`Limits`]: how full is too full, how old is too old. [`Host`]: how busy and full
 //!   a machine is. [`Patterns`]: what is meant by name.
 //! - [`hourly`]: what each node is asked for once an hour; [`certificates`] and [`subscription`], which are alike everywhere.
+//! - [`remember`]: what one poll keeps for the next.
 //! - [`rhythm`]: what is looked at less often than at every poll.
 //!
 //! It decides nothing about any one product, beyond what [`Product`] says. It depends on the SDK only.
@@ -19,6 +20,7 @@ mod host;
 mod hourly;
 mod judge;
 mod look;
+mod memory;
 mod notes;
 mod patterns;
 pub mod rhythm;
@@ -31,11 +33,12 @@ pub use api::{Answer, Api, connect};
 pub use certificates::{CertificateLimits, certificates};
 pub use host::{Host, HostLimits, Space, share};
 pub use hourly::{Fact, hourly};
-pub use judge::{Limits, percent};
+pub use judge::{Limits, Remaining, Verdict, percent, worse};
 pub use look::{Look, Part, judged};
+pub use memory::{remember, remembered};
 pub use notes::Notes;
 pub use patterns::Patterns;
 pub use subscription::subscription;
 pub use task::Ended;
 pub use trouble::{Product, Trouble};
-pub use words::{bytes, count, list, moment, seconds};
+pub use words::{bytes, count, list, moment, percent_encoded, seconds};

@@ -1,6 +1,6 @@
 //! One poll under way: who is asked, what is reported.
 
-use crate::{Api, Notes, Trouble, list};
+use crate::{Api, Notes, Trouble, Verdict, list};
 use polliwog_sdk::{Dependency, Report, Status, Target, cache};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -111,6 +111,6 @@ impl<S> Look<S> {
 }
 
 /// A dependency with this status, and why, where it is not ok.
-pub fn judged(name: impl Into<String>, kind: &str, (status, why): (Status, Option<String>)) -> Dependency {
+pub fn judged(name: impl Into<String>, kind: &str, (status, why): Verdict) -> Dependency {
     Dependency { error_message: why, ..Dependency::new(name, status).with_kind(kind) }
 }

@@ -36,6 +36,17 @@ pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
+/// A text in a query or a form: all is escaped but letters, digits, `-._~` and these.
+pub fn percent_encoded(text: &str, plain: &[u8]) -> String {
+    text.bytes().fold(String::new(), |encoded, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || plain.contains(&byte) {
+            encoded + &char::from(byte).to_string()
+        } else {
+            encoded + &format!("%{byte:02X}")
+        }
+    })
+}
+
 /// The first few names, and how many more there are.
 pub fn list(names: &[String]) -> String {
     let shown = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
@@ -63,6 +74,7 @@ mod tests {
         let names: Vec<String> = (1..=7).map(|n| n.to_string()).collect();
         assert_eq!(list(&names), "1, 2, 3, 4, 5 and 2 more");
         assert_eq!(list(&names[..2]), "1, 2");
+        assert_eq!(percent_encoded("a b/ü&~", b"/"), "a%20b/%C3%BC%26~");
         assert_eq!((count(1, "guest"), count(0, "guest")), ("1 guest".to_owned(), "0 guests".to_owned()));
     }
 }

@@ -9,8 +9,8 @@ use crate::nodes::{Nodes, State, parent};
 use crate::resources::{Guest, wanted};
 use crate::settings;
 use polliwog_sdk::lenient::{Field, Number, Text};
-use polliwog_sdk::{Dependency, Status, cache};
-use proxmox::{Ended, judged, moment, rhythm};
+use polliwog_sdk::{Dependency, Status};
+use proxmox::{Ended, judged, moment, remember, remembered, rhythm};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -76,8 +76,7 @@ type AllStopped = BTreeMap<u64, Stopped>;
 
 pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
     let onboot = crate::onboot::expected(look, guests, seen.nodes);
-    let before: AllStopped =
-        cache::get(STOPPED).and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default();
+    let before: AllStopped = remembered(STOPPED);
     let mut stopped = AllStopped::new();
     let called = called(guests);
     let mut looked_at = 0;
@@ -98,24 +97,13 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
         let state = seen.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
         let verdict = if state == State::Offline {
             Verdict::Unknown(format!("nobody can see it: its node {} is offline", guest.node))
-        } else if expected {
-            let verdict = must_run(guest, by_ha.is_some_and(|service| service.wants_stopped()));
-            let held = guest.lock.as_deref().filter(|lock| *lock != "suspended" && guest.status == "stopped");
-            if verdict.is_some() && held.is_none() {
-                verdict.unwrap_or(Verdict::Well)
-            } else {
-                let now = look.seconds();
-                let known = before.get(&guest.id).filter(|known| known.lock == guest.lock).cloned();
-                let known = known.unwrap_or(Stopped { since: now, by: None, lock: guest.lock.clone() });
-                let known = Stopped { by: known.by.or_else(|| stopped_by(guest.id, seen.tasks)), ..known };
-                let stale =
-                    held.filter(|_| now - known.since >= STALE_LOCK).map(|lock| stale_lock(guest, lock, &known));
-                let verdict = stale.or(verdict).unwrap_or_else(|| down(&known, now, settings));
-                stopped.insert(guest.id, known);
-                verdict
-            }
-        } else {
+        } else if !expected {
             may_rest(guest)
+        } else {
+            let told = by_ha.is_some_and(|service| service.wants_stopped());
+            let (verdict, down) = expected_to_run(guest, told, (look, &before, seen));
+            stopped.extend(down.map(|down| (guest.id, down)));
+            verdict
         };
         look.report.dependencies.push(verdict.of(guest));
     }
@@ -124,8 +112,29 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
     }
     absent(look, guests);
     if stopped != before {
-        remember(&stopped);
+        remember(STOPPED, &stopped, REMEMBERED);
     }
+}
+
+/// A guest that must run, and what is to be remembered of it where it does not.
+fn expected_to_run(
+    guest: &Guest,
+    told_to_stop: bool,
+    (look, before, seen): (&Look, &AllStopped, &Seen<'_>),
+) -> (Verdict, Option<Stopped>) {
+    let verdict = must_run(guest, told_to_stop);
+    let held = guest.lock.as_deref().filter(|lock| *lock != "suspended" && guest.status == "stopped");
+    let verdict = match (verdict, held) {
+        (Some(verdict), None) => return (verdict, None),
+        (verdict, _) => verdict,
+    };
+    let now = look.seconds();
+    let known = before.get(&guest.id).filter(|known| known.lock == guest.lock).cloned();
+    let known = known.unwrap_or(Stopped { since: now, by: None, lock: guest.lock.clone() });
+    let known = Stopped { by: known.by.or_else(|| stopped_by(guest.id, seen.tasks)), ..known };
+    let stale = held.filter(|_| now - known.since >= STALE_LOCK).map(|lock| stale_lock(guest, lock, &known));
+    let verdict = stale.or(verdict).unwrap_or_else(|| down(&known, now, &look.settings.guests));
+    (verdict, Some(known))
 }
 
 /// Guests that must run, by number, and are not there at all.
@@ -163,25 +172,15 @@ fn called(guests: &[Guest]) -> BTreeMap<u64, Called> {
     if !due && guests.iter().all(|guest| guest.name.is_some()) {
         return BTreeMap::new();
     }
-    let kept = cache::get(NAMES).and_then(|kept| serde_json::from_slice(&kept).ok());
-    let mut called: BTreeMap<u64, Called> = kept.unwrap_or_default();
+    let mut called: BTreeMap<u64, Called> = remembered(NAMES);
     if due {
         let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
         called.retain(|id, _| ids.contains(id));
         called.extend(guests.iter().filter_map(|guest| Some((guest.id, Called::of(guest)?))));
-        // What cannot be kept are names less.
-        let _ = cache::set(NAMES, &serde_json::to_vec(&called).unwrap_or_default(), REMEMBERED);
+        remember(NAMES, &called, REMEMBERED);
         rhythm::looked(NAMES, NAMED);
     }
     called
-}
-
-fn remember(stopped: &AllStopped) {
-    if stopped.is_empty() {
-        return cache::remove(STOPPED);
-    }
-    // What cannot be kept is a stop whose grace begins again.
-    let _ = cache::set(STOPPED, &serde_json::to_vec(stopped).unwrap_or_default(), REMEMBERED);
 }
 
 /// Whether HA wants it to run: by what it was told, or, where that could not be read, by what it does with it.

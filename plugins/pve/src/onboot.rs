@@ -5,8 +5,8 @@
 use crate::Look;
 use crate::nodes::Nodes;
 use crate::resources::Guest;
-use polliwog_sdk::cache;
 use polliwog_sdk::lenient::{Field, Flag};
+use proxmox::{remember, remembered};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
     if !look.settings.guests.expected_by_onboot {
         return BTreeSet::new();
     }
-    let mut known: Known = cache::get(KEY).and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default();
+    let mut known: Known = remembered(KEY);
     let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
     known.retain(|id, _| ids.contains(id));
     let asked = oldest(guests, nodes, &known, look.seconds());
@@ -55,8 +55,7 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
             }
         }
     }
-    // What cannot be kept is asked again.
-    let _ = cache::set(KEY, &serde_json::to_vec(&known).unwrap_or_default(), REMEMBERED);
+    remember(KEY, &known, REMEMBERED);
     known.into_iter().filter(|(_, (onboot, _))| *onboot).map(|(id, _)| id).collect()
 }
 

@@ -4,11 +4,12 @@ use crate::Look;
 use crate::nodes::{Node, Nodes};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Fact, Trouble, certificates, count, hourly, judged, list, percent, subscription};
+use proxmox::{
+    Answer, Fact, Trouble, Verdict, certificates, count, hourly, judged, list, percent, subscription, worse,
+};
 use serde::Deserialize;
 
 type Read = Result<Dependency, Trouble>;
-type Verdict = (Status, Option<String>);
 
 /// A disk of this much of its life left, in percent, is a warning, and of that much critical.
 const WORN: (f64, f64) = (10.0, 3.0);
@@ -74,10 +75,7 @@ fn pools(look: &mut Look, name: String, answer: Answer) -> Read {
     let pools: Vec<Pool> = answer.list(&mut look.notes)?;
     let mut worst: Verdict = (Status::Ok, None);
     for pool in &pools {
-        let verdict = pool_verdict(look, pool);
-        if verdict.0 != worst.0 && worst.0.worse(verdict.0) == verdict.0 {
-            worst = verdict;
-        }
+        worst = worse(worst, pool_verdict(look, pool));
     }
     Ok(judged(name, "pve-zfs", worst).with_description(count(pools.len(), "pool")))
 }

@@ -1,0 +1,18 @@
+//! What one poll of a target remembers for the next, in the target's cache.
+
+use polliwog_sdk::cache;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+/// What was remembered under a key; the default where nothing is, or it is no longer of this shape.
+pub fn remembered<T: DeserializeOwned + Default>(key: &str) -> T {
+    cache::get(key).and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default()
+}
+
+/// Remembers something for so long. A plugin has to do without its cache at any time: what cannot be kept is forgotten.
+pub fn remember<T: Serialize>(key: &str, value: &T, ttl: Duration) {
+    if let Ok(kept) = serde_json::to_vec(value) {
+        let _ = cache::set(key, &kept, ttl);
+    }
+}
