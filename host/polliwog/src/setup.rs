@@ -1,229 +1,391 @@
-//! The configuration as every command reads it: the file that counts, and the demo's targets where they are wanted.
+//! `setup`: how a Proxmox product becomes a target. The certificate to confirm, what to run there, what to paste here.
+//!
+//! Nothing secret is sent before a certificate is trusted: a first look takes any certificate and asks for something that
+//! everybody may see. With a token, and a fingerprint where one is needed, a cluster is asked for its other members.
 
-use crate::cli::COMPILE_PLUGIN;
-use crate::clock::random_bytes;
-use crate::config::{Config, Overrides, Places, Problem, SecretSource, TargetConfig, TlsConfig, find};
-use anyhow::{Context, bail};
-use model::{Kind, TargetId};
-use sandbox::Compiler;
-use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use crate::cli::{ProductName, SetupArguments, USAGE};
+use crate::config::SecretSource;
+use crate::estate::read_secret;
+use crate::poll::secret;
+use crate::setup::print;
+use anyhow::{Context, anyhow, bail};
+use egress::{
+    Certificate, Egress, Error, Fingerprint, Grant, Limits, Origin, OriginGrant, Request, Secrets, Session, Tls,
+};
+use jiff::Timestamp;
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
+use url::Url;
 
-/// The longest configuration, in bytes.
-const CONFIG: u64 = 16 << 20;
-/// The demo's targets are polled this often, at most and at least.
-const DEMO_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+const TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER: usize = 1 << 20;
 
-/// A configuration's text, and where it came from.
-#[derive(Clone, Debug)]
-pub(crate) struct Document {
-    /// The file's name, for messages.
-    pub name: String,
-    /// What stands in it.
-    pub text: String,
-    /// The file; nothing for the demo without one.
-    pub path: Option<PathBuf>,
-    /// What the file was like before it was read.
-    pub stamp: Option<Stamp>,
+/// What is different from product to product.
+struct Product {
+    kind: &'static str,
+    name: &'static str,
+    port: u16,
+    /// What everybody may see.
+    public: &'static str,
+    /// How the fingerprint is shown there.
+    check: &'static str,
+    /// How somebody who may only look is made there.
+    commands: &'static [&'static str],
+    /// The secret's name, the variable suggested for it, and what it holds.
+    secret: (&'static str, &'static str, &'static str),
+    /// More lines for the target.
+    settings: &'static str,
 }
 
-/// What tells one state of a file from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    file: (u64, u64),
-    length: u64,
-    modified: (i64, i64),
+const PVE: Product = Product {
+    kind: "pve",
+    name: "Proxmox VE",
+    port: 8006,
+    public: "/api2/json/access/domains",
+    check: "pvenode cert info",
+    commands: &[
+        "pveum user add polliwog@pve -comment 'Polliwog, may only look'",
+        "pveum acl modify / -user polliwog@pve -role PVEAuditor",
+        "pveum user token add polliwog@pve monitor -privsep 1",
+        "pveum acl modify / -token 'polliwog@pve!monitor' -role PVEAuditor",
+    ],
+    secret: ("token", "PVE_TOKEN", "polliwog@pve!monitor=THE-VALUE-SHOWN"),
+    settings: "",
+};
+
+const PBS: Product = Product {
+    kind: "pbs",
+    name: "Proxmox Backup Server",
+    port: 8007,
+    public: "/api2/json/ping",
+    check: "proxmox-backup-manager cert info",
+    commands: &[
+        "proxmox-backup-manager user create polliwog@pbs --comment 'Polliwog, may only look'",
+        "proxmox-backup-manager user generate-token polliwog@pbs monitor",
+        "proxmox-backup-manager acl update / Audit --auth-id polliwog@pbs",
+        "proxmox-backup-manager acl update / Audit --auth-id 'polliwog@pbs!monitor'",
+        "proxmox-backup-manager acl update /remote RemoteAudit --auth-id polliwog@pbs",
+        "proxmox-backup-manager acl update /remote RemoteAudit --auth-id 'polliwog@pbs!monitor'",
+    ],
+    secret: ("token", "PBS_TOKEN", "polliwog@pbs!monitor:THE-VALUE-SHOWN"),
+    settings: "",
+};
+
+const PMG: Product = Product {
+    kind: "pmg",
+    name: "Proxmox Mail Gateway",
+    port: 8006,
+    public: "/api2/json/access/auth-realm",
+    check: "openssl x509 -in /etc/pmg/pmg-api.pem -noout -fingerprint -sha256",
+    commands: &[
+        "pmgsh create /access/users --userid polliwog@pmg --role audit --enable 1 --password 'A-PASSWORD-YOU-CHOOSE'",
+    ],
+    secret: ("password", "PMG_PASSWORD", "A-PASSWORD-YOU-CHOOSE"),
+    settings: "[target.settings]\nusername = \"polliwog@pmg\"\n",
+};
+
+/// What is known of the server after a look at it.
+struct Seen {
+    /// Nothing over plain HTTP.
+    certificate: Option<Certificate>,
+    /// Whether this machine trusts who signed it.
+    trusted: bool,
 }
 
-impl Stamp {
-    /// Of a file as it is now, where there is one.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
-        let metadata = std::fs::metadata(path).ok()?;
-        let modified = (metadata.mtime(), metadata.mtime_nsec());
-        Some(Self { file: (metadata.dev(), metadata.ino()), length: metadata.len(), modified })
+/// Another member of the cluster.
+struct Member {
+    name: String,
+    url: String,
+    fingerprint: String,
+}
+
+/// Looks, and prints.
+pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
+    let product = match arguments.product {
+        ProductName::Pve => &PVE,
+        ProductName::Pbs => &PBS,
+        ProductName::Pmg => &PMG,
+    };
+    let url = match address(product, &arguments.url) {
+        Ok(url) => url,
+        Err(error) => {
+            eprintln!("polliwog: {error:#}");
+            return Ok(USAGE);
+        }
+    };
+    let seen = look(product, &url).await?;
+    let (members, trouble) = match &arguments.secret {
+        Some(text) => match members(product, &url, &seen, (text, arguments.fingerprint.as_deref())).await {
+            Ok(members) => (members, None),
+            Err(error) => (Vec::new(), Some(error)),
+        },
+        None => (Vec::new(), None),
+    };
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&json(product, &url, &seen, &members))?
+    } else {
+        text(product, &url, &seen, &members)
+    };
+    print(text.trim_end())?;
+    match trouble {
+        None => Ok(0),
+        Some(error) => {
+            eprintln!("polliwog: the other members could not be asked for: {error:#}");
+            Ok(1)
+        }
     }
 }
 
-impl Document {
-    /// Finds the file that counts, and reads it.
-    pub(crate) fn find(places: &Places, demo: bool) -> anyhow::Result<Self> {
-        match find(places, &environment) {
-            Ok(path) => Self::read(path).map_err(|why| anyhow::anyhow!("the configuration: {why}")),
-            Err(_) if demo => Ok(Self { name: "the demo".to_owned(), text: String::new(), path: None, stamp: None }),
-            Err(looked_at) => {
-                let places: Vec<String> = looked_at.iter().map(|path| path.display().to_string()).collect();
-                bail!(
-                    "there is no configuration ({}): write one, or look round with `polliwog run --demo`",
-                    places.join(", ")
+/// What people write: a name alone will do.
+fn address(product: &Product, text: &str) -> anyhow::Result<Url> {
+    let text = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
+    let (mut url, _) = Origin::parse(&text).context("URL")?;
+    let written = text.split_once("://").map_or("", |(_, rest)| rest).split('/').next().unwrap_or_default();
+    let has_port = written.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if !has_port && url.set_port(Some(product.port)).is_err() {
+        bail!("URL: {text} can have no port");
+    }
+    if url.path().starts_with("/api2") {
+        url.set_path("/");
+    }
+    url.set_query(None);
+    Ok(url)
+}
+
+async fn look(product: &Product, url: &Url) -> anyhow::Result<Seen> {
+    let path = format!("{}{}", url.path().trim_end_matches('/'), product.public);
+    match fetch(url, Tls::system()?, Secrets::default(), Request::get(path.as_str())).await {
+        Ok(answer) => Ok(Seen { certificate: answer.tls, trusted: true }),
+        Err(Error::Untrusted { .. } | Error::NameMismatch { .. } | Error::Expired { .. } | Error::TlsFailed { .. }) => {
+            let answer = fetch(url, Tls::insecure()?, Secrets::default(), Request::get(path.as_str())).await?;
+            Ok(Seen { certificate: answer.tls, trusted: false })
+        }
+        Err(error) => Err(anyhow!(
+            "{url}: {error} ({} listens on port {} unless it was told otherwise)",
+            product.name,
+            product.port
+        )),
+    }
+}
+
+async fn fetch(url: &Url, tls: Tls, secrets: Secrets, request: Request) -> Result<egress::Response, Error> {
+    let (base, origin) = Origin::parse(url.as_str()).map_err(|error| Error::BadRequest(error.to_string()))?;
+    let grant = Grant::new(base, vec![OriginGrant { origin, tls }], secrets);
+    let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
+    let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
+    Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT).fetch(request).await
+}
+
+/// The other members of a Proxmox VE cluster, as it says itself; the secret is sent over a connection that is verified.
+async fn members(
+    product: &Product,
+    url: &Url,
+    seen: &Seen,
+    (text, fingerprint): (&str, Option<&str>),
+) -> anyhow::Result<Vec<Member>> {
+    if product.kind != "pve" {
+        bail!("--secret: only a Proxmox VE cluster says which members it has");
+    }
+    let tls = match (fingerprint, seen.trusted) {
+        (Some(fingerprint), _) => {
+            Tls::pinned(BTreeSet::from([Fingerprint::parse(fingerprint).context("--fingerprint")?]))?
+        }
+        (None, true) => Tls::system()?,
+        (None, false) => bail!(
+            "--secret: the certificate is not trusted here, so that the token is not sent: compare the fingerprint with \
+             what \"{}\" shows there, and give it as --fingerprint",
+            product.check
+        ),
+    };
+    let (name, source): (String, SecretSource) = secret(text)?;
+    if name != product.secret.0 {
+        bail!("--secret: write {}=env:VARIABLE or {}=file:PATH", product.secret.0, product.secret.0);
+    }
+    let value = read_secret(&source).map_err(|why| anyhow!("--secret: {why}"))?;
+    if !value.expose_secret().split_once('!').is_some_and(|(user, rest)| user.contains('@') && rest.contains('=')) {
+        bail!("--secret: write the whole token, as in {}", product.secret.2);
+    }
+    let ask = async |path: &str| -> anyhow::Result<Value> {
+        let secrets = Secrets::new(BTreeMap::from([("token".to_owned(), value.clone())]))?;
+        let mut request = Request::get(format!("{}/api2/json{path}", url.path().trim_end_matches('/')));
+        request.headers.push(("authorization".to_owned(), "PVEAPIToken=${secret.token}".to_owned()));
+        let answer = fetch(url, tls.clone(), secrets, request).await?;
+        if answer.status != 200 {
+            bail!("{path} was answered {} {}: check the token and its rights", answer.status, answer.reason);
+        }
+        Ok(serde_json::from_slice::<Value>(&answer.body).with_context(|| path.to_owned())?["data"].take())
+    };
+    let (nodes, status) = (ask("/nodes").await?, ask("/cluster/status").await?);
+    let word = |value: &Value, field: &str| value[field].as_str().map(str::to_owned);
+    let all = status.as_array().into_iter().flatten();
+    let others = all.filter(|entry| entry["type"] == "node" && entry["local"] != 1 && entry["local"] != "1");
+    let member = |entry: &Value| {
+        let (name, ip) = (word(entry, "name")?, word(entry, "ip")?);
+        let node = nodes.as_array()?.iter().find(|node| node["node"] == name.as_str())?;
+        let host = if ip.contains(':') { format!("[{ip}]") } else { ip };
+        Some(Member {
+            name,
+            url: format!("https://{host}:{}", product.port),
+            fingerprint: word(node, "ssl_fingerprint")?,
+        })
+    };
+    Ok(others.filter_map(member).collect())
+}
+
+fn json(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> Value {
+    let certificate = seen.certificate.as_ref().map(|certificate| {
+        json!({
+            "fingerprint": colons(&certificate.fingerprint), "subject": certificate.subject, "issuer": certificate.issuer,
+            "notBefore": date(certificate.not_before), "notAfter": date(certificate.not_after), "trusted": seen.trusted,
+        })
+    });
+    let toml = toml(product, url, seen, members);
+    let members: Vec<Value> = members
+        .iter()
+        .map(|member| json!({ "name": member.name, "url": member.url, "fingerprint": member.fingerprint }))
+        .collect();
+    json!({
+        "kind": product.kind, "url": url.as_str(), "certificate": certificate, "checkCommand": product.check,
+        "commands": product.commands, "secret": { "name": product.secret.0, "variable": product.secret.1, "value": product.secret.2 },
+        "members": members, "toml": toml,
+    })
+}
+
+fn text(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> String {
+    let mut text = String::new();
+    let mut line = |line: &str| writeln!(text, "{line}").expect("writing to a string never fails");
+    match &seen.certificate {
+        None => line(&format!("{url} is not encrypted: the secret would travel in the open.")),
+        Some(certificate) => {
+            line(&format!("The certificate at {url}:"));
+            line(&format!("  fingerprint  {}", colons(&certificate.fingerprint)));
+            line(&format!("  subject      {}", certificate.subject));
+            line(&format!("  issuer       {}", certificate.issuer));
+            line(&format!("  valid        {} to {}", date(certificate.not_before), date(certificate.not_after)));
+            if seen.trusted {
+                line("This machine trusts who signed it: it need not be pinned.");
+            } else {
+                line(
+                    "This machine does not trust who signed it, so it is pinned. Compare the fingerprint with what this shows there:",
                 );
+                line(&format!("  {}", product.check));
             }
         }
     }
-
-    /// Reads a file; in one sentence, why not.
-    pub(crate) fn read(path: PathBuf) -> Result<Self, String> {
-        let stamp = Stamp::of(&path);
-        let text = read_text(&path, CONFIG)?;
-        Ok(Self { name: path.display().to_string(), text, path: Some(path), stamp })
+    line(&format!("\nRun there, as root, for an account that may only look at {}:", product.name));
+    for command in product.commands {
+        line(&format!("  {command}"));
     }
-
-    /// What it says, with settings that were changed while the host ran, and with the demo's targets where they are wanted.
-    pub(crate) fn config(
-        &self,
-        places: &Places,
-        demo: Option<u16>,
-        overrides: &Overrides,
-    ) -> Result<Config, Vec<Problem>> {
-        let mut config = Config::read((&self.name, &self.text), (places, demo.is_some()), overrides, &environment)?;
-        let problems = demo.map(|port| add_demo(&mut config, port, overrides)).unwrap_or_default();
-        if problems.is_empty() { Ok(config) } else { Err(problems) }
+    let (_, variable, value) = product.secret;
+    line(&format!(
+        "\nPut the secret where Polliwog starts, in an environment variable (or a file):\n  {variable}='{value}'"
+    ));
+    line(&format!("\nPaste into polliwog.toml, then run \"polliwog poll {}\":\n", id(product, url)));
+    line(&toml(product, url, seen, members));
+    if product.kind == "pve" && members.is_empty() {
+        line(
+            "In a cluster, have the others asked when this node is down: with the token set, this shows their lines too:",
+        );
+        line(&format!(
+            "  polliwog setup pve {url}{} --secret token=env:{variable}",
+            match &seen.certificate {
+                Some(certificate) if !seen.trusted => format!(" --fingerprint {}", colons(&certificate.fingerprint)),
+                _ => String::new(),
+            }
+        ));
     }
+    text
 }
 
-/// A variable that is set to something; compose files often set what they do not mean to nothing.
-pub(crate) fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// The configuration as it is written.
-pub(crate) fn read(places: &Places) -> anyhow::Result<Result<Config, Vec<Problem>>> {
-    Ok(Document::find(places, false)?.config(places, None, &Overrides::new()))
-}
-
-/// An operator's own target keeps its id.
-fn add_demo(config: &mut Config, port: u16, overrides: &Overrides) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for simulated in demo::targets(port) {
-        if config.targets.iter().any(|target| target.id.as_str() == simulated.id) {
-            continue;
+fn toml(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> String {
+    let (secret, variable, _) = product.secret;
+    let mut text = format!("[[target]]\nid = \"{}\"\nkind = \"{}\"\nurl = \"{url}\"\n", id(product, url), product.kind);
+    if let Some(certificate) = seen.certificate.as_ref().filter(|_| !seen.trusted) {
+        text += &format!("tls = {{ fingerprint = \"{}\" }}\n", colons(&certificate.fingerprint));
+    }
+    if !members.is_empty() {
+        text += "also = [\n";
+        for Member { name, url, fingerprint } in members {
+            text += &format!("    {{ url = \"{url}\", tls = {{ fingerprint = \"{fingerprint}\" }} }}, # {name}\n");
         }
-        let mut target = TargetConfig {
-            id: TargetId::new(simulated.id).expect("the demo's ids are ids"),
-            name: simulated.name.to_owned(),
-            kind: Kind::new(simulated.kind).expect("the demo's kinds are kinds"),
-            url: simulated.url.parse().expect("the demo's URLs are URLs"),
-            also: Vec::new(),
-            tls: TlsConfig::default(),
-            interval: Some(simulated.interval),
-            cadence: None,
-            min_interval: Some(DEMO_BOUNDS.0),
-            max_interval: Some(DEMO_BOUNDS.1),
-            timeout: None,
-            enabled: true,
-            secrets: simulated
-                .secrets
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), SecretSource::Simulated(value)))
-                .collect(),
-            labels: BTreeMap::from([("estate".to_owned(), "demo".to_owned())]),
-            settings: serde_json::from_str(simulated.settings).expect("the demo's settings are JSON"),
-            line: 0,
+        text += "]\n";
+    }
+    text + &format!("secrets = {{ {secret} = {{ env = \"{variable}\" }} }}\n{}", product.settings)
+}
+
+/// An id from the host's name: its first part, or the address.
+fn id(product: &Product, url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default().to_lowercase();
+    let address = host.parse::<std::net::IpAddr>().is_ok() || host.starts_with('[');
+    let name = if address { host.as_str() } else { host.split('.').next().unwrap_or_default() };
+    let plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    // There may be more than one product on a machine.
+    let plain = plain.trim_matches('-');
+    let id = if plain.starts_with(product.kind) { plain.to_owned() } else { format!("{}-{plain}", product.kind) };
+    id.chars().take(63).collect()
+}
+
+/// As people compare them.
+fn colons(hex: &str) -> String {
+    let pairs: Vec<String> =
+        hex.as_bytes().chunks(2).map(|pair| String::from_utf8_lossy(pair).to_uppercase()).collect();
+    pairs.join(":")
+}
+
+fn date(millis: u64) -> String {
+    let timestamp = i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
+    timestamp
+        .map_or_else(|| "a date that no calendar holds".to_owned(), |timestamp| timestamp.to_string()[..10].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write_becomes_an_address() {
+        for (product, text, expected) in [
+            (&PVE, "pve1.example", "https://pve1.example:8006/"),
+            (&PBS, "pbs.example", "https://pbs.example:8007/"),
+            (&PVE, "https://pve1.example:443/proxy", "https://pve1.example/proxy"),
+            (&PVE, "https://192.0.2.1:8006/api2/json", "https://192.0.2.1:8006/"),
+            (&PVE, "https://[2001:db8::1]", "https://[2001:db8::1]:8006/"),
+        ] {
+            assert_eq!(address(product, text).unwrap().as_str(), expected, "{text}");
+        }
+        assert!(address(&PVE, "ftp://x").is_err());
+        assert_eq!(id(&PVE, &address(&PVE, "PVE1.example").unwrap()), "pve1");
+        assert_eq!(id(&PBS, &address(&PBS, "192.0.2.1").unwrap()), "pbs-192-0-2-1");
+        assert_eq!(colons("ab01"), "AB:01");
+    }
+
+    #[test]
+    fn the_target_that_is_printed_is_one() {
+        let url = address(&PMG, "mail.example").unwrap();
+        let certificate = Certificate {
+            fingerprint: "ab".repeat(32),
+            subject: "CN=mail".to_owned(),
+            issuer: "CN=mail".to_owned(),
+            not_before: 0,
+            not_after: 0,
         };
-        let found = target.override_with(overrides, &config.scheduler, &mut config.sources);
-        let place = |place: Option<String>| place.unwrap_or_else(|| "the demo".to_owned());
-        problems.extend(found.into_iter().map(|(at, message)| Problem { place: place(at), message }));
-        config.targets.push(target);
+        let seen = Seen { certificate: Some(certificate), trusted: false };
+        let member = Member {
+            name: "two".to_owned(),
+            url: "https://192.0.2.2:8006".to_owned(),
+            fingerprint: colons(&"cd".repeat(32)),
+        };
+        let text = toml(&PMG, &url, &seen, &[member]);
+        let places = crate::config::Places::default();
+        let config = crate::config::Config::written(("printed", &text), &places, &|_| None);
+        let config = config.unwrap_or_else(|problems| panic!("{problems:?} in\n{text}"));
+        assert_eq!(config.targets[0].also.len(), 1);
+        assert_eq!(config.targets[0].tls.fingerprints.len(), 1);
+        assert_eq!(config.targets[0].settings["username"], "polliwog@pmg");
     }
-    problems
-}
-
-/// What compiles plugins: this program, started anew. What was compiled is kept in the data directory; where that cannot
-/// be, it is not kept.
-pub(crate) fn compiler(data_dir: &Path) -> anyhow::Result<Compiler> {
-    let (command, children) = compile_command()?;
-    let kept =
-        installation_key(data_dir).and_then(|key| Compiler::new(command, &data_dir.join("compiled"), key, children));
-    match kept {
-        Ok(compiler) => Ok(compiler),
-        Err(error) => {
-            tracing::warn!(
-                "what is compiled of plugins cannot be kept in {} ({error}): every start compiles them anew",
-                data_dir.display()
-            );
-            fresh_compiler()
-        }
-    }
-}
-
-/// The same for once: nothing is kept, and nothing that was kept is used.
-pub(crate) fn fresh_compiler() -> anyhow::Result<Compiler> {
-    let (command, children) = compile_command()?;
-    Compiler::temporary(command, random_bytes(), children).context("making a folder to compile plugins in")
-}
-
-/// Plugins that are compiled at a time: each can take 364 MB.
-const MOST_COMPILING: usize = 4;
-
-/// This program with what makes it compile a plugin, and how many of them run at a time.
-fn compile_command() -> anyhow::Result<((PathBuf, &'static [&'static str]), usize)> {
-    // On Linux this is this very program, even when its file was replaced or removed meanwhile.
-    const OURSELVES: &str = "/proc/self/exe";
-    let program = if Path::new(OURSELVES).exists() {
-        PathBuf::from(OURSELVES)
-    } else {
-        std::env::current_exe().context("finding this program, which is to compile plugins")?
-    };
-    Ok(((program, &[COMPILE_PLUGIN]), std::thread::available_parallelism().map_or(1, usize::from).min(MOST_COMPILING)))
-}
-
-/// What authenticates what this installation has compiled; made when it is first needed.
-fn installation_key(data_dir: &Path) -> std::io::Result<[u8; 32]> {
-    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-    let path = data_dir.join("installation.key");
-    if !path.exists() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
-        let unique = u64::from_le_bytes(random_bytes());
-        let draft = data_dir.join(format!("installation.key.{unique:016x}"));
-        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        file.write_all(&random_bytes::<32>())?;
-        file.sync_all()?;
-        // Of two that make one at the same time, the first one's counts; where there are no links, the last one's.
-        let linked = std::fs::hard_link(&draft, &path);
-        if linked.is_err() && !path.exists() {
-            std::fs::rename(&draft, &path)?;
-        } else {
-            std::fs::remove_file(&draft)?;
-        }
-    }
-    let key = std::fs::read(&path)?;
-    key.try_into().map_err(|_| std::io::Error::other(format!("{} is no key of 32 bytes: remove it", path.display())))
-}
-
-/// `1 problem`, `2 problems`.
-pub(crate) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Prints a line of data. Whoever reads may have read enough; a disk that is full is an error.
-pub(crate) fn print(line: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    match writeln!(out, "{line}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("writing to stdout"),
-        _ => Ok(()),
-    }
-}
-
-/// A text file of at most `longest` bytes; in one sentence, why not.
-pub(crate) fn read_text(file: &std::path::Path, longest: u64) -> Result<String, String> {
-    use std::io::Read;
-    let name = file.display();
-    let why = |error: std::io::Error| match error.kind() {
-        ErrorKind::NotFound => format!("there is no file {name}: check its path"),
-        ErrorKind::PermissionDenied => format!("{name} may not be read by this user: change its permissions"),
-        ErrorKind::InvalidData => format!("{name} is no UTF-8 text: check that it is the right file"),
-        _ => format!("{name} cannot be read ({error})"),
-    };
-    if !std::fs::metadata(file).map_err(why)?.is_file() {
-        return Err(format!("{name} is no ordinary file: give the path of one"));
-    }
-    let mut text = String::new();
-    let mut opened = std::fs::File::open(file).map_err(why)?.take(longest + 1);
-    opened.read_to_string(&mut text).map_err(why)?;
-    if text.len() as u64 > longest {
-        return Err(format!("{name} is longer than {longest} bytes: check that it is the right file"));
-    }
-    Ok(text)
 }

@@ -1,8 +1,9 @@
 //! How much CPU a poll has used.
 //!
-//! CPU is the time spent inside the call future's own `poll`. Counting epoch slices would charge a guest that waited for a
-//! full one, and a plain epoch deadline would kill it.
+//! CPU is that of the thread inside the call future's own `poll`. Counting epoch slices would charge a guest that waited for a
+//! full one, and a plain epoch deadline would kill it; the wall clock would charge it for what else the machine does.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,22 +11,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Counts one poll's CPU. Read from the epoch callback while the guest runs.
+/// Counts one poll's CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    /// Nanoseconds of finished turns.
+    /// Nanoseconds up to the last look.
     used: AtomicU64,
-    /// When the turn under way began; 0 when none is.
-    began: AtomicU64,
+    /// What the thread's clock showed then. Nothing between turns, which may be on different threads.
+    seen: AtomicU64,
     demote: AtomicBool,
 }
 
 impl Meter {
-    /// CPU used so far, the turn under way included.
+    /// CPU used up to the last look, which was a few milliseconds ago at most while the guest runs.
     pub(crate) fn used(&self) -> Duration {
-        let began = self.began.load(Ordering::Relaxed);
-        let turn = if began == 0 { 0 } else { monotonic_nanos().saturating_sub(began) };
-        Duration::from_nanos(self.used.load(Ordering::Relaxed) + turn)
+        Duration::from_nanos(self.used.load(Ordering::Relaxed))
+    }
+
+    /// Looks at the clock, from the thread of the turn under way. CPU used so far.
+    pub(crate) fn look(&self) -> Duration {
+        let now = thread_cpu_nanos();
+        let turn = now.saturating_sub(self.seen.swap(now, Ordering::Relaxed));
+        Duration::from_nanos(self.used.fetch_add(turn, Ordering::Relaxed) + turn)
     }
 
     /// Asks whoever polls the future to move it to the slow lane.
@@ -54,19 +60,47 @@ impl<T> Future for Metered<'_, T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let began = monotonic_nanos();
-        self.meter.began.store(began, Ordering::Relaxed);
+        self.meter.seen.store(thread_cpu_nanos(), Ordering::Relaxed);
         let result = self.future.as_mut().poll(context);
-        self.meter.began.store(0, Ordering::Relaxed);
-        self.meter.used.fetch_add(monotonic_nanos().saturating_sub(began), Ordering::Relaxed);
+        self.meter.look();
         result
     }
 }
 
-/// Nanoseconds since the first call, from 1. The one place of this room that reads a clock.
-#[allow(clippy::disallowed_methods, reason = "CPU time is measured here and nowhere else")]
-fn monotonic_nanos() -> u64 {
-    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    let start = START.get_or_init(std::time::Instant::now);
-    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
+/// CPU time of this thread in nanoseconds. The one place of this room that reads a clock.
+fn thread_cpu_nanos() -> u64 {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[tokio::test]
+    async fn waiting_and_sleeping_cost_nothing_and_work_does() {
+        let meter = Arc::new(Meter::default());
+        let busy = |cpu: Duration| {
+            let meter = meter.clone();
+            move || while meter.look() < cpu {}
+        };
+        // A thread that sleeps, or that the machine does not let run, uses no CPU whatever the clock on the wall says.
+        let (began, half) = (Instant::now(), busy(Duration::from_millis(5)));
+        Metered::new(meter.clone(), async move {
+            half();
+            std::thread::sleep(Duration::from_millis(200));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        })
+        .await;
+        let used = meter.used();
+        assert!(began.elapsed() >= Duration::from_millis(200));
+        assert!((Duration::from_millis(5)..Duration::from_millis(100)).contains(&used), "{used:?}");
+        // The next turn may be on another thread, which has used more or less by then.
+        let whole = busy(used + Duration::from_millis(5));
+        let elsewhere = Metered::new(meter.clone(), async move { whole() });
+        tokio::spawn(elsewhere).await.unwrap();
+        let more = meter.used() - used;
+        assert!((Duration::from_millis(5)..Duration::from_millis(100)).contains(&more), "{more:?}");
+    }
 }

@@ -314,7 +314,7 @@ impl Sandbox {
         let budget = limits.cpu;
         store.epoch_deadline_callback(move |context| {
             let meter = &context.data().meter;
-            let used = meter.used();
+            let used = meter.look();
             if used > budget {
                 return Err(wasmtime::Error::new(CpuExhausted));
             }

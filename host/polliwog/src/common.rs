@@ -1,0 +1,229 @@
+//! The configuration as every command reads it: the file that counts, and the demo's targets where they are wanted.
+
+use crate::cli::COMPILE_PLUGIN;
+use crate::clock::random_bytes;
+use crate::config::{Config, Overrides, Places, Problem, SecretSource, TargetConfig, TlsConfig, find};
+use anyhow::{Context, bail};
+use model::{Kind, TargetId};
+use sandbox::Compiler;
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The longest configuration, in bytes.
+const CONFIG: u64 = 16 << 20;
+/// The demo's targets are polled this often, at most and at least.
+const DEMO_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// A configuration's text, and where it came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    /// The file's name, for messages.
+    pub name: String,
+    /// What stands in it.
+    pub text: String,
+    /// The file; nothing for the demo without one.
+    pub path: Option<PathBuf>,
+    /// What the file was like before it was read.
+    pub stamp: Option<Stamp>,
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    file: (u64, u64),
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    /// Of a file as it is now, where there is one.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        let modified = (metadata.mtime(), metadata.mtime_nsec());
+        Some(Self { file: (metadata.dev(), metadata.ino()), length: metadata.len(), modified })
+    }
+}
+
+impl Document {
+    /// Finds the file that counts, and reads it.
+    pub(crate) fn find(places: &Places, demo: bool) -> anyhow::Result<Self> {
+        match find(places, &environment) {
+            Ok(path) => Self::read(path).map_err(|why| anyhow::anyhow!("the configuration: {why}")),
+            Err(_) if demo => Ok(Self { name: "the demo".to_owned(), text: String::new(), path: None, stamp: None }),
+            Err(looked_at) => {
+                let places: Vec<String> = looked_at.iter().map(|path| path.display().to_string()).collect();
+                bail!(
+                    "there is no configuration ({}): write one, or look round with `polliwog run --demo`",
+                    places.join(", ")
+                );
+            }
+        }
+    }
+
+    /// Reads a file; in one sentence, why not.
+    pub(crate) fn read(path: PathBuf) -> Result<Self, String> {
+        let stamp = Stamp::of(&path);
+        let text = read_text(&path, CONFIG)?;
+        Ok(Self { name: path.display().to_string(), text, path: Some(path), stamp })
+    }
+
+    /// What it says, with settings that were changed while the host ran, and with the demo's targets where they are wanted.
+    pub(crate) fn config(
+        &self,
+        places: &Places,
+        demo: Option<u16>,
+        overrides: &Overrides,
+    ) -> Result<Config, Vec<Problem>> {
+        let mut config = Config::read((&self.name, &self.text), (places, demo.is_some()), overrides, &environment)?;
+        let problems = demo.map(|port| add_demo(&mut config, port, overrides)).unwrap_or_default();
+        if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+}
+
+/// A variable that is set to something; compose files often set what they do not mean to nothing.
+pub(crate) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The configuration as it is written.
+pub(crate) fn read(places: &Places) -> anyhow::Result<Result<Config, Vec<Problem>>> {
+    Ok(Document::find(places, false)?.config(places, None, &Overrides::new()))
+}
+
+/// An operator's own target keeps its id.
+fn add_demo(config: &mut Config, port: u16, overrides: &Overrides) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for simulated in demo::targets(port) {
+        if config.targets.iter().any(|target| target.id.as_str() == simulated.id) {
+            continue;
+        }
+        let mut target = TargetConfig {
+            id: TargetId::new(simulated.id).expect("the demo's ids are ids"),
+            name: simulated.name.to_owned(),
+            kind: Kind::new(simulated.kind).expect("the demo's kinds are kinds"),
+            url: simulated.url.parse().expect("the demo's URLs are URLs"),
+            also: Vec::new(),
+            tls: TlsConfig::default(),
+            interval: Some(simulated.interval),
+            cadence: None,
+            min_interval: Some(DEMO_BOUNDS.0),
+            max_interval: Some(DEMO_BOUNDS.1),
+            timeout: None,
+            enabled: true,
+            secrets: simulated
+                .secrets
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), SecretSource::Simulated(value)))
+                .collect(),
+            labels: BTreeMap::from([("estate".to_owned(), "demo".to_owned())]),
+            settings: serde_json::from_str(simulated.settings).expect("the demo's settings are JSON"),
+            line: 0,
+        };
+        let found = target.override_with(overrides, &config.scheduler, &mut config.sources);
+        let place = |place: Option<String>| place.unwrap_or_else(|| "the demo".to_owned());
+        problems.extend(found.into_iter().map(|(at, message)| Problem { place: place(at), message }));
+        config.targets.push(target);
+    }
+    problems
+}
+
+/// What compiles plugins: this program, started anew. What was compiled is kept in the data directory; where that cannot
+/// be, it is not kept.
+pub(crate) fn compiler(data_dir: &Path) -> anyhow::Result<Compiler> {
+    let (command, children) = compile_command()?;
+    let kept =
+        installation_key(data_dir).and_then(|key| Compiler::new(command, &data_dir.join("compiled"), key, children));
+    match kept {
+        Ok(compiler) => Ok(compiler),
+        Err(error) => {
+            tracing::warn!(
+                "what is compiled of plugins cannot be kept in {} ({error}): every start compiles them anew",
+                data_dir.display()
+            );
+            fresh_compiler()
+        }
+    }
+}
+
+/// The same for once: nothing is kept, and nothing that was kept is used.
+pub(crate) fn fresh_compiler() -> anyhow::Result<Compiler> {
+    let (command, children) = compile_command()?;
+    Compiler::temporary(command, random_bytes(), children).context("making a folder to compile plugins in")
+}
+
+/// Plugins that are compiled at a time: each can take 364 MB.
+const MOST_COMPILING: usize = 4;
+
+/// This program with what makes it compile a plugin, and how many of them run at a time.
+fn compile_command() -> anyhow::Result<((PathBuf, &'static [&'static str]), usize)> {
+    // On Linux this is this very program, even when its file was replaced or removed meanwhile.
+    const OURSELVES: &str = "/proc/self/exe";
+    let program = if Path::new(OURSELVES).exists() {
+        PathBuf::from(OURSELVES)
+    } else {
+        std::env::current_exe().context("finding this program, which is to compile plugins")?
+    };
+    Ok(((program, &[COMPILE_PLUGIN]), std::thread::available_parallelism().map_or(1, usize::from).min(MOST_COMPILING)))
+}
+
+/// What authenticates what this installation has compiled; made when it is first needed.
+fn installation_key(data_dir: &Path) -> std::io::Result<[u8; 32]> {
+    use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+    let path = data_dir.join("installation.key");
+    if !path.exists() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
+        let unique = u64::from_le_bytes(random_bytes());
+        let draft = data_dir.join(format!("installation.key.{unique:016x}"));
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        file.write_all(&random_bytes::<32>())?;
+        file.sync_all()?;
+        // Of two that make one at the same time, the first one's counts; where there are no links, the last one's.
+        let linked = std::fs::hard_link(&draft, &path);
+        if linked.is_err() && !path.exists() {
+            std::fs::rename(&draft, &path)?;
+        } else {
+            std::fs::remove_file(&draft)?;
+        }
+    }
+    let key = std::fs::read(&path)?;
+    key.try_into().map_err(|_| std::io::Error::other(format!("{} is no key of 32 bytes: remove it", path.display())))
+}
+
+/// `1 problem`, `2 problems`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Prints a line of data. Whoever reads may have read enough; a disk that is full is an error.
+pub(crate) fn print(line: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("writing to stdout"),
+        _ => Ok(()),
+    }
+}
+
+/// A text file of at most `longest` bytes; in one sentence, why not.
+pub(crate) fn read_text(file: &std::path::Path, longest: u64) -> Result<String, String> {
+    use std::io::Read;
+    let name = file.display();
+    let why = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => format!("there is no file {name}: check its path"),
+        ErrorKind::PermissionDenied => format!("{name} may not be read by this user: change its permissions"),
+        ErrorKind::InvalidData => format!("{name} is no UTF-8 text: check that it is the right file"),
+        _ => format!("{name} cannot be read ({error})"),
+    };
+    if !std::fs::metadata(file).map_err(why)?.is_file() {
+        return Err(format!("{name} is no ordinary file: give the path of one"));
+    }
+    let mut text = String::new();
+    let mut opened = std::fs::File::open(file).map_err(why)?.take(longest + 1);
+    opened.read_to_string(&mut text).map_err(why)?;
+    if text.len() as u64 > longest {
+        return Err(format!("{name} is longer than {longest} bytes: check that it is the right file"));
+    }
+    Ok(text)
+}
