@@ -5,6 +5,7 @@ use crate::support::{folder, output, poll_json, polliwog};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Stdio};
 
 const TOKEN: &str = "monitor@pve!polliwog=11111111-2222-3333-4444-555555555555";
@@ -51,10 +52,72 @@ fn setup_shows_the_certificate_and_prints_a_target_that_is_one() {
 /// A replay server; ended when dropped.
 struct Replay(Child);
 
+impl Replay {
+    /// One that serves the folder `bodies`, and its URL.
+    fn of(folder: &Path) -> (Self, String) {
+        let mut child = polliwog(folder, &["replay", "bodies", "--port", "0"]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let base =
+            line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches("/,").to_owned();
+        (Self(child), base)
+    }
+}
+
 impl Drop for Replay {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn setup_asks_a_cluster_for_its_members() {
+    let (_keep, folder) = folder();
+    for product in ["pve", "pmg"] {
+        let bodies = folder.join("bodies").join(product);
+        fs::create_dir_all(&bodies).unwrap();
+        // Everything else is the simulated estate's.
+        fs::write(bodies.join("unused.json"), "{}").unwrap();
+    }
+    let (_server, base) = Replay::of(&folder);
+    let setup = |product: &str, secret: &str, more: &[&str]| {
+        let url = format!("{base}/{product}/unused");
+        let arguments = [&["setup", product, &url, "--json", "--secret", secret], more].concat();
+        let output = polliwog(&folder, &arguments).env("T", TOKEN).env("P", "simulated & of no use").output().unwrap();
+        let found = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+        (output.status.code(), found, String::from_utf8(output.stderr).unwrap())
+    };
+    let names = |found: &Value| {
+        let members = found["members"].as_array().unwrap();
+        members.iter().map(|member| member["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (code, found, stderr) = setup("pve", "token=env:T", &[]);
+    assert_eq!((code, names(&found)), (Some(0), vec!["pve2".to_owned(), "pve3".to_owned()]), "{stderr}");
+    let toml = found["toml"].as_str().unwrap();
+    assert!(toml.contains("192.0.2.2") && toml.contains("tls = { fingerprint = \"A1:A1:"), "{toml}");
+
+    let (code, found, stderr) = setup("pmg", "password=env:P", &["--username", "monitor@pmg"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    // Without a certificate it cannot be told which of them answered.
+    assert_eq!(names(&found), ["pmg1", "pmg2", "pmg3"]);
+    assert!(found["toml"].as_str().unwrap().contains("username = \"monitor@pmg\""), "{found}");
+    assert!(found["commands"][0].as_str().unwrap().contains("--userid monitor@pmg"), "{found}");
+
+    for (product, secret, more, code, says) in [
+        (
+            "pmg",
+            "password=env:T",
+            &[][..],
+            1,
+            "/access/ticket was answered 401 authentication failure: check the account",
+        ),
+        ("pmg", "token=env:T", &[], 1, "write password=env:VARIABLE"),
+        ("pve", "token=env:P", &[], 1, "write the whole token"),
+        ("pve", "token=env:T", &["--username", "me@pmg"], 64, "asked with a token"),
+    ] {
+        let (found, _, stderr) = setup(product, secret, more);
+        assert!(found == Some(code) && stderr.contains(says), "{product} {secret}: {found:?} {stderr}");
     }
 }
 
@@ -67,14 +130,6 @@ fn recorded_bodies_and_recordings_are_served_and_polled() {
         {"type":"qemu","vmid":"7","node":"solo","status":"io-error","name":"seven"}]}"#;
     fs::write(bodies.join("cluster_resources__mine.json"), resources).unwrap();
     fs::write(folder.join("token"), TOKEN).unwrap();
-    let serve = || {
-        let mut child = polliwog(&folder, &["replay", "bodies", "--port", "0"]).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        let base =
-            line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches("/,").to_owned();
-        (Replay(child), base)
-    };
     let poll = |url: &str, more: &[&str]| {
         let arguments = [&["--kind", "pve", "--url", url, "--secret", "token=file:token"], more].concat();
         poll_json(&folder, &arguments)
@@ -83,7 +138,7 @@ fn recorded_bodies_and_recordings_are_served_and_polled() {
         let all = found["dependencies"].as_array().unwrap();
         all.iter().find(|of| of["name"] == name).map(|of| of["status"].as_str().unwrap().to_owned())
     };
-    let (server, base) = serve();
+    let (server, base) = Replay::of(&folder);
     let record = ["--record", "bodies/recorded.json"];
     let (code, found) = poll(&format!("{base}/pve/cluster_resources__mine"), &record);
     assert_eq!((code, status(&found, "guest/7").as_deref()), (2, Some("critical")), "{found}");
@@ -91,7 +146,7 @@ fn recorded_bodies_and_recordings_are_served_and_polled() {
     drop(server);
 
     // What was recorded is served, and is the same again.
-    let (_server, base) = serve();
+    let (_server, base) = Replay::of(&folder);
     let (_, again) = poll(&format!("{base}/recorded"), &[]);
     assert_eq!(
         again["dependencies"].as_array().map(Vec::len),

@@ -1,8 +1,8 @@
 //! The running host, asked through its API. Leaves through `egress`, like everything that leaves.
 
 use crate::cli::Common;
+use crate::common;
 use crate::config::Config;
-use crate::setup;
 use egress::{Egress, Grant, Limits, Method, Origin, OriginGrant, Request, Secrets, Session, Tls};
 use secrecy::SecretString;
 use serde_json::Value;
@@ -27,9 +27,9 @@ pub(crate) enum Unanswered {
 
 /// Where this configuration's host listens.
 pub(crate) fn usual_url(common: &Common) -> String {
-    let listen = match setup::read(&common.places()) {
+    let listen = match common::read(&common.places()) {
         Ok(Ok(config)) => config.listen,
-        _ => match Config::written(("the defaults", ""), &common.places(), &setup::environment) {
+        _ => match Config::written(("the defaults", ""), &common.places(), &common::environment) {
             Ok(config) => config.listen,
             Err(_) => std::net::SocketAddr::from(([127, 0, 0, 1], 7411)),
         },

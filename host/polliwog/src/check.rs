@@ -1,10 +1,10 @@
 //! `check`: everything that is wrong, before it is run.
 
 use crate::cli::Common;
+use crate::common::{compiler, counted, print, read};
 use crate::config::{Problem, suggestion};
 use crate::estate::{self, Files};
 use crate::plugins::{Keeper, PluginSet};
-use crate::setup::{compiler, counted, print, read};
 use egress::Egress;
 use sandbox::Sandbox;
 use serde_json::json;

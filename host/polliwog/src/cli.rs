@@ -272,9 +272,12 @@ pub(crate) struct SetupArguments {
     /// The fingerprint that was confirmed, for asking a cluster for its members
     #[arg(long, value_name = "SHA256", requires = "secret")]
     pub fingerprint: Option<String>,
-    /// The token for that: token=env:VARIABLE or token=file:PATH
+    /// The token, or password, for that: token=env:VARIABLE or token=file:PATH
     #[arg(long, value_name = "NAME=SOURCE")]
     pub secret: Option<String>,
+    /// The account that the password is of; for pmg [default: polliwog@pmg]
+    #[arg(long, value_name = "USER@REALM")]
+    pub username: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -4,11 +4,11 @@
 //! what is different is handed to the driver. A file with a problem changes nothing and is shown. A setting that was
 //! changed while the host ran and does not fit the file any more is parked: it is kept, shown, and not in force.
 
+use crate::common::{Document, Stamp};
 use crate::config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting, show_duration};
 use crate::driver::{Configured, Message};
 use crate::estate::{self, Files, Target};
 use crate::plugins::{PluginSet, Served};
-use crate::setup::{Document, Stamp};
 use model::{Event, EventKind, Kind, TargetId};
 use sandbox::Sandbox;
 use std::collections::{BTreeMap, HashMap};

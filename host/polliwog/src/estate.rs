@@ -401,7 +401,7 @@ pub(crate) fn read_secret(source: &SecretSource) -> Result<SecretString, String>
             .map(SecretString::from)
             .map_err(|_| format!("the environment variable {variable} is not set, or is no UTF-8")),
         SecretSource::File(file) => {
-            let text = crate::setup::read_text(file, SECRET)?;
+            let text = crate::common::read_text(file, SECRET)?;
             let value = text.strip_suffix('\n').unwrap_or(&text);
             Ok(SecretString::from(value.strip_suffix('\r').unwrap_or(value)))
         }

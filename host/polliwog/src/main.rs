@@ -8,6 +8,7 @@ mod api;
 mod check;
 mod cli;
 mod clock;
+mod common;
 mod config;
 mod configurator;
 mod driver;
@@ -19,7 +20,6 @@ mod poll;
 mod remote;
 mod run;
 mod setup;
-mod setup_command;
 mod simulate;
 
 use anyhow::Context;
@@ -72,7 +72,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Breaker { command, common } => remote::breaker(&common, command).await,
             Command::Settings { command, common } => remote::settings(&common, command).await,
             Command::Replay { dir, port } => replay(&dir, port).await,
-            Command::Setup(arguments) => setup_command::setup(arguments).await,
+            Command::Setup(arguments) => setup::setup(arguments).await,
             Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,
             Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list::list(&common, json).await,
             Command::CompilePlugin => unreachable!("done before there was a runtime"),
@@ -93,7 +93,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
 /// Serves recorded bodies until it is ended.
 async fn replay(dir: &Path, port: u16) -> anyhow::Result<u8> {
     let files = demo::Replayed::read(dir).map_err(anyhow::Error::msg)?;
-    let count = setup::counted(files.names().count(), "file");
+    let count = common::counted(files.names().count(), "file");
     let ready = |address| eprintln!("serving {count} at http://{address}/, each under its name; Ctrl-C ends it");
     demo::replay(files, port, clock::seconds, ready).await?;
     Ok(0)

@@ -4,11 +4,11 @@ pub(crate) mod output;
 
 use crate::cli::{PollArguments, USAGE};
 use crate::clock::Clock;
+use crate::common::{compiler, counted, environment, print, read};
 use crate::config::{Config, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
 use crate::plugin_command::recording::{Recording, Told};
 use crate::plugins::Keeper;
-use crate::setup::{compiler, counted, environment, print, read};
 use anyhow::{Context, anyhow};
 use egress::{Egress, Fingerprint, Origin, Recorder, Tape};
 use model::{Kind, TargetId};

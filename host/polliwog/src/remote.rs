@@ -2,7 +2,7 @@
 
 use crate::api::{self, Unanswered};
 use crate::cli::{BreakerCommand, DeadLetterCommand, Remote, SettingsCommand, TargetsCommand};
-use crate::setup::print;
+use crate::common::print;
 use anyhow::anyhow;
 use egress::Method;
 use serde_json::{Value, json};
@@ -189,7 +189,7 @@ pub(crate) async fn dead_letter(remote: &Remote, command: Option<DeadLetterComma
             let found = ask(remote, Method::Post, "/api/v1/dead-letters/retry", None).await?;
             answer(remote, &found, |found| {
                 let retried = found["retried"].as_array().map_or(0, Vec::len);
-                print(&format!("{} retried", crate::setup::counted(retried, "dead letter")))
+                print(&format!("{} retried", crate::common::counted(retried, "dead letter")))
             })
         }
         Some(DeadLetterCommand::Drop { target }) => {

@@ -2,13 +2,13 @@
 
 use crate::cli::RunArguments;
 use crate::clock::{self, Clock, random_bytes};
+use crate::common::{Document, compiler, counted, print};
 use crate::config::{Config, Overrides, Problem};
 use crate::configurator::{self, Checker, Configurator, DORMANT};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
 use crate::estate::{self, Files, Target};
 use crate::host::{ENDING, RunningHost};
 use crate::plugins::{Keeper, PluginSet, hex, keeper};
-use crate::setup::{Document, compiler, counted, print};
 use anyhow::{Context, bail};
 use egress::Egress;
 use model::{Event, EventKind, TargetId, Timestamp};

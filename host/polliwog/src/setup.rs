@@ -1,29 +1,24 @@
 //! `setup`: how a Proxmox product becomes a target. The certificate to confirm, what to run there, what to paste here.
 //!
 //! Nothing secret is sent before a certificate is trusted: a first look takes any certificate and asks for something that
-//! everybody may see. With a token, and a fingerprint where one is needed, a cluster is asked for its other members.
+//! everybody may see. With the secret, and a fingerprint where one is needed, a cluster is asked for its other members.
+
+mod members;
+mod server;
 
 use crate::cli::{ProductName, SetupArguments, USAGE};
-use crate::config::SecretSource;
-use crate::estate::read_secret;
-use crate::poll::secret;
-use crate::setup::print;
-use anyhow::{Context, anyhow, bail};
-use egress::{
-    Certificate, Egress, Error, Fingerprint, Grant, Limits, Origin, OriginGrant, Request, Secrets, Session, Tls,
-};
+use crate::common::print;
+use anyhow::{Context, bail};
+use egress::Origin;
 use jiff::Timestamp;
-use secrecy::ExposeSecret;
+use members::{Account, Member, members};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use server::{Seen, look};
 use std::fmt::Write;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::Instant;
 use url::Url;
 
-const TIMEOUT: Duration = Duration::from_secs(10);
-const ANSWER: usize = 1 << 20;
+/// Who logs in to a product that has no tokens.
+const ACCOUNT: &str = "polliwog@pmg";
 
 /// What is different from product to product.
 struct Product {
@@ -38,8 +33,8 @@ struct Product {
     commands: &'static [&'static str],
     /// The secret's name, the variable suggested for it, and what it holds.
     secret: (&'static str, &'static str, &'static str),
-    /// More lines for the target.
-    settings: &'static str,
+    /// Whether it has an account's name beside the secret.
+    named: bool,
 }
 
 const PVE: Product = Product {
@@ -55,7 +50,7 @@ const PVE: Product = Product {
         "pveum acl modify / -token 'polliwog@pve!monitor' -role PVEAuditor",
     ],
     secret: ("token", "PVE_TOKEN", "polliwog@pve!monitor=THE-VALUE-SHOWN"),
-    settings: "",
+    named: false,
 };
 
 const PBS: Product = Product {
@@ -73,7 +68,7 @@ const PBS: Product = Product {
         "proxmox-backup-manager acl update /remote RemoteAudit --auth-id 'polliwog@pbs!monitor'",
     ],
     secret: ("token", "PBS_TOKEN", "polliwog@pbs!monitor:THE-VALUE-SHOWN"),
-    settings: "",
+    named: false,
 };
 
 const PMG: Product = Product {
@@ -86,23 +81,8 @@ const PMG: Product = Product {
         "pmgsh create /access/users --userid polliwog@pmg --role audit --enable 1 --password 'A-PASSWORD-YOU-CHOOSE'",
     ],
     secret: ("password", "PMG_PASSWORD", "A-PASSWORD-YOU-CHOOSE"),
-    settings: "[target.settings]\nusername = \"polliwog@pmg\"\n",
+    named: true,
 };
-
-/// What is known of the server after a look at it.
-struct Seen {
-    /// Nothing over plain HTTP.
-    certificate: Option<Certificate>,
-    /// Whether this machine trusts who signed it.
-    trusted: bool,
-}
-
-/// Another member of the cluster.
-struct Member {
-    name: String,
-    url: String,
-    fingerprint: String,
-}
 
 /// Looks, and prints.
 pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
@@ -118,19 +98,24 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
             return Ok(USAGE);
         }
     };
+    if arguments.username.is_some() && !product.named {
+        eprintln!("polliwog: --username: a {} is asked with a token, which holds the account's name", product.name);
+        return Ok(USAGE);
+    }
+    let username = arguments.username.as_deref().unwrap_or(ACCOUNT);
     let seen = look(product, &url).await?;
     let (members, trouble) = match &arguments.secret {
-        Some(text) => match members(product, &url, &seen, (text, arguments.fingerprint.as_deref())).await {
-            Ok(members) => (members, None),
-            Err(error) => (Vec::new(), Some(error)),
-        },
+        Some(secret) => {
+            let account = Account { secret, username, fingerprint: arguments.fingerprint.as_deref() };
+            match members(product, &url, &seen, &account).await {
+                Ok(members) => (members, None),
+                Err(error) => (Vec::new(), Some(error)),
+            }
+        }
         None => (Vec::new(), None),
     };
-    let text = if arguments.json {
-        serde_json::to_string_pretty(&json(product, &url, &seen, &members))?
-    } else {
-        text(product, &url, &seen, &members)
-    };
+    let found = Found { product, url: &url, username, seen: &seen, members: &members };
+    let text = if arguments.json { serde_json::to_string_pretty(&found.json())? } else { found.text() };
     print(text.trim_end())?;
     match trouble {
         None => Ok(0),
@@ -157,165 +142,129 @@ fn address(product: &Product, text: &str) -> anyhow::Result<Url> {
     Ok(url)
 }
 
-async fn look(product: &Product, url: &Url) -> anyhow::Result<Seen> {
-    let path = format!("{}{}", url.path().trim_end_matches('/'), product.public);
-    match fetch(url, Tls::system()?, Secrets::default(), Request::get(path.as_str())).await {
-        Ok(answer) => Ok(Seen { certificate: answer.tls, trusted: true }),
-        Err(Error::Untrusted { .. } | Error::NameMismatch { .. } | Error::Expired { .. } | Error::TlsFailed { .. }) => {
-            let answer = fetch(url, Tls::insecure()?, Secrets::default(), Request::get(path.as_str())).await?;
-            Ok(Seen { certificate: answer.tls, trusted: false })
-        }
-        Err(error) => Err(anyhow!(
-            "{url}: {error} ({} listens on port {} unless it was told otherwise)",
-            product.name,
-            product.port
-        )),
-    }
+/// What is printed.
+struct Found<'a> {
+    product: &'a Product,
+    url: &'a Url,
+    username: &'a str,
+    seen: &'a Seen,
+    members: &'a [Member],
 }
 
-async fn fetch(url: &Url, tls: Tls, secrets: Secrets, request: Request) -> Result<egress::Response, Error> {
-    let (base, origin) = Origin::parse(url.as_str()).map_err(|error| Error::BadRequest(error.to_string()))?;
-    let grant = Grant::new(base, vec![OriginGrant { origin, tls }], secrets);
-    let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
-    let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
-    Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT).fetch(request).await
-}
-
-/// The other members of a Proxmox VE cluster, as it says itself; the secret is sent over a connection that is verified.
-async fn members(
-    product: &Product,
-    url: &Url,
-    seen: &Seen,
-    (text, fingerprint): (&str, Option<&str>),
-) -> anyhow::Result<Vec<Member>> {
-    if product.kind != "pve" {
-        bail!("--secret: only a Proxmox VE cluster says which members it has");
-    }
-    let tls = match (fingerprint, seen.trusted) {
-        (Some(fingerprint), _) => {
-            Tls::pinned(BTreeSet::from([Fingerprint::parse(fingerprint).context("--fingerprint")?]))?
-        }
-        (None, true) => Tls::system()?,
-        (None, false) => bail!(
-            "--secret: the certificate is not trusted here, so that the token is not sent: compare the fingerprint with \
-             what \"{}\" shows there, and give it as --fingerprint",
-            product.check
-        ),
-    };
-    let (name, source): (String, SecretSource) = secret(text)?;
-    if name != product.secret.0 {
-        bail!("--secret: write {}=env:VARIABLE or {}=file:PATH", product.secret.0, product.secret.0);
-    }
-    let value = read_secret(&source).map_err(|why| anyhow!("--secret: {why}"))?;
-    if !value.expose_secret().split_once('!').is_some_and(|(user, rest)| user.contains('@') && rest.contains('=')) {
-        bail!("--secret: write the whole token, as in {}", product.secret.2);
-    }
-    let ask = async |path: &str| -> anyhow::Result<Value> {
-        let secrets = Secrets::new(BTreeMap::from([("token".to_owned(), value.clone())]))?;
-        let mut request = Request::get(format!("{}/api2/json{path}", url.path().trim_end_matches('/')));
-        request.headers.push(("authorization".to_owned(), "PVEAPIToken=${secret.token}".to_owned()));
-        let answer = fetch(url, tls.clone(), secrets, request).await?;
-        if answer.status != 200 {
-            bail!("{path} was answered {} {}: check the token and its rights", answer.status, answer.reason);
-        }
-        Ok(serde_json::from_slice::<Value>(&answer.body).with_context(|| path.to_owned())?["data"].take())
-    };
-    let (nodes, status) = (ask("/nodes").await?, ask("/cluster/status").await?);
-    let word = |value: &Value, field: &str| value[field].as_str().map(str::to_owned);
-    let all = status.as_array().into_iter().flatten();
-    let others = all.filter(|entry| entry["type"] == "node" && entry["local"] != 1 && entry["local"] != "1");
-    let member = |entry: &Value| {
-        let (name, ip) = (word(entry, "name")?, word(entry, "ip")?);
-        let node = nodes.as_array()?.iter().find(|node| node["node"] == name.as_str())?;
-        let host = if ip.contains(':') { format!("[{ip}]") } else { ip };
-        Some(Member {
-            name,
-            url: format!("https://{host}:{}", product.port),
-            fingerprint: word(node, "ssl_fingerprint")?,
-        })
-    };
-    Ok(others.filter_map(member).collect())
-}
-
-fn json(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> Value {
-    let certificate = seen.certificate.as_ref().map(|certificate| {
+impl Found<'_> {
+    fn json(&self) -> Value {
+        let Self { product, url, seen, members, .. } = self;
+        let certificate = seen.certificate.as_ref().map(|certificate| {
+            json!({
+                "fingerprint": colons(&certificate.fingerprint), "subject": certificate.subject, "issuer": certificate.issuer,
+                "notBefore": date(certificate.not_before), "notAfter": date(certificate.not_after), "trusted": seen.trusted,
+            })
+        });
+        let member = |member: &Member| json!({ "name": member.name, "url": member.url, "fingerprint": member.fingerprint, "trusted": member.trusted });
+        let members: Vec<Value> = members.iter().map(member).collect();
+        let (name, variable, value) = product.secret;
         json!({
-            "fingerprint": colons(&certificate.fingerprint), "subject": certificate.subject, "issuer": certificate.issuer,
-            "notBefore": date(certificate.not_before), "notAfter": date(certificate.not_after), "trusted": seen.trusted,
+            "kind": product.kind, "url": url.as_str(), "certificate": certificate, "checkCommand": product.check,
+            "commands": self.commands(), "secret": { "name": name, "variable": variable, "value": value },
+            "members": members, "toml": self.toml(),
         })
-    });
-    let toml = toml(product, url, seen, members);
-    let members: Vec<Value> = members
-        .iter()
-        .map(|member| json!({ "name": member.name, "url": member.url, "fingerprint": member.fingerprint }))
-        .collect();
-    json!({
-        "kind": product.kind, "url": url.as_str(), "certificate": certificate, "checkCommand": product.check,
-        "commands": product.commands, "secret": { "name": product.secret.0, "variable": product.secret.1, "value": product.secret.2 },
-        "members": members, "toml": toml,
-    })
-}
+    }
 
-fn text(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> String {
-    let mut text = String::new();
-    let mut line = |line: &str| writeln!(text, "{line}").expect("writing to a string never fails");
-    match &seen.certificate {
-        None => line(&format!("{url} is not encrypted: the secret would travel in the open.")),
-        Some(certificate) => {
-            line(&format!("The certificate at {url}:"));
-            line(&format!("  fingerprint  {}", colons(&certificate.fingerprint)));
-            line(&format!("  subject      {}", certificate.subject));
-            line(&format!("  issuer       {}", certificate.issuer));
-            line(&format!("  valid        {} to {}", date(certificate.not_before), date(certificate.not_after)));
-            if seen.trusted {
-                line("This machine trusts who signed it: it need not be pinned.");
-            } else {
-                line(
-                    "This machine does not trust who signed it, so it is pinned. Compare the fingerprint with what this shows there:",
-                );
-                line(&format!("  {}", product.check));
+    fn commands(&self) -> Vec<String> {
+        self.product.commands.iter().map(|command| command.replace(ACCOUNT, self.username)).collect()
+    }
+
+    fn text(&self) -> String {
+        let Self { product, url, seen, members, .. } = self;
+        let mut text = String::new();
+        let mut line = |line: &str| writeln!(text, "{line}").expect("writing to a string never fails");
+        match &seen.certificate {
+            None => line(&format!("{url} is not encrypted: the secret would travel in the open.")),
+            Some(certificate) => {
+                line(&format!("The certificate at {url}:"));
+                line(&format!("  fingerprint  {}", colons(&certificate.fingerprint)));
+                line(&format!("  subject      {}", certificate.subject));
+                line(&format!("  issuer       {}", certificate.issuer));
+                line(&format!("  valid        {} to {}", date(certificate.not_before), date(certificate.not_after)));
+                if seen.trusted {
+                    line("This machine trusts who signed it: it need not be pinned.");
+                } else {
+                    line(
+                        "This machine does not trust who signed it, so it is pinned. Compare the fingerprint with what this shows there:",
+                    );
+                    line(&format!("  {}", product.check));
+                }
             }
         }
-    }
-    line(&format!("\nRun there, as root, for an account that may only look at {}:", product.name));
-    for command in product.commands {
-        line(&format!("  {command}"));
-    }
-    let (_, variable, value) = product.secret;
-    line(&format!(
-        "\nPut the secret where Polliwog starts, in an environment variable (or a file):\n  {variable}='{value}'"
-    ));
-    line(&format!("\nPaste into polliwog.toml, then run \"polliwog poll {}\":\n", id(product, url)));
-    line(&toml(product, url, seen, members));
-    if product.kind == "pve" && members.is_empty() {
-        line(
-            "In a cluster, have the others asked when this node is down: with the token set, this shows their lines too:",
-        );
+        line(&format!("\nRun there, as root, for an account that may only look at {}:", product.name));
+        for command in self.commands() {
+            line(&format!("  {command}"));
+        }
+        let (name, variable, value) = product.secret;
         line(&format!(
-            "  polliwog setup pve {url}{} --secret token=env:{variable}",
-            match &seen.certificate {
+            "\nPut the secret where Polliwog starts, in an environment variable (or a file):\n  {variable}='{value}'"
+        ));
+        line(&format!("\nPaste into polliwog.toml, then run \"polliwog poll {}\":\n", id(product, url)));
+        line(&self.toml());
+        if product.kind != "pbs" && members.is_empty() {
+            line(&format!(
+                "In a cluster, have the others asked when this node is down: with the {name} set, this shows their lines too:",
+            ));
+            let pin = match &seen.certificate {
                 Some(certificate) if !seen.trusted => format!(" --fingerprint {}", colons(&certificate.fingerprint)),
                 _ => String::new(),
-            }
-        ));
+            };
+            let username =
+                if self.username == ACCOUNT { String::new() } else { format!(" --username {}", self.username) };
+            line(&format!("  polliwog setup {} {url}{pin}{username} --secret {name}=env:{variable}", product.kind));
+        }
+        text
     }
-    text
+
+    fn toml(&self) -> String {
+        let Self { product, url, seen, members, .. } = self;
+        let (secret, variable, _) = product.secret;
+        let quoted = |text: &str| toml::Value::from(text).to_string();
+        let id = id(product, url);
+        let mut text =
+            format!("[[target]]\nid = \"{id}\"\nkind = \"{}\"\nurl = {}\n", product.kind, quoted(url.as_str()));
+        if let Some(certificate) = seen.certificate.as_ref().filter(|_| !seen.trusted) {
+            text += &format!("tls = {{ fingerprint = \"{}\" }}\n", colons(&certificate.fingerprint));
+        }
+        if !members.is_empty() {
+            text += "also = [\n";
+            for member in *members {
+                text += &line_of(member);
+            }
+            text += "]\n";
+        }
+        text += &format!("secrets = {{ {secret} = {{ env = \"{variable}\" }} }}\n");
+        if product.named {
+            text += &format!("\n[target.settings]\nusername = {}\n", quoted(self.username));
+        }
+        text
+    }
 }
 
-fn toml(product: &Product, url: &Url, seen: &Seen, members: &[Member]) -> String {
-    let (secret, variable, _) = product.secret;
-    let mut text = format!("[[target]]\nid = \"{}\"\nkind = \"{}\"\nurl = \"{url}\"\n", id(product, url), product.kind);
-    if let Some(certificate) = seen.certificate.as_ref().filter(|_| !seen.trusted) {
-        text += &format!("tls = {{ fingerprint = \"{}\" }}\n", colons(&certificate.fingerprint));
-    }
-    if !members.is_empty() {
-        text += "also = [\n";
-        for Member { name, url, fingerprint } in members {
-            text += &format!("    {{ url = \"{url}\", tls = {{ fingerprint = \"{fingerprint}\" }} }}, # {name}\n");
+/// A member's line in `also`. What its cluster does not say is left to the operator.
+fn line_of(member: &Member) -> String {
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    // A name is what the cluster says.
+    let name = member.name.replace(char::is_control, " ");
+    match (&member.url, &member.fingerprint) {
+        (Some(url), None) if member.trusted || url.starts_with("http:") => {
+            format!("    {{ url = {} }}, # {name}\n", quoted(url))
         }
-        text += "]\n";
+        (Some(url), Some(fingerprint)) => {
+            format!("    {{ url = {}, tls = {{ fingerprint = {} }} }}, # {name}\n", quoted(url), quoted(fingerprint))
+        }
+        (Some(url), None) => {
+            format!(
+                "    # {name} is at {url}; the cluster does not say its fingerprint: run \"polliwog setup\" for it\n"
+            )
+        }
+        (None, _) => format!("    # {name} is a member too; the cluster does not say its address\n"),
     }
-    text + &format!("secrets = {{ {secret} = {{ env = \"{variable}\" }} }}\n{}", product.settings)
 }
 
 /// An id from the host's name: its first part, or the address.
@@ -346,6 +295,7 @@ fn date(millis: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use egress::Certificate;
 
     #[test]
     fn what_people_write_becomes_an_address() {
@@ -375,17 +325,29 @@ mod tests {
             not_after: 0,
         };
         let seen = Seen { certificate: Some(certificate), trusted: false };
-        let member = Member {
-            name: "two".to_owned(),
-            url: "https://192.0.2.2:8006".to_owned(),
-            fingerprint: colons(&"cd".repeat(32)),
+        let member = |name: &str, url: Option<&str>, fingerprint: Option<&str>, trusted| Member {
+            name: name.to_owned(),
+            url: url.map(str::to_owned),
+            fingerprint: fingerprint.map(str::to_owned),
+            trusted,
         };
-        let text = toml(&PMG, &url, &seen, &[member]);
+        let pin = colons(&"cd".repeat(32));
+        let members = [
+            member("two\n\"", Some("https://192.0.2.2:8006"), Some(&pin), false),
+            member("three", Some("https://three.example:8006"), None, true),
+            member("four", Some("https://192.0.2.4:8006"), None, false),
+            member("five", None, Some(&pin), false),
+        ];
+        let found = Found { product: &PMG, url: &url, username: "it's \"me\"@pmg", seen: &seen, members: &members };
+        let text = found.toml();
         let places = crate::config::Places::default();
         let config = crate::config::Config::written(("printed", &text), &places, &|_| None);
         let config = config.unwrap_or_else(|problems| panic!("{problems:?} in\n{text}"));
-        assert_eq!(config.targets[0].also.len(), 1);
+        assert_eq!(config.targets[0].also.len(), 2);
         assert_eq!(config.targets[0].tls.fingerprints.len(), 1);
-        assert_eq!(config.targets[0].settings["username"], "polliwog@pmg");
+        assert_eq!(config.targets[0].settings["username"], "it's \"me\"@pmg");
+        for named in ["# four is at", "# five is a member too"] {
+            assert!(text.contains(named), "{text}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::list::bytes;
 use super::project::Project;
 use super::recording::Recording;
-use crate::setup::print;
+use crate::common::print;
 use anyhow::anyhow;
 use model::Outcome;
 use sandbox::Usage;

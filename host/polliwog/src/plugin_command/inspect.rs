@@ -1,8 +1,8 @@
 //! `plugin inspect`: who a file says it is, and whether this host would take it.
 
 use super::list::bytes;
+use crate::common::{fresh_compiler, print};
 use crate::plugins::{hex, read};
-use crate::setup::{fresh_compiler, print};
 use egress::Egress;
 use sandbox::{Plugin, Sandbox};
 use serde_json::{Value, json};

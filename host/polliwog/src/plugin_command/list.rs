@@ -2,8 +2,8 @@
 
 use crate::api::{self, Unanswered};
 use crate::cli::Common;
+use crate::common::{self, compiler, print};
 use crate::plugins::Keeper;
-use crate::setup::{self, compiler, print};
 use egress::{Egress, Method};
 use sandbox::Sandbox;
 use serde_json::Value;
@@ -102,9 +102,9 @@ pub(super) fn bytes(count: u64) -> String {
 
 async fn would_load(common: &Common) -> anyhow::Result<Value> {
     let places = common.places();
-    let config = match crate::config::find(&places, &setup::environment) {
-        Ok(_) => setup::read(&places)?,
-        Err(_) => crate::config::Config::written(("the defaults", ""), &places, &setup::environment),
+    let config = match crate::config::find(&places, &common::environment) {
+        Ok(_) => common::read(&places)?,
+        Err(_) => crate::config::Config::written(("the defaults", ""), &places, &common::environment),
     };
     let config = config.map_err(|problems| anyhow::anyhow!("{}", problems[0]))?;
     let egress = Egress::new(egress::Config::default());

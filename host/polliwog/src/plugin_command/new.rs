@@ -4,7 +4,7 @@
 //! and a file of helpers. So it builds with nothing but its language's own tools.
 
 use crate::cli::{Language, USAGE};
-use crate::setup::print;
+use crate::common::print;
 use anyhow::Context;
 use include_dir::{Dir, include_dir};
 use model::Kind;

@@ -1,7 +1,7 @@
 //! A plugin's project: where its component and its recordings lie.
 
+use crate::common::compiler;
 use crate::plugins::read;
-use crate::setup::compiler;
 use anyhow::{Context, anyhow, bail};
 use egress::Egress;
 use sandbox::{Plugin, Sandbox};
@@ -40,7 +40,7 @@ impl Project {
     /// Loads the component as a host would.
     pub(super) async fn load(&self) -> anyhow::Result<(Sandbox, Plugin)> {
         let config =
-            crate::config::Config::written(("the defaults", ""), &Default::default(), &crate::setup::environment);
+            crate::config::Config::written(("the defaults", ""), &Default::default(), &crate::common::environment);
         let config = config.map_err(|problems| anyhow!("{}", problems[0]))?;
         let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN, ..sandbox::Config::default() };
         let egress = Egress::new(egress::Config::default());

@@ -94,7 +94,7 @@ impl Recording {
 
     /// In one sentence, why a file is no recording.
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
-        let text = crate::setup::read_text(file, LONGEST)?;
+        let text = crate::common::read_text(file, LONGEST)?;
         let name = file.display();
         let recording: Self =
             serde_json::from_str(&text).map_err(|error| format!("{name} is no recording: {error}: record it anew"))?;

@@ -2,8 +2,8 @@
 
 use super::project::{Project, golden};
 use super::recording::Recording;
+use crate::common::{counted, print};
 use crate::poll::output::result_json;
-use crate::setup::{counted, print};
 use anyhow::Context;
 use model::{FailureCategory, Outcome};
 use sandbox::{Plugin, Sandbox};

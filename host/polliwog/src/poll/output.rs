@@ -1,7 +1,7 @@
 //! What a poll came to, as JSON, as text, and as an exit code.
 
+use crate::common::counted;
 use crate::estate::Target;
-use crate::setup::counted;
 use model::{Dependency, Json, Outcome, Report, Status};
 use sandbox::{Done, Plugin};
 use serde_json::{Value, json};

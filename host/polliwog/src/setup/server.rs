@@ -1,0 +1,52 @@
+//! Asking a server that is no target yet.
+
+use super::Product;
+use anyhow::anyhow;
+use egress::{Certificate, Egress, Error, Grant, Limits, Origin, OriginGrant, Request, Secrets, Session, Tls};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use url::Url;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER: usize = 1 << 20;
+/// A log-in and what it is for.
+const REQUESTS: u32 = 4;
+
+/// What is known of the server after a look at it.
+pub(super) struct Seen {
+    /// Nothing over plain HTTP.
+    pub certificate: Option<Certificate>,
+    /// Whether this machine trusts who signed it.
+    pub trusted: bool,
+}
+
+/// Looks at a server's certificate; what is asked for, everybody may see.
+pub(super) async fn look(product: &Product, url: &Url) -> anyhow::Result<Seen> {
+    let ask = async |tls: Tls| open(url, tls, Secrets::default())?.fetch(Request::get(at(url, product.public))).await;
+    match ask(Tls::system()?).await {
+        Ok(answer) => Ok(Seen { certificate: answer.tls, trusted: true }),
+        Err(Error::Untrusted { .. } | Error::NameMismatch { .. } | Error::Expired { .. } | Error::TlsFailed { .. }) => {
+            Ok(Seen { certificate: ask(Tls::insecure()?).await?.tls, trusted: false })
+        }
+        Err(error) => Err(anyhow!(
+            "{url}: {error} ({} listens on port {} unless it was told otherwise)",
+            product.name,
+            product.port
+        )),
+    }
+}
+
+/// A few requests to a server, within ten seconds.
+pub(super) fn open(url: &Url, tls: Tls, secrets: Secrets) -> Result<Session, Error> {
+    let (base, origin) = Origin::parse(url.as_str()).map_err(|error| Error::BadRequest(error.to_string()))?;
+    let grant = Grant::new(base, vec![OriginGrant { origin, tls }], secrets);
+    let limits = Limits { requests: REQUESTS, body: ANSWER, bodies: ANSWER };
+    let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
+    Ok(Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT))
+}
+
+/// A path of the API behind the URL's own.
+pub(super) fn at(url: &Url, path: &str) -> String {
+    format!("{}{path}", url.path().trim_end_matches('/'))
+}
