@@ -3,11 +3,10 @@
 //! The host keeps the ticket and the plugin never sees it. It is renewed with itself after an hour; when the gateway no
 //! longer takes it, because it was restarted with another key or was away for too long, the password is sent again.
 
-use polliwog_sdk::cache;
 use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret};
 use polliwog_sdk::lenient::{Field, Flag};
 use polliwog_sdk::{Dependency, Target};
-use proxmox::{Api, Product, Trouble, connect, percent_encoded};
+use proxmox::{Api, Product, Trouble, connect, percent_encoded, remember, remembered};
 use serde::Deserialize;
 use std::cell::Cell;
 use std::time::Duration;
@@ -33,7 +32,7 @@ pub(crate) fn log_in(target: &Target, username: &str) -> Result<(Api, Dependency
     let authorize = |api: Api| {
         let ticket = ticket(&api);
         let known = has_secret(&ticket);
-        if known && cache::get(&fresh(&ticket)).is_some() {
+        if known && remembered::<u64>(&fresh(&ticket)) > target.now {
             reused.set(Some(ticket.clone()));
         } else {
             match known.then(|| grant(&api, username, &ticket)) {
@@ -42,6 +41,8 @@ pub(crate) fn log_in(target: &Target, username: &str) -> Result<(Api, Dependency
                 Some(Err(trouble)) if trouble.silent => return Err(trouble),
                 Some(Err(_)) | None => grant(&api, username, "password")?,
             }
+            // What cannot be kept is a renewal more.
+            remember(&fresh(&ticket), &(target.now + FRESH.as_millis() as u64), FRESH);
             granted.set(true);
         }
         Ok(api.with_header("cookie", format!("PMGAuthCookie=${{secret.{ticket}}}")))
@@ -104,8 +105,6 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
                 .to_owned(),
         ));
     }
-    // What cannot be kept is a renewal more.
-    let _ = cache::set(&fresh(&ticket), b"", FRESH);
     Ok(())
 }
 
@@ -114,6 +113,7 @@ fn ticket(api: &Api) -> String {
     format!("ticket_{}", api.origin())
 }
 
+/// Under this stands until when it need not be renewed, in milliseconds since 1970.
 fn fresh(ticket: &str) -> String {
     format!("fresh/{ticket}")
 }

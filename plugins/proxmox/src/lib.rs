@@ -37,7 +37,7 @@ pub use judge::{Limits, Remaining, Verdict, percent, worse};
 pub use look::{Look, Part, judged};
 pub use memory::{remember, remembered};
 pub use notes::Notes;
-pub use patterns::Patterns;
+pub use patterns::{Patterns, Unseen};
 pub use subscription::subscription;
 pub use task::Ended;
 pub use trouble::{Product, Trouble};

@@ -29,6 +29,11 @@ impl Patterns {
         self.exact.iter().map(String::as_str)
     }
 
+    /// Those that are none of the names that will be shown.
+    pub fn unseen(&self) -> Unseen<'_> {
+        Unseen { exact: self.exact().collect(), starred: self.starred.iter().map(String::as_str).collect() }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.starred.is_empty()
@@ -36,6 +41,29 @@ impl Patterns {
 
     fn matches(&self, name: &str) -> bool {
         self.exact.contains(name) || self.starred.iter().any(|pattern| matches(pattern, name))
+    }
+}
+
+/// Patterns that fit nothing so far.
+pub struct Unseen<'a> {
+    exact: BTreeSet<&'a str>,
+    starred: Vec<&'a str>,
+}
+
+impl<'a> Unseen<'a> {
+    /// Leaves out those that are this name.
+    pub fn see(&mut self, name: &str) {
+        if self.exact.is_empty() && self.starred.is_empty() {
+            return;
+        }
+        let name = name.to_lowercase();
+        self.exact.remove(name.as_str());
+        self.starred.retain(|pattern| !matches(pattern, &name));
+    }
+
+    /// Those that are left, in lower case.
+    pub fn left(self) -> impl Iterator<Item = &'a str> {
+        self.exact.into_iter().chain(self.starred)
     }
 }
 
@@ -92,5 +120,15 @@ mod tests {
             assert_eq!(Patterns::from([pattern]).match_any([name]), expected, "{pattern:?} {name:?}");
         }
         assert!(!Patterns::default().match_any(["x"]));
+    }
+
+    #[test]
+    fn patterns_that_fit_nothing_are_known() {
+        let patterns = Patterns::from(["web", "tag:prod", "100", "db*", "x*"]);
+        let mut unseen = patterns.unseen();
+        for name in ["WEB", "100", "db-1", "tag:test"] {
+            unseen.see(name);
+        }
+        assert_eq!(unseen.left().collect::<Vec<_>>(), ["tag:prod", "x*"]);
     }
 }

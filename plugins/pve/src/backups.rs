@@ -5,7 +5,7 @@
 
 use crate::Look;
 use crate::guests::Task;
-use crate::nodes::{Nodes, parent};
+use crate::nodes::{Nodes, parent, reports};
 use crate::resources::{Guest, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
@@ -106,7 +106,7 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
                 let several = sort(tasks, &mut newest);
                 of_nodes.extend(several.iter().map(|task| (node.as_str(), task.began())).next());
                 let busy = guests.iter().any(|guest| guest.node == **node);
-                let dependency = of_several(look, node, &several, busy);
+                let dependency = of_several(look, node, &several, busy).filter(|_| reports(nodes, node));
                 look.report.dependencies.extend(dependency.map(|dependency| parent(dependency, node)));
             }
             Err(trouble) => {

@@ -10,7 +10,7 @@ use crate::resources::{Guest, wanted};
 use crate::settings;
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Ended, judged, moment, remember, remembered, rhythm};
+use proxmox::{Ended, Unseen, judged, moment, remember, remembered, rhythm};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -79,12 +79,16 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
     let before: AllStopped = remembered(STOPPED);
     let mut stopped = AllStopped::new();
     let called = called(guests);
-    let mut looked_at = 0;
+    let (mut looked_at, mut nameless) = (0, guests.is_empty());
+    let expected_names = look.settings.guests.expected.clone();
+    let mut unseen = expected_names.unseen();
     for guest in guests {
         let called = called.get(&guest.id).filter(|_| guest.name.is_none());
         let known = called.map(|called| called.onto(guest));
         let guest = known.as_ref().unwrap_or(guest);
         let names = guest.names();
+        names.iter().for_each(|name| unseen.see(name));
+        nameless |= guest.name.is_none();
         let settings = &look.settings.guests;
         if !wanted(&names, &settings.include, &settings.exclude) {
             continue;
@@ -110,7 +114,7 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
     if looked_at == 0 && !guests.is_empty() {
         look.notes.say(|| "no guest is looked at: see guests.include and guests.exclude in the settings".to_owned());
     }
-    absent(look, guests);
+    absent(look, unseen, nameless);
     if stopped != before {
         remember(STOPPED, &stopped, REMEMBERED);
     }
@@ -137,13 +141,18 @@ fn expected_to_run(
     (verdict, Some(known))
 }
 
-/// Guests that must run, by number, and are not there at all.
-fn absent(look: &mut Look, guests: &[Guest]) {
-    let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
-    let expected: Vec<u64> = look.settings.guests.expected.exact().filter_map(|name| name.parse().ok()).collect();
-    for id in expected.into_iter().filter(|id| !ids.contains(id)) {
-        let why = "it must run, and there is no such guest: it was removed, or the token may not see it".to_owned();
-        look.add(judged(format!("guest/{id}"), "pve-vm", (Status::Critical, Some(why))));
+/// Guests that must run and are not there at all: critical by number; of what else they are called by, a note, unless there are
+/// guests of which only the number is known.
+fn absent(look: &mut Look, unseen: Unseen<'_>, nameless: bool) {
+    for name in unseen.left() {
+        if let Ok(id) = name.parse::<u64>() {
+            let why = "it must run, and there is no such guest: it was removed, or the token may not see it".to_owned();
+            look.add(judged(format!("guest/{id}"), "pve-vm", (Status::Critical, Some(why))));
+        } else if !nameless {
+            look.notes.say(|| {
+                format!("guests.expected names {name:?}, and no guest has that name, tag or pool: look whether it is spelt so")
+            });
+        }
     }
 }
 

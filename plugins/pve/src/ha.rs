@@ -3,12 +3,21 @@
 //! How master and LRM are stands in a text: `pve1 (active, Wed Nov 18 12:00:00 2026)`.
 
 use crate::Look;
-use crate::nodes::{Node, Nodes, parent};
+use crate::nodes::{Node, Nodes, parent, reports};
 use polliwog_sdk::lenient::{Field, Flag, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Notes, judged};
+use proxmox::{Notes, judged, remember, remembered};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A node is found within seconds of the fence that was waited for, where there is one. Seconds.
+const RECOVERY_TAKES: f64 = 300.0;
+/// Where services in recovery are remembered, each with when it was seen so first, in seconds since 1970; and for how long.
+const RECOVERING: &str = "recovering";
+const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
+
+type Recovering = BTreeMap<String, f64>;
 
 /// One entry of any type; the types `fencing` and unknown ones are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -24,6 +33,13 @@ pub(crate) struct Entry {
     crm_state: Field<Text>,
     request_state: Field<Text>,
     quorate: Field<Flag>,
+}
+
+impl Entry {
+    /// How a service is; older versions say it elsewhere.
+    fn state(&self) -> Option<&str> {
+        self.state.get().or(self.crm_state.get()).map(|Text(state)| state.as_str())
+    }
 }
 
 /// What HA does with a guest.
@@ -50,22 +66,30 @@ pub(crate) type Services = BTreeMap<u64, Service>;
 
 /// Reports what HA says of itself, and gives what it does with each guest.
 pub(crate) fn report(look: &mut Look, entries: &[Entry], nodes: &Nodes) -> Services {
+    let now = look.seconds();
     let (report, notes) = (&mut look.report, &mut look.notes);
     let of_type = |kind: &str| {
         let kind = kind.to_owned();
         entries.iter().filter(move |entry| entry.kind.get().is_some_and(|Text(found)| *found == kind))
     };
     let mut services = Services::new();
+    let before: Recovering = remembered(RECOVERING);
+    let mut recovering = Recovering::new();
     for entry in of_type("service") {
         let Some(sid) = sid(entry) else {
             notes.say(|| "a service of HA has no sid: it is left out".to_owned());
             continue;
         };
-        report.dependencies.push(service(&sid, entry, notes));
+        let since = (entry.state() == Some("recovery")).then(|| before.get(&sid).copied().unwrap_or(now));
+        report.dependencies.push(service(&sid, entry, since.map(|since| now - since), notes));
+        recovering.extend(since.map(|since| (sid.clone(), since)));
         if let Some(id) = sid.split(':').nth(1).and_then(|id| id.parse().ok()) {
             let requested = entry.request_state.get().map(|Text(state)| state.clone());
             services.insert(id, Service { requested });
         }
+    }
+    if recovering != before {
+        remember(RECOVERING, &recovering, REMEMBERED);
     }
     for entry in of_type("lrm") {
         report.dependencies.extend(resource_manager(entry, nodes));
@@ -92,7 +116,7 @@ fn itself(quorum: Option<&Entry>, master: Option<&Entry>, managed: bool) -> Opti
 }
 
 fn resource_manager(entry: &Entry, nodes: &Nodes) -> Option<Dependency> {
-    let Text(node) = entry.node.get()?;
+    let Text(node) = entry.node.get().filter(|Text(node)| reports(nodes, node))?;
     let verdict = match entry.status.get() {
         // The node itself is what is critical then.
         _ if nodes.get(node).is_some_and(Node::is_offline) => {
@@ -138,12 +162,12 @@ fn sid(entry: &Entry) -> Option<String> {
     Some(sid.strip_prefix("service:").unwrap_or(sid).to_owned())
 }
 
-fn service(sid: &str, entry: &Entry, notes: &mut Notes) -> Dependency {
-    let state = entry.state.get().or(entry.crm_state.get()).map(|Text(state)| state.as_str());
+/// `recovering`: for how long HA looks for another node for it by now, in seconds.
+fn service(sid: &str, entry: &Entry, recovering: Option<f64>, notes: &mut Notes) -> Dependency {
     if let Field::Odd(odd) = &entry.state {
         notes.say(|| format!("state of HA service {sid} is {odd}, which is no text: it is not judged"));
     }
-    let (status, why) = judge(state);
+    let (status, why) = judge(entry.state(), recovering.unwrap_or_default());
     // With the service's own name, as it is to be typed there.
     let why = why.map(|why| why.replace("SID", sid));
     let dependency = judged(format!("ha/service/{sid}"), "pve-ha-service", (status, why));
@@ -153,7 +177,7 @@ fn service(sid: &str, entry: &Entry, notes: &mut Notes) -> Dependency {
     }
 }
 
-fn judge(state: Option<&str>) -> (Status, Option<String>) {
+fn judge(state: Option<&str>, recovering: f64) -> (Status, Option<String>) {
     let Some(state) = state else {
         return (Status::Unknown, Some("HA does not say how the service is".to_owned()));
     };
@@ -170,6 +194,11 @@ fn judge(state: Option<&str>) -> (Status, Option<String>) {
         | "relocate"
         | "freeze"
         | "clearing error flag" => (Status::Ok, None),
+        "recovery" if recovering >= RECOVERY_TAKES => because(
+            Status::Critical,
+            "HA has found no node that can run it for more than five minutes: look at its HA group or rules, and at what of it \
+             only the node that failed has",
+        ),
         "recovery" => because(Status::Warning, "HA looks for a node that can run it"),
         "fence" => because(Status::Critical, "its node is being fenced"),
         "error" => because(
@@ -216,7 +245,9 @@ mod tests {
             (Some("perplexed"), Status::Unknown),
             (None, Status::Unknown),
         ] {
-            assert_eq!(judge(state).0, expected, "{state:?}");
+            assert_eq!(judge(state, 0.0).0, expected, "{state:?}");
         }
+        assert_eq!(judge(Some("recovery"), RECOVERY_TAKES - 1.0).0, Status::Warning);
+        assert_eq!(judge(Some("recovery"), RECOVERY_TAKES).0, Status::Critical);
     }
 }

@@ -9,12 +9,13 @@
 //! | `/version`, `/cluster/status`, `/cluster/resources`, `/cluster/ha/status/current`, `/cluster/tasks` | each poll |
 //! | `/nodes/N/storage` | each poll, of nodes that have a storage which nobody hears of |
 //! | `/cluster/replication`, and `/nodes/N/replication` of nodes with a job's source | each minute |
+//! | `/cluster/config/qdevice` of a cluster | each five minutes |
 //! | `/cluster/backup-info/not-backed-up`, `/cluster/backup`, `/nodes/N/tasks` of each node | each five minutes |
 //! | `/nodes/N/certificates/info`, `/nodes/N/disks/zfs` of each node; where that is wanted `/nodes/N/disks/list`, `/nodes/N/apt/update`, `/nodes/N/subscription` | each hour |
 //! | `/cluster/ceph/status` | each minute, where there is Ceph; else each hour |
 //! | `/access/permissions` | where nothing is seen: is there nothing, or are there no rights? |
 //!
-//! Dependencies: `api`, `cluster/quorum`, `node/N`, `guest/ID`, `storage/S` where shared and `storage/S@N` else, `ha`,
+//! Dependencies: `api`, `cluster/quorum`, `cluster/qdevice`, `node/N`, `guest/ID`, `storage/S` where shared and `storage/S@N` else, `ha`,
 //! `ha/lrm/N`, `ha/service/SID`, `replication/ID`, `backup/coverage`, `backup/node/N`, `backup/guest/ID`, `ceph`, `ceph/CHECK`,
 //! `certificate/N`, `zfs/N`, `disks/N`, `updates/N`, `subscription/N`.
 //!
@@ -29,6 +30,7 @@ mod guests;
 mod ha;
 mod nodes;
 mod onboot;
+mod qdevice;
 mod replication;
 mod resources;
 mod rights;
@@ -89,7 +91,7 @@ polliwog_sdk::register!(Pve);
 /// One poll under way.
 type Look = proxmox::Look<Settings>;
 
-const QUORUM: Part<'_> = ("cluster/quorum", &[]);
+const QUORUM: Part<'_> = ("cluster/quorum", &["cluster/qdevice"]);
 /// Without the list of what there is nothing of it can be looked at.
 const ESTATE: Part<'_> = (
     "resources",
@@ -121,7 +123,8 @@ fn poll(look: &mut Look) {
     }
     let resources = resources.list(&mut look.notes).map(|entries| Resources::new(entries, &mut look.notes));
     let resources = look.part(ESTATE, resources);
-    let nodes = nodes::merge(&cluster, resources.as_ref());
+    qdevice::report(look, &cluster);
+    let nodes = nodes::merge(&cluster, resources.as_ref(), &look.settings.nodes);
     let ha = ha.list(&mut look.notes);
     let services = look.part(HA, ha).map(|entries| ha::report(look, &entries, &nodes)).unwrap_or_default();
     let tasks = tasks.list(&mut look.notes).unwrap_or_else(|trouble| {

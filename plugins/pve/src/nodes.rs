@@ -3,6 +3,7 @@
 use crate::Look;
 use crate::cluster::Cluster;
 use crate::resources::{self, Resources, wanted};
+use crate::settings;
 use polliwog_sdk::{Dependency, Status, cache};
 use proxmox::{Trouble, judged};
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
 pub(crate) struct Node {
     pub state: State,
     pub itself: resources::Node,
+    /// Whether it, and what is its own, is reported.
+    pub wanted: bool,
 }
 
 /// Whether it is there.
@@ -43,7 +46,7 @@ impl Node {
 }
 
 /// Those that either of both knows. What the cluster says of who is online counts: it is seconds old, the other minutes.
-pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>) -> Nodes {
+pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>, settings: &settings::Nodes) -> Nodes {
     let mut nodes = Nodes::new();
     for node in resources.iter().flat_map(|resources| &resources.nodes) {
         let state = match node.status.as_str() {
@@ -51,7 +54,7 @@ pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>) -> Nodes {
             "offline" => State::Offline,
             _ => State::Unknown,
         };
-        nodes.insert(node.name.clone(), Node { state, itself: node.clone() });
+        nodes.insert(node.name.clone(), Node { state, itself: node.clone(), wanted: false });
     }
     for (name, online) in &cluster.online {
         let node = nodes.entry(name.clone()).or_default();
@@ -60,16 +63,20 @@ pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>) -> Nodes {
             node.state = if *online { State::Online } else { State::Offline };
         }
     }
+    for (name, node) in &mut nodes {
+        node.wanted = wanted(std::slice::from_ref(name), &settings.include, &settings.exclude);
+    }
     nodes
+}
+
+/// Whether what is a node's own is reported: its resource manager, its storages, its last backups.
+pub(crate) fn reports(nodes: &Nodes, name: &str) -> bool {
+    nodes.get(name).is_none_or(|node| node.wanted)
 }
 
 /// `heard`: whether nodes may be heard at all. Where none may it is a matter of rights, which is said elsewhere.
 pub(crate) fn report(look: &mut Look, nodes: &Nodes, heard: bool) {
-    for (name, node) in nodes {
-        let settings = &look.settings.nodes;
-        if !wanted(std::slice::from_ref(name), &settings.include, &settings.exclude) {
-            continue;
-        }
+    for (name, node) in nodes.iter().filter(|(_, node)| node.wanted) {
         let verdict = presence(name, node, heard).unwrap_or_else(|| node.itself.host.judge(&look.settings.usage));
         let dependency = judged(format!("node/{name}"), "pve-node", verdict);
         look.add(match node.itself.host.description() {

@@ -50,7 +50,8 @@ pub struct Guests {
     pub grace_seconds: u32,
 }
 
-/// Nodes, by their names, with `*` for any text.
+/// Nodes, by their names, with `*` for any text. With a node goes what is its own: its HA resource manager, storages that are
+/// not shared, certificates, pools, its last backups. Its guests do not: see `guests.exclude`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Nodes {

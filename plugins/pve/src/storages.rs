@@ -4,7 +4,7 @@
 //! says nothing. Then that node is asked.
 
 use crate::Look;
-use crate::nodes::{Nodes, State, parent};
+use crate::nodes::{Nodes, State, parent, reports};
 use crate::resources::{Storage, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status, cache};
@@ -44,7 +44,8 @@ pub(crate) fn report(look: &mut Look, storages: &[Storage], nodes: &Nodes) {
     let settings = &look.settings.storages;
     let named = |storage: &&Storage| {
         let names = [storage.name.clone(), format!("{}@{}", storage.name, storage.node)];
-        wanted(&names, &settings.include, &settings.exclude)
+        let of_node = storage.shared || reports(nodes, &storage.node);
+        of_node && wanted(&names, &settings.include, &settings.exclude)
     };
     let storages: Vec<&Storage> = storages.iter().filter(named).collect();
     let asked = ask(look, &storages, nodes);

@@ -53,7 +53,8 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
         (look.settings.subscription, Fact { sort: "subscription", path: "/subscription", read: subscribed }),
     ];
     let facts: Vec<Fact<_>> = all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, fact)| fact).collect();
-    let (there, gone): (Vec<_>, Vec<_>) = nodes.iter().partition(|(_, node)| Node::answers(node));
+    let (there, gone): (Vec<_>, Vec<_>) =
+        nodes.iter().filter(|(_, node)| node.wanted).partition(|(_, node)| Node::answers(node));
     for (name, _) in gone {
         for Fact { sort, .. } in &facts {
             look.report.keep(format!("{sort}/{name}"));

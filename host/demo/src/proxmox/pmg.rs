@@ -1,7 +1,7 @@
 //! Mail Gateway: a cluster of `nodes-N` gateways, or one that stands alone.
 //!
 //! What can be wished: `standalone`, `tfa` (the account has a second factor), `ticket-lost` (tickets are never taken),
-//! `key-renewed` (those of before are not), `no-rights` (the account is no auditor), `node-dead` (the last node cannot be reached by the
+//! `key-renewed` (those of before are not), `password-changed` (it is no longer taken, tickets are), `no-rights` (the account is no auditor), `node-dead` (the last node cannot be reached by the
 //! others), `cluster-hangs` (the cluster's list never comes), `out-of-step`, `deferred` (a long queue), `held`,
 //! `service-down`, `memory-full`, `clamav-old`, `rules-old`, `certificate-ends`, `certificate-ended`, `subscribed`,
 //! `subscription-expired`.
@@ -85,7 +85,8 @@ impl Gateway<'_> {
             asked.form.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str()).unwrap_or_default()
         };
         let (user, password) = (field("username"), field("password"));
-        if user != PMG_USER || password != PMG_PASSWORD && !self.takes(password) {
+        let good = self.takes(password) || password == PMG_PASSWORD && !self.has("password-changed");
+        if user != PMG_USER || !good {
             return Reply::Refused("authentication failure", "");
         }
         let half = if self.has("tfa") { "!tfa!" } else { "" };

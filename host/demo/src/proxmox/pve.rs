@@ -1,9 +1,9 @@
 //! Virtual Environment: a cluster of `nodes-N` nodes with `guests-N` guests.
 //!
 //! What can be wished: `standalone`, `node-offline` (the last node), `node-unreachable` (it is online, and requests that
-//! are passed on to it fail with 595), `node-slow` (596), `no-quorum`, `maintenance`, `mute` (nodes say nothing of
+//! are passed on to it fail with 595), `node-slow` (596), `no-quorum`, `qdevice`, `qdevice-lost`, `maintenance`, `mute` (nodes say nothing of
 //! themselves), `no-rights` (everything is hidden), `no-audit` (403 on what needs Sys.Audit), `guest-stopped`,
-//! `guest-locked`, `guest-io-error`, `storage-full`, `storage-gone` (on one node), `storage-lost` (on all), `ha-error`,
+//! `guest-locked`, `guest-io-error`, `storage-full`, `storage-gone` (on one node), `storage-lost` (on all), `ha-error`, `ha-recovery`,
 //! `ha-dead`, `no-ha`, `replication-failing`, `replication-late`, `replication-never`, `backup-failed`, `backup-warnings`, `backup-running`,
 //! `backup-by-hand` (one, a month ago, that failed),
 //! `backup-old`, `uncovered`, `ceph`, `ceph-warn`, `ceph-err`, `certificate-ends`, `certificate-ended`, `subscribed`,
@@ -32,6 +32,7 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
         ["cluster", "status"] => estate.audited(Estate::status),
         ["cluster", "resources"] => Reply::Data(estate.resources()),
         ["cluster", "ha", "status", "current"] => estate.audited(Estate::ha),
+        ["cluster", "config", "qdevice"] => estate.audited(Estate::qdevice),
         ["cluster", "replication"] => Reply::Data(estate.jobs()),
         ["cluster", "tasks"] => Reply::Data(estate.tasks()),
         ["cluster", "backup"] => estate.audited(Estate::backup_jobs),
@@ -271,7 +272,11 @@ impl Estate<'_> {
         }
         for index in 0..self.wish.guests.min(2) {
             let (sid, node) = (format!("vm:{}", 100 + index), self.guest_node(index));
-            let state = if self.has("ha-error") && index == 1 { "error" } else { "started" };
+            let state = match index {
+                1 if self.has("ha-error") => "error",
+                1 if self.has("ha-recovery") => "recovery",
+                _ => "started",
+            };
             all.push(json!({
                 "id": format!("service:{sid}"), "type": "service", "sid": sid, "node": node, "state": state,
                 "crm_state": state, "request_state": "started", "max_restart": 1, "max_relocate": 1, "failback": 1,
@@ -279,6 +284,15 @@ impl Estate<'_> {
             }));
         }
         Value::from(all)
+    }
+
+    /// pve-cluster: PVE/API2/ClusterConfig.pm; the keys are those of corosync-qdevice-tool. Nothing where there is none.
+    fn qdevice(&self) -> Value {
+        if !self.has("qdevice") && !self.has("qdevice-lost") {
+            return json!({});
+        }
+        let state = if self.has("qdevice-lost") { "Connect failed" } else { "Connected" };
+        json!({ "Model": "Net", "State": state, "QNetd host": "192.0.2.200:5403", "Algorithm": "Fifty-Fifty split" })
     }
 
     fn jobs(&self) -> Value {

@@ -1,0 +1,59 @@
+//! The QDevice: a vote from outside, on which a cluster of two nodes depends for its quorum.
+
+use crate::Look;
+use crate::cluster::Cluster;
+use polliwog_sdk::Status;
+use polliwog_sdk::lenient::{Field, Text};
+use proxmox::{Part, judged, rhythm};
+use serde::Deserialize;
+use std::time::Duration;
+
+const PART: Part<'_> = ("cluster/qdevice", &[]);
+const PERIOD: Duration = Duration::from_secs(5 * 60);
+
+/// `/cluster/config/qdevice`: empty where there is none, else the words of corosync-qdevice-tool.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Device {
+    #[serde(rename = "Model")]
+    model: Field<Text>,
+    #[serde(rename = "State")]
+    state: Field<Text>,
+    #[serde(rename = "QNetd host")]
+    host: Field<Text>,
+}
+
+pub(crate) fn report(look: &mut Look, cluster: &Cluster) {
+    // A node that stands alone has no votes. Where the cluster could not be read, this is a part of what could not.
+    if cluster.name().is_none() {
+        return;
+    }
+    if !rhythm::is_due(PART.0) {
+        return look.report.keep(PART.0);
+    }
+    let [answer] = look.api.ask(["/cluster/config/qdevice"]);
+    let device = match answer.read::<Device>() {
+        // The quorum wants the same right, and says so.
+        Err(trouble) if trouble.code == "forbidden" => return,
+        read => look.part(PART, read),
+    };
+    let Some(device) = device else { return };
+    rhythm::looked(PART.0, PERIOD);
+    let verdict = match (&device.state, &device.model) {
+        (Field::Absent, Field::Absent) => return,
+        (Field::Is(Text(state)), _) if state == "Connected" => (Status::Ok, None),
+        (Field::Is(Text(state)), _) => {
+            let why = format!(
+                "its state is {state:?}: the cluster lacks its vote; look at \"corosync-qdevice-tool -s\" on the nodes, and \
+                 at corosync-qnetd on its host"
+            );
+            (Status::Warning, Some(why))
+        }
+        _ => (Status::Unknown, Some("it does not say how it is".to_owned())),
+    };
+    let dependency = judged(PART.0, "pve-qdevice", verdict);
+    look.add(match device.host.get() {
+        Some(Text(host)) => dependency.with_description(format!("QDevice at {host}")),
+        None => dependency,
+    });
+}

@@ -1,0 +1,72 @@
+//! The plugins for Proxmox products against the simulated estate: what each fault changes in the report of a healthy one.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+
+mod pbs;
+mod pmg;
+mod pve;
+
+use model::{FailureCategory, Outcome, Report};
+use tests::proxmox::{Bench, difference, lines};
+
+/// The program that compiles plugins.
+const COMPILE: &str = env!("CARGO_BIN_EXE_compile");
+
+/// Whether a line is as expected, where `*` stands for any text.
+fn fits(expected: &str, line: &str) -> bool {
+    let (start, rest) = expected.split_once('*').unwrap_or((expected, ""));
+    match line.strip_prefix(start) {
+        None => false,
+        Some(tail) if !expected.contains('*') => tail.is_empty(),
+        Some(tail) => {
+            rest.is_empty() || (0..=tail.len()).any(|at| tail.is_char_boundary(at) && fits(rest, &tail[at..]))
+        }
+    }
+}
+
+/// Polls `wish`, and holds what differs from a healthy estate against the lines expected, each at least once.
+async fn check(bench: &Bench, healthy: &Report, (wish, expected): (&str, &[&str])) {
+    let found = difference(healthy, &bench.report(wish).await);
+    let all = || format!("{wish}:\n{}", found.join("\n"));
+    for line in &found {
+        assert!(expected.iter().any(|expected| fits(expected, line)), "not expected: {line}\nof {}", all());
+    }
+    for expected in expected {
+        assert!(found.iter().any(|line| fits(expected, line)), "missing: {expected}\nof {}", all());
+    }
+}
+
+/// Polls `wish`, which must fail, permanently or not, with a code and a sentence.
+async fn fails(bench: &Bench, wish: &str, category: FailureCategory, code: &str, says: &str) {
+    match bench.poll(wish, None).await.outcome {
+        Outcome::Failure(failure) => {
+            assert_eq!((failure.category, failure.code.as_str()), (category, code), "{wish}: {failure:?}");
+            assert!(failure.message.contains(says), "{wish}: {}", failure.message);
+        }
+        other => panic!("{wish}: {other:?}"),
+    }
+}
+
+/// Whatever stands where a number, state or type should be: no fault, nothing that is critical for it, and a warning that
+/// names what could not be read. `full` is what has no fullness without numbers, and must not be ok.
+async fn odd_bodies(product: &'static str, full: &str, named: &str) {
+    let bench = Bench::new(product, COMPILE).await;
+    for wish in ["nulls", "minus", "huge", "lists", "without-numbers", "alien"] {
+        let report = bench.report(wish).await;
+        let lines = lines(&report);
+        let critical: Vec<_> = lines.iter().filter(|(_, line)| line.starts_with("critical")).collect();
+        // How a task or job ended is free text: what is not known of it is a failure's.
+        let text = |name: &str| ["backup/", "gc/", "verify/", "sync/", "prune/"].iter().any(|of| name.starts_with(of));
+        assert!(critical.iter().all(|(name, _)| wish == "alien" && text(name)), "{product} {wish}: {critical:?}");
+        if wish == "alien" {
+            continue;
+        }
+        let sized: Vec<_> = lines.iter().filter(|(name, _)| name.starts_with(full)).collect();
+        assert!(!sized.is_empty(), "{product} {wish}: {lines:?}");
+        assert!(sized.iter().all(|(_, line)| line.starts_with("unknown")), "{product} {wish}: {sized:?}");
+        if ["minus", "huge", "lists"].contains(&wish) {
+            let found = report.warnings.iter().any(|warning| warning.contains(named));
+            assert!(found, "{product} {wish}: {:?}", report.warnings);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Backup Server.
+
+use super::{COMPILE, check, fails, fits, odd_bodies};
+use model::{FailureCategory, Outcome};
+use tests::proxmox::{Bench, difference, lines};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pbs_odd_bodies_are_neither_ok_nor_critical() {
+    odd_bodies("pbs", "datastore/", "used of datastore fast is").await;
+    odd_bodies("pbs", "group/", "last-backup of group/fast/vm/100 is").await;
+}
+
+/// The same for backup groups: a datastore's namespace is one request, however many groups it holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn pbs_requests_do_not_grow_with_groups() {
+    let bench = Bench::new("pbs", COMPILE).await;
+    let mut counts = Vec::new();
+    for groups in [10, 500, 5_000] {
+        let (wish, target) = (format!("groups-{groups}"), format!("g{groups}"));
+        let first = bench.poll(&wish, Some(&target)).await;
+        assert!(matches!(&first.outcome, Outcome::Success(report) if report.dependencies.len() > groups), "{wish}");
+        let later = bench.poll(&wish, Some(&target)).await.usage.requests;
+        println!(
+            "3 namespaces, {groups:>5} groups: {:>3} requests at first, {later} at most polls",
+            first.usage.requests
+        );
+        counts.push((first.usage.requests, later));
+    }
+    assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pbs_says_what_is_wrong_and_nothing_else() {
+    let bench = Bench::new("pbs", COMPILE).await;
+    let healthy = bench.report("healthy").await;
+    let notable: Vec<String> = lines(&healthy)
+        .into_iter()
+        .filter(|(_, line)| line != "ok")
+        .map(|(name, line)| format!("{name} {line}"))
+        .collect();
+    assert_eq!(notable, ["gc/archive ok (skipped)"]);
+    assert!(healthy.warnings.is_empty() && healthy.kept.is_empty(), "{healthy:?}");
+    let groups: Vec<&str> =
+        healthy.dependencies.iter().map(|of| of.name.as_str()).filter(|name| name.starts_with("group/")).collect();
+    assert_eq!(groups.len(), 9, "{groups:?}");
+    assert!(groups.contains(&"group/fast/lab/two/vm/100") && groups.contains(&"group/archive/host/102"), "{groups:?}");
+
+    let broken: &[&str] = &["datastore/archive critical: *os error*", "group/archive/* is not there"];
+    let cases: &[(&str, &[&str])] = &[
+        (
+            "no-rights",
+            &[
+                "api warning: the token lacks Datastore.Audit*acl update / Audit --auth-id*",
+                "tasks unknown: the token lacks Sys.Audit, so others' tasks are hidden from it*",
+                "node unknown: the credentials are right and lack the rights for /nodes/localhost/status*",
+                "datastore/* is not there",
+                "group/* is not there",
+                "gc/* is not there",
+                "verify/* is not there",
+                "sync/* is not there",
+                "prune/* is not there",
+                "verification/* is not there",
+            ],
+        ),
+        (
+            "no-audit",
+            &[
+                "node unknown: *lack the rights for /nodes/localhost/status*",
+                "tasks unknown: the token lacks Sys.Audit*",
+            ],
+        ),
+        ("datastore-error", &[broken, &["group*archive* is kept", "verification/archive is*"]].concat()),
+        (
+            "datastore-usage-broken",
+            &[
+                "datastore/archive critical: the server cannot use it: *Input/output error*",
+                "group/archive/* is not there",
+                "group*archive* is kept",
+                "verification/archive is*",
+            ],
+        ),
+        (
+            "maintenance",
+            &[
+                "datastore/archive warning: it is in maintenance mode offline: disk swap tonight",
+                "group/archive/* is not there",
+                "group*archive* is kept",
+                "verification/archive is*",
+            ],
+        ),
+        (
+            "unmounted",
+            &[
+                "datastore/archive warning: its removable disk is not mounted",
+                "group/archive/* is not there",
+                "group*archive* is kept",
+                "verification/archive is*",
+            ],
+        ),
+        ("datastore-full", &["datastore/fast critical: more than 95 % is used*"]),
+        ("full-soon", &["datastore/fast critical: it will be full in fewer than 7 days (2026-11-25), as it grows now"]),
+        ("s3", &[]),
+        (
+            "snapshot-damaged",
+            &["verification/fast critical: 2 snapshots are damaged: vm/100 of 2026-11-19 00:00 UTC, vm/100 of *"],
+        ),
+        ("gc-failed", &["gc/fast critical: its last run of 2026-11-20 00:00 UTC failed: chunk store is full"]),
+        ("gc-bad", &["gc/fast warning: 3 damaged chunks are still there*"]),
+        ("verify-failed", &["verify/v-3f2a critical: *verification failed*"]),
+        ("sync-failed", &["sync/s-pull critical: *sync failed with some errors.*"]),
+        ("sync-warnings", &["sync/s-push warning: its last run of 2026-11-20 00:00 UTC ended with 1 warning"]),
+        ("prune-off", &["prune/p-91bc ok (skipped)"]),
+        (
+            "job-late",
+            &["verify/v-3f2a warning: it was due at 2026-11-20 07:00 UTC and has not run for more than 2 hours since"],
+        ),
+        ("job-running", &[]),
+        ("job-never", &["verify/v-3f2a warning: it has not run yet"]),
+        ("old", &["sync/s-push is not there"]),
+        (
+            "group-old",
+            &["group/*/vm/100 critical: its newest backup is of 2026-10-21 12:00 UTC, more than 168 hours ago"],
+        ),
+        (
+            "group-hidden",
+            &[
+                "group/* is not there",
+                "groups/fast unknown: *lack the rights*",
+                "groups/archive unknown: *lack the rights*",
+            ],
+        ),
+        ("tasks-failed", &["tasks warning: 2 tasks failed in the last day: backup of fast:vm/100 (2 times)"]),
+        (
+            "certificate-ends",
+            &["certificate critical: node.pem expires at 2026-11-22 12:00 UTC: run \"proxmox-backup-manager*"],
+        ),
+        ("strings", &[]),
+        ("unwrapped", &[]),
+    ];
+    for case in cases {
+        check(&bench, &healthy, *case).await;
+    }
+    // A walk that hangs is left alone for an hour, and the other datastore is not held up by it.
+    let first = bench.poll("walk-hangs", Some("hangs")).await;
+    let again = bench.poll("walk-hangs", Some("hangs")).await;
+    assert_eq!(again.usage.requests, 4, "nothing of either datastore is listed again so soon");
+    for outcome in [first.outcome, again.outcome] {
+        let Outcome::Success(report) = outcome else { panic!("{outcome:?}") };
+        let found = difference(&healthy, &report);
+        assert!(found.iter().any(|line| line == "group/archive/ is kept"), "{found:?}");
+        assert!(found.iter().any(|line| line == "groups/archive is kept"), "{found:?}");
+        assert!(found.iter().any(|line| fits("warning: *archive*no whole answer within*", line)), "{found:?}");
+    }
+
+    let stranger = bench.with_secret(("token", "monitor@pbs!polliwog:99999999-2222-3333-4444-555555555555"));
+    fails(
+        &stranger,
+        "healthy",
+        FailureCategory::Permanent,
+        "unauthorized",
+        "\"authentication failed - invalid ticket\"",
+    )
+    .await;
+}

@@ -1,0 +1,119 @@
+//! Mail Gateway.
+
+use super::{COMPILE, check, fails, odd_bodies};
+use model::{FailureCategory, Outcome};
+use tests::proxmox::{Bench, NOW, lines};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pmg_odd_bodies_are_neither_ok_nor_critical() {
+    odd_bodies("pmg", "node/", "total memory of pmg1 is").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pmg_says_what_is_wrong_and_nothing_else() {
+    let bench = Bench::new("pmg", COMPILE).await;
+    let healthy = bench.report("healthy").await;
+    let all: Vec<String> = lines(&healthy).into_iter().map(|(name, line)| format!("{name} {line}")).collect();
+    let expected = [
+        "api ok",
+        "certificate/pmg1 ok",
+        "certificate/pmg2 ok",
+        "certificate/pmg3 ok",
+        "clamav ok",
+        "cluster ok",
+        "node/pmg1 ok",
+        "node/pmg2 ok",
+        "node/pmg3 ok",
+        "queue/active ok",
+        "queue/deferred ok",
+        "queue/hold ok",
+        "queue/incoming ok",
+        "service/clamav-daemon ok",
+        "service/pmg-smtp-filter ok",
+        "service/postfix ok",
+        "spamassassin ok",
+    ];
+    assert_eq!(all, expected);
+    let cases: &[(&str, &[&str])] = &[
+        ("standalone", &["cluster ok (skipped)", "*/pmg2 is not there", "*/pmg3 is not there"]),
+        (
+            "no-rights",
+            &[
+                "cluster unknown: *lack the rights for /config/cluster/status: give the user the role Auditor*",
+                "node/* is not there",
+                "queue/* unknown: there is no node that could be asked",
+                "service/* is not there",
+                "service/ is kept",
+                "certificate/* is not there",
+                "certificate/ is kept",
+                "clamav is not there",
+                "clamav is kept",
+                "spamassassin is not there",
+                "spamassassin is kept",
+                "warning: the * not known: the credentials are right*",
+            ],
+        ),
+        (
+            "node-dead",
+            &[
+                "node/pmg3 critical: pmg3 cannot be reached*No route to host)",
+                "cluster warning: not in step with the others: pmg3*",
+                "certificate/pmg3 is not there",
+                "certificate/pmg3 is kept",
+                "subscription/pmg3 is kept",
+            ],
+        ),
+        ("cluster-hangs", &["cluster unknown: how its nodes see one another is not known: *no whole answer within*"]),
+        ("out-of-step", &["cluster warning: not in step with the others: pmg3; look there with \"pmgcm status\"*"]),
+        ("deferred", &["queue/deferred warning: pmg1 has 100 messages or more in it*"]),
+        ("held", &["queue/hold warning: pmg1 has 1 messages or more in it*"]),
+        (
+            "service-down",
+            &[
+                "service/pmg-smtp-filter critical: it does not run on pmg1: look there with \"systemctl status pmg-smtp-filter\"",
+            ],
+        ),
+        ("memory-full", &["node/* warning: memory: more than 95 % is used"]),
+        (
+            "clamav-old",
+            &["clamav critical: the daily signatures of pmg1 are of 2026-11-10 12:00 UTC, more than 168 hours old*"],
+        ),
+        ("rules-old", &["spamassassin warning: there are newer rules: updates.spamassassin.org on pmg1*"]),
+        ("certificate-ended", &["certificate/pmg* critical: node.pem has expired*"]),
+        ("strings", &[]),
+    ];
+    for case in cases {
+        check(&bench, &healthy, *case).await;
+    }
+    fails(&bench, "tfa", FailureCategory::Permanent, "second_factor", "wants a second factor").await;
+    fails(&bench, "ticket-lost", FailureCategory::Transient, "ticket_refused", "invalid PMG ticket").await;
+    fails(&bench, "login-page", FailureCategory::Transient, "web_page", "web page").await;
+
+    // One log-in serves many polls.
+    let first = bench.poll("healthy", Some("again")).await.usage.requests;
+    let again = bench.poll("healthy", Some("again")).await.usage.requests;
+    assert_eq!(
+        (first, again),
+        (31, 18),
+        "ticket, version, cluster, nodes, 4 queues of 3 nodes, 3 numbers; services, filters and certificates of 3 nodes"
+    );
+
+    // One that is no longer taken is replaced: refused once, and a log-in.
+    let renewed = bench.poll("key-renewed", Some("again")).await;
+    assert!(matches!(renewed.outcome, Outcome::Success(_)), "{:?}", renewed.outcome);
+    assert_eq!(renewed.usage.requests, 18 + 2);
+    assert_eq!(bench.poll("key-renewed", Some("again")).await.usage.requests, 18);
+
+    // After an hour it is renewed with itself: the password is not sent again.
+    let hour = 3600;
+    for (later, requests) in [(hour - 1, 18), (hour, 18 + 1), (hour + 1, 18)] {
+        let done = bench.poll_at("pmg/key-renewed+password-changed", Some("again"), NOW + later).await;
+        assert!(matches!(done.outcome, Outcome::Success(_)), "{later} s later: {:?}", done.outcome);
+        assert_eq!(done.usage.requests, requests, "{later} s later");
+    }
+    fails(&bench, "password-changed", FailureCategory::Permanent, "unauthorized", "check the setting \"username\"")
+        .await;
+
+    let stranger = bench.with_secret(("password", "not the password"));
+    fails(&stranger, "healthy", FailureCategory::Permanent, "unauthorized", "check the setting \"username\"").await;
+}
