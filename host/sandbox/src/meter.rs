@@ -76,7 +76,6 @@ fn thread_cpu_nanos() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     #[tokio::test]
     async fn waiting_and_sleeping_cost_nothing_and_work_does() {
@@ -86,7 +85,7 @@ mod tests {
             move || while meter.look() < cpu {}
         };
         // A thread that sleeps, or that the machine does not let run, uses no CPU whatever the clock on the wall says.
-        let (began, half) = (Instant::now(), busy(Duration::from_millis(5)));
+        let half = busy(Duration::from_millis(5));
         Metered::new(meter.clone(), async move {
             half();
             std::thread::sleep(Duration::from_millis(200));
@@ -94,7 +93,6 @@ mod tests {
         })
         .await;
         let used = meter.used();
-        assert!(began.elapsed() >= Duration::from_millis(200));
         assert!((Duration::from_millis(5)..Duration::from_millis(100)).contains(&used), "{used:?}");
         // The next turn may be on another thread, which has used more or less by then.
         let whole = busy(used + Duration::from_millis(5));
