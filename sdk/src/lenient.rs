@@ -43,17 +43,17 @@ pub struct Text(pub String);
 
 /// For `deserialize_with`: a finite number, or nothing.
 pub fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    Ok(Scalar::deserialize(deserializer)?.number())
+    scalar(deserializer, |scalar| scalar.number())
 }
 
 /// For `deserialize_with`: a flag, or nothing.
 pub fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
-    Ok(Scalar::deserialize(deserializer)?.flag())
+    scalar(deserializer, |scalar| scalar.flag())
 }
 
 /// For `deserialize_with`: a text that is not empty, or nothing.
 pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    Ok(Scalar::deserialize(deserializer)?.text())
+    scalar(deserializer, |scalar| scalar.text())
 }
 
 /// What stands in a field, whatever it is: reading it never fails.
@@ -98,22 +98,21 @@ macro_rules! from_scalar {
     ($name:ident, $read:ident, $nothing:expr, $expected:literal) => {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let scalar = Scalar::deserialize(deserializer)?;
-                let unexpected = || de::Error::invalid_value(Unexpected::Other(&scalar.to_string()), &$expected);
-                scalar.$read().map($name).ok_or_else(unexpected)
+                let read = scalar(deserializer, |scalar| scalar.$read().map($name).ok_or_else(|| scalar.to_string()))?;
+                read.map_err(|odd| de::Error::invalid_value(Unexpected::Other(&odd), &$expected))
             }
         }
 
         impl<'de> Deserialize<'de> for Field<$name> {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                Ok(match Anything::deserialize(deserializer)? {
-                    Anything::Scalar(scalar) if scalar.is_one_of(&$nothing) => Self::Absent,
-                    Anything::Scalar(scalar) => match scalar.$read() {
+                deserializer.deserialize_any(Any(|anything: Result<Scalar<'_>, &str>| match anything {
+                    Ok(scalar) if scalar.is_one_of(&$nothing) => Self::Absent,
+                    Ok(scalar) => match scalar.$read() {
                         Some(value) => Self::Is($name(value)),
                         None => Self::Odd(scalar.to_string().chars().take(SHOWN).collect()),
                     },
-                    Anything::Other(what) => Self::Odd(what.to_owned()),
-                })
+                    Err(what) => Self::Odd(what.to_owned()),
+                }))
             }
         }
     };
@@ -124,145 +123,132 @@ from_scalar!(Flag, flag, NONE, "a flag");
 from_scalar!(Text, text, [""], "a text");
 
 /// A JSON value that is neither list nor object.
-#[derive(Clone, Debug, PartialEq)]
-enum Scalar {
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Scalar<'a> {
     Nothing,
     Flag(bool),
-    /// As it was written, so that a large integer keeps its digits, and its value.
-    Number(String, f64),
-    Text(String),
+    /// Integers by themselves, so that a large one keeps its digits.
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Text(&'a str),
 }
 
-impl Scalar {
+impl Scalar<'_> {
     /// Whether it is `null`, or one of the words for nothing.
-    fn is_one_of(&self, words: &[&str]) -> bool {
+    fn is_one_of(self, words: &[&str]) -> bool {
         match self {
             Self::Nothing => true,
-            Self::Text(text) => words.contains(&text.trim().to_ascii_lowercase().as_str()),
-            Self::Flag(_) | Self::Number(..) => false,
+            Self::Text(text) => words.iter().any(|word| text.trim().eq_ignore_ascii_case(word)),
+            _ => false,
         }
     }
 
-    fn number(&self) -> Option<f64> {
+    fn number(self) -> Option<f64> {
         let number = match self {
             Self::Nothing => None,
-            Self::Flag(flag) => Some(f64::from(u8::from(*flag))),
-            Self::Number(_, number) => Some(*number),
+            Self::Flag(flag) => Some(f64::from(u8::from(flag))),
+            Self::Unsigned(number) => Some(number as f64),
+            Self::Signed(number) => Some(number as f64),
+            Self::Float(number) => Some(number),
             Self::Text(text) => text.trim().parse().ok(),
         };
         number.filter(|number: &f64| number.is_finite())
     }
 
-    fn flag(&self) -> Option<bool> {
-        match self {
-            Self::Nothing => None,
-            Self::Flag(flag) => Some(*flag),
-            Self::Number(_, number) => {
-                [(0.0, false), (1.0, true)].iter().find(|(is, _)| is == number).map(|(_, flag)| *flag)
+    fn flag(self) -> Option<bool> {
+        let text = match self {
+            Self::Flag(flag) => return Some(flag),
+            Self::Text(text) => text.trim(),
+            _ => {
+                let number = self.number()?;
+                return [(0.0, false), (1.0, true)].iter().find(|(is, _)| *is == number).map(|(_, flag)| *flag);
             }
-            Self::Text(text) => match text.trim().to_ascii_lowercase().as_str() {
-                "1" | "true" | "yes" | "on" => Some(true),
-                "0" | "false" | "no" | "off" => Some(false),
-                _ => None,
-            },
+        };
+        let is = |words: [&str; 4]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+        if is(["1", "true", "yes", "on"]) {
+            return Some(true);
         }
+        is(["0", "false", "no", "off"]).then_some(false)
     }
 
-    fn text(&self) -> Option<String> {
+    fn text(self) -> Option<String> {
         match self {
             Self::Nothing => None,
-            Self::Flag(flag) => Some(flag.to_string()),
-            Self::Number(written, _) => Some(written.clone()),
-            Self::Text(text) => (!text.is_empty()).then(|| text.clone()),
+            Self::Text(text) => (!text.is_empty()).then(|| text.to_owned()),
+            _ => Some(self.to_string()),
         }
     }
 }
 
-impl fmt::Display for Scalar {
+impl fmt::Display for Scalar<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("null"),
             Self::Flag(flag) => write!(f, "{flag}"),
-            Self::Number(written, _) => f.write_str(written),
+            Self::Unsigned(number) => write!(f, "{number}"),
+            Self::Signed(number) => write!(f, "{number}"),
+            Self::Float(number) => write!(f, "{number}"),
             Self::Text(text) => write!(f, "{text:?}"),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Scalar {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Anything::deserialize(deserializer)? {
-            Anything::Scalar(scalar) => Ok(scalar),
-            Anything::Other(what) => {
-                Err(de::Error::invalid_type(Unexpected::Other(what), &"a number, text, flag or null"))
-            }
-        }
+/// What is read from a scalar; whatever else is there is an error.
+fn scalar<'de, D: Deserializer<'de>, T>(deserializer: D, read: impl FnOnce(Scalar<'_>) -> T) -> Result<T, D::Error> {
+    deserializer
+        .deserialize_any(Any(|anything: Result<Scalar<'_>, &'static str>| anything.map(read)))?
+        .map_err(|what| de::Error::invalid_type(Unexpected::Other(what), &"a number, text, flag or null"))
+}
+
+/// Any JSON value: what is to be made of a scalar, or of what else it is. A text is gone after that.
+struct Any<F>(F);
+
+impl<'de, T, F: FnOnce(Result<Scalar<'_>, &'static str>) -> T> Visitor<'de> for Any<F> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("anything")
     }
-}
 
-/// Any JSON value, of which only scalars are kept.
-enum Anything {
-    Scalar(Scalar),
-    Other(&'static str),
-}
+    fn visit_unit<E>(self) -> Result<T, E> {
+        Ok((self.0)(Ok(Scalar::Nothing)))
+    }
 
-impl<'de> Deserialize<'de> for Anything {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Any;
+    fn visit_bool<E>(self, flag: bool) -> Result<T, E> {
+        Ok((self.0)(Ok(Scalar::Flag(flag))))
+    }
 
-        impl<'de> Visitor<'de> for Any {
-            type Value = Anything;
+    fn visit_i64<E>(self, number: i64) -> Result<T, E> {
+        Ok((self.0)(Ok(Scalar::Signed(number))))
+    }
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("anything")
-            }
+    fn visit_u64<E>(self, number: u64) -> Result<T, E> {
+        Ok((self.0)(Ok(Scalar::Unsigned(number))))
+    }
 
-            fn visit_unit<E>(self) -> Result<Anything, E> {
-                Ok(Anything::Scalar(Scalar::Nothing))
-            }
+    fn visit_f64<E>(self, number: f64) -> Result<T, E> {
+        Ok((self.0)(Ok(Scalar::Float(number))))
+    }
 
-            fn visit_bool<E>(self, flag: bool) -> Result<Anything, E> {
-                Ok(Anything::Scalar(Scalar::Flag(flag)))
-            }
+    fn visit_str<E>(self, text: &str) -> Result<T, E> {
+        Ok((self.0)(Ok(Scalar::Text(text))))
+    }
 
-            fn visit_i64<E>(self, number: i64) -> Result<Anything, E> {
-                Ok(Anything::Scalar(Scalar::Number(number.to_string(), number as f64)))
-            }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<T, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok((self.0)(Err("a list")))
+    }
 
-            fn visit_u64<E>(self, number: u64) -> Result<Anything, E> {
-                Ok(Anything::Scalar(Scalar::Number(number.to_string(), number as f64)))
-            }
-
-            fn visit_f64<E>(self, number: f64) -> Result<Anything, E> {
-                Ok(Anything::Scalar(Scalar::Number(number.to_string(), number)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Anything, E> {
-                Ok(Anything::Scalar(Scalar::Text(text.to_owned())))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Anything, A::Error> {
-                while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Anything::Other("a list"))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Anything, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Anything::Other("an object"))
-            }
-        }
-
-        deserializer.deserialize_any(Any)
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok((self.0)(Err("an object")))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn scalar(json: &str) -> Scalar {
-        serde_json::from_str(json).unwrap()
-    }
 
     #[test]
     fn everything_is_read_as_what_is_wanted() {
@@ -282,8 +268,9 @@ mod tests {
             ("\"NaN\"", None, None, Some("NaN")),
             ("\"inf\"", None, None, Some("inf")),
         ] {
-            let found = scalar(json);
-            assert_eq!((found.number(), found.flag(), found.text().as_deref()), (number, flag, text), "{json}");
+            let reader = || serde_json::Deserializer::from_str(json);
+            let found = scalar(&mut reader(), |found| (found.number(), found.flag(), found.text())).unwrap();
+            assert_eq!(found, (number, flag, text.map(str::to_owned)), "{json}");
         }
         for json in ["[]", "{}", "[1]"] {
             assert!(serde_json::from_str::<Number>(json).is_err(), "{json}");

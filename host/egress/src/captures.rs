@@ -3,7 +3,7 @@
 //! A plugin says where in an answer the value stands. The host keeps it, in memory only, for this target and this version
 //! of its plugin; the plugin sees stars, and uses it by its name like any other secret.
 
-use crate::secrets::{InvalidSecret, Secrets};
+use crate::secrets::Secrets;
 use crate::{Error, Request, Response};
 use secrecy::SecretString;
 use serde_json::value::RawValue;
@@ -75,30 +75,34 @@ impl Captured {
 
     /// Keeps what an answer holds; what it does not hold is not kept.
     pub(crate) fn keep(&self, captures: &[Capture], answer: &Answer<'_>) -> Result<(), Error> {
-        if !(200..300).contains(&answer.status) {
+        if captures.is_empty() || !(200..300).contains(&answer.status) {
             return Ok(());
         }
-        for capture in captures {
-            let Some(value) = answer.find(&capture.source) else { continue };
-            let refused = |why: String| Error::CaptureRefused { name: capture.name.clone(), why };
-            if value.len() > LONGEST {
-                return Err(refused(format!("it is longer than {LONGEST} bytes")));
-            }
-            let value = SecretString::from(value);
-            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.values.len() >= MOST && !state.values.contains_key(&capture.name) {
-                return Err(refused(format!("{MOST} are kept already")));
-            }
-            let one = BTreeMap::from([(capture.name.clone(), value.clone())]);
-            Secrets::new(one).map_err(|error: InvalidSecret| refused(error.to_string()))?;
-            state.values.insert(capture.name.clone(), (value, Instant::now() + capture.ttl.min(MOST_TTL)));
-            state.renew();
-        }
-        Ok(())
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = captures.iter().try_for_each(|capture| match answer.find(&capture.source) {
+            Some(value) => state.keep(capture, value),
+            None => Ok(()),
+        });
+        state.renew();
+        kept
     }
 }
 
 impl State {
+    fn keep(&mut self, capture: &Capture, value: String) -> Result<(), Error> {
+        let Capture { name, ttl, .. } = capture;
+        let refused = |why: String| Error::CaptureRefused { name: name.clone(), why };
+        if value.len() > LONGEST {
+            return Err(refused(format!("it is longer than {LONGEST} bytes")));
+        }
+        if self.values.len() >= MOST && !self.values.contains_key(name) {
+            return Err(refused(format!("{MOST} are kept already")));
+        }
+        Secrets::check(name, &value).map_err(|error| refused(error.to_string()))?;
+        self.values.insert(name.clone(), (SecretString::from(value), Instant::now() + (*ttl).min(MOST_TTL)));
+        Ok(())
+    }
+
     fn renew(&mut self) {
         let values = self.values.iter().map(|(name, (value, _))| (name.clone(), value.clone())).collect();
         self.good = Arc::new(Secrets::new(values).expect("each was checked when it was kept"));

@@ -31,19 +31,20 @@ pub struct InvalidSecret {
 impl Secrets {
     /// Checks each value: at least 8 bytes, without CR, LF and NUL.
     pub fn new(values: BTreeMap<String, SecretString>) -> Result<Self, InvalidSecret> {
-        for (name, value) in &values {
-            let value = value.expose_secret();
-            let why = if value.len() < SHORTEST {
-                "is shorter than 8 bytes, too short to be masked in answers: use a longer one"
-            } else if value.contains(['\r', '\n', '\0']) {
-                "contains a line break or a NUL byte: remove it (a file may end in one line break)"
-            } else {
-                continue;
-            };
-            return Err(InvalidSecret { name: name.clone(), why });
-        }
+        values.iter().try_for_each(|(name, value)| Self::check(name, value.expose_secret()))?;
         let masker = Masker::new(values.values().map(ExposeSecret::expose_secret));
         Ok(Self { values, masker })
+    }
+
+    pub(crate) fn check(name: &str, value: &str) -> Result<(), InvalidSecret> {
+        let why = if value.len() < SHORTEST {
+            "is shorter than 8 bytes, too short to be masked in answers: use a longer one"
+        } else if value.contains(['\r', '\n', '\0']) {
+            "contains a line break or a NUL byte: remove it (a file may end in one line break)"
+        } else {
+            return Ok(());
+        };
+        Err(InvalidSecret { name: name.to_owned(), why })
     }
 
     /// Whether there is a secret of this name.

@@ -212,9 +212,8 @@ impl From<Trouble> for PollError {
 /// What an answer to `path` holds, with or without its `{"data": …}`.
 pub(crate) fn read<T: DeserializeOwned>(product: Product, path: &str, response: &Response) -> Result<T, Trouble> {
     #[derive(Deserialize)]
-    struct Envelope<'a> {
-        #[serde(borrow)]
-        data: &'a RawValue,
+    struct Envelope<T> {
+        data: T,
     }
 
     if !(200..300).contains(&response.status()) {
@@ -223,11 +222,17 @@ pub(crate) fn read<T: DeserializeOwned>(product: Product, path: &str, response: 
     let body = response.body();
     let unreadable = |error: serde_json::Error| Trouble::unreadable(product, path, body, &error);
     // A list of one would do for a struct of one field.
-    let wrapped = body.trim_ascii_start().starts_with(b"{");
-    let data = match wrapped.then(|| serde_json::from_slice::<Envelope<'_>>(body)) {
-        Some(Ok(envelope)) => envelope.data.get().as_bytes(),
-        Some(Err(error)) if !error.is_data() => return Err(unreadable(error)),
-        Some(Err(_)) | None => body,
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return serde_json::from_slice(body).map_err(unreadable);
+    }
+    if let Ok(Envelope { data }) = serde_json::from_slice(body) {
+        return Ok(data);
+    }
+    // Some take the envelope off on the way.
+    let data = match serde_json::from_slice::<Envelope<&RawValue>>(body) {
+        Ok(envelope) => envelope.data.get().as_bytes(),
+        Err(error) if error.is_data() => body,
+        Err(error) => return Err(unreadable(error)),
     };
     serde_json::from_slice(data).map_err(unreadable)
 }
