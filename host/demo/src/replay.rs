@@ -4,7 +4,7 @@
 //! `nodes_node1_status__from-a-friend.json` (what follows `__` is for people), `cluster_nextid-http400.json` (its status). It
 //! lies in a folder `pve`, `pbs` or `pmg`, and stands in a simulated estate that answers everything else; names of nodes,
 //! datastores and guests in it stand for any. A *recording*, as `polliwog poll --record` writes it, answers what it holds, and
-//! nothing else.
+//! nothing else; where it holds several answers to one request, each in turn.
 //!
 //! Each is served under its own name, `http://127.0.0.1:PORT/pve/cluster_resources/api2/json/...`; `/` lists them.
 
@@ -14,6 +14,8 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use hyper::ext::ReasonPhrase;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -22,6 +24,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::Instant;
 
 /// Where it listens where nobody says.
@@ -39,17 +42,33 @@ pub struct Replayed(BTreeMap<String, File>);
 enum File {
     /// The answer to one path.
     Body { path: Vec<String>, status: u16, text: String },
-    /// The answers to several, each with its path and query.
-    Recording(Vec<(String, Recorded)>),
+    /// The answers to several.
+    Recording(Vec<Answered>),
 }
 
-#[derive(Clone, Deserialize)]
+/// What a recording answers to a request of a method, for a path and query.
+struct Answered {
+    method: String,
+    path: String,
+    responses: Vec<Recorded>,
+    /// How often it was asked for.
+    asked: AtomicUsize,
+}
+
+impl Answered {
+    fn next(&self) -> &Recorded {
+        &self.responses[self.asked.fetch_add(1, Ordering::Relaxed) % self.responses.len()]
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Recorded {
     status: u16,
-    #[serde(default)]
     reason: String,
-    #[serde(default)]
     body: Option<String>,
+    /// One that is no text.
+    body_base64: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +84,13 @@ struct Exchange {
 
 #[derive(Deserialize)]
 struct RecordedRequest {
+    #[serde(default = "get")]
+    method: String,
     url: String,
+}
+
+fn get() -> String {
+    "GET".to_owned()
 }
 
 impl Replayed {
@@ -111,19 +136,21 @@ impl Replayed {
             Some((_, File::Recording(answers), rest)) => {
                 let asked = request.uri().query().map_or_else(|| rest.to_owned(), |query| format!("{rest}?{query}"));
                 // A query may hold the time of the poll; then the path alone must do.
-                let plain = |path: &String| path.split('?').next().is_some_and(|path| path.ends_with(rest));
+                let plain = |path: &str| path.split('?').next().is_some_and(|path| path.ends_with(rest));
+                let method = request.method().as_str();
+                let of_method = || answers.iter().filter(|answered| answered.method == method);
                 // What stood before the API's own path when it was recorded, a proxy's say, does not matter.
-                let exact = answers.iter().find(|(path, _)| path.ends_with(&asked));
-                match exact.or_else(|| answers.iter().find(|(path, _)| plain(path))) {
-                    Some((_, recorded)) => respond(recorded),
-                    None => (StatusCode::NOT_IMPLEMENTED, format!("the recording holds no {asked}")).into_response(),
+                let exact = of_method().find(|answered| answered.path.ends_with(&asked));
+                match exact.or_else(|| of_method().find(|answered| plain(&answered.path))) {
+                    Some(answered) => respond(answered.next()),
+                    None => (StatusCode::NOT_IMPLEMENTED, format!("the recording holds no {method} {asked}"))
+                        .into_response(),
                 }
             }
             Some((name, File::Body { path, status, text }, rest)) => {
                 let asked = rest.strip_prefix("/api2/json").unwrap_or(rest);
                 if answers(path, asked) {
-                    let reason = String::new();
-                    return respond(&Recorded { status: *status, reason, body: Some(text.clone()) });
+                    return respond(&Recorded { status: *status, body: Some(text.clone()), ..Recorded::default() });
                 }
                 let product = name.split('/').find(|part| ["pve", "pbs", "pmg"].contains(part)).unwrap_or("pve");
                 proxmox::answer(within(request, product, rest), start, now).await
@@ -143,7 +170,9 @@ fn within(request: Request, product: &str, rest: &str) -> Request {
 }
 
 fn respond(recorded: &Recorded) -> Response {
-    let mut response = Response::new(Body::from(recorded.body.clone().unwrap_or_default()));
+    let decoded = || STANDARD.decode(recorded.body_base64.as_deref()?).ok();
+    let body = recorded.body.clone().map(String::into_bytes).or_else(decoded).unwrap_or_default();
+    let mut response = Response::new(Body::from(body));
     *response.status_mut() = StatusCode::from_u16(recorded.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let json = header::HeaderValue::from_static("application/json;charset=UTF-8");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -178,11 +207,19 @@ fn gather(root: &Path, dir: &Path, depth: usize, files: &mut BTreeMap<String, Fi
 impl File {
     fn of(stem: &str, text: String) -> Self {
         if let Ok(Exchanges { exchanges }) = serde_json::from_str(&text) {
-            let answers = exchanges.into_iter().filter_map(|Exchange { request, response }| {
-                let url = request.url.split_once("://").map_or(request.url.as_str(), |(_, rest)| rest);
-                Some((url.find('/').map_or("/", |at| &url[at..]).to_owned(), response?))
-            });
-            return Self::Recording(answers.collect());
+            let mut answers: Vec<Answered> = Vec::new();
+            for Exchange { request: RecordedRequest { method, url }, response } in exchanges {
+                let Some(response) = response else { continue };
+                let url = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+                let path = url.find('/').map_or("/", |at| &url[at..]).to_owned();
+                match answers.iter_mut().find(|known| known.method == method && known.path == path) {
+                    Some(known) => known.responses.push(response),
+                    None => {
+                        answers.push(Answered { method, path, responses: vec![response], asked: AtomicUsize::new(0) });
+                    }
+                }
+            }
+            return Self::Recording(answers);
         }
         let (endpoint, _) = stem.split_once("__").unwrap_or((stem, ""));
         let status = stem.rsplit_once("-http").and_then(|(_, status)| status.get(..3)?.parse().ok()).unwrap_or(200);
@@ -238,9 +275,14 @@ mod tests {
     fn a_recording_answers_what_it_holds() {
         let text = r#"{"kind":"pve","target":{},"exchanges":[
             {"request":{"method":"GET","url":"https://a:8006/api2/json/version?x=1"},"response":{"status":595,"reason":"no route","body":"b"}},
-            {"request":{"method":"GET","url":"https://a:8006/gone"},"error":{"code":"timeout","message":"m","retryable":true}}]}"#;
+            {"request":{"method":"GET","url":"https://a:8006/gone"},"error":{"code":"timeout","message":"m","retryable":true}},
+            {"request":{"method":"POST","url":"https://a:8006/api2/json/version?x=1"},"response":{"status":200,"bodyBase64":"/w=="}},
+            {"request":{"method":"GET","url":"https://a:8006/api2/json/version?x=1"},"response":{"status":200,"body":"c"}}]}"#;
         let File::Recording(answers) = File::of("x", text.to_owned()) else { panic!("it has exchanges") };
-        assert_eq!(answers.len(), 1);
-        assert_eq!((answers[0].0.as_str(), answers[0].1.status), ("/api2/json/version?x=1", 595));
+        let [get, post] = &answers[..] else { panic!("{} answers", answers.len()) };
+        assert_eq!((get.method.as_str(), get.path.as_str()), ("GET", "/api2/json/version?x=1"));
+        let statuses: Vec<u16> = (0..3).map(|_| get.next().status).collect();
+        assert_eq!(statuses, [595, 200, 595], "each in turn, and again");
+        assert_eq!((post.method.as_str(), post.next().body_base64.as_deref()), ("POST", Some("/w==")));
     }
 }

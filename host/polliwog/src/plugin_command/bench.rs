@@ -1,11 +1,12 @@
-//! `plugin bench`: what each poll of a plugin costs, over a recording.
+//! `plugin bench`: what each poll of a plugin costs, over a recording: the first of a target, and those that remember the one
+//! before.
 
 use super::list::bytes;
 use super::project::Project;
 use super::recording::Recording;
 use crate::common::print;
 use anyhow::anyhow;
-use model::Outcome;
+use model::{Failure, Outcome};
 use sandbox::Usage;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -27,27 +28,40 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
     })?;
     let recording = Recording::read(&file).map_err(|why| anyhow!(why))?;
     let (sandbox, plugin) = project.load().await?;
-    let (mut all, mut failure): (Vec<Usage>, _) = (Vec::new(), None);
-    for number in 0..u64::from(WARM_UP) + u64::from(polls) {
-        let job = recording.job(&plugin).map_err(|why| anyhow!(why))?;
-        // Every poll is one that knows nothing of those before.
-        sandbox.forget(&job.target.id);
-        let done = sandbox.poll(job).await;
-        if number >= u64::from(WARM_UP) {
-            all.push(done.usage);
+    let measure = async |later: bool| -> anyhow::Result<(Value, Option<Failure>)> {
+        let (mut all, mut failure): (Vec<Usage>, _) = (Vec::new(), None);
+        for number in 0..u64::from(WARM_UP) + u64::from(polls) {
+            let job = recording.job(&plugin).map_err(|why| anyhow!(why))?;
+            if !later {
+                sandbox.forget(&job.target.id);
+            }
+            let done = sandbox.poll(job).await;
+            if number >= u64::from(WARM_UP) {
+                all.push(done.usage);
+            }
+            if let Outcome::Failure(found) = done.outcome {
+                failure.get_or_insert(found);
+            }
         }
-        if let Outcome::Failure(found) = done.outcome {
-            failure.get_or_insert(found);
-        }
-    }
-    let facts = facts(&all);
+        Ok((facts(&all), failure))
+    };
+    let (first, failure) = measure(false).await?;
+    let (later, later_failure) = measure(true).await?;
+    let later = later_failure.is_none().then_some(later);
     if as_json {
+        let mut facts = first;
+        facts["later"] = later.unwrap_or_default();
         print(&facts.to_string())?;
     } else {
-        print(&readable(&file, &facts))?;
+        print(&readable(&file, &first, later.as_ref()))?;
     }
-    if let Some(model::Failure { code, category, message, .. }) = &failure {
-        eprintln!("polliwog: polls failed: {code} ({}): {message}", category.as_str());
+    let told = |polls: &str, failure: &Failure| {
+        eprintln!("polliwog: {polls} failed: {} ({}): {}", failure.code, failure.category.as_str(), failure.message);
+    };
+    match (&failure, &later_failure) {
+        (Some(failure), _) => told("polls", failure),
+        (None, Some(failure)) => told("polls that remember the one before, which the recording may not hold,", failure),
+        (None, None) => {}
     }
     Ok(u8::from(failure.is_some()))
 }
@@ -70,19 +84,31 @@ fn facts(all: &[Usage]) -> Value {
     })
 }
 
-fn readable(file: &Path, facts: &Value) -> String {
+fn readable(file: &Path, first: &Value, later: Option<&Value>) -> String {
+    let title = |what: &str| format!("{what:<12}{:>12}{:>12}{:>12}{:>12}", "p50", "p90", "p99", "max");
+    let count = first["polls"].as_u64().unwrap_or_default();
+    let mut lines = vec![
+        format!("{count} polls over {}, each in a fresh instance, nothing sent", file.display()),
+        title("FIRST POLLS"),
+    ];
+    lines.extend(table(first));
+    if let Some(later) = later {
+        lines.push(title("LATER POLLS"));
+        lines.extend(table(later));
+    }
+    lines.join("\n")
+}
+
+fn table(facts: &Value) -> [String; 4] {
     let time = |what: &str, key: &str| {
         let part = |name: &str| format!("{:>12}", format!("{} µs", facts[key][name]));
-        format!("  {what:<12}{}{}{}{}", part("p50"), part("p90"), part("p99"), part("max"))
+        format!("  {what:<10}{}{}{}{}", part("p50"), part("p90"), part("p99"), part("max"))
     };
     let number = |key: &str| facts[key].as_u64().unwrap_or_default();
     [
-        format!("{} polls over {}, each in a fresh instance, nothing sent", number("polls"), file.display()),
-        format!("  {:<12}{:>12}{:>12}{:>12}{:>12}", "", "p50", "p90", "p99", "max"),
         time("CPU", "cpuMicros"),
         time("wall clock", "wallMicros"),
-        format!("  {:<12}{:>12}", "memory", bytes(number("peakMemoryBytes"))),
-        format!("  {:<12}{:>12}   bodies of {}", "requests", number("requests"), bytes(number("bodyBytes"))),
+        format!("  {:<10}{:>12}", "memory", bytes(number("peakMemoryBytes"))),
+        format!("  {:<10}{:>12}   bodies of {}", "requests", number("requests"), bytes(number("bodyBytes"))),
     ]
-    .join("\n")
 }
