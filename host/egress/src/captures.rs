@@ -3,8 +3,9 @@
 //! A plugin says where in an answer the value stands. The host keeps it, in memory only, for this target and this version
 //! of its plugin; the plugin sees stars, and uses it by its name like any other secret.
 
+use crate::Error;
+use crate::message::{Capture, CaptureSource, Request, Response};
 use crate::secrets::Secrets;
-use crate::{Error, Request, Response};
 use secrecy::SecretString;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -20,28 +21,6 @@ const LONGEST: usize = 16 << 10;
 const NAME: usize = 64;
 /// Longer than any ticket lives.
 const MOST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// A part of a 2xx answer to be kept as a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Capture {
-    /// What it is called from then on, in `${secret.NAME}`.
-    pub name: String,
-    /// Where it stands.
-    pub source: CaptureSource,
-    /// For how long it is good; a day at most.
-    pub ttl: Duration,
-}
-
-/// Where in an answer a value stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CaptureSource {
-    /// A string in a JSON body, by its JSON pointer (RFC 6901).
-    JsonPointer(String),
-    /// The first header of this name, in any case.
-    Header(String),
-    /// The cookie of this name that the answer sets.
-    Cookie(String),
-}
 
 /// What was captured for one target by one version of its plugin. Never printed.
 #[derive(Debug, Default)]

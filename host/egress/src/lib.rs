@@ -52,6 +52,7 @@ mod error;
 mod exchange;
 mod grant;
 mod mask;
+mod message;
 mod pool;
 mod recording;
 mod secrets;
@@ -60,13 +61,14 @@ mod tls;
 
 pub use address::{Cidr, Reach};
 pub use budget::Gauges;
-pub use captures::{Capture, CaptureSource, Captured};
+pub use captures::Captured;
 pub use connect::{Resolve, SystemResolver};
 pub use error::Error;
 pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, requested};
+pub use message::{BodyEncoding, Capture, CaptureSource, Method, Request, Response, Timing};
 pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, RecordedTls, Recorder, Tape};
 pub use secrets::{InvalidSecret, Secrets};
-pub use session::{BodyEncoding, Config, Egress, Lane, Limits, Method, Request, Response, Session, Timing, Usage};
+pub use session::{Config, Egress, Lane, Limits, Session, Usage};
 pub use tls::{Certificate, Fingerprint, Tls, TlsError};
 
 #[cfg(test)]

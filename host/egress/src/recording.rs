@@ -6,7 +6,7 @@
 //!
 //! Replayed, a request is checked as ever, and then answered from the recording instead of the network.
 
-use crate::session::Timing;
+use crate::message::Timing;
 use crate::{Certificate, Error, Request, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

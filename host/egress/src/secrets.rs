@@ -4,7 +4,7 @@
 
 use crate::Error;
 use crate::mask::Masker;
-use crate::session::BodyEncoding;
+use crate::message::BodyEncoding;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
