@@ -7,7 +7,8 @@ use crate::host::v0_1::{self, PluginPre};
 use crate::host::{Log, State};
 use crate::limits::{Limiter, Limits};
 use crate::run::{Call, Sandbox};
-use jsonschema::Validator;
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ValidationError, Validator};
 use model::{FailureCategory, Kind};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
@@ -153,15 +154,19 @@ impl Plugin {
 
     /// Where settings do not fit the schema.
     fn schema_problems(&self, settings: &Value) -> Vec<String> {
-        let unknown = unknown_keys(&self.0.descriptor.settings_schema, settings);
-        if !unknown.is_empty() {
-            return unknown;
-        }
-        let problem = |error: jsonschema::ValidationError<'_>| match error.instance_path().to_string() {
-            path if path.is_empty() => error.to_string(),
-            path => format!("{path}: {error}"),
+        let schema = &self.0.descriptor.settings_schema;
+        let mut problems = Vec::new();
+        unknown_keys((schema, schema), settings, "", &mut problems);
+        let told = !problems.is_empty();
+        let untold = |error: &ValidationError<'_>| {
+            !(told && matches!(error.kind(), ValidationErrorKind::AdditionalProperties { .. }))
         };
-        self.0.schema.iter_errors(settings).map(problem).collect()
+        let problem = |error: ValidationError<'_>| match error.instance_path().to_string() {
+            path if path.is_empty() => error.to_string(),
+            path => format!("{}: {error}", path.trim_start_matches('/').replace('/', ".")),
+        };
+        problems.extend(self.0.schema.iter_errors(settings).filter(untold).map(problem));
+        problems
     }
 }
 
@@ -275,15 +280,43 @@ fn map(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
     unsafe { Component::deserialize_file(engine, path) }
 }
 
-/// Keys of the settings that the schema does not have, each with the near one that it has.
-fn unknown_keys(schema: &Value, settings: &Value) -> Vec<String> {
-    let (Some(settings), Some(false)) = (settings.as_object(), schema["additionalProperties"].as_bool()) else {
-        return Vec::new();
-    };
-    let known: Vec<&str> =
-        schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
-    let unknown = settings.keys().filter(|key| !known.contains(&key.as_str()));
-    unknown.map(|key| format!("unknown key {key:?}{}", suggestion(key, &known))).collect()
+/// Keys that a schema does not have, each with the near one that it has; `place` is where these settings stand in all of them.
+fn unknown_keys((root, schema): (&Value, &Value), settings: &Value, place: &str, problems: &mut Vec<String>) {
+    let schema = resolved(root, schema);
+    let inside = |key: &str| if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
+    if let Some(items) = settings.as_array() {
+        for (index, item) in items.iter().enumerate() {
+            unknown_keys((root, &schema["items"]), item, &inside(&index.to_string()), problems);
+        }
+    }
+    let Some(settings) = settings.as_object() else { return };
+    let none = serde_json::Map::new();
+    let properties = schema["properties"].as_object().unwrap_or(&none);
+    let known: Vec<&str> = properties.keys().map(String::as_str).collect();
+    for (key, value) in settings {
+        match properties.get(key) {
+            Some(schema) => unknown_keys((root, schema), value, &inside(key), problems),
+            None if schema["additionalProperties"] == false => {
+                let of = if place.is_empty() { String::new() } else { format!(" in {place}") };
+                problems.push(format!("unknown key {key:?}{of}{}", suggestion(key, &known)));
+            }
+            None => {}
+        }
+    }
+}
+
+/// What a schema that only refers to another one means.
+fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
+    // More than anybody writes; a circle ends here.
+    const STEPS: usize = 8;
+    for _ in 0..STEPS {
+        let referred = schema["$ref"].as_str().and_then(|path| root.pointer(path.strip_prefix('#')?));
+        match referred {
+            Some(found) => schema = found,
+            None => break,
+        }
+    }
+    schema
 }
 
 fn suggestion(key: &str, known: &[&str]) -> String {
@@ -291,8 +324,8 @@ fn suggestion(key: &str, known: &[&str]) -> String {
     let near = known.iter().map(|name| (strsim::jaro_winkler(key, name), name)).filter(|(score, _)| *score >= NEAR);
     match near.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         Some((_, name)) => format!(": did you mean {name:?}?"),
-        None if known.is_empty() => ": this kind has no settings".to_owned(),
-        None => format!(": this kind has {}", known.join(", ")),
+        None if known.is_empty() => ": there are none".to_owned(),
+        None => format!(": there are {}", known.join(", ")),
     }
 }
 
@@ -467,5 +500,46 @@ impl Call {
         let limits = Limits::pure();
         let log = Log::new(name, "", limits.log_lines);
         Self { limits, log, limiter: Limiter::new(limits.memory), session: None, wall: limits.cpu * 20, slot }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn unknown_keys_are_named_with_the_near_one_at_every_depth() {
+        let schema = json!({
+            "additionalProperties": false,
+            "properties": { "guests": { "$ref": "#/$defs/Guests" }, "free": { "type": "object" }, "loop": { "$ref": "#/properties/loop" } },
+            "$defs": { "Guests": {
+                "additionalProperties": false,
+                "properties": { "expected": {}, "each": { "items": { "$ref": "#/$defs/Guests" } } },
+            } },
+        });
+        for (settings, expected) in [
+            (json!({ "guests": { "expected": [] }, "free": { "x": 1 }, "loop": { "x": 1 } }), vec![]),
+            (json!({ "gests": {} }), vec!["unknown key \"gests\": did you mean \"guests\"?"]),
+            (
+                json!({ "guests": { "expcted": 1 } }),
+                vec!["unknown key \"expcted\" in guests: did you mean \"expected\"?"],
+            ),
+            (
+                json!({ "zzz": 1, "guests": { "each": [{}, { "qqq": 1 }] } }),
+                vec![
+                    "unknown key \"qqq\" in guests.each.1: there are each, expected",
+                    "unknown key \"zzz\": there are free, guests, loop",
+                ],
+            ),
+        ] {
+            let mut problems = Vec::new();
+            unknown_keys((&schema, &schema), &settings, "", &mut problems);
+            assert_eq!(problems, expected, "{settings}");
+        }
+        let mut problems = Vec::new();
+        let nothing = json!({ "additionalProperties": false });
+        unknown_keys((&nothing, &nothing), &json!({ "a": 1 }), "", &mut problems);
+        assert_eq!(problems, ["unknown key \"a\": there are none"]);
     }
 }
