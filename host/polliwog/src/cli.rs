@@ -275,7 +275,7 @@ pub(crate) struct SetupArguments {
     /// The token, or password, for that: token=env:VARIABLE or token=file:PATH
     #[arg(long, value_name = "NAME=SOURCE")]
     pub secret: Option<String>,
-    /// The account that the password is of; for pmg [default: polliwog@pmg]
+    /// The account that the password is of, for pmg: polliwog@pmg unless told otherwise
     #[arg(long, value_name = "USER@REALM")]
     pub username: Option<String>,
     /// Print JSON

@@ -23,6 +23,7 @@ mod limits;
 mod load;
 mod meter;
 mod run;
+mod schema;
 
 pub use compile::{Compiler, compile_child};
 #[cfg(fuzzing)]

@@ -7,8 +7,7 @@ use crate::host::v0_1::{self, PluginPre};
 use crate::host::{Log, State};
 use crate::limits::{Limiter, Limits};
 use crate::run::{Call, Sandbox};
-use jsonschema::error::ValidationErrorKind;
-use jsonschema::{ValidationError, Validator};
+use crate::schema::Schema;
 use model::{FailureCategory, Kind};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
@@ -21,14 +20,11 @@ use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Store};
 
-const SCHEMA: usize = 256 << 10;
 const TITLE: usize = 256;
 const VERSION: usize = 64;
 const SECRETS: usize = 32;
 /// Bytes that a pattern of a secret may take once it is compiled.
 const PATTERN: usize = 1 << 20;
-/// Parts of a settings schema, with every reference followed. More would take longer to check than anybody waits.
-const SCHEMA_PARTS: usize = 20_000;
 /// Problems with settings that are shown one by one; the rest are counted.
 const PROBLEMS: usize = 20;
 /// What plugins of all three languages import of WASI; it is linked with nothing behind it.
@@ -104,7 +100,7 @@ pub struct Plugin(Arc<Inner>);
 struct Inner {
     pre: PluginPre<State>,
     descriptor: Descriptor,
-    schema: Validator,
+    schema: Schema,
     digest: [u8; 32],
     size: Option<usize>,
     imports: Vec<String>,
@@ -150,23 +146,6 @@ impl Plugin {
 
     pub(crate) fn pre(&self) -> &PluginPre<State> {
         &self.0.pre
-    }
-
-    /// Where settings do not fit the schema.
-    fn schema_problems(&self, settings: &Value) -> Vec<String> {
-        let schema = &self.0.descriptor.settings_schema;
-        let mut problems = Vec::new();
-        unknown_keys((schema, schema), settings, "", &mut problems);
-        let told = !problems.is_empty();
-        let untold = |error: &ValidationError<'_>| {
-            !(told && matches!(error.kind(), ValidationErrorKind::AdditionalProperties { .. }))
-        };
-        let problem = |error: ValidationError<'_>| match error.instance_path().to_string() {
-            path if path.is_empty() => error.to_string(),
-            path => format!("{}: {error}", path.trim_start_matches('/').replace('/', ".")),
-        };
-        problems.extend(self.0.schema.iter_errors(settings).filter(untold).map(problem));
-        problems
     }
 }
 
@@ -214,7 +193,7 @@ impl Sandbox {
     /// What is wrong with settings: by their schema first, and where that has nothing to say, by the plugin itself. Fails
     /// where the plugin cannot tell, and says why: it would fail with any settings.
     pub async fn check_settings(&self, plugin: &Plugin, settings: &Value) -> Result<Vec<String>, String> {
-        let problems = plugin.schema_problems(settings);
+        let problems = plugin.0.schema.problems(&plugin.0.descriptor.settings_schema, settings);
         if !problems.is_empty() {
             return Ok(problems);
         }
@@ -278,55 +257,6 @@ fn map(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
     // SAFETY: the file's content was authenticated with this installation's key a moment ago, so it is what our own child
     // wrote for this engine; it lies in a folder that no other user can write to, and nobody of ours writes to it again.
     unsafe { Component::deserialize_file(engine, path) }
-}
-
-/// Keys that a schema does not have, each with the near one that it has; `place` is where these settings stand in all of them.
-fn unknown_keys((root, schema): (&Value, &Value), settings: &Value, place: &str, problems: &mut Vec<String>) {
-    let schema = resolved(root, schema);
-    let inside = |key: &str| if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
-    if let Some(items) = settings.as_array() {
-        for (index, item) in items.iter().enumerate() {
-            unknown_keys((root, &schema["items"]), item, &inside(&index.to_string()), problems);
-        }
-    }
-    let Some(settings) = settings.as_object() else { return };
-    let none = serde_json::Map::new();
-    let properties = schema["properties"].as_object().unwrap_or(&none);
-    let known: Vec<&str> = properties.keys().map(String::as_str).collect();
-    for (key, value) in settings {
-        match properties.get(key) {
-            Some(schema) => unknown_keys((root, schema), value, &inside(key), problems),
-            None if schema["additionalProperties"] == false => {
-                let of = if place.is_empty() { String::new() } else { format!(" in {place}") };
-                problems.push(format!("unknown key {key:?}{of}{}", suggestion(key, &known)));
-            }
-            None => {}
-        }
-    }
-}
-
-/// What a schema that only refers to another one means.
-fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
-    // More than anybody writes; a circle ends here.
-    const STEPS: usize = 8;
-    for _ in 0..STEPS {
-        let referred = schema["$ref"].as_str().and_then(|path| root.pointer(path.strip_prefix('#')?));
-        match referred {
-            Some(found) => schema = found,
-            None => break,
-        }
-    }
-    schema
-}
-
-fn suggestion(key: &str, known: &[&str]) -> String {
-    const NEAR: f64 = 0.8;
-    let near = known.iter().map(|name| (strsim::jaro_winkler(key, name), name)).filter(|(score, _)| *score >= NEAR);
-    match near.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
-        Some((_, name)) => format!(": did you mean {name:?}?"),
-        None if known.is_empty() => ": there are none".to_owned(),
-        None => format!(": there are {}", known.join(", ")),
-    }
 }
 
 fn first_line(error: &wasmtime::Error) -> String {
@@ -397,22 +327,14 @@ fn check_resources(component: &Component) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Validator), Refusal> {
+fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Schema), Refusal> {
     let bad = |message: String| Refusal::new("bad_descriptor", message);
     let kind = Kind::new(&found.kind).map_err(|error| bad(format!("its kind is no kind: {error}")))?;
     if found.version.is_empty() || found.version.len() > VERSION {
         return Err(bad("its version is empty or longer than 64 bytes".to_owned()));
     }
-    if found.settings_schema.len() > SCHEMA {
-        return Err(bad("its settings schema is longer than 256 KiB".to_owned()));
-    }
-    let settings_schema: Value = serde_json::from_str(&found.settings_schema)
-        .map_err(|error| bad(format!("its settings schema is no JSON: {error}")))?;
-    let mut budget = SCHEMA_PARTS;
-    expand(&settings_schema, &settings_schema, &mut Vec::new(), &mut budget)
-        .map_err(|why| bad(format!("its settings schema {why}")))?;
-    let schema = jsonschema::validator_for(&settings_schema)
-        .map_err(|error| bad(format!("its settings schema is no JSON Schema: {}", clean(&error.to_string(), TITLE))))?;
+    let (settings_schema, schema) =
+        Schema::read(&found.settings_schema).map_err(|why| bad(format!("its settings schema {why}")))?;
     if found.secrets.len() > SECRETS {
         return Err(bad(format!("it names {} secrets, more than {SECRETS}", found.secrets.len())));
     }
@@ -442,44 +364,6 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Validator), 
     Ok((descriptor, schema))
 }
 
-/// Follows every reference of a schema, as a validator would, and fails where there is no end to that, or none in sight:
-/// the validator has no limit of its own.
-fn expand<'a>(root: &'a Value, part: &'a Value, path: &mut Vec<&'a str>, budget: &mut usize) -> Result<(), String> {
-    *budget =
-        budget.checked_sub(1).ok_or_else(|| format!("has more than {SCHEMA_PARTS} parts, references followed"))?;
-    match part {
-        Value::Array(parts) => parts.iter().try_for_each(|part| expand(root, part, path, budget)),
-        Value::Object(entries) => {
-            for (key, value) in entries {
-                match (key.as_str(), value) {
-                    ("$dynamicRef" | "$recursiveRef", _) => {
-                        return Err(format!("uses {key}, which is not followed here"));
-                    }
-                    ("$ref", Value::String(target)) => follow(root, target, path, budget)?,
-                    // Only what stands here is a part; definitions count where they are referred to.
-                    ("$defs" | "definitions", _) => {}
-                    (_, value) => expand(root, value, path, budget)?,
-                }
-            }
-            Ok(())
-        }
-        _ => Ok(()),
-    }
-}
-
-fn follow<'a>(root: &'a Value, target: &'a str, path: &mut Vec<&'a str>, budget: &mut usize) -> Result<(), String> {
-    if path.contains(&target) {
-        return Err(format!("refers to itself by {}", clean(target, 60)));
-    }
-    let pointer = target.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
-    let found = pointer.and_then(|pointer| root.pointer(pointer));
-    let found = found.ok_or_else(|| format!("refers to {}, which is not in it", clean(target, 60)))?;
-    path.push(target);
-    expand(root, found, path, budget)?;
-    path.pop();
-    Ok(())
-}
-
 fn secret(spec: v0_1::types::SecretSpec) -> Result<SecretSpec, Refusal> {
     let name = clean(&spec.name, VERSION);
     let compile = |pattern: String| RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(PATTERN).build();
@@ -500,46 +384,5 @@ impl Call {
         let limits = Limits::pure();
         let log = Log::new(name, "", limits.log_lines);
         Self { limits, log, limiter: Limiter::new(limits.memory), session: None, wall: limits.cpu * 20, slot }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn unknown_keys_are_named_with_the_near_one_at_every_depth() {
-        let schema = json!({
-            "additionalProperties": false,
-            "properties": { "guests": { "$ref": "#/$defs/Guests" }, "free": { "type": "object" }, "loop": { "$ref": "#/properties/loop" } },
-            "$defs": { "Guests": {
-                "additionalProperties": false,
-                "properties": { "expected": {}, "each": { "items": { "$ref": "#/$defs/Guests" } } },
-            } },
-        });
-        for (settings, expected) in [
-            (json!({ "guests": { "expected": [] }, "free": { "x": 1 }, "loop": { "x": 1 } }), vec![]),
-            (json!({ "gests": {} }), vec!["unknown key \"gests\": did you mean \"guests\"?"]),
-            (
-                json!({ "guests": { "expcted": 1 } }),
-                vec!["unknown key \"expcted\" in guests: did you mean \"expected\"?"],
-            ),
-            (
-                json!({ "zzz": 1, "guests": { "each": [{}, { "qqq": 1 }] } }),
-                vec![
-                    "unknown key \"qqq\" in guests.each.1: there are each, expected",
-                    "unknown key \"zzz\": there are free, guests, loop",
-                ],
-            ),
-        ] {
-            let mut problems = Vec::new();
-            unknown_keys((&schema, &schema), &settings, "", &mut problems);
-            assert_eq!(problems, expected, "{settings}");
-        }
-        let mut problems = Vec::new();
-        let nothing = json!({ "additionalProperties": false });
-        unknown_keys((&nothing, &nothing), &json!({ "a": 1 }), "", &mut problems);
-        assert_eq!(problems, ["unknown key \"a\": there are none"]);
     }
 }

@@ -1,0 +1,173 @@
+//! What a plugin says its settings are: a JSON Schema, which is a stranger's, and which settings are held against.
+
+use crate::convert::clean;
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{ValidationError, Validator};
+use serde_json::Value;
+
+/// The longest schema, in bytes.
+const LONGEST: usize = 256 << 10;
+/// Parts of a schema, with every reference followed. More would take longer to check than anybody waits.
+const PARTS: usize = 20_000;
+/// How much of what a schema's checker says is shown, in characters.
+const SHOWN: usize = 256;
+
+/// A schema, ready to be held against settings.
+pub(crate) struct Schema(Validator);
+
+impl Schema {
+    /// Reads the document, and makes a schema of it; in half a sentence, why that cannot be.
+    pub(crate) fn read(text: &str) -> Result<(Value, Self), String> {
+        if text.len() > LONGEST {
+            return Err("is longer than 256 KiB".to_owned());
+        }
+        let document: Value = serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))?;
+        expand(&document, &document, &mut Vec::new(), &mut { PARTS })?;
+        let validator = jsonschema::validator_for(&document)
+            .map_err(|error| format!("is no JSON Schema: {}", clean(&error.to_string(), SHOWN)))?;
+        Ok((document, Self(validator)))
+    }
+
+    /// Where settings do not fit it; `document` is the one that it was read from.
+    pub(crate) fn problems(&self, document: &Value, settings: &Value) -> Vec<String> {
+        let mut problems = Vec::new();
+        unknown_keys((document, document), settings, "", &mut problems);
+        let told = !problems.is_empty();
+        let untold = |error: &ValidationError<'_>| {
+            !(told && matches!(error.kind(), ValidationErrorKind::AdditionalProperties { .. }))
+        };
+        let problem = |error: ValidationError<'_>| match error.instance_path().to_string() {
+            path if path.is_empty() => error.to_string(),
+            path => format!("{}: {error}", path.trim_start_matches('/').replace('/', ".")),
+        };
+        problems.extend(self.0.iter_errors(settings).filter(untold).map(problem));
+        problems
+    }
+}
+
+/// Keys that a schema does not have, each with the near one that it has; `place` is where these settings stand in all of them.
+fn unknown_keys((root, schema): (&Value, &Value), settings: &Value, place: &str, problems: &mut Vec<String>) {
+    let schema = resolved(root, schema);
+    let inside = |key: &str| if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
+    if let Some(items) = settings.as_array() {
+        for (index, item) in items.iter().enumerate() {
+            unknown_keys((root, &schema["items"]), item, &inside(&index.to_string()), problems);
+        }
+    }
+    let Some(settings) = settings.as_object() else { return };
+    let none = serde_json::Map::new();
+    let properties = schema["properties"].as_object().unwrap_or(&none);
+    let known: Vec<&str> = properties.keys().map(String::as_str).collect();
+    for (key, value) in settings {
+        match properties.get(key) {
+            Some(schema) => unknown_keys((root, schema), value, &inside(key), problems),
+            None if schema["additionalProperties"] == false => {
+                let of = if place.is_empty() { String::new() } else { format!(" in {place}") };
+                problems.push(format!("unknown key {key:?}{of}{}", suggestion(key, &known)));
+            }
+            None => {}
+        }
+    }
+}
+
+/// What a schema that only refers to another one means.
+fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
+    // More than anybody writes; a circle ends here.
+    const STEPS: usize = 8;
+    for _ in 0..STEPS {
+        let referred = schema["$ref"].as_str().and_then(|path| root.pointer(path.strip_prefix('#')?));
+        match referred {
+            Some(found) => schema = found,
+            None => break,
+        }
+    }
+    schema
+}
+
+fn suggestion(key: &str, known: &[&str]) -> String {
+    const NEAR: f64 = 0.8;
+    let near = known.iter().map(|name| (strsim::jaro_winkler(key, name), name)).filter(|(score, _)| *score >= NEAR);
+    match near.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
+        Some((_, name)) => format!(": did you mean {name:?}?"),
+        None if known.is_empty() => ": there are none".to_owned(),
+        None => format!(": there are {}", known.join(", ")),
+    }
+}
+
+/// Follows every reference of a schema, as a validator would, and fails where there is no end to that, or none in sight:
+/// the validator has no limit of its own.
+fn expand<'a>(root: &'a Value, part: &'a Value, path: &mut Vec<&'a str>, budget: &mut usize) -> Result<(), String> {
+    *budget = budget.checked_sub(1).ok_or_else(|| format!("has more than {PARTS} parts, references followed"))?;
+    match part {
+        Value::Array(parts) => parts.iter().try_for_each(|part| expand(root, part, path, budget)),
+        Value::Object(entries) => {
+            for (key, value) in entries {
+                match (key.as_str(), value) {
+                    ("$dynamicRef" | "$recursiveRef", _) => {
+                        return Err(format!("uses {key}, which is not followed here"));
+                    }
+                    ("$ref", Value::String(target)) => follow(root, target, path, budget)?,
+                    // Only what stands here is a part; definitions count where they are referred to.
+                    ("$defs" | "definitions", _) => {}
+                    (_, value) => expand(root, value, path, budget)?,
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn follow<'a>(root: &'a Value, target: &'a str, path: &mut Vec<&'a str>, budget: &mut usize) -> Result<(), String> {
+    if path.contains(&target) {
+        return Err(format!("refers to itself by {}", clean(target, 60)));
+    }
+    let pointer = target.strip_prefix('#').filter(|pointer| pointer.is_empty() || pointer.starts_with('/'));
+    let found = pointer.and_then(|pointer| root.pointer(pointer));
+    let found = found.ok_or_else(|| format!("refers to {}, which is not in it", clean(target, 60)))?;
+    path.push(target);
+    expand(root, found, path, budget)?;
+    path.pop();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn unknown_keys_are_named_with_the_near_one_at_every_depth() {
+        let schema = json!({
+            "additionalProperties": false,
+            "properties": { "guests": { "$ref": "#/$defs/Guests" }, "free": { "type": "object" }, "loop": { "$ref": "#/properties/loop" } },
+            "$defs": { "Guests": {
+                "additionalProperties": false,
+                "properties": { "expected": {}, "each": { "items": { "$ref": "#/$defs/Guests" } } },
+            } },
+        });
+        for (settings, expected) in [
+            (json!({ "guests": { "expected": [] }, "free": { "x": 1 }, "loop": { "x": 1 } }), vec![]),
+            (json!({ "gests": {} }), vec!["unknown key \"gests\": did you mean \"guests\"?"]),
+            (
+                json!({ "guests": { "expcted": 1 } }),
+                vec!["unknown key \"expcted\" in guests: did you mean \"expected\"?"],
+            ),
+            (
+                json!({ "zzz": 1, "guests": { "each": [{}, { "qqq": 1 }] } }),
+                vec![
+                    "unknown key \"qqq\" in guests.each.1: there are each, expected",
+                    "unknown key \"zzz\": there are free, guests, loop",
+                ],
+            ),
+        ] {
+            let mut problems = Vec::new();
+            unknown_keys((&schema, &schema), &settings, "", &mut problems);
+            assert_eq!(problems, expected, "{settings}");
+        }
+        let mut problems = Vec::new();
+        let nothing = json!({ "additionalProperties": false });
+        unknown_keys((&nothing, &nothing), &json!({ "a": 1 }), "", &mut problems);
+        assert_eq!(problems, ["unknown key \"a\": there are none"]);
+    }
+}
