@@ -47,6 +47,8 @@ pub enum Error {
     TlsFailed { name: String, why: String },
     #[error("no whole answer within {:.1} s; it ended while {phase}", .after.as_secs_f64())]
     Timeout { after: Duration, phase: &'static str },
+    #[error("the poll's time was over after {:.1} s of this request; it ended while {phase}", .after.as_secs_f64())]
+    PollOver { after: Duration, phase: &'static str },
     #[error("{0} closed the connection before its answer was complete")]
     Closed(String),
     #[error("{name} sent something that is no HTTP ({why}): check the port, and whether it wants https")]
@@ -90,6 +92,7 @@ impl Error {
             Self::CertificateVersion { .. } => "tls_certificate_version",
             Self::TlsFailed { .. } => "tls_failed",
             Self::Timeout { .. } => "timeout",
+            Self::PollOver { .. } => "poll_over",
             Self::Closed(_) => "closed",
             Self::Protocol { .. } => "protocol",
             Self::HeadersTooLarge { .. } => "headers_too_large",
@@ -109,6 +112,7 @@ impl Error {
                 | Self::ConnectFailed { .. }
                 | Self::TlsFailed { .. }
                 | Self::Timeout { .. }
+                | Self::PollOver { .. }
                 | Self::Closed(_)
                 | Self::Protocol { .. }
                 | Self::Overloaded { .. }

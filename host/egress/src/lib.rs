@@ -33,6 +33,7 @@
 //! | `tls_certificate_version` | no | an X.509 version 1 certificate |
 //! | `tls_failed` | yes | the handshake failed otherwise |
 //! | `timeout` | yes | no whole answer in time |
+//! | `poll_over` | yes | the poll's time was over before the time that the request was given |
 //! | `closed` | yes | the connection ended before the answer did |
 //! | `protocol` | yes | what came back is no HTTP |
 //! | `headers_too_large` | no | more or longer headers than allowed |

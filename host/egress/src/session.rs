@@ -210,7 +210,8 @@ impl Session {
         }
         captures::check(&request, &self.grant.secrets)?;
         let start = Instant::now();
-        let deadline = request.timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
+        let timeout = request.timeout;
+        let deadline = timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
         let left = self.limits.bodies.saturating_sub(self.bytes.load(Ordering::Relaxed));
         let cap = self.limits.body.min(left);
         let captured = self.captured.good();
@@ -235,7 +236,12 @@ impl Session {
         });
         let raw = match timeout_at(deadline, flight.answer.clone()).await {
             Ok(result) => result.map_err(|error| masked(&known, error))?,
-            Err(_) => return Err(Error::Timeout { after: start.elapsed(), phase: flight.progress.phase() }),
+            Err(_) => {
+                let (after, phase) = (start.elapsed(), flight.progress.phase());
+                // Whoever gave it longer than the poll has left cannot blame the server.
+                let cut = timeout.is_some_and(|timeout| start + timeout > self.deadline);
+                return Err(if cut { Error::PollOver { after, phase } } else { Error::Timeout { after, phase } });
+            }
         };
         let length = raw.body.len();
         self.count_body(length, cap)?;

@@ -26,8 +26,9 @@ use wasmtime::{Engine, Store, Trap, UpdateDeadline};
 
 /// A poll that has used more CPU is no healthy one and goes to the slow lane.
 const HEALTHY: Duration = Duration::from_millis(2);
-/// A poll whose time ran out while it was not waiting for the host is the plugin's fault when at least this part of the
-/// time was its own; else it was held up by others.
+/// A poll whose time ran out while it was not waiting for the host is the plugin's fault when it used at least this part of
+/// that time, or of the CPU that it may use: endless loops share a lane, so that none of many uses much. Else it was held up
+/// by others.
 const BUSY: u32 = 4;
 /// Handles of components that a store may hold.
 const HANDLES: usize = 1_000;
@@ -287,7 +288,7 @@ impl Sandbox {
                 (usage.memory, usage.log_lines) = (state.limiter.memory(), state.log_lines());
                 result.map_err(|error| fault(&error, &state, &limits))
             }
-            Err(_) if waiting.is_set() || meter.used() < wall / BUSY => Err(Failure {
+            Err(_) if waiting.is_set() || meter.used() < wall.min(limits.cpu) / BUSY => Err(Failure {
                 category: FailureCategory::Transient,
                 code: "timeout".to_owned(),
                 message: format!(

@@ -1,13 +1,17 @@
 //! Datastores: whether they are there, how full they are, and when they will be full.
 
-use crate::Look;
+use crate::{Look, groups};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Trouble, bytes, judged, moment, percent, worse};
+use proxmox::{Answer, Trouble, bytes, judged, moment, percent, rhythm, worse};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 const DAY: f64 = 24.0 * 3600.0;
+/// After the list of all did not come in time, each is asked for by itself for so long.
+const SINGLY: Duration = Duration::from_secs(10 * 60);
+const HUNG: &str = "datastore-usage";
 
 /// One entry of `/admin/datastore`.
 #[derive(Debug, Default, Deserialize)]
@@ -41,7 +45,7 @@ pub(crate) struct Store {
 }
 
 /// Reports each datastore, and gives those that are looked at.
-pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Answer) -> Vec<Store> {
+pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) -> Vec<Store> {
     let settings = &look.settings.datastores;
     let wanted = |name: &str| settings.include.match_any([name]) && !settings.exclude.match_any([name]);
     let named = |entry: Listed| {
@@ -63,7 +67,12 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Answer) -> Vec<S
             Some(Err(trouble)) => untold(trouble),
             None => Verdict::of(Status::Unknown, "the server does not say how full it is".to_owned()),
         };
-        let verdict = maintained(entry).unwrap_or(verdict);
+        let verdict = match maintained(entry) {
+            // It is used still, and may be broken or full.
+            Some(maintained) if maintained.readable && usage.contains_key(name) => maintained.or_worse(verdict),
+            Some(maintained) => maintained,
+            None => verdict,
+        };
         let dependency = judged(format!("datastore/{name}"), "pbs-datastore", (verdict.status, verdict.why));
         look.add(Dependency { description: verdict.description, ..dependency });
         seen.push(Store { name: name.clone(), readable: verdict.readable });
@@ -74,18 +83,33 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Answer) -> Vec<S
 /// How full each is, or why that cannot be told.
 type Usages = BTreeMap<String, Result<Usage, Trouble>>;
 
-fn usages(look: &mut Look, stores: &[(String, Listed)], answer: Answer) -> Usages {
-    match answer.list::<Usage>(&mut look.notes) {
-        Ok(list) => list.into_iter().filter_map(|usage| Some((usage.store.get()?.0.clone(), Ok(usage)))).collect(),
+/// Where all are asked about at once, unless one of them held that up a moment ago: its disk hangs, perhaps, and each such
+/// question holds one of the server's threads until it is restarted.
+pub(crate) fn usage_of_all() -> Option<String> {
+    rhythm::is_due(HUNG).then(|| "/status/datastore-usage".to_owned())
+}
+
+fn usages(look: &mut Look, stores: &[(String, Listed)], answer: Option<Answer>) -> Usages {
+    let list = answer.map(|answer| answer.list::<Usage>(&mut look.notes));
+    match list {
+        Some(Ok(list)) => {
+            return list.into_iter().filter_map(|usage| Some((usage.store.get()?.0.clone(), Ok(usage)))).collect();
+        }
+        Some(Err(trouble)) if trouble.silent => rhythm::looked(HUNG, SINGLY),
         // One whose disk fails makes the list of all fail.
-        Err(_) => {
-            let names: Vec<&String> =
-                stores.iter().filter(|(_, entry)| maintained(entry).is_none()).map(|(name, _)| name).collect();
-            let answers =
-                look.api.ask_all(names.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
-            names.into_iter().cloned().zip(answers.into_iter().map(Answer::read::<Usage>)).collect()
+        Some(Err(_)) | None => {}
+    }
+    let in_use = stores.iter().filter(|(_, entry)| maintained(entry).is_none()).map(|(name, _)| name);
+    let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| groups::is_held(name));
+    let answers = look.api.ask_all(asked.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
+    let mut usages: Usages = asked.into_iter().cloned().zip(answers.into_iter().map(Answer::read::<Usage>)).collect();
+    for (name, usage) in &usages {
+        if let Err(trouble) = usage {
+            groups::hold_back(name, trouble);
         }
     }
+    usages.extend(held.into_iter().map(|name| (name.clone(), Err(groups::held(name)))));
+    usages
 }
 
 struct Verdict {
@@ -99,6 +123,12 @@ struct Verdict {
 impl Verdict {
     fn of(status: Status, why: String) -> Self {
         Self { status, why: Some(why), description: None, readable: status != Status::Critical }
+    }
+
+    fn or_worse(self, other: Self) -> Self {
+        let (description, readable) = (other.description, self.readable && other.readable);
+        let (status, why) = worse((self.status, self.why), (other.status, other.why));
+        Self { status, why, description, readable }
     }
 }
 
@@ -161,7 +191,7 @@ fn judge(look: &mut Look, name: &str, entry: &Listed, usage: &Usage) -> Verdict 
 
 fn fullness(look: &Look, share: f64) -> proxmox::Verdict {
     let (status, limit) = look.settings.datastores.usage().judge(share);
-    let why = format!("more than {limit:.0} % is used: make room (prune and garbage collection), or give it more");
+    let why = format!("more than {limit} % is used: make room (prune and garbage collection), or give it more");
     (status, (status != Status::Ok).then_some(why))
 }
 
@@ -183,6 +213,6 @@ fn estimate(look: &mut Look, name: &str, usage: &Usage) -> proxmox::Verdict {
     let when = moment(*date).map(|when| format!(" ({})", &when[..10])).unwrap_or_default();
     (
         status,
-        (status != Status::Ok).then(|| format!("it will be full in fewer than {limit:.0} days{when}, as it grows now")),
+        (status != Status::Ok).then(|| format!("it will be full in fewer than {limit} days{when}, as it grows now")),
     )
 }

@@ -41,6 +41,7 @@ struct Group {
 
 pub(crate) fn report(look: &mut Look, stores: &[Store]) {
     let mut asked = 0;
+    let mut seen = Seen::default();
     for store in stores {
         let prefix = format!("group/{}/", store.name);
         let held = cache::get(&hold(&store.name));
@@ -53,7 +54,7 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
             look.report.keep(prefix);
             continue;
         }
-        let walked = walk(look, &store.name, &mut asked);
+        let walked = walk(look, &store.name, (&mut asked, &mut seen));
         if let Err(trouble) = &walked {
             hold_back(&store.name, trouble);
         }
@@ -61,6 +62,17 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
             rhythm::looked(&prefix, PERIOD);
         }
     }
+    if seen.all > 0 && seen.wanted == 0 {
+        look.notes
+            .say(|| "no backup group is looked at: see groups.include and groups.exclude in the settings".to_owned());
+    }
+}
+
+/// How many groups were listed, and how many of them are looked at.
+#[derive(Default)]
+struct Seen {
+    all: usize,
+    wanted: usize,
 }
 
 /// Leaves a datastore alone that did not answer in time.
@@ -69,6 +81,12 @@ pub(crate) fn hold_back(store: &str, trouble: &Trouble) {
         // What cannot be kept is one walk too many.
         let _ = cache::set(&hold(store), trouble.sentence.as_bytes(), HELD);
     }
+}
+
+/// Why a datastore is left alone.
+pub(crate) fn held(store: &str) -> Trouble {
+    let why = cache::get(&hold(store)).unwrap_or_default();
+    Trouble::held(String::from_utf8_lossy(&why).into_owned())
 }
 
 /// Whether a datastore is left alone.
@@ -95,26 +113,27 @@ pub(crate) fn namespaces(look: &mut Look, store: &str) -> Result<Vec<String>, Tr
 }
 
 /// Every namespace of a datastore. What of it was read is reported, also when the rest was not.
-fn walk(look: &mut Look, store: &str, asked: &mut usize) -> Result<(), Trouble> {
+fn walk(look: &mut Look, store: &str, (asked, seen): (&mut usize, &mut Seen)) -> Result<(), Trouble> {
     let names = namespaces(look, store)?;
     *asked += names.len();
     let path = |ns: &String| format!("/admin/datastore/{store}/groups?ns={}", encoded(ns));
     let answers = look.api.ask_all(names.iter().map(path).collect());
     let mut first_trouble = Ok(());
     for (ns, answer) in names.iter().zip(answers) {
-        if let Err(trouble) = groups(look, store, ns, answer) {
+        if let Err(trouble) = groups(look, (store, ns), answer, seen) {
             first_trouble = first_trouble.and(Err(trouble));
         }
     }
     first_trouble
 }
 
-fn groups(look: &mut Look, store: &str, ns: &str, answer: Answer) -> Result<(), Trouble> {
+fn groups(look: &mut Look, (store, ns): (&str, &str), answer: Answer, seen: &mut Seen) -> Result<(), Trouble> {
     for group in answer.list::<Group>(&mut look.notes)? {
         let (Some(Text(kind)), Some(Text(id))) = (group.backup_type.get(), group.backup_id.get()) else {
             look.notes.say(|| format!("a backup group in datastore {store} has no type or id: it is left out"));
             continue;
         };
+        seen.all += 1;
         let own = format!("{kind}/{id}");
         let mut names = vec![own.clone(), format!("store:{store}"), format!("ns:{ns}")];
         names.extend(group.owner.get().map(|Text(owner)| format!("owner:{owner}")));
@@ -124,6 +143,7 @@ fn groups(look: &mut Look, store: &str, ns: &str, answer: Answer) -> Result<(), 
         if !settings.include.match_any(names()) || settings.exclude.match_any(names()) {
             continue;
         }
+        seen.wanted += 1;
         let name = if ns.is_empty() { format!("group/{store}/{own}") } else { format!("group/{store}/{ns}/{own}") };
         let dependency = one(look, name, &group).with_parent(format!("datastore/{store}"));
         look.add(match group.comment.get() {
@@ -146,7 +166,7 @@ fn one(look: &mut Look, name: String, group: &Group) -> Dependency {
         );
     };
     let (status, limit) = look.settings.groups.age().judge((look.seconds() - last) / 3600.0);
-    let why = (status != Status::Ok).then(|| format!("its newest backup is of {when}, more than {limit:.0} hours ago"));
+    let why = (status != Status::Ok).then(|| format!("its newest backup is of {when}, more than {limit} hours ago"));
     judged(name, "pbs-group", (status, why)).with_description(format!("newest backup of {when}"))
 }
 

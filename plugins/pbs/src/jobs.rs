@@ -1,6 +1,6 @@
 //! Jobs: garbage collection, verify, sync and prune, by their last run and when the next one is due.
 
-use crate::Look;
+use crate::{Look, Permissions};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{Answer, Ended, Trouble, judged, moment, rhythm};
@@ -40,22 +40,37 @@ struct Job {
 pub(crate) fn report(look: &mut Look) {
     if !rhythm::is_due(RHYTHM) {
         for (sort, _) in SORTS {
+            look.report.keep(sort);
             look.report.keep(format!("{sort}/"));
         }
         return;
     }
     let answers = look.api.ask(SORTS.map(|(_, path)| path));
-    let mut whole = true;
     for ((sort, _), answer) in SORTS.into_iter().zip(answers) {
         let jobs = read(look, sort, answer);
         let members = [format!("{sort}/")];
-        match look.part((sort, &[members[0].as_str()]), jobs) {
-            Some(jobs) => jobs.iter().for_each(|job| one(look, sort, job)),
-            None => whole = false,
+        let Some(jobs) = look.part((sort, &[members[0].as_str()]), jobs) else { continue };
+        jobs.iter().for_each(|job| one(look, sort, job));
+        if sort == "sync" && jobs.is_empty() {
+            hidden(look);
         }
     }
-    if whole {
-        rhythm::looked(RHYTHM, PERIOD);
+    // Also where one did not come: waiting for it would take ten seconds of each poll.
+    rhythm::looked(RHYTHM, PERIOD);
+}
+
+/// No sync job is seen. Those that pull from a remote are hidden from a token that may not see the remote.
+fn hidden(look: &mut Look) {
+    let [answer] = look.api.ask(["/access/permissions"]);
+    let Ok(permissions) = answer.read::<Permissions>() else { return };
+    let audits = |path: &String| path.as_str() == "/" || path.starts_with("/remote");
+    if !permissions.iter().any(|(path, held)| audits(path) && held.contains_key("Remote.Audit")) {
+        look.notes.say(|| {
+            "no sync job is to be seen, and the token lacks Remote.Audit: where there are some, run there \
+             \"proxmox-backup-manager acl update /remote RemoteAudit --auth-id USER@REALM\" and the same for --auth-id \
+             'USER@REALM!NAME'"
+                .to_owned()
+        });
     }
 }
 
@@ -147,9 +162,7 @@ fn judge(look: &mut Look, name: &str, job: &Job) -> (Status, Option<String>) {
 fn overdue(look: &Look, next: Option<f64>, now: f64) -> Option<(Status, Option<String>)> {
     let due = next?;
     let (status, limit) = look.settings.jobs.overdue().judge((now - due) / 3600.0);
-    let why = format!(
-        "it was due at {} and has not run for more than {limit:.0} hours since",
-        moment(due).unwrap_or_default()
-    );
+    let why =
+        format!("it was due at {} and has not run for more than {limit} hours since", moment(due).unwrap_or_default());
     (status != Status::Ok).then_some((status, Some(why)))
 }

@@ -53,7 +53,9 @@ impl Poller for Pbs {
     fn secrets() -> Vec<SecretSpec> {
         vec![SecretSpec {
             name: "token".to_owned(),
-            description: "An API token with the role Audit on /, whole: USER@REALM!NAME:SECRET".to_owned(),
+            description:
+                "An API token with the roles Audit on / and RemoteAudit on /remote, whole: USER@REALM!NAME:SECRET"
+                    .to_owned(),
             required: true,
             pattern: Some("[^@!=: ]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z0-9_][A-Za-z0-9._-]*:[A-Za-z0-9-]{8,}".to_owned()),
             hint: Some(
@@ -88,29 +90,35 @@ const NODE: Part<'_> = ("node", &[]);
 const DATASTORES: Part<'_> = ("datastores", &["datastore/", "group/", "verification/"]);
 
 fn poll(look: &mut Look) {
-    let [status, list, usage] =
-        look.api.ask(["/nodes/localhost/status", "/admin/datastore", "/status/datastore-usage"]);
+    let mut paths = vec!["/nodes/localhost/status".to_owned(), "/admin/datastore".to_owned()];
+    paths.extend(datastores::usage_of_all());
+    let mut answers = look.api.ask_all(paths).into_iter();
+    let mut next = || answers.next();
+    let (Some(status), Some(list), usage) = (next(), next(), next()) else { return };
     node(look, status);
     let list = list.list(&mut look.notes);
-    if let Some(list) = look.part(DATASTORES, list) {
+    let stores = look.part(DATASTORES, list).map(|list| {
         if list.is_empty() {
             rights(look);
         }
         let stores = datastores::report(look, list, usage);
         groups::report(look, &stores);
-        verification::report(look, &stores);
-    }
+        stores
+    });
     jobs::report(look);
     tasks::report(look);
     let certificate = Fact { sort: "certificate", path: "/certificates/info", read: certificate };
     let subscription = Fact { sort: "subscription", path: "/subscription", read: subscribed };
     let facts = if look.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
     hourly(look, &["localhost".to_owned()], false, &facts);
+    if let Some(stores) = stores {
+        verification::report(look, &stores);
+    }
 }
 
 fn certificate(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
     const RENEW: &str = "run \"proxmox-backup-manager cert update --force true\" there, or order it anew from ACME";
-    certificates(look, (name, "pbs-certificate", RENEW), look.settings.certificates, answer)
+    certificates(look, (name, "pbs-certificate", |_| RENEW), look.settings.certificates, answer)
 }
 
 fn subscribed(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {

@@ -1,19 +1,35 @@
 //! Whether what was backed up can be read back, as far as it was verified.
 //!
-//! A list of snapshots is long and slow to make: it is asked for once an hour, and a datastore that did not answer in time is
-//! left alone as one is whose groups did not come.
+//! A list of snapshots is long and slow to make: each is asked for once an hour, one after the other, and no more of them in
+//! one poll than leaves time and room for everything else. A datastore that did not answer in time is left alone as one is
+//! whose groups did not come.
 
 use crate::Look;
 use crate::datastores::Store;
 use crate::groups;
-use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number, Text};
-use proxmox::{Trouble, count, judged, list, moment, rhythm};
-use serde::Deserialize;
+use polliwog_sdk::{Status, cache};
+use proxmox::{Trouble, count, judged, list, moment, remember, remembered, rhythm};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How often it is looked at.
 const PERIOD: Duration = Duration::from_secs(60 * 60);
+/// Where something could not be read it is looked again sooner.
+const AGAIN: Duration = Duration::from_secs(5 * 60);
+/// A walk that is not finished after so long begins anew.
+const WALK: Duration = Duration::from_secs(30 * 60);
+/// Damaged snapshots that are remembered by name.
+const NAMED: usize = 20;
+
+/// What one poll may spend on lists. The last of them may go beyond it.
+struct Budget {
+    requests: u32,
+    bytes: usize,
+    milliseconds: f64,
+}
+
+const EACH_POLL: Budget = Budget { requests: 50, bytes: 4 << 20, milliseconds: 4_000.0 };
 
 /// One entry of `/admin/datastore/S/snapshots`.
 #[derive(Debug, Default, Deserialize)]
@@ -32,73 +48,113 @@ struct Verification {
     state: Field<Text>,
 }
 
-/// What was found in one datastore.
-#[derive(Default)]
-struct Found {
+/// What was found in one datastore so far, and the namespaces that are left.
+#[derive(Default, Deserialize, Serialize)]
+struct Walk {
+    left: Vec<String>,
     all: usize,
     verified: usize,
-    damaged: Vec<String>,
+    damaged: usize,
+    named: Vec<String>,
 }
 
+/// Last of all, so that nothing else waits for it.
 pub(crate) fn report(look: &mut Look, stores: &[Store]) {
     if !look.settings.verification {
         return;
     }
+    let mut budget = EACH_POLL;
     for store in stores {
         let name = format!("verification/{}", store.name);
-        if !store.readable || groups::is_held(&store.name) || !rhythm::is_due(&name) {
+        let due = store.readable && !groups::is_held(&store.name) && rhythm::is_due(&name);
+        if !due || budget.is_spent() {
             look.report.keep(name);
             continue;
         }
-        let found = read(look, &store.name);
-        if let Err(trouble) = &found {
+        let walk = walk(look, &store.name, &mut budget);
+        if let Err(trouble) = &walk {
             groups::hold_back(&store.name, trouble);
+            rhythm::looked(&name, AGAIN);
         }
-        let Some(found) = look.part((&name, &[]), found) else { continue };
+        let Some(walk) = look.part((&name, &[]), walk) else { continue };
+        if !walk.left.is_empty() {
+            // The rest has its turn at the next poll.
+            look.report.keep(name);
+            continue;
+        }
         rhythm::looked(&name, PERIOD);
-        let verdict = match found.damaged.len() {
+        let verdict = match walk.damaged {
             0 => (Status::Ok, None),
             damaged => {
                 let are = if damaged == 1 { "is" } else { "are" };
-                let why = format!("{} {are} damaged: {}", count(damaged, "snapshot"), list(&found.damaged));
+                let why = format!("{} {are} damaged: {}", count(damaged, "snapshot"), list(&walk.named));
                 (Status::Critical, Some(why))
             }
         };
         let dependency = judged(name, "pbs-verification", verdict).with_parent(format!("datastore/{}", store.name));
-        look.add(dependency.with_description(format!(
-            "{} of {} were verified",
-            found.verified,
-            count(found.all, "snapshot")
-        )));
+        let of = count(walk.all, "snapshot");
+        look.add(dependency.with_description(format!("{} of {of} were verified", walk.verified)));
     }
 }
 
-fn read(look: &mut Look, store: &str) -> Result<Found, Trouble> {
-    let namespaces = groups::namespaces(look, store)?;
-    let path = |ns: &String| format!("/admin/datastore/{store}/snapshots?ns={}", groups::encoded(ns));
-    let answers = look.api.ask_all(namespaces.iter().map(path).collect());
-    let mut found = Found::default();
-    for answer in answers {
-        let snapshots: Vec<Snapshot> = answer.list(&mut look.notes)?;
-        found.all += snapshots.len();
-        for snapshot in &snapshots {
+impl Budget {
+    fn is_spent(&self) -> bool {
+        self.requests == 0 || self.bytes == 0 || self.milliseconds <= 0.0
+    }
+}
+
+/// Goes on with a datastore's walk, or begins one.
+fn walk(look: &mut Look, store: &str, budget: &mut Budget) -> Result<Walk, Trouble> {
+    let key = format!("walk/{store}");
+    let mut walk = match remembered::<Option<Walk>>(&key) {
+        Some(walk) => walk,
+        None => Walk { left: groups::namespaces(look, store)?, ..Walk::default() },
+    };
+    while let Some(ns) = walk.left.last().filter(|_| !budget.is_spent()) {
+        let [answer] =
+            look.api.ask([format!("/admin/datastore/{store}/snapshots?ns={}", groups::encoded(ns)).as_str()]);
+        let (bytes, milliseconds) = answer.cost();
+        budget.requests -= 1;
+        budget.bytes = budget.bytes.saturating_sub(bytes);
+        budget.milliseconds -= milliseconds;
+        let ns = ns.clone();
+        let snapshots = answer.list::<Snapshot>(&mut look.notes).inspect_err(|_| cache::remove(&key))?;
+        walk.left.pop();
+        walk.take(&snapshots, &ns);
+    }
+    if walk.left.is_empty() {
+        cache::remove(&key);
+    } else {
+        remember(&key, &walk, WALK);
+    }
+    Ok(walk)
+}
+
+impl Walk {
+    fn take(&mut self, snapshots: &[Snapshot], ns: &str) {
+        self.all += snapshots.len();
+        for snapshot in snapshots {
             match snapshot.verification.state.get().map(|Text(state)| state.as_str()) {
-                Some("ok") => found.verified += 1,
+                Some("ok") => self.verified += 1,
                 Some("failed") => {
-                    found.verified += 1;
-                    found.damaged.push(snapshot.shown());
+                    self.verified += 1;
+                    self.damaged += 1;
+                    if self.named.len() < NAMED {
+                        self.named.push(snapshot.shown(ns));
+                    }
                 }
                 _ => {}
             }
         }
     }
-    Ok(found)
 }
 
 impl Snapshot {
-    fn shown(&self) -> String {
+    fn shown(&self, ns: &str) -> String {
         let word = |field: &Field<Text>| field.get().map_or("?", |Text(word)| word.as_str()).to_owned();
-        let time = self.backup_time.get().and_then(|Number(time)| moment(*time)).unwrap_or_default();
-        format!("{}/{} of {time}", word(&self.backup_type), word(&self.backup_id))
+        let time = self.backup_time.get().and_then(|Number(time)| moment(*time));
+        let time = time.unwrap_or_else(|| "a time that is not known".to_owned());
+        let inside = if ns.is_empty() { String::new() } else { format!("{ns}/") };
+        format!("{inside}{}/{} of {time}", word(&self.backup_type), word(&self.backup_id))
     }
 }

@@ -12,6 +12,8 @@ use std::time::Duration;
 const CLAMAV: &str = "clamav";
 const SPAMASSASSIN: &str = "spamassassin";
 const PERIOD: Duration = Duration::from_secs(60 * 60);
+/// Where something could not be read it is looked again sooner.
+const AGAIN: Duration = Duration::from_secs(5 * 60);
 
 /// One entry of `/nodes/N/clamav/database`.
 #[derive(Debug, Default, Deserialize)]
@@ -40,15 +42,16 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
             look.report.keep(part);
             continue;
         }
-        // Whatever comes of it: asking is what costs.
-        rhythm::looked(part, PERIOD);
         let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}{path}")).collect());
-        let mut worst: Verdict = (Status::Ok, None);
+        let (mut worst, mut whole): (Verdict, bool) = ((Status::Ok, None), true);
         for (node, answer) in nodes.iter().zip(answers) {
             let verdict: Result<Verdict, Trouble> = read(look, node, answer);
             let unread = |trouble: Trouble| (Status::Unknown, Some(format!("{node}: {}", trouble.sentence)));
+            whole &= verdict.is_ok();
             worst = worse(worst, verdict.unwrap_or_else(unread));
         }
+        // Of the rules, asking is what costs, whatever comes of it.
+        rhythm::looked(part, if whole || part == SPAMASSASSIN { PERIOD } else { AGAIN });
         look.add(judged(part, "pmg-filter", worst));
     }
 }
@@ -66,18 +69,23 @@ fn clamav(look: &mut Look, node: &str, answer: Answer) -> Result<Verdict, Troubl
     let (status, limit) = look.settings.filters.clamav().judge((look.seconds() - at) / 3600.0);
     let when = moment(at).unwrap_or_default();
     let why = format!(
-        "the daily signatures of {node} are of {when}, more than {limit:.0} hours old: look at clamav-freshclam there"
+        "the daily signatures of {node} are of {when}, more than {limit} hours old: look at clamav-freshclam there"
     );
     Ok((status, (status != Status::Ok).then_some(why)))
 }
 
 fn spamassassin(look: &mut Look, node: &str, answer: Answer) -> Result<Verdict, Trouble> {
-    let mut behind = Vec::new();
+    let (mut behind, mut unsaid) = (Vec::new(), Vec::new());
     for channel in answer.list::<Channel>(&mut look.notes)? {
         let name = channel.channel.get().map_or("a channel", |Text(name)| name.as_str());
-        if look.notes.flag(&channel.update_avail, || format!("update_avail of {name}")) == Some(true) {
-            behind.push(format!("{name} on {node}"));
+        match look.notes.flag(&channel.update_avail, || format!("update_avail of {name}")) {
+            Some(true) => behind.push(format!("{name} on {node}")),
+            Some(false) => {}
+            None => unsaid.push(format!("{name} on {node}")),
         }
+    }
+    if behind.is_empty() && !unsaid.is_empty() {
+        return Ok((Status::Unknown, Some(format!("whether there are newer rules is not said by {}", list(&unsaid)))));
     }
     if behind.is_empty() {
         return Ok((Status::Ok, None));

@@ -81,8 +81,11 @@ polliwog_sdk::register!(Pmg);
 type Look = proxmox::Look<Settings>;
 
 fn certificate(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
-    const RENEW: &str = "run \"pmgconfig apicert --force 1\" on the node, or order it anew from ACME";
-    certificates(look, (name, "pmg-certificate", RENEW), look.settings.certificates, answer)
+    let renew = |file: &str| match file {
+        "pmg-tls.pem" => "run \"pmgconfig tlscert --force 1\" on the node, or order it anew from ACME",
+        _ => "run \"pmgconfig apicert --force 1\" on the node, or order it anew from ACME",
+    };
+    certificates(look, (name, "pmg-certificate", renew), look.settings.certificates, answer)
 }
 
 fn subscribed(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {

@@ -15,8 +15,6 @@ use std::time::Duration;
 const GOOD: Duration = Duration::from_secs(110 * 60);
 /// It is renewed after so long.
 const FRESH: Duration = Duration::from_secs(60 * 60);
-/// A refused log-in takes the gateway three seconds.
-const TIMEOUT_MS: u32 = 8_000;
 
 /// What a log-in is answered with, as far as the plugin may see it.
 #[derive(Default, Deserialize)]
@@ -81,12 +79,8 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
         .body(body, BodyEncoding::Form)
         .capture(&ticket, CaptureSource::JsonPointer("/data/ticket".to_owned()), GOOD)
         // It is not needed to read, and nobody else's business.
-        .capture(
-            format!("csrf_{}", api.origin()),
-            CaptureSource::JsonPointer("/data/CSRFPreventionToken".to_owned()),
-            GOOD,
-        )
-        .timeout_ms(TIMEOUT_MS);
+        .capture("csrf", CaptureSource::JsonPointer("/data/CSRFPreventionToken".to_owned()), GOOD)
+        .timeout_ms(api.probe_ms());
     let granted: Granted = api.read("/access/ticket", &api.send(request)?)?;
     if granted.need_tfa.get().is_some_and(|Flag(needed)| *needed) {
         forget_secret(&ticket);

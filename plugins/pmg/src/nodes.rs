@@ -30,14 +30,18 @@ pub(crate) fn report(look: &mut Look) -> Vec<String> {
     let [cluster, names] = look.api.ask(["/config/cluster/status?list_single_node=1", "/nodes"]);
     let mut unseen = None;
     let cluster = match cluster.list::<Node>(&mut look.notes) {
-        Err(trouble) if !trouble.permanent => match by_themselves(look, names) {
+        Err(trouble) if trouble.permanent => {
+            look.warn_of_api(&trouble.sentence);
+            Err(trouble)
+        }
+        Err(trouble) => match by_themselves(look, names) {
             Some(nodes) => {
                 unseen = Some(trouble.sentence);
                 Ok(nodes)
             }
             None => Err(trouble),
         },
-        other => other,
+        Ok(nodes) => Ok(nodes),
     };
     let Some(nodes) = look.part(PART, cluster) else { return Vec::new() };
     let mut answering = Vec::new();

@@ -21,7 +21,7 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
     for queue in QUEUES {
         let limits = look.settings.queues.limits(queue);
         let mut worst = match nodes {
-            [] => (Status::Unknown, Some("there is no node that could be asked".to_owned())),
+            [] => (Status::Unknown, Some("there is no node that could be asked: \"cluster\" says why".to_owned())),
             _ => (Status::Ok, None),
         };
         for (node, answer) in nodes.iter().zip(&mut answers) {
@@ -29,7 +29,7 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
                 Ok(Some(count)) => {
                     look.report.samples.push(sample(queue, node, count));
                     let (status, limit) = limits.judge(count);
-                    (status, format!("{node} has {limit:.0} messages or more in it: {}", remedy(queue)))
+                    (status, format!("{node} has {limit} messages or more in it: {}", remedy(queue)))
                 }
                 Ok(None) => (Status::Unknown, format!("{node} does not say how many messages are in it")),
                 Err(trouble) => (Status::Unknown, format!("{node}: {}", trouble.sentence)),

@@ -4,20 +4,23 @@
 //! at each poll. One that answers, whatever it says, is the one that is asked: a 401 or 403 is not better elsewhere, and
 //! asking there would only lock an account faster.
 
+use crate::memory::{remember, remembered};
 use crate::notes::{Listed, Notes};
 use crate::trouble::{Product, Trouble, read};
 use polliwog_sdk::http::{HttpError, Method, Request, Response, send_all};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status, Target, cache};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// An origin has this long to answer at all. A refused log-in alone takes Proxmox 3 s.
 const PROBE_MS: u32 = 6_000;
 /// One request has this long. Far less than the 30 s that a node waits for another one.
 const REQUEST_MS: u32 = 10_000;
+/// This part of a poll's time may go into finding an origin that answers.
+const PROBING: f64 = 0.7;
 /// An origin that was silent is asked last for so long.
 const SILENT: Duration = Duration::from_secs(60);
 /// Where the API begins.
@@ -29,6 +32,7 @@ pub struct Api {
     product: Product,
     base: String,
     origin: usize,
+    probe_ms: u32,
     header: Option<(&'static str, String)>,
 }
 
@@ -61,9 +65,13 @@ pub fn connect(
     authorize: impl Fn(Api) -> Result<Api, Trouble>,
 ) -> Result<(Api, Dependency), Trouble> {
     let mut passed_over: Vec<(String, Trouble)> = Vec::new();
-    for (origin, base) in in_order(target) {
-        let attempt = authorize(Api { product, base: base.clone(), origin, header: None }).and_then(|api| {
-            let response = api.send(api.get("/version").timeout_ms(PROBE_MS.min(target.timeout_ms / 2)))?;
+    let origins = in_order(target);
+    // Each has its share, and enough is left for what is to be asked then.
+    let share = (f64::from(target.timeout_ms) * PROBING / origins.len() as f64) as u32;
+    for (origin, base) in origins {
+        let api = Api { product, base: base.clone(), origin, probe_ms: PROBE_MS.min(share), header: None };
+        let attempt = authorize(api).and_then(|api| {
+            let response = api.send(api.get("/version").timeout_ms(api.probe_ms))?;
             let version: Version = read(product, "/version", &response)?;
             Ok((dependency(&api, &version, &response), api))
         });
@@ -74,8 +82,12 @@ pub fn connect(
             }
             Err(trouble) if trouble.silent => {
                 // A cache that is full means one probe too many.
-                let _ = cache::set(&silent(&base), trouble.sentence.as_bytes(), SILENT);
+                remember(&silent(&base), &Silent { since: target.now, why: trouble.sentence.clone() }, SILENT);
                 passed_over.push((base, trouble));
+            }
+            Err(trouble) if trouble.code == "poll_over" => {
+                passed_over.push((base, trouble));
+                break;
             }
             Err(trouble) => return Err(trouble),
         }
@@ -88,6 +100,11 @@ impl Api {
     #[must_use]
     pub fn with_header(self, name: &'static str, value: impl Into<String>) -> Self {
         Self { header: Some((name, value.into())), ..self }
+    }
+
+    /// How long this origin has to answer at all, in milliseconds.
+    pub fn probe_ms(&self) -> u32 {
+        self.probe_ms
     }
 
     /// Which product this is.
@@ -169,6 +186,14 @@ impl Answer {
         read(self.product, path, &self.result?)
     }
 
+    /// The bytes of its body, and how long it took in milliseconds; without an answer the longest that it may take.
+    pub fn cost(&self) -> (usize, f64) {
+        match &self.result {
+            Ok(response) => (response.body().len(), response.total_ms()),
+            Err(_) => (0, f64::from(REQUEST_MS)),
+        }
+    }
+
     /// How many there are of what the path lists, of which only a part may have been asked for.
     pub fn total(self, notes: &mut Notes) -> Result<Option<f64>, Trouble> {
         #[derive(Deserialize)]
@@ -191,7 +216,16 @@ impl Answer {
     }
 }
 
-/// Every origin once, those that were silent a moment ago last.
+/// That an origin did not answer.
+#[derive(Default, Deserialize, Serialize)]
+struct Silent {
+    /// Milliseconds since 1970.
+    since: u64,
+    why: String,
+}
+
+/// Every origin once, those that were silent a moment ago last, and of them first whose turn was longest ago: so each has its
+/// turn, however many are silent.
 fn in_order(target: &Target) -> Vec<(usize, String)> {
     let mut bases: Vec<(usize, String)> = Vec::new();
     for (origin, url) in std::iter::once(&target.url).chain(&target.also).enumerate() {
@@ -200,7 +234,7 @@ fn in_order(target: &Target) -> Vec<(usize, String)> {
             bases.push((origin, base));
         }
     }
-    bases.sort_by_key(|(_, base)| cache::get(&silent(base)).is_some());
+    bases.sort_by_cached_key(|(_, base)| remembered::<Silent>(&silent(base)).since);
     bases
 }
 
@@ -236,7 +270,7 @@ fn told(dependency: Dependency, target: &Target, asked: &str, passed_over: &[(St
     }
     let why = match passed_over.iter().find(|(base, _)| *base == first) {
         Some((_, trouble)) => trouble.sentence.clone(),
-        None => String::from_utf8_lossy(&cache::get(&silent(&first)).unwrap_or_default()).into_owned(),
+        None => remembered::<Silent>(&silent(&first)).why,
     };
     let message = format!("{first} does not answer, so {asked} is asked: {why}");
     Dependency { status: Status::Warning, error_message: Some(message), ..dependency }

@@ -44,10 +44,10 @@ struct Entry {
     notafter: Field<Number>,
 }
 
-/// A node's certificates, by the one that ends first. `renew` says how it is renewed there.
+/// A node's certificates, by the one that ends first. `renew` says how that of a file is renewed there.
 pub fn certificates<S>(
     look: &mut Look<S>,
-    (name, kind, renew): (String, &str, &str),
+    (name, kind, renew): (String, &str, fn(&str) -> &'static str),
     limits: CertificateLimits,
     answer: Answer,
 ) -> Result<Dependency, Trouble> {
@@ -66,7 +66,9 @@ pub fn certificates<S>(
     };
     let when = moment(end).unwrap_or_default();
     let (status, _) = limits.remaining().judge((end - look.seconds()) / DAY);
-    let ends = if end <= look.seconds() { "has expired, at" } else { "expires at" };
-    let why = (status != Status::Ok).then(|| format!("{file} {ends} {when}: {renew}"));
-    Ok(judged(name, kind, (status, why)).with_description(format!("{file} is good until {when}")))
+    let over = end <= look.seconds();
+    let ends = if over { "has expired, at" } else { "expires at" };
+    let why = (status != Status::Ok).then(|| format!("{file} {ends} {when}: {}", renew(&file)));
+    Ok(judged(name, kind, (status, why))
+        .with_description(format!("{file} {} good until {when}", if over { "was" } else { "is" })))
 }

@@ -118,7 +118,7 @@ impl Host {
         ] {
             let Some(share) = share else { continue };
             let (status, limit) = limits.judge(share);
-            worst = worse(worst, (status, Some(format!("{what}: more than {limit:.0} % is used"))));
+            worst = worse(worst, (status, Some(format!("{what}: more than {limit} % is used"))));
         }
         worst
     }

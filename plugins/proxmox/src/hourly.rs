@@ -19,18 +19,29 @@ pub struct Fact<S> {
 }
 
 /// Reports each of these facts of each of these nodes; `by_node` says whether their names are in those of the dependencies.
-pub fn hourly<S>(look: &mut Look<S>, nodes: &[String], by_node: bool, facts: &[Fact<S>]) {
+/// Gives the nodes that a request did not get through to, each with why; they are asked nothing more.
+pub fn hourly<S>(look: &mut Look<S>, nodes: &[String], by_node: bool, facts: &[Fact<S>]) -> Vec<(String, String)> {
+    let mut unreachable: Vec<(String, String)> = Vec::new();
     for Fact { sort, path, read } in facts {
         let key = format!("hourly/{sort}");
         if nodes.is_empty() || !rhythm::is_due(&key) {
             look.report.keep(if by_node { format!("{sort}/") } else { (*sort).to_owned() });
             continue;
         }
-        let mut whole = true;
-        let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}{path}")).collect());
-        for (node, answer) in nodes.iter().zip(answers) {
-            let name = if by_node { format!("{sort}/{node}") } else { (*sort).to_owned() };
+        let named = |node: &str| if by_node { format!("{sort}/{node}") } else { (*sort).to_owned() };
+        let (spared, asked): (Vec<&String>, Vec<&String>) =
+            nodes.iter().partition(|node| unreachable.iter().any(|(known, _)| known == *node));
+        spared.iter().for_each(|node| look.report.keep(named(node)));
+        let mut whole = spared.is_empty();
+        let answers = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}{path}")).collect());
+        for (node, answer) in asked.into_iter().zip(answers) {
+            let name = named(node);
             let dependency = read(look, name.clone(), answer);
+            if let Err(trouble) = &dependency
+                && trouble.code == "node_unreachable"
+            {
+                unreachable.push((node.clone(), trouble.sentence.clone()));
+            }
             match look.detail((&name, &[]), dependency) {
                 Some(dependency) => {
                     let parent = by_node.then(|| format!("node/{node}"));
@@ -41,4 +52,5 @@ pub fn hourly<S>(look: &mut Look<S>, nodes: &[String], by_node: bool, facts: &[F
         }
         rhythm::looked(&key, if whole { PERIOD } else { AGAIN });
     }
+    unreachable
 }

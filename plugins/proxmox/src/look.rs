@@ -49,11 +49,12 @@ impl<S> Look<S> {
     /// What was read of a part, or, in the report, why it could not be.
     ///
     /// What is known of the part stands for 5 minutes when it may be back, and not at all when somebody has to mend it:
-    /// then the part is unknown. Meanwhile the dependency `api` says that it is not all there.
+    /// then the part is unknown. Meanwhile the dependency `api` says that it is not all there. A part that was never read is
+    /// unknown at once.
     pub fn part<T>(&mut self, part: Part<'_>, read: Result<T, Trouble>) -> Option<T> {
-        let stood = self.report.kept.len();
+        let unknown = |look: &Self| look.report.dependencies.iter().any(|dependency| dependency.name == part.0);
         let read = self.detail(part, read);
-        if read.is_none() && self.report.kept.len() > stood {
+        if read.is_none() && !unknown(self) {
             self.missed.push(part.0.to_owned());
         }
         read
@@ -61,26 +62,41 @@ impl<S> Look<S> {
 
     /// The same for a part of which something else says that it is not there: a node of what only it knows.
     pub fn detail<T>(&mut self, (name, members): Part<'_>, read: Result<T, Trouble>) -> Option<T> {
-        let key = format!("missed/{name}");
+        let missed = format!("missed/{name}");
         let trouble = match read {
             Ok(read) => {
-                cache::remove(&key);
+                cache::remove(&missed);
+                if !self.is_known(name) {
+                    // A cache that is full means that what is known does not stand.
+                    let _ = cache::set(&known(name), b"", REMEMBERED);
+                }
                 return Some(read);
             }
             Err(trouble) => trouble,
         };
-        let since = cache::get(&key).and_then(|since| String::from_utf8(since).ok()?.parse().ok()).unwrap_or(self.now);
+        let since =
+            cache::get(&missed).and_then(|since| String::from_utf8(since).ok()?.parse().ok()).unwrap_or(self.now);
+        let mut kept = members.to_vec();
         if trouble.permanent || self.now.saturating_sub(since) >= STANDS_MS {
             self.add(Dependency::unknown(name, trouble.sentence));
             return None;
         }
-        self.report.warn(format!("{name}: {}", trouble.sentence));
-        // A cache that is full means that what is known stands longer.
-        let _ = cache::set(&key, since.to_string().as_bytes(), REMEMBERED);
-        for kept in [name].iter().chain(members) {
-            self.report.keep(*kept);
+        if !self.is_known(name) {
+            // Others may have been there before the host was started anew.
+            self.add(Dependency::unknown(name, trouble.sentence));
+        } else {
+            self.report.warn(format!("{name}: {}", trouble.sentence));
+            kept.push(name);
         }
+        // A cache that is full means that what is known stands longer.
+        let _ = cache::set(&missed, since.to_string().as_bytes(), REMEMBERED);
+        kept.into_iter().for_each(|kept| self.report.keep(kept));
         None
+    }
+
+    /// Whether a part was read at a poll before this.
+    pub fn is_known(&self, name: &str) -> bool {
+        cache::get(&known(name)).is_some()
     }
 
     /// Says in the dependency `api` that something is wrong with it although it answers.
@@ -108,6 +124,10 @@ impl<S> Look<S> {
         }
         report
     }
+}
+
+fn known(name: &str) -> String {
+    format!("known/{name}")
 }
 
 /// A dependency with this status, and why, where it is not ok.

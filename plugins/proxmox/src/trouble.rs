@@ -78,7 +78,7 @@ impl Product {
             }
             Self::Backup => {
                 "run there \"proxmox-backup-manager acl update / Audit --auth-id USER@REALM\" and the same for \
-                 --auth-id 'USER@REALM!NAME': both the user and the token need it"
+                 --auth-id 'USER@REALM!NAME': both the user and the token need it (and RemoteAudit on /remote, for sync jobs)"
             }
             Self::Mail => "give the user the role Auditor there: \"pmgsh set /access/users/USER@pmg --role audit\"",
         }
@@ -110,6 +110,11 @@ impl Trouble {
         Self { permanent: true, ..Self::new(code, sentence) }
     }
 
+    /// That something is not asked for a while, because it did not answer in time.
+    pub fn held(why: String) -> Self {
+        Self { silent: true, ..Self::new("timeout", format!("it is not asked for an hour: {why}")) }
+    }
+
     /// That an origin which answers other requests did not answer this one in time: where it is passed on to a node, that node.
     pub(crate) fn too_slow(path: &str, message: &str, node: bool) -> Self {
         let path = path.split('?').next().unwrap_or_default();
@@ -133,12 +138,17 @@ impl Trouble {
             "tls_fingerprint_mismatch" | "tls_untrusted" => {
                 Some(format!("\"polliwog setup {} {base}\" shows the certificate there", product.kind()))
             }
+            "poll_over" => Some("raise the target's timeout, or look at what else takes so long".to_owned()),
+            "body_too_large" => Some(format!(
+                "[plugins.limits.{}] in the configuration can raise body_bytes and bodies_bytes",
+                product.kind()
+            )),
             _ => None,
         };
         let sentence = hint.map_or(message.clone(), |hint| format!("{message}; {hint}"));
-        // What Polliwog itself refuses is no matter of which origin is asked.
-        let own = ["denied", "secret_unknown", "bad_request", "too_many_requests_in_poll", "capture_refused"];
-        let silent = !own.contains(&code.as_str());
+        // Everything else is no matter of which origin is asked: Polliwog itself refuses, or an answer came and is too long.
+        let nobody = ["dns_", "connect_", "tls_", "timeout", "closed", "protocol"];
+        let silent = nobody.iter().any(|prefix| code.starts_with(prefix));
         Self { code, sentence, permanent: !retryable, silent, retry_after_ms: None }
     }
 
@@ -150,7 +160,7 @@ impl Trouble {
         let mut trouble = match status {
             300..=399 => redirected(product, response),
             401 => Self::permanent("unauthorized", unauthorized(product, &said, &quoted)),
-            403 => Self::permanent("forbidden", forbidden(product, path, &said)),
+            403 => Self::permanent("forbidden", forbidden(product, path, (&said, &quoted))),
             404 | 501 => Self::permanent(
                 "not_served",
                 format!(
@@ -282,6 +292,11 @@ fn unauthorized(product: Product, said: &str, quoted: &str) -> String {
     } else {
         None
     };
+    if product == Product::Backup && has("No ticket") {
+        return format!(
+            "this is Proxmox VE or Mail Gateway, not Backup Server ({quoted}): write the right kind, or URL"
+        );
+    }
     let theirs = ["No ticket", "Authentication failed!", "authentication failure"];
     match speaker {
         Some(other) if other != product => format!(
@@ -301,7 +316,14 @@ fn unauthorized(product: Product, said: &str, quoted: &str) -> String {
 }
 
 /// `Permission check failed (/, Sys.Audit)` names object and privilege; Backup Server names neither.
-fn forbidden(product: Product, path: &str, said: &str) -> String {
+fn forbidden(product: Product, path: &str, (said, quoted): (&str, &str)) -> String {
+    if matches!(path, "/version" | "/access/ticket") {
+        return format!(
+            "{path} is refused ({quoted}), which {} refuses to nobody: check the URL, and any proxy or list of allowed \
+             addresses between",
+            product.name()
+        );
+    }
     let named = said.rsplit_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(inside, _)| inside);
     let lacks = match named.and_then(|inside| inside.split_once(',')) {
         Some((object, privileges)) => {

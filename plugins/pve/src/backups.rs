@@ -5,7 +5,7 @@
 
 use crate::Look;
 use crate::guests::Task;
-use crate::nodes::{Nodes, parent, reports};
+use crate::nodes::{Nodes, answers, parent, reports};
 use crate::resources::{Guest, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
@@ -30,6 +30,16 @@ const RUNS: u32 = 500;
 struct Uncovered {
     vmid: Field<Number>,
     name: Field<Text>,
+}
+
+impl Uncovered {
+    fn id(&self) -> Option<u64> {
+        self.vmid.get().filter(|Number(id)| *id >= 0.0).map(|Number(id)| *id as u64)
+    }
+
+    fn shown(&self) -> String {
+        self.name.get().map_or_else(|| "one without a name".to_owned(), |Text(name)| name.clone())
+    }
 }
 
 /// One entry of `/cluster/backup`.
@@ -58,9 +68,18 @@ fn coverage(look: &mut Look, guests: &[Guest], uncovered: Answer, jobs: Answer) 
     let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return false };
     let by_id: BTreeMap<u64, &Guest> = guests.iter().map(|guest| (guest.id, guest)).collect();
     let missing: Vec<String> = uncovered.iter().filter_map(|entry| needs_backup(look, &by_id, entry)).collect();
+    let unread: Vec<String> = uncovered.iter().filter(|entry| entry.id().is_none()).map(Uncovered::shown).collect();
     let active = jobs.iter().filter(|job| job.enabled.get().is_none_or(|Flag(enabled)| *enabled)).count();
+    let needing = guests.iter().any(|guest| !excluded(look, guest));
     let verdict = if guests.is_empty() {
         (Status::Unknown, Some("no guests are to be seen, so nobody can say which need a backup".to_owned()))
+    } else if active == 0 && needing {
+        // Jobs that are switched off count as cover there.
+        let why = "no backup job is switched on: add one, or list guests that need none in backups.exclude".to_owned();
+        (Status::Warning, Some(why))
+    } else if missing.is_empty() && !unread.is_empty() {
+        let why = format!("guests in no backup job are listed without their numbers: {}", list(&unread));
+        (Status::Unknown, Some(why))
     } else if missing.is_empty() {
         (Status::Ok, None)
     } else {
@@ -80,9 +99,10 @@ fn coverage(look: &mut Look, guests: &[Guest], uncovered: Answer, jobs: Answer) 
 
 /// How a guest in no job is shown; nothing for templates, which the list has too, and for those that need none.
 fn needs_backup(look: &mut Look, guests: &BTreeMap<u64, &Guest>, entry: &Uncovered) -> Option<String> {
-    let id = look.notes.number(&entry.vmid, || "vmid of a guest in no backup job".to_owned())? as u64;
+    let _ = look.notes.number(&entry.vmid, || "vmid of a guest in no backup job".to_owned());
+    let id = entry.id()?;
     let guest = guests.get(&id)?;
-    let excluded = look.settings.backups.exclude.match_any(guest.names().iter().map(String::as_str));
+    let excluded = excluded(look, guest);
     let named = || match entry.name.get() {
         Some(Text(name)) if guest.name.is_none() => format!("{id} ({name})"),
         _ => guest.shown(),
@@ -92,13 +112,13 @@ fn needs_backup(look: &mut Look, guests: &BTreeMap<u64, &Guest>, entry: &Uncover
 
 /// The last runs on each node, and whether all could be read.
 fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
-    let asked: Vec<&String> = nodes.iter().filter(|(_, node)| node.answers()).map(|(name, _)| name).collect();
+    let asked: Vec<&String> = nodes.keys().filter(|name| answers(nodes, name)).collect();
     let path = |node: &&String| format!("/nodes/{node}/tasks?typefilter=vzdump&source=all&limit={RUNS}");
-    let answers = look.api.ask_all(asked.iter().map(path).collect());
+    let replies = look.api.ask_all(asked.iter().map(path).collect());
     let mut newest: BTreeMap<u64, Task> = BTreeMap::new();
     let mut of_nodes: BTreeMap<&str, f64> = BTreeMap::new();
     let mut whole = true;
-    for (node, answer) in asked.iter().zip(answers) {
+    for (node, answer) in asked.iter().zip(replies) {
         let tasks = answer.list::<Task>(&mut look.notes);
         crate::nodes::asked(node, &tasks);
         match tasks {
@@ -115,7 +135,7 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
             }
         }
     }
-    for node in nodes.iter().filter(|(_, node)| !node.answers()).map(|(name, _)| name) {
+    for node in nodes.keys().filter(|name| !asked.contains(name)) {
         look.report.keep(format!("backup/node/{node}"));
     }
     for guest in guests {
@@ -125,7 +145,7 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
         let dependency = of_one(look, guest, task, later);
         look.add(dependency);
     }
-    if !whole || nodes.values().any(|node| !node.answers()) {
+    if !whole || asked.len() < nodes.len() {
         // The last run of those without one may be on a node that could not be asked.
         look.report.keep("backup/guest/");
     }
@@ -133,9 +153,13 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
 }
 
 fn is_looked_at(look: &Look, guest: &Guest) -> bool {
-    let (guests, names) = (&look.settings.guests, guest.names());
-    wanted(&names, &guests.include, &guests.exclude)
-        && !look.settings.backups.exclude.match_any(names.iter().map(String::as_str))
+    let guests = &look.settings.guests;
+    wanted(&guest.names(), &guests.include, &guests.exclude) && !excluded(look, guest)
+}
+
+/// Whether it needs no backup.
+fn excluded(look: &Look, guest: &Guest) -> bool {
+    look.settings.backups.exclude.match_any(guest.names().iter().map(String::as_str))
 }
 
 fn unread(look: &mut Look, node: &str, trouble: &Trouble) {
@@ -216,6 +240,6 @@ fn aged(look: &Look, began: f64, shown: &str) -> (Status, Option<String>) {
         return (Status::Unknown, Some(format!("the last backup is of {shown}, which cannot be")));
     }
     let (status, limit) = look.settings.backups.age().judge((look.seconds() - began) / 3600.0);
-    let why = (status != Status::Ok).then(|| format!("the last backup is of {shown}, more than {limit:.0} hours ago"));
+    let why = (status != Status::Ok).then(|| format!("the last backup is of {shown}, more than {limit} hours ago"));
     (status, why)
 }

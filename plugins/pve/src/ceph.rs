@@ -76,8 +76,15 @@ pub(crate) fn report(look: &mut Look) {
         let _ = cache::set(&none, b"", ABSENT);
         return;
     }
-    let Some(ceph) = look.part(PART, ceph) else { return };
+    if let Err(trouble) = &ceph
+        && !look.is_known(PART.0)
+    {
+        look.notes.say(|| format!("whether there is Ceph is not known: {}", trouble.sentence));
+        return rhythm::looked(PART.0, PERIOD);
+    }
+    // Also where it did not answer: a Ceph that hangs would take ten seconds of each poll.
     rhythm::looked(PART.0, PERIOD);
+    let Some(ceph) = look.part(PART, ceph) else { return };
     let dependency = judged(PART.0, "pve-ceph", overall(&ceph.health));
     let osds = osds(look, &ceph.osdmap);
     look.add(Dependency { description: osds, ..dependency });

@@ -6,17 +6,20 @@
 use crate::Look;
 use crate::ha::{Service, Services};
 use crate::nodes::{Nodes, State, parent};
-use crate::resources::{Guest, wanted};
+use crate::resources::{Guest, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Ended, Unseen, judged, moment, remember, remembered, rhythm};
+use proxmox::{Ended, Notes, Unseen, judged, moment, remember, remembered, rhythm};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A lock of this age holds nothing any more: its task ended without it, with its node perhaps. Seconds.
 const STALE_LOCK: f64 = 12.0 * 3600.0;
+/// A guest that ran at the last poll was stopped by a task that is no older than this: a shutdown may take minutes. Seconds.
+const RECENT: f64 = 15.0 * 60.0;
 /// Where stopped guests that must run are remembered between polls, and for how long.
 const STOPPED: &str = "stopped";
 const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
@@ -59,6 +62,8 @@ pub(crate) struct Seen<'a> {
     pub nodes: &'a Nodes,
     pub services: &'a Services,
     pub tasks: &'a [Task],
+    /// How many guests' own tasks may be asked for at this poll.
+    pub lookups: Cell<u8>,
 }
 
 /// A guest that must run and does not.
@@ -74,12 +79,13 @@ struct Stopped {
 
 type AllStopped = BTreeMap<u64, Stopped>;
 
-pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
+pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
+    let guests = &resources.guests;
     let onboot = crate::onboot::expected(look, guests, seen.nodes);
-    let before: AllStopped = remembered(STOPPED);
+    let before: Option<AllStopped> = remembered(STOPPED);
     let mut stopped = AllStopped::new();
     let called = called(guests);
-    let (mut looked_at, mut nameless) = (0, guests.is_empty());
+    let (mut looked_at, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
     let expected_names = look.settings.guests.expected.clone();
     let mut unseen = expected_names.unseen();
     for guest in guests {
@@ -105,7 +111,7 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
             may_rest(guest)
         } else {
             let told = by_ha.is_some_and(|service| service.wants_stopped());
-            let (verdict, down) = expected_to_run(guest, told, (look, &before, seen));
+            let (verdict, down) = expected_to_run(guest, told, (look, before.as_ref(), seen));
             stopped.extend(down.map(|down| (guest.id, down)));
             verdict
         };
@@ -114,8 +120,8 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
     if looked_at == 0 && !guests.is_empty() {
         look.notes.say(|| "no guest is looked at: see guests.include and guests.exclude in the settings".to_owned());
     }
-    absent(look, unseen, nameless);
-    if stopped != before {
+    absent(look, resources, unseen, nameless);
+    if before.as_ref() != Some(&stopped) {
         remember(STOPPED, &stopped, REMEMBERED);
     }
 }
@@ -124,7 +130,7 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], seen: &Seen<'_>) {
 fn expected_to_run(
     guest: &Guest,
     told_to_stop: bool,
-    (look, before, seen): (&Look, &AllStopped, &Seen<'_>),
+    (look, before, seen): (&Look, Option<&AllStopped>, &Seen<'_>),
 ) -> (Verdict, Option<Stopped>) {
     let verdict = must_run(guest, told_to_stop);
     let held = guest.lock.as_deref().filter(|lock| *lock != "suspended" && guest.status == "stopped");
@@ -133,26 +139,58 @@ fn expected_to_run(
         (verdict, _) => verdict,
     };
     let now = look.seconds();
-    let known = before.get(&guest.id).filter(|known| known.lock == guest.lock).cloned();
-    let known = known.unwrap_or(Stopped { since: now, by: None, lock: guest.lock.clone() });
-    let known = Stopped { by: known.by.or_else(|| stopped_by(guest.id, seen.tasks)), ..known };
+    let known = before.and_then(|before| before.get(&guest.id)).filter(|known| known.lock == guest.lock).cloned();
+    let known = known.unwrap_or_else(|| {
+        // One that ran at the poll before this was stopped since then, and nothing older explains it.
+        let not_before = if before.is_some() { now - RECENT } else { 0.0 };
+        let by = stopped_by(guest.id, seen.tasks, not_before).or_else(|| {
+            // Others' tasks push it off the cluster's list; its own node keeps it.
+            let path = format!("/nodes/{}/tasks?vmid={}&limit=20&source=all", guest.node, guest.id);
+            let worth = before.is_none() && seen.lookups.get() > 0 && crate::nodes::answers(seen.nodes, &guest.node);
+            let [answer] = worth.then(|| look.api.ask([path.as_str()]))?;
+            seen.lookups.set(seen.lookups.get() - 1);
+            stopped_by(guest.id, &answer.list(&mut Notes::default()).ok()?, not_before)
+        });
+        Stopped { since: now, by, lock: guest.lock.clone() }
+    });
+    // A clock that was set back must not stop the time.
+    let known = Stopped {
+        since: known.since.min(now),
+        by: known.by.or_else(|| stopped_by(guest.id, seen.tasks, known.since - RECENT)),
+        ..known
+    };
     let stale = held.filter(|_| now - known.since >= STALE_LOCK).map(|lock| stale_lock(guest, lock, &known));
     let verdict = stale.or(verdict).unwrap_or_else(|| down(&known, now, &look.settings.guests));
     (verdict, Some(known))
 }
 
-/// Guests that must run and are not there at all: critical by number; of what else they are called by, a note, unless there are
-/// guests of which only the number is known.
-fn absent(look: &mut Look, unseen: Unseen<'_>, nameless: bool) {
+/// Guests that must run and are not there at all: critical where the list of guests is whole, unknown where it may not be.
+fn absent(look: &mut Look, resources: &Resources, unseen: Unseen<'_>, nameless: bool) {
     for name in unseen.left() {
-        if let Ok(id) = name.parse::<u64>() {
-            let why = "it must run, and there is no such guest: it was removed, or the token may not see it".to_owned();
-            look.add(judged(format!("guest/{id}"), "pve-vm", (Status::Critical, Some(why))));
-        } else if !nameless {
-            look.notes.say(|| {
-                format!("guests.expected names {name:?}, and no guest has that name, tag or pool: look whether it is spelt so")
-            });
+        let id = name.parse::<u64>();
+        if let Ok(id) = &id
+            && resources.templates.contains_key(id)
+        {
+            look.notes.say(|| format!("guests.expected names {id}, which is a template: templates never run"));
+            continue;
         }
+        if name.contains('*') || name.starts_with("tag:") || name.starts_with("pool:") {
+            if !nameless {
+                look.notes.say(|| {
+                    format!("guests.expected names {name:?}, and no guest has that name, tag or pool: look whether it is spelt so")
+                });
+            }
+            continue;
+        }
+        let whole = !resources.guests.is_empty() && resources.unread == 0 && (id.is_ok() || !nameless);
+        let verdict = if whole {
+            let why = "it must run, and there is no such guest: it was removed or renamed, or the token may not see it";
+            (Status::Critical, Some(why.to_owned()))
+        } else {
+            let why = "it must run, and is not to be seen; not all guests could be read or may be seen";
+            (Status::Unknown, Some(why.to_owned()))
+        };
+        look.add(judged(format!("guest/{name}"), "pve-vm", verdict));
     }
 }
 
@@ -264,7 +302,11 @@ fn broken(guest: &Guest) -> Option<Verdict> {
 fn may_rest(guest: &Guest) -> Verdict {
     broken(guest).unwrap_or(match guest.status.as_str() {
         "running" => Verdict::Well,
-        _ => Verdict::Rests("It does not run, and nothing says that it must"),
+        "stopped" | "paused" | "suspended" | "prelaunch" | "shutdown" | "watchdog" | "debug" | "inmigrate"
+        | "finish-migrate" | "postmigrate" | "save-vm" | "restore-vm" | "colo" => {
+            Verdict::Rests("It does not run, and nothing says that it must")
+        }
+        other => Verdict::Unknown(format!("{other}: a state that this plugin does not know")),
     })
 }
 
@@ -314,8 +356,8 @@ fn down(stopped: &Stopped, now: f64, settings: &settings::Guests) -> Verdict {
     ))
 }
 
-/// Who stopped a guest, from the newest task that started or stopped it.
-fn stopped_by(id: u64, tasks: &[Task]) -> Option<String> {
+/// Who stopped a guest, from the newest task that started or stopped it, where that is no older than `not_before`.
+fn stopped_by(id: u64, tasks: &[Task], not_before: f64) -> Option<String> {
     const STARTS: [&str; 6] = ["qmstart", "vzstart", "qmreboot", "vzreboot", "qmreset", "qmresume"];
     const STOPS: [&str; 4] = ["qmstop", "vzstop", "qmshutdown", "vzshutdown"];
     let id = id.to_string();
@@ -323,7 +365,8 @@ fn stopped_by(id: u64, tasks: &[Task]) -> Option<String> {
     let newest = of_guest
         .filter(|task| task.is(&STARTS) || task.is(&STOPS))
         .max_by(|one, other| one.began().total_cmp(&other.began()))?;
-    if !newest.is(&STOPS) || matches!(newest.ended(), Ended::Failed(_) | Ended::Unknown) {
+    if !newest.is(&STOPS) || newest.began() < not_before || matches!(newest.ended(), Ended::Failed(_) | Ended::Unknown)
+    {
         return None;
     }
     let user = newest.user.get().map_or("somebody", |Text(user)| user.as_str());
@@ -370,7 +413,7 @@ mod tests {
             ("internal-error", None, critical, critical),
             ("unknown", None, unknown, unknown),
             ("finish-migrate", None, ok, rests),
-            ("dreaming", None, unknown, rests),
+            ("dreaming", None, unknown, unknown),
         ] {
             let guest = guest(state, lock);
             assert_eq!(status(must_run(&guest, false)), expected, "{state} {lock:?} expected");
@@ -397,10 +440,15 @@ mod tests {
             .unwrap()
         };
         let stop = || task("qmstop", 1_772_337_600.0, "OK");
-        assert_eq!(stopped_by(100, &[stop()]).unwrap(), "alice@pve at 2026-03-01 04:00 UTC");
-        assert_eq!(stopped_by(101, &[stop()]), None);
-        assert_eq!(stopped_by(100, &[stop(), task("qmstart", 1_772_337_700.0, "OK")]), None, "it ran again after that");
-        assert_eq!(stopped_by(100, &[task("qmstop", 1.0, "timeout")]), None, "that stop failed");
-        assert!(stopped_by(100, &[task("qmstart", 1.0, "OK"), stop()]).is_some());
+        assert_eq!(stopped_by(100, &[stop()], 0.0).unwrap(), "alice@pve at 2026-03-01 04:00 UTC");
+        assert_eq!(stopped_by(101, &[stop()], 0.0), None);
+        assert_eq!(
+            stopped_by(100, &[stop(), task("qmstart", 1_772_337_700.0, "OK")], 0.0),
+            None,
+            "it ran again after that"
+        );
+        assert_eq!(stopped_by(100, &[task("qmstop", 1.0, "timeout")], 0.0), None, "that stop failed");
+        assert!(stopped_by(100, &[task("qmstart", 1.0, "OK"), stop()], 0.0).is_some());
+        assert_eq!(stopped_by(100, &[stop()], 1_772_337_601.0), None, "it ran after that");
     }
 }

@@ -45,6 +45,7 @@ use polliwog_sdk::prelude::*;
 use proxmox::{Api, Part, Product, connect};
 use resources::Resources;
 use settings::Settings;
+use std::cell::Cell;
 
 /// The plugin.
 pub struct Pve;
@@ -91,6 +92,8 @@ polliwog_sdk::register!(Pve);
 /// One poll under way.
 type Look = proxmox::Look<Settings>;
 
+/// Guests that stood still when this plugin began to look, and of which the cluster's tasks say nothing: so many are asked about.
+const LOOKUPS: u8 = 10;
 const QUORUM: Part<'_> = ("cluster/quorum", &["cluster/qdevice"]);
 /// Without the list of what there is nothing of it can be looked at.
 const ESTATE: Part<'_> = (
@@ -134,13 +137,13 @@ fn poll(look: &mut Look) {
     });
     ceph::report(look);
     let Some(resources) = resources else { return };
-    let heard = rights::report(look, &resources, &nodes);
-    let seen = guests::Seen { nodes: &nodes, services: &services, tasks: &tasks };
-    guests::report(look, &resources.guests, &seen);
+    let hidden = rights::report(look, &resources, &nodes);
+    let seen = guests::Seen { nodes: &nodes, services: &services, tasks: &tasks, lookups: Cell::new(LOOKUPS) };
+    guests::report(look, &resources, &seen);
     storages::report(look, &resources.storages, &nodes);
-    replication::report(look, &resources.guests, &nodes);
+    replication::report(look, &resources, &nodes);
     backups::report(look, &resources.guests, &nodes);
     upkeep::report(look, &nodes);
     // Last: whether a node could be reached is known by now.
-    nodes::report(look, &nodes, heard);
+    nodes::report(look, &nodes, &hidden);
 }

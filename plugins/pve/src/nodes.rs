@@ -6,11 +6,13 @@ use crate::resources::{self, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status, cache};
 use proxmox::{Trouble, judged};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// That a node could not be reached by the one that was asked is remembered until it is asked again, which is minutes.
 const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
+/// A node that did not answer is asked nothing for so long, so that a poll waits for it once at most: a mount may hang there.
+const SPARED: Duration = Duration::from_secs(60);
 
 /// A node, as the cluster and as it itself sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,11 +40,26 @@ impl Node {
     pub(crate) fn is_offline(&self) -> bool {
         self.state == State::Offline
     }
+}
 
-    /// Whether it is worth a request of its own. A node that is not known to be offline is.
-    pub(crate) fn answers(&self) -> bool {
-        self.state == State::Online
-    }
+/// Whether a node is worth a request of its own: the cluster sees it, and it answered the last one.
+pub(crate) fn answers(nodes: &Nodes, name: &str) -> bool {
+    nodes.get(name).is_some_and(|node| node.state == State::Online) && spared(name).is_none()
+}
+
+/// Why a node is not asked again yet.
+pub(crate) fn spared(name: &str) -> Option<String> {
+    cache::get(&sparing(name)).map(|why| String::from_utf8_lossy(&why).into_owned())
+}
+
+/// Leaves a node alone for a while.
+pub(crate) fn spare(name: &str, why: &str) {
+    // What cannot be kept is a question more.
+    let _ = cache::set(&sparing(name), why.as_bytes(), SPARED);
+}
+
+fn sparing(name: &str) -> String {
+    format!("spared/{name}")
 }
 
 /// Those that either of both knows. What the cluster says of who is online counts: it is seconds old, the other minutes.
@@ -74,10 +91,14 @@ pub(crate) fn reports(nodes: &Nodes, name: &str) -> bool {
     nodes.get(name).is_none_or(|node| node.wanted)
 }
 
-/// `heard`: whether nodes may be heard at all. Where none may it is a matter of rights, which is said elsewhere.
-pub(crate) fn report(look: &mut Look, nodes: &Nodes, heard: bool) {
+/// `hidden`: nodes that the token may not hear. That is a matter of rights, which is said elsewhere.
+pub(crate) fn report(look: &mut Look, nodes: &Nodes, hidden: &BTreeSet<String>) {
+    if !nodes.is_empty() && !nodes.values().any(|node| node.wanted) {
+        look.notes.say(|| "no node is looked at: see nodes.include and nodes.exclude in the settings".to_owned());
+    }
     for (name, node) in nodes.iter().filter(|(_, node)| node.wanted) {
-        let verdict = presence(name, node, heard).unwrap_or_else(|| node.itself.host.judge(&look.settings.usage));
+        let verdict = presence(name, node, !hidden.contains(name))
+            .unwrap_or_else(|| node.itself.host.judge(&look.settings.usage));
         let dependency = judged(format!("node/{name}"), "pve-node", verdict);
         look.add(match node.itself.host.description() {
             Some(description) => dependency.with_description(description),
@@ -89,13 +110,17 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes, heard: bool) {
 /// Remembers whether a request that was passed on to a node came through.
 pub(crate) fn asked<T>(node: &str, answer: &Result<T, Trouble>) {
     match answer {
-        // What cannot be kept is a warning less.
-        Err(trouble) if trouble.code == "node_unreachable" => {
-            let _ = cache::set(&unreachable(node), trouble.sentence.as_bytes(), UNREACHABLE);
-        }
+        Err(trouble) if trouble.code == "node_unreachable" => unreachable_because(node, &trouble.sentence),
         Err(_) => {}
         Ok(_) => cache::remove(&unreachable(node)),
     }
+}
+
+/// Remembers that no request came through to a node.
+pub(crate) fn unreachable_because(node: &str, why: &str) {
+    // What cannot be kept is a warning less.
+    let _ = cache::set(&unreachable(node), why.as_bytes(), UNREACHABLE);
+    spare(node, why);
 }
 
 fn unreachable(node: &str) -> String {
@@ -104,7 +129,8 @@ fn unreachable(node: &str) -> String {
 
 /// What is wrong with a node before its numbers count.
 fn presence(name: &str, node: &Node, heard: bool) -> Option<(Status, Option<String>)> {
-    let maintenance = node.itself.ha.as_deref() == Some("maintenance");
+    let ha = node.itself.ha.as_deref();
+    let maintenance = ha == Some("maintenance");
     let (status, why) = match node.state {
         State::Offline if maintenance => (Status::Warning, format!("{name} is offline, in HA maintenance mode")),
         State::Offline => {
@@ -112,6 +138,13 @@ fn presence(name: &str, node: &Node, heard: bool) -> Option<(Status, Option<Stri
         }
         State::Unknown => (Status::Unknown, format!("nobody says whether {name} is online")),
         State::Online if maintenance => (Status::Warning, format!("{name} is in HA maintenance mode")),
+        State::Online if matches!(ha, Some("fence" | "gone")) => (
+            Status::Warning,
+            format!(
+                "{name} is online, and for HA it is in the state {:?}: look at \"ha-manager status\"",
+                ha.unwrap_or_default()
+            ),
+        ),
         State::Online if heard && !node.itself.speaks => (
             Status::Warning,
             format!("{name} has not said how it is for five minutes: run \"systemctl restart pvestatd\" on it"),

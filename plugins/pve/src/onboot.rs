@@ -3,7 +3,7 @@
 //! So it is an option, and a few are asked in a poll, those first whose answer is oldest.
 
 use crate::Look;
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, answers};
 use crate::resources::Guest;
 use polliwog_sdk::lenient::{Field, Flag};
 use proxmox::{remember, remembered};
@@ -40,9 +40,11 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
         let kind = if guest.container { "lxc" } else { "qemu" };
         format!("/nodes/{}/{kind}/{}/config", guest.node, guest.id)
     };
-    let answers = look.api.ask_all(asked.iter().map(path).collect());
-    for (guest, answer) in asked.iter().zip(answers) {
-        match answer.read::<Config>() {
+    let replies = look.api.ask_all(asked.iter().map(path).collect());
+    for (guest, answer) in asked.iter().zip(replies) {
+        let config = answer.read::<Config>();
+        crate::nodes::asked(&guest.node, &config);
+        match config {
             Ok(config) => {
                 let onboot = look.notes.flag(&config.onboot, || format!("onboot of {}", guest.shown()));
                 known.insert(guest.id, (onboot.unwrap_or_default(), look.seconds()));
@@ -61,8 +63,10 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
 
 fn oldest<'a>(guests: &'a [Guest], nodes: &Nodes, known: &Known, now: f64) -> Vec<&'a Guest> {
     let asked_at = |guest: &Guest| known.get(&guest.id).map_or(f64::NEG_INFINITY, |(_, at)| *at);
-    let there = |guest: &&Guest| nodes.get(&guest.node).is_some_and(crate::nodes::Node::answers);
-    let mut old: Vec<&Guest> = guests.iter().filter(there).filter(|guest| now - asked_at(guest) >= FRESH).collect();
+    let there = |guest: &&Guest| answers(nodes, &guest.node);
+    // One of tomorrow was asked before the clock was set back.
+    let mut old: Vec<&Guest> =
+        guests.iter().filter(there).filter(|guest| !(0.0..FRESH).contains(&(now - asked_at(guest)))).collect();
     old.sort_by(|one, other| asked_at(one).total_cmp(&asked_at(other)).then(one.id.cmp(&other.id)));
     old.truncate(EACH_POLL);
     old

@@ -1,11 +1,11 @@
 //! Replication jobs. The cluster knows how they are set up, and only the source's node knows when they last ran.
 
 use crate::Look;
-use crate::nodes::{Nodes, State, parent};
-use crate::resources::Guest;
+use crate::nodes::{Nodes, State, answers, parent, spared};
+use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Part, judged, moment, rhythm};
+use proxmox::{Answer, Part, Verdict, judged, moment, rhythm};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -36,29 +36,28 @@ impl Job {
     }
 }
 
-pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes) {
+pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) {
     if !rhythm::is_due(PART.0) {
         look.report.keep(PART.0);
         return look.report.keep(PART.1[0]);
     }
     let [jobs] = look.api.ask(["/cluster/replication"]);
     let jobs = jobs.list::<Job>(&mut look.notes);
+    rhythm::looked(PART.0, PERIOD);
     let Some(jobs) = look.part(PART, jobs) else { return };
     let source = |job: &Job| {
         let Number(guest) = job.guest.get()?;
-        guests.iter().find(|found| found.id == *guest as u64).map(|guest| guest.node.clone())
+        resources.node_of(*guest as u64).cloned()
     };
     let sources: BTreeSet<String> = jobs.iter().filter_map(source).collect();
-    let there = |node: &&String| nodes.get(*node).is_some_and(crate::nodes::Node::answers);
-    let asked: Vec<&String> = sources.iter().filter(there).collect();
-    let answers = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/replication")).collect());
-    let answers: BTreeMap<&String, Result<Vec<Job>, String>> =
-        asked.into_iter().zip(answers).map(|(node, answer)| (node, read(look, node, answer))).collect();
+    let asked: Vec<&String> = sources.iter().filter(|node| answers(nodes, node)).collect();
+    let replies = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/replication")).collect());
+    let said: BTreeMap<&String, Result<Vec<Job>, String>> =
+        asked.into_iter().zip(replies).map(|(node, answer)| (node, read(look, node, answer))).collect();
     for job in &jobs {
-        let dependency = one(look, job, source(job), nodes, &answers);
+        let dependency = one(look, job, source(job), (nodes, &said));
         look.report.dependencies.extend(dependency);
     }
-    rhythm::looked(PART.0, PERIOD);
 }
 
 fn read(look: &mut Look, node: &str, answer: Answer) -> Result<Vec<Job>, String> {
@@ -71,8 +70,7 @@ fn one(
     look: &mut Look,
     job: &Job,
     source: Option<String>,
-    nodes: &Nodes,
-    answers: &BTreeMap<&String, Result<Vec<Job>, String>>,
+    (nodes, said): (&Nodes, &BTreeMap<&String, Result<Vec<Job>, String>>),
 ) -> Option<Dependency> {
     let Some(id) = job.id() else {
         look.notes.say(|| "a replication job has no id: it is left out".to_owned());
@@ -87,24 +85,25 @@ fn one(
     let dependency = if off {
         Dependency::skipped(name.as_str()).with_kind("pve-replication").with_description("The job is switched off")
     } else {
-        let verdict = match &source {
-            None => (
-                Status::Unknown,
-                Some("its guest is not to be seen: it is gone, or the token may not see it".to_owned()),
-            ),
+        let unknown = |why: String| (judged(name.as_str(), "pve-replication", (Status::Unknown, Some(why))), None);
+        let (dependency, description) = match &source {
+            None => unknown("its guest is not to be seen: it is gone, or the token may not see it".to_owned()),
             Some(node) if nodes.get(node).is_none_or(|node| node.state != State::Online) => {
-                (Status::Unknown, Some(format!("nobody can see it: the guest's node {node} is not online")))
+                unknown(format!("nobody can see it: the guest's node {node} is not online"))
             }
-            Some(node) => match answers.get(node) {
-                Some(Ok(jobs)) => jobs.iter().find(|found| found.id() == Some(id)).map_or_else(
-                    || (Status::Unknown, Some(format!("{node} does not know this job yet"))),
-                    |job| judge(look, id, job),
-                ),
-                Some(Err(why)) => (Status::Unknown, Some(format!("{node} cannot say: {why}"))),
-                None => (Status::Unknown, Some(format!("{node} was not asked"))),
+            Some(node) => match said.get(node) {
+                Some(Ok(jobs)) => match jobs.iter().find(|found| found.id() == Some(id)) {
+                    Some(job) => {
+                        let (verdict, synced) = judge(look, id, job);
+                        (judged(name.as_str(), "pve-replication", verdict), synced)
+                    }
+                    None => unknown(format!("{node} does not know this job yet")),
+                },
+                Some(Err(why)) => unknown(format!("{node} cannot say: {why}")),
+                None => unknown(format!("{node} was not asked: {}", spared(node).unwrap_or_default())),
             },
         };
-        judged(name, "pve-replication", verdict)
+        Dependency { description, ..dependency }
     };
     let dependency = Dependency { title, ..dependency };
     Some(match source {
@@ -113,36 +112,40 @@ fn one(
     })
 }
 
-/// How a job is, from what its source's node says.
-fn judge(look: &mut Look, id: &str, job: &Job) -> (Status, Option<String>) {
+/// How a job is, from what its source's node says, and when it last ran well, for a person.
+fn judge(look: &mut Look, id: &str, job: &Job) -> (Verdict, Option<String>) {
     let now = look.seconds();
     let mut number =
         |field: &Field<Number>, what: &str| look.notes.number(field, || format!("{what} of replication job {id}"));
     let last = number(&job.last_sync, "last_sync");
     let next = number(&job.next_sync, "next_sync");
     let failures = number(&job.fail_count, "fail_count").unwrap_or_default();
-    let synced = match last.filter(|last| *last > 0.0).and_then(moment) {
-        Some(when) => format!("it last ran well at {when}"),
-        None => "it has never run well".to_owned(),
+    let when = last.filter(|last| *last > 0.0).and_then(moment);
+    let synced = when.map_or_else(|| "it has never run well".to_owned(), |when| format!("it last ran well at {when}"));
+    let limits = look.settings.replication.overdue();
+    let verdict = if let Some(Text(error)) = job.error.get() {
+        (Status::Critical, Some(format!("it fails: {}; {synced}", error.trim())))
+    } else if failures > 0.0 {
+        (Status::Critical, Some(format!("it has failed {failures:.0} times in a row; {synced}")))
+    } else if let Some(last) = last {
+        // 0 stands for none, and for at once.
+        let due = next.filter(|next| *next > 0.0).unwrap_or(now);
+        let runs = job.pid.get().is_some();
+        match limits.judge((now - due) / 60.0) {
+            // A first run copies everything.
+            (Status::Ok, _) if last == 0.0 && !runs => (Status::Warning, Some("it has not run yet".to_owned())),
+            (Status::Ok, _) => (Status::Ok, None),
+            (_, limit) if runs && last > 0.0 => {
+                let why = format!("it was due more than {limit} minutes ago and still runs; {synced}");
+                (Status::Warning, Some(why))
+            }
+            _ if runs => (Status::Ok, None),
+            (status, limit) => {
+                (status, Some(format!("it is due for more than {limit} minutes and has not run; {synced}")))
+            }
+        }
+    } else {
+        (Status::Unknown, Some("its node does not say when it last ran".to_owned()))
     };
-    if let Some(Text(error)) = job.error.get() {
-        return (Status::Critical, Some(format!("it fails: {}; {synced}", error.trim())));
-    }
-    if failures > 0.0 {
-        return (Status::Critical, Some(format!("it has failed {failures:.0} times in a row; {synced}")));
-    }
-    let Some(last) = last else { return (Status::Unknown, Some("its node does not say when it last ran".to_owned())) };
-    // 0 stands for none, and for at once.
-    let due = next.filter(|next| *next > 0.0).unwrap_or(now);
-    if job.pid.get().is_some() {
-        return (Status::Ok, None);
-    }
-    let (status, limit) = look.settings.replication.overdue().judge((now - due) / 60.0);
-    if status != Status::Ok {
-        return (status, Some(format!("it is due for more than {limit:.0} minutes and has not run; {synced}")));
-    }
-    if last == 0.0 {
-        return (Status::Warning, Some("it has not run yet".to_owned()));
-    }
-    (Status::Ok, None)
+    (verdict, last.is_some().then_some(synced))
 }

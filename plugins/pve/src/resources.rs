@@ -6,6 +6,7 @@
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use proxmox::{Host, Notes, share};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// One entry, of any type. Fields of other types, and unknown ones, are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -40,6 +41,10 @@ pub(crate) struct Resources {
     pub nodes: Vec<Node>,
     pub guests: Vec<Guest>,
     pub storages: Vec<Storage>,
+    /// The node of each template, by its number.
+    pub templates: BTreeMap<u64, String>,
+    /// Guests that could not be read.
+    pub unread: usize,
 }
 
 /// A node, by its own numbers.
@@ -85,13 +90,31 @@ impl Resources {
         for entry in entries {
             match entry.kind.get().map(|Text(kind)| kind.as_str()) {
                 Some("node") => resources.nodes.extend(entry.node(notes)),
-                Some("qemu") => resources.guests.extend(entry.guest(false, notes)),
-                Some("lxc") => resources.guests.extend(entry.guest(true, notes)),
+                Some("qemu") => resources.take(entry.guest(false, notes)),
+                Some("lxc") => resources.take(entry.guest(true, notes)),
                 Some("storage") => resources.storages.extend(entry.storage(notes)),
                 _ => {}
             }
         }
         resources
+    }
+}
+
+impl Resources {
+    fn take(&mut self, found: Option<(Guest, bool)>) {
+        match found {
+            Some((guest, false)) => self.guests.push(guest),
+            Some((template, true)) => {
+                self.templates.insert(template.id, template.node);
+            }
+            None => self.unread += 1,
+        }
+    }
+
+    /// The node that a guest or template is on.
+    pub(crate) fn node_of(&self, id: u64) -> Option<&String> {
+        let guest = self.guests.iter().find(|guest| guest.id == id).map(|guest| &guest.node);
+        guest.or_else(|| self.templates.get(&id))
     }
 }
 
@@ -141,10 +164,9 @@ impl Entry {
         })
     }
 
-    fn guest(self, container: bool, notes: &mut Notes) -> Option<Guest> {
-        if notes.flag(&self.template, || format!("template of {}", self.shown())) == Some(true) {
-            return None;
-        }
+    /// A guest, and whether it is a template.
+    fn guest(self, container: bool, notes: &mut Notes) -> Option<(Guest, bool)> {
+        let template = notes.flag(&self.template, || format!("template of {}", self.shown())) == Some(true);
         let id = self.number(&self.vmid, "vmid", notes).or_else(|| {
             let Text(id) = self.id.get()?;
             id.rsplit('/').next()?.parse().ok()
@@ -154,7 +176,7 @@ impl Entry {
             return None;
         };
         let tags = self.text(&self.tags, "tags", notes).unwrap_or_default();
-        Some(Guest {
+        let guest = Guest {
             id: id as u64,
             container,
             name: self.text(&self.name, "name", notes),
@@ -164,7 +186,8 @@ impl Entry {
             tags: tags.split([';', ',', ' ']).filter(|tag| !tag.is_empty()).map(str::to_owned).collect(),
             pool: self.text(&self.pool, "pool", notes),
             ha: self.text(&self.hastate, "hastate", notes),
-        })
+        };
+        Some((guest, template))
     }
 
     fn storage(self, notes: &mut Notes) -> Option<Storage> {

@@ -4,17 +4,13 @@
 //! says nothing. Then that node is asked.
 
 use crate::Look;
-use crate::nodes::{Nodes, State, parent, reports};
+use crate::nodes::{Nodes, State, answers, parent, reports, spare, spared};
 use crate::resources::{Storage, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
-use polliwog_sdk::{Dependency, Status, cache};
+use polliwog_sdk::{Dependency, Status};
 use proxmox::{bytes, judged, percent};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-/// A node that could not say is not asked again for so long.
-const SPARED: Duration = Duration::from_secs(60);
 
 /// One entry of `/nodes/N/storage`.
 #[derive(Debug, Default, Deserialize)]
@@ -47,7 +43,12 @@ pub(crate) fn report(look: &mut Look, storages: &[Storage], nodes: &Nodes) {
         let of_node = storage.shared || reports(nodes, &storage.node);
         of_node && wanted(&names, &settings.include, &settings.exclude)
     };
+    let all = storages.len();
     let storages: Vec<&Storage> = storages.iter().filter(named).collect();
+    if storages.is_empty() && all > 0 {
+        look.notes
+            .say(|| "no storage is looked at: see storages.include and storages.exclude in the settings".to_owned());
+    }
     let asked = ask(look, &storages, nodes);
     let mut shared: BTreeMap<&str, ByNode> = BTreeMap::new();
     for storage in storages {
@@ -79,35 +80,24 @@ type Asked = BTreeMap<String, Result<BTreeMap<String, Option<Seen>>, String>>;
 fn ask(look: &mut Look, storages: &[&Storage], nodes: &Nodes) -> Asked {
     let doubtful: BTreeSet<&str> =
         storages.iter().filter(|storage| !storage.available).map(|storage| storage.node.as_str()).collect();
-    let there = nodes.iter().filter(|(name, node)| node.answers() && doubtful.contains(name.as_str()));
-    // One that did not answer in time has a mount that hangs, perhaps: asking again at once makes that worse.
-    let (asked, spared): (Vec<&String>, Vec<&String>) =
-        there.map(|(name, _)| name).partition(|name| spared(name).is_none());
-    let answers = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/storage?enabled=1")).collect());
+    let online = nodes.iter().filter(|(_, node)| node.state == State::Online).map(|(name, _)| name);
+    let (asked, not): (Vec<&String>, Vec<&String>) =
+        online.filter(|name| doubtful.contains(name.as_str())).partition(|name| answers(nodes, name));
+    let replies = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/storage?enabled=1")).collect());
     let read = |(node, answer): (&&String, proxmox::Answer)| {
         let entries = answer.list::<Entry>(&mut look.notes);
         crate::nodes::asked(node, &entries);
         let entries = entries.map_err(|trouble| trouble.sentence);
         if let Err(why) = &entries {
-            // What cannot be kept is a question more.
-            let _ = cache::set(&key(node), why.as_bytes(), SPARED);
+            // Asking at once again makes it worse where a mount hangs.
+            spare(node, why);
         }
         let seen =
             entries.map(|entries| entries.iter().filter_map(|entry| entry.seen(node, &mut look.notes)).collect());
         ((*node).clone(), seen)
     };
-    let answered: Asked = asked.iter().zip(answers).map(read).collect();
-    let spared = spared.into_iter().filter_map(|node| Some((node.clone(), Err(self::spared(node)?))));
-    answered.into_iter().chain(spared).collect()
-}
-
-/// Why a node is not asked again yet.
-fn spared(node: &str) -> Option<String> {
-    cache::get(&key(node)).map(|why| String::from_utf8_lossy(&why).into_owned())
-}
-
-fn key(node: &str) -> String {
-    format!("storages/{node}")
+    let answered: Asked = asked.iter().zip(replies).map(read).collect();
+    answered.into_iter().chain(not.into_iter().filter_map(|node| Some((node.clone(), Err(spared(node)?))))).collect()
 }
 
 impl Entry {
@@ -171,7 +161,7 @@ fn full(look: &Look, name: String, size: Option<(f64, f64)>) -> Dependency {
         return judged(name, "pve-storage", (Status::Unknown, Some(why)));
     };
     let (status, limit) = look.settings.storages.usage().judge(share);
-    let why = (status != Status::Ok).then(|| format!("more than {limit:.0} % is used: make room, or give it more"));
+    let why = (status != Status::Ok).then(|| format!("more than {limit} % is used: make room, or give it more"));
     judged(name, "pve-storage", (status, why)).with_description(format!("{share:.0} % of {} used", bytes(total)))
 }
 

@@ -1,7 +1,7 @@
 //! What is asked of each node once an hour: certificates, ZFS pools, and, where that is wanted, disks, updates, subscriptions.
 
 use crate::Look;
-use crate::nodes::{Node, Nodes};
+use crate::nodes::{Nodes, answers, unreachable_because};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{
@@ -53,19 +53,21 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
         (look.settings.subscription, Fact { sort: "subscription", path: "/subscription", read: subscribed }),
     ];
     let facts: Vec<Fact<_>> = all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, fact)| fact).collect();
-    let (there, gone): (Vec<_>, Vec<_>) =
-        nodes.iter().filter(|(_, node)| node.wanted).partition(|(_, node)| Node::answers(node));
-    for (name, _) in gone {
+    let wanted = nodes.iter().filter(|(_, node)| node.wanted).map(|(name, _)| name);
+    let (there, gone): (Vec<&String>, Vec<&String>) = wanted.partition(|name| answers(nodes, name));
+    for name in gone {
         for Fact { sort, .. } in &facts {
             look.report.keep(format!("{sort}/{name}"));
         }
     }
-    let there: Vec<String> = there.into_iter().map(|(name, _)| name.clone()).collect();
-    hourly(look, &there, true, &facts);
+    let there: Vec<String> = there.into_iter().cloned().collect();
+    for (node, why) in hourly(look, &there, true, &facts) {
+        unreachable_because(&node, &why);
+    }
 }
 
 fn certificate(look: &mut Look, name: String, answer: Answer) -> Read {
-    certificates(look, (name, "pve-certificate", RENEW), look.settings.certificates, answer)
+    certificates(look, (name, "pve-certificate", |_| RENEW), look.settings.certificates, answer)
 }
 
 fn subscribed(look: &mut Look, name: String, answer: Answer) -> Read {
@@ -99,7 +101,7 @@ fn pool_verdict(look: &mut Look, pool: &Pool) -> Verdict {
     let used = look.notes.number(&pool.alloc, || format!("alloc of pool {name}"));
     let Some(share) = used.zip(size).and_then(|(used, size)| percent(used, size)) else { return (Status::Ok, None) };
     let (status, limit) = look.settings.storages.usage().judge(share);
-    (status, (status != Status::Ok).then(|| format!("pool {name}: more than {limit:.0} % is used")))
+    (status, (status != Status::Ok).then(|| format!("pool {name}: more than {limit} % is used")))
 }
 
 fn disks(look: &mut Look, name: String, answer: Answer) -> Read {

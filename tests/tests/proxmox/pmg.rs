@@ -39,9 +39,10 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
         (
             "no-rights",
             &[
+                "api warning: *lack the rights for /config/cluster/status: give*",
                 "cluster unknown: *lack the rights for /config/cluster/status: give the user the role Auditor*",
                 "node/* is not there",
-                "queue/* unknown: there is no node that could be asked",
+                "queue/* unknown: there is no node that could be asked: *",
                 "service/* is not there",
                 "service/ is kept",
                 "certificate/* is not there",
@@ -79,6 +80,13 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
             &["clamav critical: the daily signatures of pmg1 are of 2026-11-10 12:00 UTC, more than 168 hours old*"],
         ),
         ("rules-old", &["spamassassin warning: there are newer rules: updates.spamassassin.org on pmg1*"]),
+        (
+            "rules-old+nulls",
+            &[
+                "spamassassin unknown: whether there are newer rules is not said by updates.spamassassin.org on pmg*",
+                "* unknown*",
+            ],
+        ),
         ("certificate-ended", &["certificate/pmg* critical: node.pem has expired*"]),
         ("strings", &[]),
     ];

@@ -69,10 +69,8 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
                 "warning: the last backups of pve3 are not known: *595*",
                 "certificate/pve3 is not there",
                 "certificate/pve3 is kept",
-                "warning: certificate/pve3: *595*",
                 "zfs/pve3 is not there",
                 "zfs/pve3 is kept",
-                "warning: zfs/pve3: *595*",
             ],
         ),
         (
@@ -84,10 +82,8 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
                 "warning: the last backups of pve3*",
                 "certificate/pve3 is not there",
                 "certificate/pve3 is kept",
-                "warning: certificate/pve3: *596*",
                 "zfs/pve3 is not there",
                 "zfs/pve3 is kept",
-                "warning: zfs/pve3: *596*",
             ],
         ),
         ("no-quorum", &["cluster/quorum critical: the cluster has no quorum*", "ha critical: HA has no quorum*"]),
@@ -102,7 +98,7 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
         ),
         ("no-audit", no_audit),
         ("guest-stopped", &["guest/100 warning: it must run, and is stopped since 2026-11-20 12:00 UTC"]),
-        ("guest-stopped+stopped-on-purpose", &["guest/100 warning: *on purpose by root@pam at 2026-11-20 11:30 UTC"]),
+        ("guest-stopped+stopped-on-purpose", &["guest/100 warning: *on purpose by root@pam at 2026-11-20 11:55 UTC"]),
         ("guest-locked", &["guest/100 ok (skipped)"]),
         ("guest-io-error", &["guest/100 critical: io-error: *qm resume*"]),
         (
@@ -142,17 +138,27 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
             ],
         ),
         ("backup-old", &["backup/* critical: the last backup is of 2026-10-21 *, more than 360 hours ago"]),
+        ("backups-off", &["backup/coverage warning: no backup job is switched on*"]),
+        (
+            "node-hangs",
+            &[
+                "node/pve3 warning: /nodes/pve3/tasks: no whole answer within*check that node*",
+                "*pve3 is not there",
+                "*pve3 is kept",
+                "backup/guest/ is kept",
+                "warning: the last backups of pve3 are not known: *",
+            ],
+        ),
         ("uncovered", &["backup/coverage warning: 2 guests are in no backup job: 101 (db-1), 102 (dns-1)*"]),
         (
             "broken",
             &[
-                "api warning: not all of it could be read at this look: cluster/quorum, *",
+                "cluster/quorum unknown: /cluster/status failed there (500, \"cluster not ready - no quorum?\")*",
+                "ha unknown: *",
+                "resources unknown: /cluster/resources failed there*",
                 "* is not there",
                 "* is kept",
-                "warning: ceph: *",
-                "warning: cluster/quorum: /cluster/status failed there (500, \"cluster not ready - no quorum?\")*",
-                "warning: ha: *",
-                "warning: resources: *",
+                "warning: whether there is Ceph is not known: *",
                 "warning: who stopped which guest*",
             ],
         ),
@@ -237,13 +243,27 @@ async fn pve_settings_say_what_counts() {
     assert_eq!(sample("pve_disk_read_bytes_total", "lxc/105"), Some(12_345_678.0));
 
     // What must run and is nowhere to be seen.
-    let bench = bench.with_settings(r#"{"guests": {"expected": ["tag:PROD", "999", "web-l*", "tag:proud"]}}"#);
+    let bench =
+        bench.with_settings(r#"{"guests": {"expected": ["tag:PROD", "999", "web-l*", "tag:proud", "gone", "9000"]}}"#);
     let report = bench.report("healthy").await;
     assert!(status(&report, "guest/999").starts_with("critical: it must run, and there is no such guest"));
+    let hidden = bench.report("no-rights").await;
+    assert!(status(&hidden, "guest/999").starts_with("unknown: it must run, and is not to be seen"), "{hidden:?}");
+    let unread = bench.report("uncovered+nulls").await;
+    assert!(status(&unread, "backup/coverage").starts_with("unknown: guests in no backup job are listed without"));
     let said = |name: &str| format!("guests.expected names \"{name}\", and no guest has that name, tag or pool");
     let warnings = &report.warnings;
-    assert!(warnings.len() == 2 && warnings[0].starts_with(&said("tag:proud")), "{warnings:?}");
-    assert!(warnings[1].starts_with(&said("web-l*")), "{warnings:?}");
+    assert!(status(&report, "guest/gone").starts_with("critical: it must run, and there is no such guest"));
+    assert!(
+        warnings.len() == 3 && warnings[0].starts_with("guests.expected names 9000, which is a template"),
+        "{warnings:?}"
+    );
+    assert!(warnings[1].starts_with(&said("tag:proud")), "{warnings:?}");
+    assert!(warnings[2].starts_with(&said("web-l*")), "{warnings:?}");
+    let bench = bench.with_settings(r#"{"storages": {"include": ["x"]}, "nodes": {"include": ["pve-3"]}}"#);
+    let warnings = bench.report("healthy").await.warnings;
+    assert!(warnings.iter().any(|said| said.starts_with("no node is looked at: see nodes.include")), "{warnings:?}");
+    assert!(warnings.iter().any(|said| said.starts_with("no storage is looked at: see")), "{warnings:?}");
 
     // Started with its node: 20 configurations are read in a poll, and only where that is asked for.
     let bench = bench.with_settings(r#"{"guests": {"expected_by_onboot": true, "expected_by_ha": false}}"#);
@@ -283,6 +303,15 @@ async fn pve_remembers_what_a_dead_node_cannot_say() {
         "its task is listed no more"
     );
 
+    // A stop that is older than the last time it ran explains nothing; at a first look its node is asked about it.
+    assert_eq!(status(&poll("healthy", 10_000).await), "ok");
+    assert!(
+        status(&poll("guest-stopped+stopped-long-ago", 10_010).await)
+            .starts_with("warning: it must run, and is stopped")
+    );
+    let first = bench.report("guest-stopped+stopped-long-ago").await;
+    assert!(status(&first).contains("on purpose by root@pam at 2026-11-13 12:00 UTC"), "{}", status(&first));
+
     // A service that finds no node is a failure in the end.
     let status = |report: &Report| lines(report)["ha/service/vm:101"].clone();
     assert!(status(&poll("ha-recovery", 9_000).await).starts_with("warning: recovery"));
@@ -291,12 +320,12 @@ async fn pve_remembers_what_a_dead_node_cannot_say() {
     assert!(status(&poll("ha-recovery", 9_320).await).starts_with("warning"), "its time begins anew");
 
     // What cannot be read stands for five minutes, and is unknown after that.
-    let kept = poll("broken", 10_000).await.kept;
+    let kept = poll("broken", 20_000).await.kept;
     assert!(kept.contains(&"guest/".to_owned()) && kept.contains(&"cluster/quorum".to_owned()), "{kept:?}");
-    let late = poll("broken", 10_300).await;
+    let late = poll("broken", 20_300).await;
     assert!(lines(&late)["cluster/quorum"].starts_with("unknown: /cluster/status failed there"), "{:?}", lines(&late));
-    assert!(lines(&poll("healthy", 10_310).await)["cluster/quorum"] == "ok");
-    assert!(poll("broken", 10_320).await.kept.contains(&"cluster/quorum".to_owned()), "its time begins anew");
+    assert!(lines(&poll("healthy", 20_310).await)["cluster/quorum"] == "ok");
+    assert!(poll("broken", 20_320).await.kept.contains(&"cluster/quorum".to_owned()), "its time begins anew");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@
 //! (one is broken, and its entry says so), `datastore-usage-broken` (one is broken, and the list of all fails for it),
 //! `maintenance`, `unmounted`, `datastore-full`, `full-soon`, `s3`, `gc-failed`, `gc-bad`, `verify-failed`, `sync-failed`, `sync-warnings`,
 //! `prune-off`, `job-late`, `job-running`, `job-never`, `old` (a version without push), `group-old`, `group-hidden`,
-//! `walk-hangs`, `snapshot-damaged`, `tasks-failed`, `certificate-ends`, `certificate-ended`, `subscribed`, `subscription-expired`.
+//! `walk-hangs`, `usage-hangs` (a disk that hangs holds up whatever asks for it), `namespaces-many`, `snapshot-damaged`, `tasks-failed`, `certificate-ends`, `certificate-ended`, `subscribed`, `subscription-expired`.
 
 use super::{Asked, PBS_TOKEN, Reply, Wish};
 use serde_json::{Value, json};
@@ -40,6 +40,7 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
         ["status", "datastore-usage"] if wish.has("datastore-usage-broken") => {
             bad_request("unable to open chunk store at \"/mnt/archive\" - Input/output error (os error 5)")
         }
+        ["status", "datastore-usage"] if wish.has("usage-hangs") => Reply::Never,
         ["status", "datastore-usage"] => Reply::Data(server.usage()),
         ["admin", "gc"] => Reply::Data(server.gc()),
         ["admin", "verify"] => Reply::Data(server.verify()),
@@ -76,8 +77,8 @@ impl Server<'_> {
     fn permissions(&self) -> Value {
         match (self.has("no-rights"), self.has("no-audit")) {
             (true, _) => json!({}),
-            (_, true) => json!({ "/datastore": { "Datastore.Audit": true } }),
-            _ => json!({ "/": { "Datastore.Audit": true, "Sys.Audit": true } }),
+            (_, true) => json!({ "/datastore": { "Datastore.Audit": true }, "/remote": { "Remote.Audit": true } }),
+            _ => json!({ "/": { "Datastore.Audit": true, "Sys.Audit": true, "Remote.Audit": true } }),
         }
     }
 
@@ -228,8 +229,12 @@ impl Server<'_> {
             return bad_request("unable to open chunk store at \"/mnt/archive\" - Input/output error (os error 5)");
         }
         match rest {
+            ["status"] if self.has("usage-hangs") && store == "archive" => Reply::Never,
             ["status"] => Reply::Data(self.size(store)),
             ["namespace"] if self.has("walk-hangs") && store == "archive" => Reply::Never,
+            ["namespace"] if store == "fast" && self.has("namespaces-many") => {
+                Reply::Data((0..60).map(|number| json!({ "ns": format!("n{number}") })).collect())
+            }
             ["namespace"] if store == "fast" => Reply::Data(json!([{ "ns": "" }, { "ns": "lab/two" }])),
             ["namespace"] => Reply::Data(json!([{ "ns": "" }])),
             ["groups"] if self.has("group-hidden") => forbidden(),

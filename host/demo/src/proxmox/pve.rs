@@ -1,12 +1,12 @@
 //! Virtual Environment: a cluster of `nodes-N` nodes with `guests-N` guests.
 //!
 //! What can be wished: `standalone`, `node-offline` (the last node), `node-unreachable` (it is online, and requests that
-//! are passed on to it fail with 595), `node-slow` (596), `no-quorum`, `qdevice`, `qdevice-lost`, `maintenance`, `mute` (nodes say nothing of
-//! themselves), `no-rights` (everything is hidden), `no-audit` (403 on what needs Sys.Audit), `guest-stopped`,
+//! are passed on to it fail with 595), `node-slow` (596), `node-hangs` (nothing comes back), `no-quorum`, `qdevice`, `qdevice-lost`, `maintenance`, `mute` (nodes say nothing of
+//! themselves), `no-rights` (everything is hidden), `no-audit` (403 on what needs Sys.Audit), `guest-stopped`, `stopped-on-purpose` (five minutes ago), `stopped-long-ago` (as only its node remembers),
 //! `guest-locked`, `guest-io-error`, `storage-full`, `storage-gone` (on one node), `storage-lost` (on all), `ha-error`, `ha-recovery`,
 //! `ha-dead`, `no-ha`, `replication-failing`, `replication-late`, `replication-never`, `backup-failed`, `backup-warnings`, `backup-running`,
 //! `backup-by-hand` (one, a month ago, that failed),
-//! `backup-old`, `uncovered`, `ceph`, `ceph-warn`, `ceph-err`, `certificate-ends`, `certificate-ended`, `subscribed`,
+//! `backup-old`, `backups-off`, `uncovered`, `ceph`, `ceph-warn`, `ceph-err`, `certificate-ends`, `certificate-ended`, `subscribed`,
 //! `subscription-expired`, `zfs-degraded`, `disk-failing`, `disk-worn`, `updates`, `broken` (500 from everything of the cluster).
 
 use super::{Asked, PVE_TOKEN, Reply, Wish};
@@ -26,6 +26,9 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
     let estate = Estate { wish, now: asked.now };
     let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
     match parts[..] {
+        ["access", "domains"] => {
+            Reply::Data(json!([{ "realm": "pam", "type": "pam" }, { "realm": "pve", "type": "pve" }]))
+        }
         ["version"] => Reply::Data(json!({ "version": "9.1.6", "release": "9.1", "repoid": "5a1b2c3d4e5f6071" })),
         ["access", "permissions"] => Reply::Data(estate.permissions()),
         ["cluster", ..] if wish.has("broken") => server_error("cluster not ready - no quorum?"),
@@ -331,12 +334,19 @@ impl Estate<'_> {
 
     /// The last tasks of all nodes, as the nodes tell one another.
     fn tasks(&self) -> Value {
-        let began = self.now - 1800;
-        let mut all = vec![task("pve1", "aptupdate", "", began - 3600, "OK")];
+        let mut all = vec![task("pve1", "aptupdate", "", self.now - 3600, "OK")];
         if self.has("stopped-on-purpose") {
-            all.push(task("pve1", "qmshutdown", "100", began, "OK"));
+            all.push(task("pve1", "qmshutdown", "100", self.now - 300, "OK"));
         }
         Value::from(all)
+    }
+
+    /// What a node itself remembers of a guest's tasks, which is more than the cluster lists (pve-manager: PVE/API2/Tasks.pm).
+    fn tasks_of_guest(&self, query: &str) -> Value {
+        let of_it = query.contains("vmid=100") && self.has("stopped-long-ago");
+        json!(
+            of_it.then(|| task("pve1", "qmshutdown", "100", self.now - 7 * DAY, "OK")).into_iter().collect::<Vec<_>>()
+        )
     }
 
     /// As `ceph -s` says it, where there is Ceph (pve-manager: PVE/API2/Cluster/Ceph.pm).
@@ -369,7 +379,7 @@ impl Estate<'_> {
 
     fn backup_jobs(&self) -> Value {
         json!([{
-            "id": "backup-7f3a-1", "type": "vzdump", "enabled": 1, "schedule": "02:00", "storage": "nfs-backup", "all": 1,
+            "id": "backup-7f3a-1", "type": "vzdump", "enabled": u8::from(!self.has("backups-off")), "schedule": "02:00", "storage": "nfs-backup", "all": 1,
             "mode": "snapshot", "next-run": self.now + DAY / 2, "mailnotification": "failure",
         }])
     }
@@ -393,6 +403,9 @@ impl Estate<'_> {
         if self.is_offline(node) || self.has("node-unreachable") && node == self.last() {
             return Reply::proxy(595, "No route to host");
         }
+        if self.has("node-hangs") && node == self.last() {
+            return Reply::Never;
+        }
         if self.has("node-slow") && node == self.last() {
             return Reply::proxy(596, "Connection timed out");
         }
@@ -409,6 +422,7 @@ impl Estate<'_> {
             ["apt", "update"] => Reply::Data(json!([])),
             ["replication"] => Reply::Data(self.replication(node)),
             ["tasks"] if query.contains("typefilter=vzdump") => Reply::Data(self.backups(node)),
+            ["tasks"] => Reply::Data(self.tasks_of_guest(query)),
             ["qemu" | "lxc", id, "config"] => Reply::Data(
                 json!({ "name": format!("guest-{id}"), "onboot": u8::from(*id != "103"), "memory": "4096", "cores": 2 }),
             ),
