@@ -32,8 +32,15 @@ fn setup_shows_the_certificate_and_prints_a_target_that_is_one() {
         String::from_utf8_lossy(&check.stderr)
     );
 
-    let (_, text, _) = output(&folder, &["setup", "pve", &url]);
+    let (_, text, doubt) = output(&folder, &["setup", "pve", &url]);
+    assert!(doubt.contains("does not answer as Proxmox VE does"), "it answers a list to everything: {doubt}");
     assert!(text.contains(fingerprint) && text.contains("pvenode cert info") && text.contains("[[target]]"), "{text}");
+
+    // Another certificate than the one that was confirmed ends it, with nothing to paste.
+    let other = "00".repeat(32);
+    let arguments = ["setup", "pve", &url, "--secret", "token=env:T", "--fingerprint", &other];
+    let (code, stdout, stderr) = output(&folder, &arguments);
+    assert!(code == 1 && stdout.is_empty() && stderr.contains("not the one that you confirmed"), "{stdout}{stderr}");
 
     // A token is sent to nobody whose certificate is not confirmed.
     let asked = polliwog(&folder, &["setup", "pve", &url, "--secret", "token=env:T"]).env("T", TOKEN).output().unwrap();
@@ -95,7 +102,8 @@ fn setup_asks_a_cluster_for_its_members() {
     let (code, found, stderr) = setup("pve", "token=env:T", &[]);
     assert_eq!((code, names(&found)), (Some(0), vec!["pve2".to_owned(), "pve3".to_owned()]), "{stderr}");
     let toml = found["toml"].as_str().unwrap();
-    assert!(toml.contains("192.0.2.2") && toml.contains("tls = { fingerprint = \"A1:A1:"), "{toml}");
+    assert!(toml.contains("192.0.2.2") && !toml.contains("tls"), "nothing is pinned over plain HTTP: {toml}");
+    assert!(found["members"][0]["fingerprint"].as_str().unwrap().starts_with("A1:A1:"), "{found}");
 
     let (code, found, stderr) = setup("pmg", "password=env:P", &["--username", "monitor@pmg"]);
     assert_eq!(code, Some(0), "{stderr}");
@@ -115,6 +123,9 @@ fn setup_asks_a_cluster_for_its_members() {
         ("pmg", "token=env:T", &[], 1, "write password=env:VARIABLE"),
         ("pve", "token=env:P", &[], 1, "write the whole token"),
         ("pve", "token=env:T", &["--username", "me@pmg"], 64, "asked with a token"),
+        ("pve", "token=env:T", &["--fingerprint", "zz"], 64, "--fingerprint: "),
+        ("pmg", "password=env:P", &["--username", "me"], 64, "write it with its realm"),
+        ("pbs", "token=env:T", &[], 64, "has no other members"),
     ] {
         let (found, _, stderr) = setup(product, secret, more);
         assert!(found == Some(code) && stderr.contains(says), "{product} {secret}: {found:?} {stderr}");

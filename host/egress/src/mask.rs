@@ -13,6 +13,7 @@ use std::ops::Range;
 #[derive(Default)]
 pub(crate) struct Masker {
     needles: Option<AhoCorasick>,
+    longest: usize,
 }
 
 impl fmt::Debug for Masker {
@@ -23,13 +24,20 @@ impl fmt::Debug for Masker {
 
 impl Masker {
     pub(crate) fn new<'a>(values: impl Iterator<Item = &'a str>) -> Self {
-        let needles: Vec<Vec<u8>> = values.flat_map(forms).collect();
+        let mut longest = 0;
+        let needles: Vec<Vec<u8>> =
+            values.inspect(|value| longest = longest.max(value.len())).flat_map(forms).collect();
         // Each target has one. That of a ticket of 400 bytes is 32 kB in this form, and would be a megabyte in the fastest
         // one, which is no faster where nothing is found.
         let kind = Some(AhoCorasickKind::ContiguousNFA);
         let build = || AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).kind(kind).build(&needles);
         // Building fails only on more than 2^31 patterns' worth of states; there are a handful.
-        Self { needles: (!needles.is_empty()).then(|| build().expect("a handful of short needles")) }
+        Self { needles: (!needles.is_empty()).then(|| build().expect("a handful of short needles")), longest }
+    }
+
+    /// The length of the longest value, in bytes.
+    pub(crate) fn longest(&self) -> usize {
+        self.longest
     }
 
     /// A body as the plugin may see it.

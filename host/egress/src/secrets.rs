@@ -8,6 +8,7 @@ use crate::message::BodyEncoding;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Shorter values would star out half of every answer.
@@ -85,13 +86,45 @@ impl Known<'_> {
 
     /// A header, a reason or an error as the plugin may see it.
     pub(crate) fn masked(&self, text: String) -> String {
-        self.0.iter().fold(text, |text, secrets| secrets.masker.text(text))
+        let mask = |masker: &Masker, text: Vec<u8>| {
+            let text =
+                String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+            masker.text(text).into_bytes()
+        };
+        let masked = self.masked_by_each(text.into_bytes(), mask);
+        String::from_utf8(masked).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
     /// A body as the plugin may see it.
     pub(crate) fn masked_body(&self, body: Vec<u8>) -> Vec<u8> {
-        self.0.iter().fold(body, |body, secrets| secrets.masker.body(body))
+        self.masked_by_each(body, Masker::body)
     }
+
+    /// A secret may be a part of another one, or overlap it: each is looked for in the original, not in what the one before
+    /// left of it.
+    fn masked_by_each(&self, original: Vec<u8>, mask: impl Fn(&Masker, Vec<u8>) -> Vec<u8>) -> Vec<u8> {
+        let mut maskers: Vec<&Masker> =
+            self.0.iter().filter(|secrets| !secrets.is_empty()).map(|secrets| &secrets.masker).collect();
+        if let [one] = maskers[..] {
+            return mask(one, original);
+        }
+        let each: Vec<Vec<u8>> = maskers.iter().map(|masker| mask(masker, original.clone())).collect();
+        if each.iter().any(|masked| masked.len() != original.len()) {
+            // Stars are shorter than escapes that they stand for. Then those go first that others may be a part of.
+            maskers.sort_by_key(|masker| Reverse(masker.longest()));
+            return maskers.into_iter().fold(original, |masked, masker| mask(masker, masked));
+        }
+        let mut all = original.clone();
+        for masked in each {
+            for ((byte, masked), original) in all.iter_mut().zip(masked).zip(&original) {
+                if masked != *original {
+                    *byte = masked;
+                }
+            }
+        }
+        all
+    }
+
     /// A header's value with its secrets filled in.
     pub(crate) fn expand_header(&self, value: &str) -> Result<String, Error> {
         self.expand(value, |scheme, secret| match scheme {
@@ -160,6 +193,22 @@ mod tests {
     fn secrets() -> Secrets {
         let values = [("token", "s3cr\"t &val"), ("login", "user:password")];
         Secrets::new(values.map(|(name, value)| (name.to_owned(), SecretString::from(value))).into()).unwrap()
+    }
+
+    #[test]
+    fn a_secret_inside_or_across_another_one_is_masked_with_it() {
+        let of = |value: &str| Secrets::new([("x".to_owned(), SecretString::from(value))].into()).unwrap();
+        let (password, ticket, other) = (of("monitor1"), of("PMG:monitor1@pmg:SIGNED"), of("SIGNED-AND-MORE"));
+        let (empty, body) =
+            (Secrets::default(), r#"["PMG:monitor1@pmg:SIGNED-AND-MORE", "\u0050MG:monitor1@pmg:SIGNED"]"#);
+        let stars = |count: usize| "*".repeat(count);
+        for all in [[&password, &ticket, &other, &empty], [&other, &empty, &ticket, &password]] {
+            let seen = Known(&all).masked_body(body.as_bytes().to_vec());
+            let seen = String::from_utf8(seen).unwrap();
+            assert!(!seen.contains("SIGNED") && !seen.contains("monitor"), "{seen}");
+            assert!(serde_json::from_str::<Vec<String>>(&seen).is_ok(), "{seen}");
+            assert_eq!(Known(&all).masked("PMG:monitor1@pmg:SIGNED-AND-MORE!".to_owned()), stars(32) + "!");
+        }
     }
 
     #[test]

@@ -211,6 +211,10 @@ pub(crate) fn read_text(file: &std::path::Path, longest: u64) -> Result<String, 
     use std::io::Read;
     let name = file.display();
     let why = |error: std::io::Error| match error.kind() {
+        // Somebody may have written a secret where its file's name belongs.
+        ErrorKind::NotFound if file.to_string_lossy().contains(['!', '=']) => {
+            "there is no file of the name that was given: write the path of a file, not what stands in it".to_owned()
+        }
         ErrorKind::NotFound => format!("there is no file {name}: check its path"),
         ErrorKind::PermissionDenied => format!("{name} may not be read by this user: change its permissions"),
         ErrorKind::InvalidData => format!("{name} is no UTF-8 text: check that it is the right file"),

@@ -382,7 +382,9 @@ fn secrets(
         use secrecy::ExposeSecret;
         match (values.get(&spec.name), &spec.pattern) {
             (None, _) if spec.required && !written.secrets.contains_key(&spec.name) => {
-                note(format!("it needs the secret {:?}: {}", spec.name, spec.description));
+                let given: Vec<&str> = written.secrets.keys().map(String::as_str).collect();
+                let given = if given.is_empty() { String::new() } else { format!(" (it has {})", given.join(", ")) };
+                note(format!("it needs the secret {:?}: {}{given}", spec.name, spec.description));
             }
             (Some(value), Some(pattern)) if !pattern.is_match(value.expose_secret()) => {
                 let hint = spec.hint.as_deref().unwrap_or("it does not have the expected form");

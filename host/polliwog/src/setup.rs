@@ -9,7 +9,7 @@ mod server;
 use crate::cli::{ProductName, SetupArguments, USAGE};
 use crate::common::print;
 use anyhow::{Context, bail};
-use egress::Origin;
+use egress::{Fingerprint, Origin};
 use jiff::Timestamp;
 use members::{Account, Member, members};
 use serde_json::{Value, json};
@@ -98,15 +98,31 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
             return Ok(USAGE);
         }
     };
-    if arguments.username.is_some() && !product.named {
-        eprintln!("polliwog: --username: a {} is asked with a token, which holds the account's name", product.name);
-        return Ok(USAGE);
-    }
+    let confirmed = match wrong(product, &arguments) {
+        Ok(confirmed) => confirmed,
+        Err(why) => {
+            eprintln!("polliwog: {why}");
+            return Ok(USAGE);
+        }
+    };
     let username = arguments.username.as_deref().unwrap_or(ACCOUNT);
     let seen = look(product, &url).await?;
+    if let (Some(confirmed), Some(certificate)) = (&confirmed, &seen.certificate)
+        && Fingerprint::parse(&certificate.fingerprint)? != *confirmed
+    {
+        bail!(
+            "the certificate at {url} has the fingerprint {}, which is not the one that you confirmed: do not go on before you \
+             know why (\"{}\" shows it there)",
+            colons(&certificate.fingerprint),
+            product.check
+        );
+    }
+    if let Some(doubt) = &seen.doubt {
+        eprintln!("polliwog: {doubt}");
+    }
     let (members, trouble) = match &arguments.secret {
         Some(secret) => {
-            let account = Account { secret, username, fingerprint: arguments.fingerprint.as_deref() };
+            let account = Account { secret, username, confirmed };
             match members(product, &url, &seen, &account).await {
                 Ok(members) => (members, None),
                 Err(error) => (Vec::new(), Some(error)),
@@ -126,6 +142,25 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
     }
 }
 
+/// What is wrong with the arguments; else the fingerprint that somebody confirmed.
+fn wrong(product: &Product, arguments: &SetupArguments) -> Result<Option<Fingerprint>, String> {
+    let name = product.name;
+    match &arguments.username {
+        Some(_) if !product.named => {
+            return Err(format!("--username: {name} is asked with a token, which holds the account's name"));
+        }
+        Some(username) if !username.contains('@') => {
+            return Err(format!("--username: write it with its realm, as in {ACCOUNT}"));
+        }
+        _ => {}
+    }
+    if arguments.secret.is_some() && product.kind == PBS.kind {
+        return Err(format!("--secret: {name} has no other members, so that there is nothing to ask it for"));
+    }
+    let parse = |text: &String| Fingerprint::parse(text).map_err(|error| format!("--fingerprint: {error}"));
+    arguments.fingerprint.as_ref().map(parse).transpose()
+}
+
 /// What people write: a name alone will do.
 fn address(product: &Product, text: &str) -> anyhow::Result<Url> {
     let text = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
@@ -139,6 +174,7 @@ fn address(product: &Product, text: &str) -> anyhow::Result<Url> {
         url.set_path("/");
     }
     url.set_query(None);
+    url.set_fragment(None);
     Ok(url)
 }
 
@@ -251,19 +287,19 @@ fn line_of(member: &Member) -> String {
     let quoted = |text: &str| toml::Value::from(text).to_string();
     // A name is what the cluster says.
     let name = member.name.replace(char::is_control, " ");
-    match (&member.url, &member.fingerprint) {
-        (Some(url), None) if member.trusted || url.starts_with("http:") => {
-            format!("    {{ url = {} }}, # {name}\n", quoted(url))
-        }
-        (Some(url), Some(fingerprint)) => {
+    let Some(url) = &member.url else {
+        return format!("    # {name} is a member too; the cluster does not say its address\n");
+    };
+    match &member.fingerprint {
+        _ if member.trusted || url.starts_with("http:") => format!("    {{ url = {} }}, # {name}\n", quoted(url)),
+        Some(fingerprint) => {
             format!("    {{ url = {}, tls = {{ fingerprint = {} }} }}, # {name}\n", quoted(url), quoted(fingerprint))
         }
-        (Some(url), None) => {
+        None => {
             format!(
                 "    # {name} is at {url}; the cluster does not say its fingerprint: run \"polliwog setup\" for it\n"
             )
         }
-        (None, _) => format!("    # {name} is a member too; the cluster does not say its address\n"),
     }
 }
 
@@ -303,6 +339,7 @@ mod tests {
             (&PVE, "pve1.example", "https://pve1.example:8006/"),
             (&PBS, "pbs.example", "https://pbs.example:8007/"),
             (&PVE, "https://pve1.example:443/proxy", "https://pve1.example/proxy"),
+            (&PVE, "https://192.0.2.1:8006/#v1:0:=node", "https://192.0.2.1:8006/"),
             (&PVE, "https://192.0.2.1:8006/api2/json", "https://192.0.2.1:8006/"),
             (&PVE, "https://[2001:db8::1]", "https://[2001:db8::1]:8006/"),
         ] {
@@ -324,7 +361,7 @@ mod tests {
             not_before: 0,
             not_after: 0,
         };
-        let seen = Seen { certificate: Some(certificate), trusted: false };
+        let seen = Seen { certificate: Some(certificate), trusted: false, doubt: None };
         let member = |name: &str, url: Option<&str>, fingerprint: Option<&str>, trusted| Member {
             name: name.to_owned(),
             url: url.map(str::to_owned),

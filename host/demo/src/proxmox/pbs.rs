@@ -15,6 +15,10 @@ const TB: u64 = 1_000_000_000_000;
 
 /// What a request is answered with.
 pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
+    // What everybody may see (proxmox-backup: api2/ping.rs).
+    if asked.path == "/ping" {
+        return Reply::Data(json!({ "pong": true }));
+    }
     // proxmox-rest-server: rest.rs. Text that claims to be JSON.
     match asked.authorization.map(|value| value.strip_prefix("PBSAPIToken=")) {
         Some(Some(token)) if token == PBS_TOKEN => {}

@@ -18,6 +18,10 @@ const SIGNATURE: &str = "c2ltdWxhdGVkIHNpZ25hdHVyZSBvZiB0aGUgZXN0YXRlLCBnb29kIGZ
 pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
     let gateway = Gateway { wish, now: asked.now };
     let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
+    // What everybody may see (pmg-api: PMG/API2/AuthRealm.pm).
+    if let ["access", "auth-realm"] = parts[..] {
+        return Reply::Data(json!([{ "realm": "pam", "type": "pam" }, { "realm": "pmg", "type": "pmg" }]));
+    }
     if let ["access", "ticket"] = parts[..] {
         return gateway.log_in(asked);
     }

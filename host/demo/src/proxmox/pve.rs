@@ -17,6 +17,10 @@ const GB: u64 = 1_000_000_000;
 
 /// What a request is answered with.
 pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
+    // What everybody may see (pve-access-control: PVE/API2/Domains.pm).
+    if asked.path == "/access/domains" {
+        return Reply::Data(json!([{ "realm": "pam", "type": "pam" }, { "realm": "pve", "type": "pve" }]));
+    }
     // pve-manager: PVE/HTTPServer.pm, auth_handler.
     match asked.authorization.map(|value| value.strip_prefix("PVEAPIToken=")) {
         Some(Some(token)) if token == PVE_TOKEN => {}

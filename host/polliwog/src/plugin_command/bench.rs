@@ -21,8 +21,9 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
     let file = recording.map(Path::to_owned).or_else(|| project.recordings.first().cloned());
     let file = file.ok_or_else(|| {
         let component = project.component.display();
+        let by = if project.component.exists() { "plugin" } else { "kind" };
         anyhow!(
-            "no recording: make one with `polliwog poll --plugin {component} --url URL --record FILE.json`, and give it as \
+            "no recording: make one with `polliwog poll --{by} {component} --url URL --record FILE.json`, and give it as \
              --recording"
         )
     })?;

@@ -1,8 +1,9 @@
 //! `plugin inspect`: who a file says it is, and whether this host would take it.
 
 use super::list::bytes;
+use super::project::content;
 use crate::common::{fresh_compiler, print};
-use crate::plugins::{hex, read};
+use crate::plugins::hex;
 use egress::Egress;
 use sandbox::{Plugin, Sandbox};
 use serde_json::{Value, json};
@@ -38,15 +39,6 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
             }
             Ok(1)
         }
-    }
-}
-
-/// A file's content, or, for a kind's name alone, the plugin that comes with this program.
-fn content(file: &Path) -> Result<Vec<u8>, String> {
-    let built_in = builtin::ALL.iter().find(|plugin| file.as_os_str() == plugin.kind);
-    match built_in.filter(|_| !file.exists()) {
-        Some(plugin) => Ok(plugin.component.to_vec()),
-        None => read(file),
     }
 }
 
@@ -97,13 +89,30 @@ fn readable(facts: &Value) -> String {
         let (name, description) = (secret["name"].as_str(), secret["description"].as_str());
         line("secret", format!("{}{required}: {}", name.unwrap_or_default(), description.unwrap_or_default()));
     }
-    let settings = facts["settingsSchema"]["properties"].as_object().into_iter().flatten();
-    let required = facts["settingsSchema"]["required"].as_array().cloned().unwrap_or_default();
-    for (name, schema) in settings {
-        let required = if required.iter().any(|key| key == name) { ", required" } else { "" };
-        let description = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
-        line("setting", format!("{name}{required}: {description}"));
+    let schema = &facts["settingsSchema"];
+    let mut settings = Vec::new();
+    list_settings((schema, schema), "", &mut settings);
+    for setting in settings {
+        line("setting", setting);
     }
     lines.push("  (the whole settings schema: --json)".to_owned());
     lines.join("\n")
+}
+
+/// Every setting that holds no others, by where it stands, with what it means and its default.
+fn list_settings((root, part): (&Value, &Value), place: &str, lines: &mut Vec<String>) {
+    for (name, schema) in part["properties"].as_object().into_iter().flatten() {
+        let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
+        let referred = schema["$ref"].as_str().and_then(|path| root.pointer(path.strip_prefix('#')?)).unwrap_or(schema);
+        if referred["properties"].is_object() {
+            list_settings((root, referred), &place, lines);
+            continue;
+        }
+        let required = part["required"].as_array().is_some_and(|all| all.iter().any(|key| key == name.as_str()));
+        let required = if required { ", required" } else { "" };
+        let described = [schema, referred].iter().find_map(|part| part["description"].as_str()).unwrap_or_default();
+        let default = schema.get("default").filter(|default| !default.is_null());
+        let default = default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
+        lines.push(format!("{place}{required}: {}{default}", described.replace('\n', " ")));
+    }
 }

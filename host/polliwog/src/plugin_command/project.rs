@@ -23,8 +23,11 @@ pub(super) struct Project {
 }
 
 impl Project {
-    /// The project in a folder, or around a component.
+    /// The project in a folder, or around a component; a kind's name alone stands for the plugin that comes with this program.
     pub(super) fn find(path: &Path) -> anyhow::Result<Self> {
+        if built_in(path).is_some() {
+            return Ok(Self { component: path.to_owned(), recordings: Vec::new() });
+        }
         let found = std::fs::metadata(path).with_context(|| format!("there is no {}", path.display()))?;
         let (component, folder) = if found.is_dir() {
             (newest_component(path)?, Some(path.to_owned()))
@@ -46,9 +49,21 @@ impl Project {
         let egress = Egress::new(egress::Config::default());
         let sandbox = Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?;
         let refused = |why: String| anyhow!("{} is refused: {why}", self.component.display());
-        let content = read(&self.component).map_err(refused)?;
+        let content = content(&self.component).map_err(refused)?;
         let plugin = sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))?;
         Ok((sandbox, plugin))
+    }
+}
+
+fn built_in(path: &Path) -> Option<&'static builtin::Builtin> {
+    builtin::ALL.iter().find(|plugin| path.as_os_str() == plugin.kind && !path.exists())
+}
+
+/// A file's content, or, for a kind's name alone, the plugin that comes with this program.
+pub(super) fn content(file: &Path) -> Result<Vec<u8>, String> {
+    match built_in(file) {
+        Some(plugin) => Ok(plugin.component.to_vec()),
+        None => read(file),
     }
 }
 

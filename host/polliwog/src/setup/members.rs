@@ -34,7 +34,7 @@ pub(super) struct Account<'a> {
     pub secret: &'a str,
     pub username: &'a str,
     /// The fingerprint that somebody confirmed.
-    pub fingerprint: Option<&'a str>,
+    pub confirmed: Option<Fingerprint>,
 }
 
 /// What a cluster says of a member.
@@ -53,13 +53,8 @@ pub(super) async fn members(
     seen: &Seen,
     account: &Account<'_>,
 ) -> anyhow::Result<Vec<Member>> {
-    if product.kind == "pbs" {
-        bail!("--secret: a Backup Server has no other members, so that there is nothing to ask for");
-    }
-    let tls = match (account.fingerprint, seen.trusted) {
-        (Some(fingerprint), _) => {
-            Tls::pinned(BTreeSet::from([Fingerprint::parse(fingerprint).context("--fingerprint")?]))?
-        }
+    let tls = match (&account.confirmed, seen.trusted) {
+        (Some(confirmed), _) => Tls::pinned(BTreeSet::from([*confirmed]))?,
         (None, true) => Tls::system()?,
         (None, false) => bail!(
             "--secret: the certificate is not trusted here, so that the {} is not sent: compare the fingerprint with \

@@ -1,7 +1,7 @@
 //! Asking a server that is no target yet.
 
 use super::Product;
-use anyhow::anyhow;
+use anyhow::bail;
 use egress::{Certificate, Egress, Error, Grant, Limits, Origin, OriginGrant, Request, Secrets, Session, Tls};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,22 +19,31 @@ pub(super) struct Seen {
     pub certificate: Option<Certificate>,
     /// Whether this machine trusts who signed it.
     pub trusted: bool,
+    /// Why it may be something else than what it should be.
+    pub doubt: Option<String>,
 }
 
 /// Looks at a server's certificate; what is asked for, everybody may see.
 pub(super) async fn look(product: &Product, url: &Url) -> anyhow::Result<Seen> {
     let ask = async |tls: Tls| open(url, tls, Secrets::default())?.fetch(Request::get(at(url, product.public))).await;
-    match ask(Tls::system()?).await {
-        Ok(answer) => Ok(Seen { certificate: answer.tls, trusted: true }),
+    let (answer, trusted) = match ask(Tls::system()?).await {
         Err(Error::Untrusted { .. } | Error::NameMismatch { .. } | Error::Expired { .. } | Error::TlsFailed { .. }) => {
-            Ok(Seen { certificate: ask(Tls::insecure()?).await?.tls, trusted: false })
+            (ask(Tls::insecure()?).await?, false)
         }
-        Err(error) => Err(anyhow!(
-            "{url}: {error} ({} listens on port {} unless it was told otherwise)",
-            product.name,
-            product.port
-        )),
-    }
+        Ok(answer) => (answer, true),
+        Err(error) => {
+            bail!("{url}: {error} ({} listens on port {} unless it was told otherwise)", product.name, product.port)
+        }
+    };
+    let is_json =
+        serde_json::from_slice::<serde_json::Value>(&answer.body).is_ok_and(|body| body.get("data").is_some());
+    let doubt = (answer.status != 200 || !is_json).then(|| {
+        format!(
+            "{url} does not answer as {} does ({} is answered {}): check that the address is the right one, and the product",
+            product.name, product.public, answer.status
+        )
+    });
+    Ok(Seen { certificate: answer.tls, trusted, doubt })
 }
 
 /// A few requests to a server, within ten seconds.
