@@ -57,7 +57,8 @@ fn unknown_keys((root, schema): (&Value, &Value), settings: &Value, place: &str,
     let Some(settings) = settings.as_object() else { return };
     let none = serde_json::Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&none);
-    let known: Vec<&str> = properties.keys().map(String::as_str).collect();
+    let mut known: Vec<&str> = properties.keys().map(String::as_str).collect();
+    known.sort_unstable();
     for (key, value) in settings {
         match properties.get(key) {
             Some(schema) => unknown_keys((root, schema), value, &inside(key), problems),
@@ -163,6 +164,7 @@ mod tests {
         ] {
             let mut problems = Vec::new();
             unknown_keys((&schema, &schema), &settings, "", &mut problems);
+            problems.sort_unstable();
             assert_eq!(problems, expected, "{settings}");
         }
         let mut problems = Vec::new();

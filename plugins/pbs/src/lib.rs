@@ -3,13 +3,13 @@
 //! | asked | how often |
 //! |---|---|
 //! | `/version`, `/nodes/localhost/status`, `/admin/datastore`, `/status/datastore-usage` | each poll |
-//! | `/admin/datastore/S/status` | each poll, where the list of all fails, because one of them is broken |
+//! | `/admin/datastore/S/status` | each poll, where the list of all fails, because one of them is broken, or ten minutes after it hung |
 //! | `/admin/gc`, `/admin/verify`, `/admin/prune`, `/admin/sync` | each minute |
 //! | `/admin/datastore/S/namespace`, and `/admin/datastore/S/groups` of each namespace | each five minutes |
 //! | `/nodes/localhost/tasks`, those that failed in the last day | each five minutes |
-//! | `/admin/datastore/S/snapshots` of each namespace | each hour |
+//! | `/admin/datastore/S/snapshots` of each namespace | each hour, a few in a poll where they are long |
 //! | `/nodes/localhost/certificates/info`, and `/nodes/localhost/subscription` where that is wanted | each hour |
-//! | `/access/permissions` | where no datastore is seen: is there none, or are there no rights? |
+//! | `/access/permissions` | where no datastore or no sync job is seen: is there none, or are there no rights? |
 //!
 //! Dependencies: `api`, `node`, `datastore/S`, `gc/S`, `verify/ID`, `sync/ID`, `prune/ID`, and for each backup group
 //! `group/S/TYPE/ID`, or `group/S/NAMESPACE/TYPE/ID`; `verification/S`, `tasks`, `certificate`,

@@ -13,7 +13,8 @@
 //! | `/cluster/backup-info/not-backed-up`, `/cluster/backup`, `/nodes/N/tasks` of each node | each five minutes |
 //! | `/nodes/N/certificates/info`, `/nodes/N/disks/zfs` of each node; where that is wanted `/nodes/N/disks/list`, `/nodes/N/apt/update`, `/nodes/N/subscription` | each hour |
 //! | `/cluster/ceph/status` | each minute, where there is Ceph; else each hour |
-//! | `/access/permissions` | where nothing is seen: is there nothing, or are there no rights? |
+//! | `/access/permissions` | where nothing is seen, or a node is not heard: is there nothing, or are there no rights? |
+//! | `/nodes/N/tasks` of a guest | at a first look, of ten guests at most that must run and do not: who stopped them? |
 //!
 //! Dependencies: `api`, `cluster/quorum`, `cluster/qdevice`, `node/N`, `guest/ID`, `storage/S` where shared and `storage/S@N` else, `ha`,
 //! `ha/lrm/N`, `ha/service/SID`, `replication/ID`, `backup/coverage`, `backup/node/N`, `backup/guest/ID`, `ceph`, `ceph/CHECK`,

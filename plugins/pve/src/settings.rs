@@ -39,7 +39,8 @@ pub struct Guests {
     pub include: Patterns,
     /// Those of them that are not.
     pub exclude: Patterns,
-    /// Those that must run: a stopped one of them is critical, other stopped guests are fine.
+    /// Those that must run: one of them that is stopped, or by its number or name not there at all, is critical; other stopped
+    /// guests are fine.
     pub expected: Patterns,
     /// Whether those that HA is told to run must run.
     pub expected_by_ha: bool,
