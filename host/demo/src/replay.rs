@@ -4,7 +4,8 @@
 //! `nodes_node1_status__from-a-friend.json` (what follows `__` is for people), `cluster_nextid-http400.json` (its status). It
 //! lies in a folder `pve`, `pbs` or `pmg`, and stands in a simulated estate that answers everything else; names of nodes,
 //! datastores and guests in it stand for any. A *recording*, as `polliwog poll --record` writes it, answers what it holds, and
-//! nothing else; where it holds several answers to one request, each in turn.
+//! nothing else; where it holds several answers to one request, each in turn, and where it holds none because none came, 596 or
+//! 502.
 //!
 //! Each is served under its own name, `http://127.0.0.1:PORT/pve/cluster_resources/api2/json/...`; `/` lists them.
 
@@ -80,6 +81,23 @@ struct Exchanges {
 struct Exchange {
     request: RecordedRequest,
     response: Option<Recorded>,
+    error: Option<RecordedError>,
+}
+
+#[derive(Deserialize)]
+struct RecordedError {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl RecordedError {
+    /// No answer, as a server that passes requests on says it.
+    fn passed_on(self) -> Recorded {
+        let status = if self.code == "timeout" { 596 } else { 502 };
+        Recorded { status, reason: self.message, ..Recorded::default() }
+    }
 }
 
 #[derive(Deserialize)]
@@ -208,8 +226,8 @@ impl File {
     fn of(stem: &str, text: String) -> Self {
         if let Ok(Exchanges { exchanges }) = serde_json::from_str(&text) {
             let mut answers: Vec<Answered> = Vec::new();
-            for Exchange { request: RecordedRequest { method, url }, response } in exchanges {
-                let Some(response) = response else { continue };
+            for Exchange { request: RecordedRequest { method, url }, response, error } in exchanges {
+                let Some(response) = response.or_else(|| error.map(RecordedError::passed_on)) else { continue };
                 let url = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
                 let path = url.find('/').map_or("/", |at| &url[at..]).to_owned();
                 match answers.iter_mut().find(|known| known.method == method && known.path == path) {
@@ -279,7 +297,8 @@ mod tests {
             {"request":{"method":"POST","url":"https://a:8006/api2/json/version?x=1"},"response":{"status":200,"bodyBase64":"/w=="}},
             {"request":{"method":"GET","url":"https://a:8006/api2/json/version?x=1"},"response":{"status":200,"body":"c"}}]}"#;
         let File::Recording(answers) = File::of("x", text.to_owned()) else { panic!("it has exchanges") };
-        let [get, post] = &answers[..] else { panic!("{} answers", answers.len()) };
+        let [get, gone, post] = &answers[..] else { panic!("{} answers", answers.len()) };
+        assert_eq!((gone.next().status, gone.next().reason.as_str()), (596, "m"));
         assert_eq!((get.method.as_str(), get.path.as_str()), ("GET", "/api2/json/version?x=1"));
         let statuses: Vec<u16> = (0..3).map(|_| get.next().status).collect();
         assert_eq!(statuses, [595, 200, 595], "each in turn, and again");

@@ -152,6 +152,10 @@ fn wrong(product: &Product, arguments: &SetupArguments) -> Result<Option<Fingerp
         Some(username) if !username.contains('@') => {
             return Err(format!("--username: write it with its realm, as in {ACCOUNT}"));
         }
+        // It stands in commands that are to be run as root.
+        Some(username) if !username.chars().all(|c| c.is_alphanumeric() || "@._-+".contains(c)) => {
+            return Err(format!("--username: write letters, digits and . _ - + only, as in {ACCOUNT}"));
+        }
         _ => {}
     }
     if arguments.secret.is_some() && product.kind == PBS.kind {

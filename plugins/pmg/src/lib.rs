@@ -8,7 +8,7 @@
 //! | `/nodes/N/services` of each node | each minute |
 //! | `/statistics/mail`, `/quarantine/spamstatus`, `/quarantine/virusstatus` | each poll: they are numbers for graphs |
 //! | `/nodes/N/clamav/database`, `/nodes/N/spamassassin/rules`, `/nodes/N/certificates/info`, and `/nodes/N/subscription` where that is wanted | each hour |
-//! | `/nodes`, `/nodes/N/status` of each node | where the cluster's list does not come, because a node in it is dead |
+//! | `/nodes`, `/nodes/N/status` of each node | where the cluster's list does not come, because a node in it is dead; then for five minutes |
 //!
 //! Dependencies: `api`, `cluster`, `node/N`, `queue/Q` and `service/S` by the node where they are worst,
 //! `clamav`, `spamassassin`, `certificate/N`, `subscription/N`.

@@ -5,11 +5,15 @@
 
 use crate::Look;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
-use polliwog_sdk::{Dependency, Status};
-use proxmox::{Host, Part, Space, judged, list};
+use polliwog_sdk::{Dependency, Status, cache};
+use proxmox::{Host, Part, Space, Trouble, judged, list};
 use serde::Deserialize;
+use std::time::Duration;
 
 const PART: Part<'_> = ("cluster", &["node/"]);
+/// After the cluster's list did not come in time, each node is asked by itself for so long.
+const APART: Duration = Duration::from_secs(5 * 60);
+const HUNG: &str = "cluster-hung";
 
 /// One entry of `/config/cluster/status`, or `/nodes/N/status`.
 #[derive(Debug, Default, Deserialize)]
@@ -27,21 +31,27 @@ struct Node {
 
 /// Reports each node, and gives the names of those that answer.
 pub(crate) fn report(look: &mut Look) -> Vec<String> {
-    let [cluster, names] = look.api.ask(["/config/cluster/status?list_single_node=1", "/nodes"]);
-    let mut unseen = None;
-    let cluster = match cluster.list::<Node>(&mut look.notes) {
-        Err(trouble) if trouble.permanent => {
-            look.warn_of_api(&trouble.sentence);
-            Err(trouble)
-        }
-        Err(trouble) => match by_themselves(look, names) {
-            Some(nodes) => {
-                unseen = Some(trouble.sentence);
-                Ok(nodes)
+    let mut unseen = cache::get(HUNG).map(|why| String::from_utf8_lossy(&why).into_owned());
+    let cluster = match &unseen {
+        // Asking again at once would wait for the same dead peers.
+        Some(_) => by_themselves(look),
+        None => {
+            let [cluster] = look.api.ask(["/config/cluster/status?list_single_node=1"]);
+            match cluster.list::<Node>(&mut look.notes) {
+                Err(trouble) if trouble.permanent => {
+                    look.warn_of_api(&trouble.sentence);
+                    Err(trouble)
+                }
+                Err(trouble) => by_themselves(look).map_err(|_| trouble.clone()).inspect(|_| {
+                    if trouble.silent {
+                        // What cannot be kept is one wait more.
+                        let _ = cache::set(HUNG, trouble.sentence.as_bytes(), APART);
+                    }
+                    unseen = Some(trouble.sentence.clone());
+                }),
+                Ok(nodes) => Ok(nodes),
             }
-            None => Err(trouble),
-        },
-        Ok(nodes) => Ok(nodes),
+        }
     };
     let Some(nodes) = look.part(PART, cluster) else { return Vec::new() };
     let mut answering = Vec::new();
@@ -80,8 +90,9 @@ pub(crate) fn report(look: &mut Look) -> Vec<String> {
 }
 
 /// Each node's own word, where the cluster's does not come.
-fn by_themselves(look: &mut Look, names: proxmox::Answer) -> Option<Vec<Node>> {
-    let names: Vec<Node> = names.list(&mut look.notes).ok()?;
+fn by_themselves(look: &mut Look) -> Result<Vec<Node>, Trouble> {
+    let [names] = look.api.ask(["/nodes"]);
+    let names: Vec<Node> = names.list(&mut look.notes)?;
     let names: Vec<String> = names.into_iter().filter_map(|node| Some(node.node.get()?.0.clone())).collect();
     let answers = look.api.ask_all(names.iter().map(|name| format!("/nodes/{name}/status")).collect());
     let node = |(name, answer): (String, proxmox::Answer)| {
@@ -97,7 +108,7 @@ fn by_themselves(look: &mut Look, names: proxmox::Answer) -> Option<Vec<Node>> {
             }
         }
     };
-    Some(names.into_iter().zip(answers).map(node).collect())
+    Ok(names.into_iter().zip(answers).map(node).collect())
 }
 
 fn one(look: &mut Look, name: &str, node: &Node) -> Option<Dependency> {

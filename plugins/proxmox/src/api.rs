@@ -17,7 +17,8 @@ use std::time::Duration;
 
 /// An origin has this long to answer at all. A refused log-in alone takes Proxmox 3 s.
 const PROBE_MS: u32 = 6_000;
-/// One request has this long. Far less than the 30 s that a node waits for another one.
+/// One request has this long, or a third of the poll's time where that is less: what hangs must leave time for the rest. Far
+/// less than the 30 s that a node waits for another one.
 const REQUEST_MS: u32 = 10_000;
 /// This part of a poll's time may go into finding an origin that answers.
 const PROBING: f64 = 0.7;
@@ -33,6 +34,7 @@ pub struct Api {
     base: String,
     origin: usize,
     probe_ms: u32,
+    request_ms: u32,
     header: Option<(&'static str, String)>,
 }
 
@@ -69,7 +71,8 @@ pub fn connect(
     // Each has its share, and enough is left for what is to be asked then.
     let share = (f64::from(target.timeout_ms) * PROBING / origins.len() as f64) as u32;
     for (origin, base) in origins {
-        let api = Api { product, base: base.clone(), origin, probe_ms: PROBE_MS.min(share), header: None };
+        let (probe_ms, request_ms) = (PROBE_MS.min(share), REQUEST_MS.min(target.timeout_ms / 3));
+        let api = Api { product, base: base.clone(), origin, probe_ms, request_ms, header: None };
         let attempt = authorize(api).and_then(|api| {
             let response = api.send(api.get("/version").timeout_ms(api.probe_ms))?;
             let version: Version = read(product, "/version", &response)?;
@@ -124,7 +127,7 @@ impl Api {
 
     /// A GET with what proves who asks.
     pub fn get(&self, path: &str) -> Request {
-        let request = self.request(Method::Get, path).timeout_ms(REQUEST_MS);
+        let request = self.request(Method::Get, path).timeout_ms(self.request_ms);
         match &self.header {
             Some((name, value)) => request.header(*name, value.clone()),
             None => request,

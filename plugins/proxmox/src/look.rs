@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What is known of a part stands for so long while it cannot be read; then nobody knows any more. Milliseconds.
-const STANDS_MS: u64 = 5 * 60 * 1000;
+const STANDS_MS: u64 = 2 * 60 * 1000;
 /// Longer than anybody polls apart.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -48,7 +48,7 @@ impl<S> Look<S> {
 
     /// What was read of a part, or, in the report, why it could not be.
     ///
-    /// What is known of the part stands for 5 minutes when it may be back, and not at all when somebody has to mend it:
+    /// What is known of the part stands for two minutes when it may be back, and not at all when somebody has to mend it:
     /// then the part is unknown. Meanwhile the dependency `api` says that it is not all there. A part that was never read is
     /// unknown at once.
     pub fn part<T>(&mut self, part: Part<'_>, read: Result<T, Trouble>) -> Option<T> {

@@ -69,7 +69,7 @@ impl<'a> Unseen<'a> {
 
 impl From<Vec<String>> for Patterns {
     fn from(patterns: Vec<String>) -> Self {
-        let lower = patterns.into_iter().map(|pattern| pattern.to_lowercase());
+        let lower = patterns.into_iter().map(|pattern| pattern.trim().to_lowercase()).filter(|one| !one.is_empty());
         let (starred, exact): (Vec<String>, Vec<String>) = lower.partition(|pattern| pattern.contains('*'));
         Self { exact: exact.into_iter().collect(), starred }
     }
@@ -114,7 +114,8 @@ mod tests {
             ("w*b*1", "wb", false),
             ("a*a", "a", false),
             ("tag:*", "tag:prod", true),
-            ("", "", true),
+            (" web ", "web", true),
+            ("", "", false),
             ("", "x", false),
         ] {
             assert_eq!(Patterns::from([pattern]).match_any([name]), expected, "{pattern:?} {name:?}");

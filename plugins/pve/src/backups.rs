@@ -34,7 +34,8 @@ struct Uncovered {
 
 impl Uncovered {
     fn id(&self) -> Option<u64> {
-        self.vmid.get().filter(|Number(id)| *id >= 0.0).map(|Number(id)| *id as u64)
+        // The largest that there can be has nine digits.
+        self.vmid.get().filter(|Number(id)| (0.0..1e9).contains(id)).map(|Number(id)| *id as u64)
     }
 
     fn shown(&self) -> String {
@@ -126,7 +127,8 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
                 let several = sort(tasks, &mut newest);
                 of_nodes.extend(several.iter().map(|task| (node.as_str(), task.began())).next());
                 let busy = guests.iter().any(|guest| guest.node == **node);
-                let dependency = of_several(look, node, &several, busy).filter(|_| reports(nodes, node));
+                let left = if guests.is_empty() { None } else { Some(busy) };
+                let dependency = of_several(look, node, &several, left).filter(|_| reports(nodes, node));
                 look.report.dependencies.extend(dependency.map(|dependency| parent(dependency, node)));
             }
             Err(trouble) => {
@@ -188,8 +190,9 @@ fn when(task: &Task) -> Option<String> {
     Some(task.began()).filter(|began| *began > 0.0).and_then(moment)
 }
 
-/// The runs of several guests on a node: the worst of a day, because there may be more than one job.
-fn of_several(look: &Look, node: &str, runs: &[Task], busy: bool) -> Option<Dependency> {
+/// The runs of several guests on a node: the worst of a day, because there may be more than one job. `left`: whether there are
+/// guests on it still, where that is known.
+fn of_several(look: &Look, node: &str, runs: &[Task], left: Option<bool>) -> Option<Dependency> {
     let newest = runs.first()?;
     let of_the_day = runs.iter().take_while(|task| newest.began() - task.began() < DAY);
     let bad = of_the_day.filter_map(|task| Some((task.ended().judged(), task)).filter(|((_, why), _)| why.is_some()));
@@ -199,11 +202,17 @@ fn of_several(look: &Look, node: &str, runs: &[Task], busy: bool) -> Option<Depe
         Some(((status, why), task)) => {
             let why = why.unwrap_or_default();
             let why = format!("the run of several guests of {} {why}: its log says which of them that is", shown(task));
-            (status, Some(why))
+            (if task.began() == 0.0 { Status::Unknown } else { status }, Some(why))
         }
         // Where no guest is left, nothing is to be backed up.
-        None if !busy => (Status::Ok, None),
-        None => aged(look, newest.began(), &shown(newest)),
+        None if left == Some(false) => (Status::Ok, None),
+        None => match aged(look, newest.began(), &shown(newest)) {
+            (_, Some(why)) if left.is_none() => (
+                Status::Unknown,
+                Some(format!("{why}; no guests are to be seen, so nobody can say whether that is too long")),
+            ),
+            verdict => verdict,
+        },
     };
     let dependency = judged(format!("backup/node/{node}"), "pve-backup", verdict);
     Some(dependency.with_description(format!("Several guests were backed up at {}", shown(newest))))
@@ -213,7 +222,11 @@ fn of_several(look: &Look, node: &str, runs: &[Task], busy: bool) -> Option<Depe
 fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>) -> Dependency {
     let shown = when(task).unwrap_or_else(|| "a time that is not known".to_owned());
     let (status, why) = match task.ended().judged() {
-        (status, Some(why)) => (status, Some(format!("the backup of {shown} {why}"))),
+        // One of a time that nobody knows says nothing of today.
+        (status, Some(why)) => {
+            let status = if task.began() == 0.0 { Status::Unknown } else { status };
+            (status, Some(format!("the backup of {shown} {why}")))
+        }
         (_, None) => aged(look, task.began(), &shown),
     };
     let verdict = match (later.and_then(moment), &why) {

@@ -149,7 +149,9 @@ fn expected_to_run(
             let worth = before.is_none() && seen.lookups.get() > 0 && crate::nodes::answers(seen.nodes, &guest.node);
             let [answer] = worth.then(|| look.api.ask([path.as_str()]))?;
             seen.lookups.set(seen.lookups.get() - 1);
-            stopped_by(guest.id, &answer.list(&mut Notes::default()).ok()?, not_before)
+            let tasks = answer.list(&mut Notes::default());
+            crate::nodes::asked(&guest.node, &tasks);
+            stopped_by(guest.id, &tasks.ok()?, not_before)
         });
         Stopped { since: now, by, lock: guest.lock.clone() }
     });

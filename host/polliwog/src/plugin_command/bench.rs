@@ -5,7 +5,7 @@ use super::list::bytes;
 use super::project::Project;
 use super::recording::Recording;
 use crate::common::print;
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use model::{Failure, Outcome};
 use sandbox::Usage;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
     let file = recording.map(Path::to_owned).or_else(|| project.recordings.first().cloned());
     let file = file.ok_or_else(|| {
         let component = project.component.display();
-        let by = if project.component.exists() { "plugin" } else { "kind" };
+        let by = project.option();
         anyhow!(
             "no recording: make one with `polliwog poll --{by} {component} --url URL --record FILE.json`, and give it as \
              --recording"
@@ -29,6 +29,10 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
     })?;
     let recording = Recording::read(&file).map_err(|why| anyhow!(why))?;
     let (sandbox, plugin) = project.load().await?;
+    let serves = &plugin.descriptor().kind;
+    if recording.kind != serves.as_str() {
+        bail!("{} is a recording of kind {}, and this plugin serves {serves}", file.display(), recording.kind);
+    }
     let measure = async |later: bool| -> anyhow::Result<(Value, Option<Failure>)> {
         let (mut all, mut failure): (Vec<Usage>, _) = (Vec::new(), None);
         for number in 0..u64::from(WARM_UP) + u64::from(polls) {

@@ -40,6 +40,11 @@ impl Project {
         Ok(Self { component, recordings })
     }
 
+    /// How `poll` is told of it: `--plugin FILE`, or `--kind KIND` where it comes with this program.
+    pub(super) fn option(&self) -> &'static str {
+        if built_in(&self.component).is_some() { "kind" } else { "plugin" }
+    }
+
     /// Loads the component as a host would.
     pub(super) async fn load(&self) -> anyhow::Result<(Sandbox, Plugin)> {
         let config =

@@ -26,8 +26,9 @@ pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Re
     let project = Project::find(path)?;
     if project.recordings.is_empty() {
         anyhow::bail!(
-            "no recordings: make one with `polliwog poll --plugin {} --url URL --record recordings/NAME.json`, and look at \
+            "no recordings: make one with `polliwog poll --{} {} --url URL --record recordings/NAME.json`, and look at \
              what comes of it before `polliwog plugin test --update` makes it the golden report",
+            project.option(),
             project.component.display()
         );
     }

@@ -138,6 +138,7 @@ async fn of_gateways(session: &Session, url: &Url, username: &str, own: Option<&
     let mut request = Request::get(at(url, "/api2/json/access/ticket"));
     request.method = Method::Post;
     request.headers.push(("content-type".to_owned(), "application/x-www-form-urlencoded".to_owned()));
+    let account = username;
     let username: String = byte_serialize(username.as_bytes()).collect();
     request.body = Some(format!("username={username}&password=${{secret.password}}").into_bytes());
     request.body_encoding = BodyEncoding::Form;
@@ -146,7 +147,10 @@ async fn of_gateways(session: &Session, url: &Url, username: &str, own: Option<&
         source: CaptureSource::JsonPointer("/data/ticket".to_owned()),
         ttl: Duration::from_secs(60),
     });
-    data(session, "/access/ticket", request, MEND).await?;
+    let granted = data(session, "/access/ticket", request, MEND).await?;
+    if !matches!(granted["NeedTFA"].as_u64(), None | Some(0)) {
+        bail!("the account {account} wants a second factor, which no program can give: make one without it");
+    }
     const LIST: &str = "/config/cluster/status?list_single_node=1";
     let mut request = Request::get(at(url, &format!("/api2/json{LIST}")));
     request.headers.push(("cookie".to_owned(), "PMGAuthCookie=${secret.ticket}".to_owned()));
