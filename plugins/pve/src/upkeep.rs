@@ -95,6 +95,13 @@ fn pool_verdict(look: &mut Look, pool: &Pool) -> Verdict {
             return (Status::Critical, Some(why));
         }
         "" => return (Status::Unknown, Some(format!("pool {name} does not say how it is"))),
+        // zpoolconcepts(7).
+        other if !matches!(other, "FAULTED" | "OFFLINE" | "REMOVED" | "UNAVAIL" | "SUSPENDED") => {
+            return (
+                Status::Unknown,
+                Some(format!("pool {name} is {other:?}, a state that this plugin does not know")),
+            );
+        }
         other => return (Status::Critical, Some(format!("pool {name} is {other}: look at \"zpool status {name}\""))),
     }
     let size = look.notes.number(&pool.size, || format!("size of pool {name}"));
@@ -106,20 +113,21 @@ fn pool_verdict(look: &mut Look, pool: &Pool) -> Verdict {
 
 fn disks(look: &mut Look, name: String, answer: Answer) -> Read {
     let disks: Vec<Disk> = answer.list(&mut look.notes)?;
-    let (mut failing, mut worn) = (Vec::new(), Vec::new());
+    let (mut failing, mut worn, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
     let mut worn_out = false;
     for disk in &disks {
         let path = disk.devpath.get().map_or("a disk", |Text(path)| path.as_str());
         let shown =
             disk.model.get().map_or_else(|| path.to_owned(), |Text(model)| format!("{path} ({})", model.trim()));
         let health = disk.health.get().map_or("", |Text(health)| health.as_str());
-        if !matches!(health, "PASSED" | "OK" | "UNKNOWN" | "") {
-            failing.push(format!("{shown} {health}"));
+        match health {
+            "PASSED" | "OK" | "UNKNOWN" | "" => {}
+            failed if failed.to_uppercase().starts_with("FAIL") => failing.push(format!("{shown} {health}")),
+            _ => unclear.push(format!("{shown} is {health:?}")),
         }
-        if let Some(Number(left)) = disk.wearout.get()
-            && *left <= WORN.0
-        {
-            worn_out |= *left <= WORN.1;
+        let left = look.notes.number(&disk.wearout, || format!("wearout of {shown} of {name}"));
+        if let Some(left) = left.filter(|left| *left <= WORN.0) {
+            worn_out |= left <= WORN.1;
             worn.push(format!("{shown} has {left:.0} % left"));
         }
     }
@@ -127,6 +135,9 @@ fn disks(look: &mut Look, name: String, answer: Answer) -> Read {
         (Status::Critical, Some(format!("failing: {}; replace it", list(&failing))))
     } else if !worn.is_empty() {
         (if worn_out { Status::Critical } else { Status::Warning }, Some(format!("worn: {}", list(&worn))))
+    } else if !unclear.is_empty() {
+        let why = format!("in a state that this plugin does not know: {}", list(&unclear));
+        (Status::Unknown, Some(why))
     } else {
         (Status::Ok, None)
     };

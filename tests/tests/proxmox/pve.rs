@@ -334,6 +334,14 @@ async fn pve_remembers_what_a_dead_node_cannot_say() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_odd_bodies_are_neither_ok_nor_critical() {
+    let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"upkeep": {"disks": true, "updates": true}}"#);
+    for wish in ["nulls", "minus", "huge", "lists", "alien"] {
+        let lines = lines(&bench.report(wish).await);
+        let wrong = |name: &str, line: &str| {
+            ["disks/", "zfs/", "updates/"].iter().any(|of| name.starts_with(of)) && line.starts_with("critical")
+        };
+        assert!(!lines.iter().any(|(name, line)| wrong(name, line)), "{wish}: {lines:?}");
+    }
     odd_bodies("pve", "storage/", "maxmem of node/pve1 is").await;
     odd_bodies("pve", "cluster/quorum", "quorate of the cluster is").await;
 }
