@@ -55,12 +55,12 @@ impl Masker {
         text(needles, body)
     }
 
-    /// A header, a reason or an error as the plugin may see it.
-    pub(crate) fn text(&self, value: String) -> String {
-        let Some(needles) = &self.needles else { return value };
-        let masked = text(needles, value.into_bytes());
-        // Stars replace whole characters: a needle is text or ASCII.
-        String::from_utf8(masked).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    /// A header, a reason or an error as the plugin may see it. Stars replace whole characters: a needle is text or ASCII.
+    pub(crate) fn text(&self, value: Vec<u8>) -> Vec<u8> {
+        match &self.needles {
+            Some(needles) => text(needles, value),
+            None => value,
+        }
     }
 }
 

@@ -86,12 +86,7 @@ impl Known<'_> {
 
     /// A header, a reason or an error as the plugin may see it.
     pub(crate) fn masked(&self, text: String) -> String {
-        let mask = |masker: &Masker, text: Vec<u8>| {
-            let text =
-                String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-            masker.text(text).into_bytes()
-        };
-        let masked = self.masked_by_each(text.into_bytes(), mask);
+        let masked = self.masked_by_each(text.into_bytes(), Masker::text);
         String::from_utf8(masked).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 

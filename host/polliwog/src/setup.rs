@@ -91,17 +91,11 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
         ProductName::Pbs => &PBS,
         ProductName::Pmg => &PMG,
     };
-    let url = match address(product, &arguments.url) {
-        Ok(url) => url,
+    let told = address(product, &arguments.url).and_then(|url| Ok((url, confirmed(product, &arguments)?)));
+    let (url, confirmed) = match told {
+        Ok(told) => told,
         Err(error) => {
             eprintln!("polliwog: {error:#}");
-            return Ok(USAGE);
-        }
-    };
-    let confirmed = match wrong(product, &arguments) {
-        Ok(confirmed) => confirmed,
-        Err(why) => {
-            eprintln!("polliwog: {why}");
             return Ok(USAGE);
         }
     };
@@ -142,26 +136,26 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
     }
 }
 
-/// What is wrong with the arguments; else the fingerprint that somebody confirmed.
-fn wrong(product: &Product, arguments: &SetupArguments) -> Result<Option<Fingerprint>, String> {
+/// The fingerprint that somebody confirmed, where the arguments are those of the product.
+fn confirmed(product: &Product, arguments: &SetupArguments) -> anyhow::Result<Option<Fingerprint>> {
     let name = product.name;
     match &arguments.username {
         Some(_) if !product.named => {
-            return Err(format!("--username: {name} is asked with a token, which holds the account's name"));
+            bail!("--username: {name} is asked with a token, which holds the account's name");
         }
         Some(username) if !username.contains('@') => {
-            return Err(format!("--username: write it with its realm, as in {ACCOUNT}"));
+            bail!("--username: write it with its realm, as in {ACCOUNT}");
         }
         // It stands in commands that are to be run as root.
         Some(username) if !username.chars().all(|c| c.is_alphanumeric() || "@._-+".contains(c)) => {
-            return Err(format!("--username: write letters, digits and . _ - + only, as in {ACCOUNT}"));
+            bail!("--username: write letters, digits and . _ - + only, as in {ACCOUNT}");
         }
         _ => {}
     }
     if arguments.secret.is_some() && product.kind == PBS.kind {
-        return Err(format!("--secret: {name} has no other members, so that there is nothing to ask it for"));
+        bail!("--secret: {name} has no other members, so that there is nothing to ask it for");
     }
-    let parse = |text: &String| Fingerprint::parse(text).map_err(|error| format!("--fingerprint: {error}"));
+    let parse = |text: &String| Fingerprint::parse(text).context("--fingerprint");
     arguments.fingerprint.as_ref().map(parse).transpose()
 }
 

@@ -72,7 +72,7 @@ fn unknown_keys((root, schema): (&Value, &Value), settings: &Value, place: &str,
 }
 
 /// What a schema that only refers to another one means.
-fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
+pub fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
     // More than anybody writes; a circle ends here.
     const STEPS: usize = 8;
     for _ in 0..STEPS {

@@ -1,6 +1,6 @@
 //! Datastores: whether they are there, how full they are, and when they will be full.
 
-use crate::{Look, groups};
+use crate::{Look, hold};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{Answer, Trouble, bytes, judged, moment, percent, rhythm, worse};
@@ -100,15 +100,15 @@ fn usages(look: &mut Look, stores: &[(String, Listed)], answer: Option<Answer>) 
         Some(Err(_)) | None => {}
     }
     let in_use = stores.iter().filter(|(_, entry)| maintained(entry).is_none()).map(|(name, _)| name);
-    let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| groups::is_held(name));
+    let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| hold::why(name).is_some());
     let answers = look.api.ask_all(asked.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
     let mut usages: Usages = asked.into_iter().cloned().zip(answers.into_iter().map(Answer::read::<Usage>)).collect();
     for (name, usage) in &usages {
         if let Err(trouble) = usage {
-            groups::hold_back(name, trouble);
+            hold::back(name, trouble);
         }
     }
-    usages.extend(held.into_iter().map(|name| (name.clone(), Err(groups::held(name)))));
+    usages.extend(held.into_iter().map(|name| (name.clone(), Err(Trouble::held(hold::why(name).unwrap_or_default())))));
     usages
 }
 

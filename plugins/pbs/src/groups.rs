@@ -3,18 +3,16 @@
 //! Listing them walks the datastore. A walk that hangs holds one of the server's threads until it is restarted, so that a
 //! datastore which did not answer in time is left alone for an hour.
 
-use crate::Look;
 use crate::datastores::Store;
+use crate::{Look, hold};
 use polliwog_sdk::lenient::{Field, Number, Text};
-use polliwog_sdk::{Dependency, Status, cache};
+use polliwog_sdk::{Dependency, Status};
 use proxmox::{Answer, Trouble, judged, moment, percent_encoded, rhythm};
 use serde::Deserialize;
 use std::time::Duration;
 
 /// How often they are looked at.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
-/// A datastore that did not answer is left alone for so long.
-const HELD: Duration = Duration::from_secs(60 * 60);
 /// Namespaces of one datastore that are looked at.
 const NAMESPACES: usize = 100;
 /// Lists of groups that are asked for in one poll, before the other datastores have to wait for the next: a poll has 512
@@ -44,10 +42,9 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
     let mut seen = Seen::default();
     for store in stores {
         let prefix = format!("group/{}/", store.name);
-        let held = cache::get(&hold(&store.name));
+        let held = hold::why(&store.name);
         if !store.readable || held.is_some() || asked >= LISTS || !rhythm::is_due(&prefix) {
             if let Some(why) = held {
-                let why = String::from_utf8_lossy(&why).into_owned();
                 look.notes.say(|| format!("the backups in datastore {} are not listed for an hour: {why}", store.name));
             }
             look.report.keep(format!("groups/{}", store.name));
@@ -56,7 +53,7 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
         }
         let walked = walk(look, &store.name, (&mut asked, &mut seen));
         if let Err(trouble) = &walked {
-            hold_back(&store.name, trouble);
+            hold::back(&store.name, trouble);
         }
         if look.part((&format!("groups/{}", store.name), &[&prefix]), walked).is_some() {
             rhythm::looked(&prefix, PERIOD);
@@ -73,29 +70,6 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
 struct Seen {
     all: usize,
     wanted: usize,
-}
-
-/// Leaves a datastore alone that did not answer in time.
-pub(crate) fn hold_back(store: &str, trouble: &Trouble) {
-    if trouble.silent {
-        // What cannot be kept is one walk too many.
-        let _ = cache::set(&hold(store), trouble.sentence.as_bytes(), HELD);
-    }
-}
-
-/// Why a datastore is left alone.
-pub(crate) fn held(store: &str) -> Trouble {
-    let why = cache::get(&hold(store)).unwrap_or_default();
-    Trouble::held(String::from_utf8_lossy(&why).into_owned())
-}
-
-/// Whether a datastore is left alone.
-pub(crate) fn is_held(store: &str) -> bool {
-    cache::get(&hold(store)).is_some()
-}
-
-fn hold(store: &str) -> String {
-    format!("held/{store}")
 }
 
 /// The namespaces of a datastore that are looked at; the first, without a name, is its root.

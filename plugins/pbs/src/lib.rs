@@ -21,6 +21,7 @@
 
 mod datastores;
 mod groups;
+mod hold;
 mod jobs;
 mod settings;
 mod tasks;

@@ -6,7 +6,7 @@
 
 use crate::Look;
 use crate::datastores::Store;
-use crate::groups;
+use crate::{groups, hold};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Status, cache};
 use proxmox::{Trouble, count, judged, list, moment, remember, remembered, rhythm};
@@ -66,14 +66,14 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
     let mut budget = EACH_POLL;
     for store in stores {
         let name = format!("verification/{}", store.name);
-        let due = store.readable && !groups::is_held(&store.name) && rhythm::is_due(&name);
+        let due = store.readable && hold::why(&store.name).is_none() && rhythm::is_due(&name);
         if !due || budget.is_spent() {
             look.report.keep(name);
             continue;
         }
         let walk = walk(look, &store.name, &mut budget);
         if let Err(trouble) = &walk {
-            groups::hold_back(&store.name, trouble);
+            hold::back(&store.name, trouble);
             rhythm::looked(&name, AGAIN);
         }
         let Some(walk) = look.part((&name, &[]), walk) else { continue };

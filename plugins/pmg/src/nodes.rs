@@ -5,8 +5,8 @@
 
 use crate::Look;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
-use polliwog_sdk::{Dependency, Status, cache};
-use proxmox::{Host, Part, Space, Trouble, judged, list};
+use polliwog_sdk::{Dependency, Status};
+use proxmox::{Host, Part, Space, Trouble, judged, list, remember, remembered};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -31,28 +31,7 @@ struct Node {
 
 /// Reports each node, and gives the names of those that answer.
 pub(crate) fn report(look: &mut Look) -> Vec<String> {
-    let mut unseen = cache::get(HUNG).map(|why| String::from_utf8_lossy(&why).into_owned());
-    let cluster = match &unseen {
-        // Asking again at once would wait for the same dead peers.
-        Some(_) => by_themselves(look),
-        None => {
-            let [cluster] = look.api.ask(["/config/cluster/status?list_single_node=1"]);
-            match cluster.list::<Node>(&mut look.notes) {
-                Err(trouble) if trouble.permanent => {
-                    look.warn_of_api(&trouble.sentence);
-                    Err(trouble)
-                }
-                Err(trouble) => by_themselves(look).map_err(|_| trouble.clone()).inspect(|_| {
-                    if trouble.silent {
-                        // What cannot be kept is one wait more.
-                        let _ = cache::set(HUNG, trouble.sentence.as_bytes(), APART);
-                    }
-                    unseen = Some(trouble.sentence.clone());
-                }),
-                Ok(nodes) => Ok(nodes),
-            }
-        }
-    };
+    let (cluster, unseen) = cluster(look);
     let Some(nodes) = look.part(PART, cluster) else { return Vec::new() };
     let mut answering = Vec::new();
     let mut apart = Vec::new();
@@ -87,6 +66,28 @@ pub(crate) fn report(look: &mut Look) -> Vec<String> {
     };
     look.add(dependency);
     answering
+}
+
+/// The nodes, and why the cluster itself does not say how they are, where each had to be asked.
+fn cluster(look: &mut Look) -> (Result<Vec<Node>, Trouble>, Option<String>) {
+    if let Some(why) = remembered::<Option<String>>(HUNG) {
+        // Asking again at once would wait for the same dead peers.
+        return (by_themselves(look), Some(why));
+    }
+    let [answer] = look.api.ask(["/config/cluster/status?list_single_node=1"]);
+    let trouble = match answer.list::<Node>(&mut look.notes) {
+        Ok(nodes) => return (Ok(nodes), None),
+        Err(trouble) => trouble,
+    };
+    if trouble.permanent {
+        look.warn_of_api(&trouble.sentence);
+        return (Err(trouble), None);
+    }
+    let Ok(nodes) = by_themselves(look) else { return (Err(trouble), None) };
+    if trouble.silent {
+        remember(HUNG, &trouble.sentence, APART);
+    }
+    (Ok(nodes), Some(trouble.sentence))
 }
 
 /// Each node's own word, where the cluster's does not come.

@@ -14,23 +14,31 @@ pub struct Limits {
 impl Limits {
     /// What a number means, and the limit that it reached.
     pub fn judge(self, value: f64) -> (Status, f64) {
-        let reached = |limit: f64| limit > 0.0 && value >= limit;
-        match (reached(self.critical), reached(self.warning)) {
-            (true, _) => (Status::Critical, self.critical),
-            (false, true) => (Status::Warning, self.warning),
-            (false, false) => (Status::Ok, 0.0),
-        }
+        graded(self.warning, self.critical, |limit| value >= limit)
     }
 
     /// What is wrong with them, under these names in the settings.
     pub fn problem(self, warning: &str, critical: &str) -> Option<String> {
         let wrong = not_a_limit(warning, self.warning).or_else(|| not_a_limit(critical, self.critical));
-        if wrong.is_some() {
-            return wrong;
-        }
-        let hidden = self.critical > 0.0 && self.warning > self.critical;
-        hidden.then(|| format!("\"{warning}\" is above \"{critical}\": no warning would ever be seen"))
+        wrong.or_else(|| hidden((warning, self.warning), (critical, self.critical)))
     }
+}
+
+/// The worse of two limits that a number is past; 0 is past none.
+fn graded(warning: f64, critical: f64, is_past: impl Fn(f64) -> bool) -> (Status, f64) {
+    let is_past = |limit: f64| limit > 0.0 && is_past(limit);
+    if is_past(critical) {
+        (Status::Critical, critical)
+    } else if is_past(warning) {
+        (Status::Warning, warning)
+    } else {
+        (Status::Ok, 0.0)
+    }
+}
+
+/// That one limit is above another that must not be below it; 0 for never is neither.
+fn hidden((name, limit): (&str, f64), (above, upper): (&str, f64)) -> Option<String> {
+    (upper > 0.0 && limit > upper).then(|| format!("\"{name}\" is above \"{above}\": no warning would ever be seen"))
 }
 
 fn not_a_limit(name: &str, limit: f64) -> Option<String> {
@@ -50,22 +58,13 @@ pub struct Remaining {
 impl Remaining {
     /// What a number means, and the limit that it is below.
     pub fn judge(self, value: f64) -> (Status, f64) {
-        let below = |limit: f64| limit > 0.0 && value < limit;
-        match (below(self.critical), below(self.warning)) {
-            (true, _) => (Status::Critical, self.critical),
-            (false, true) => (Status::Warning, self.warning),
-            (false, false) => (Status::Ok, 0.0),
-        }
+        graded(self.warning, self.critical, |limit| value < limit)
     }
 
     /// What is wrong with them, under these names in the settings.
     pub fn problem(self, warning: &str, critical: &str) -> Option<String> {
         let wrong = not_a_limit(warning, self.warning).or_else(|| not_a_limit(critical, self.critical));
-        if wrong.is_some() {
-            return wrong;
-        }
-        let hidden = self.warning > 0.0 && self.critical > self.warning;
-        hidden.then(|| format!("\"{critical}\" is above \"{warning}\": no warning would ever be seen"))
+        wrong.or_else(|| hidden((critical, self.critical), (warning, self.warning)))
     }
 }
 

@@ -1,5 +1,6 @@
 //! One poll under way: who is asked, what is reported.
 
+use crate::memory::{remember, remembered};
 use crate::{Api, Notes, Trouble, Verdict, list};
 use polliwog_sdk::{Dependency, Report, Status, Target, cache};
 use std::collections::BTreeSet;
@@ -74,8 +75,7 @@ impl<S> Look<S> {
             }
             Err(trouble) => trouble,
         };
-        let since =
-            cache::get(&missed).and_then(|since| String::from_utf8(since).ok()?.parse().ok()).unwrap_or(self.now);
+        let since = remembered::<Option<u64>>(&missed).unwrap_or(self.now);
         let mut kept = members.to_vec();
         if trouble.permanent || self.now.saturating_sub(since) >= STANDS_MS {
             self.add(Dependency::unknown(name, trouble.sentence));
@@ -89,7 +89,7 @@ impl<S> Look<S> {
             kept.push(name);
         }
         // A cache that is full means that what is known stands longer.
-        let _ = cache::set(&missed, since.to_string().as_bytes(), REMEMBERED);
+        remember(&missed, &since, REMEMBERED);
         kept.into_iter().for_each(|kept| self.report.keep(kept));
         None
     }

@@ -9,7 +9,7 @@ use crate::nodes::{Nodes, answers, parent, reports};
 use crate::resources::{Guest, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Ended, Part, Trouble, count, judged, list, moment, rhythm};
+use proxmox::{Answer, Ended, Notes, Part, Trouble, count, judged, list, moment, rhythm};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,9 +33,10 @@ struct Uncovered {
 }
 
 impl Uncovered {
-    fn id(&self) -> Option<u64> {
-        // The largest that there can be has nine digits.
-        self.vmid.get().filter(|Number(id)| (0.0..1e9).contains(id)).map(|Number(id)| *id as u64)
+    /// The largest that there can be has nine digits.
+    fn id(&self, notes: &mut Notes) -> Option<u64> {
+        let id = notes.number(&self.vmid, || "vmid of a guest in no backup job".to_owned());
+        id.filter(|id| *id < 1e9).map(|id| id as u64)
     }
 
     fn shown(&self) -> String {
@@ -68,8 +69,13 @@ fn coverage(look: &mut Look, guests: &[Guest], uncovered: Answer, jobs: Answer) 
     let read = (|| Ok((uncovered.list::<Uncovered>(&mut look.notes)?, jobs.list::<Job>(&mut look.notes)?)))();
     let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return false };
     let by_id: BTreeMap<u64, &Guest> = guests.iter().map(|guest| (guest.id, guest)).collect();
-    let missing: Vec<String> = uncovered.iter().filter_map(|entry| needs_backup(look, &by_id, entry)).collect();
-    let unread: Vec<String> = uncovered.iter().filter(|entry| entry.id().is_none()).map(Uncovered::shown).collect();
+    let (mut missing, mut unread) = (Vec::new(), Vec::new());
+    for entry in &uncovered {
+        match entry.id(&mut look.notes) {
+            Some(id) => missing.extend(by_id.get(&id).and_then(|guest| needs_backup(look, guest, entry))),
+            None => unread.push(entry.shown()),
+        }
+    }
     let active = jobs.iter().filter(|job| job.enabled.get().is_none_or(|Flag(enabled)| *enabled)).count();
     let needing = guests.iter().any(|guest| !excluded(look, guest));
     let verdict = if guests.is_empty() {
@@ -98,17 +104,13 @@ fn coverage(look: &mut Look, guests: &[Guest], uncovered: Answer, jobs: Answer) 
     true
 }
 
-/// How a guest in no job is shown; nothing for templates, which the list has too, and for those that need none.
-fn needs_backup(look: &mut Look, guests: &BTreeMap<u64, &Guest>, entry: &Uncovered) -> Option<String> {
-    let _ = look.notes.number(&entry.vmid, || "vmid of a guest in no backup job".to_owned());
-    let id = entry.id()?;
-    let guest = guests.get(&id)?;
-    let excluded = excluded(look, guest);
+/// How a guest in no job is shown; nothing where it needs none. Templates, which the list has too, are no guests.
+fn needs_backup(look: &Look, guest: &Guest, entry: &Uncovered) -> Option<String> {
     let named = || match entry.name.get() {
-        Some(Text(name)) if guest.name.is_none() => format!("{id} ({name})"),
+        Some(Text(name)) if guest.name.is_none() => format!("{} ({name})", guest.id),
         _ => guest.shown(),
     };
-    (!excluded).then(named)
+    (!excluded(look, guest)).then(named)
 }
 
 /// The last runs on each node, and whether all could be read.

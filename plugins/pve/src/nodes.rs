@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 use crate::resources::{self, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status, cache};
-use proxmox::{Trouble, judged};
+use proxmox::{Trouble, judged, remember, remembered};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -49,13 +49,12 @@ pub(crate) fn answers(nodes: &Nodes, name: &str) -> bool {
 
 /// Why a node is not asked again yet.
 pub(crate) fn spared(name: &str) -> Option<String> {
-    cache::get(&sparing(name)).map(|why| String::from_utf8_lossy(&why).into_owned())
+    remembered(&sparing(name))
 }
 
 /// Leaves a node alone for a while.
 pub(crate) fn spare(name: &str, why: &str) {
-    // What cannot be kept is a question more.
-    let _ = cache::set(&sparing(name), why.as_bytes(), SPARED);
+    remember(&sparing(name), &why, SPARED);
 }
 
 fn sparing(name: &str) -> String {
@@ -118,8 +117,7 @@ pub(crate) fn asked<T>(node: &str, answer: &Result<T, Trouble>) {
 
 /// Remembers that no request came through to a node.
 pub(crate) fn unreachable_because(node: &str, why: &str) {
-    // What cannot be kept is a warning less.
-    let _ = cache::set(&unreachable(node), why.as_bytes(), UNREACHABLE);
+    remember(&unreachable(node), &why, UNREACHABLE);
     spare(node, why);
 }
 
@@ -149,8 +147,8 @@ fn presence(name: &str, node: &Node, heard: bool) -> Option<(Status, Option<Stri
             Status::Warning,
             format!("{name} has not said how it is for five minutes: run \"systemctl restart pvestatd\" on it"),
         ),
-        State::Online => match cache::get(&unreachable(name)) {
-            Some(why) => (Status::Warning, String::from_utf8_lossy(&why).into_owned()),
+        State::Online => match remembered::<Option<String>>(&unreachable(name)) {
+            Some(why) => (Status::Warning, why),
             None => return None,
         },
     };

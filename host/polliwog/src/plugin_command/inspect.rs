@@ -103,7 +103,7 @@ fn readable(facts: &Value) -> String {
 fn list_settings((root, part): (&Value, &Value), place: &str, lines: &mut Vec<String>) {
     for (name, schema) in part["properties"].as_object().into_iter().flatten() {
         let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
-        let referred = schema["$ref"].as_str().and_then(|path| root.pointer(path.strip_prefix('#')?)).unwrap_or(schema);
+        let referred = sandbox::resolved(root, schema);
         if referred["properties"].is_object() {
             list_settings((root, referred), &place, lines);
             continue;
