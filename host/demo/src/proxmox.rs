@@ -106,9 +106,8 @@ impl Reply {
     }
 }
 
-/// What all three list of a node's certificates (proxmox-acme-api: certificate_helpers.rs; PVE/CertHelpers.pm): its own ends
-/// in a year, or, with `certificate-ends`, in two days, or, with `certificate-ended`, two days ago.
-fn certificates(wish: &Wish, now: i64) -> Value {
+/// What is listed of a node's certificates (PVE/CertHelpers.pm), of these two files: the second ends in a year, or, with `certificate-ends`, in two days, or, with `certificate-ended`, two days ago.
+fn certificates(wish: &Wish, now: i64, files: [&str; 2]) -> Value {
     const DAY: i64 = 24 * 3600;
     let days = if wish.has("certificate-ends") {
         2
@@ -124,7 +123,8 @@ fn certificates(wish: &Wish, now: i64) -> Value {
             "fingerprint": "AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99",
         })
     };
-    json!([entry("root-ca.pem", 3650), entry("node.pem", days)])
+    let [long, own] = files;
+    json!([entry(long, 3650), entry(own, days)])
 }
 
 /// What all three say of a subscription: most nodes have none. With `subscribed` there is one, and with

@@ -3,12 +3,14 @@
 use crate::{Look, hold};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Trouble, bytes, judged, moment, percent, rhythm, worse};
+use proxmox::{Answer, Grade, Trouble, bytes, judged, moment, percent, worse};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 const DAY: f64 = 24.0 * 3600.0;
+/// From here on the server's estimate is judged. Percent used.
+const HALF: f64 = 50.0;
 /// After the list of all did not come in time, each is asked for by itself for so long.
 const SINGLY: Duration = Duration::from_secs(10 * 60);
 const HUNG: &str = "datastore-usage";
@@ -42,6 +44,8 @@ struct Usage {
 pub(crate) struct Store {
     pub name: String,
     pub readable: bool,
+    /// Whether somebody took it out of use, so that no job runs on it.
+    pub rests: bool,
 }
 
 /// Reports each datastore, and gives those that are looked at.
@@ -63,8 +67,10 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) 
     let mut seen = Vec::new();
     for (name, entry) in &stores {
         let verdict = match usage.get(name) {
+            Some(Ok(usage)) if is_unmounted(entry, usage) => unmounted(),
             Some(Ok(usage)) => judge(look, name, entry, usage),
             Some(Err(trouble)) => untold(trouble),
+            None if is_unmounted(entry, &Usage::default()) => unmounted(),
             None => Verdict::of(Status::Unknown, "the server does not say how full it is".to_owned()),
         };
         let verdict = match maintained(entry) {
@@ -73,9 +79,17 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) 
             Some(maintained) => maintained,
             None => verdict,
         };
-        let dependency = judged(format!("datastore/{name}"), "pbs-datastore", (verdict.status, verdict.why));
-        look.add(Dependency { description: verdict.description, ..dependency });
-        seen.push(Store { name: name.clone(), readable: verdict.readable });
+        let rests = verdict.rests || maintained(entry).is_some();
+        let dependency = judged(format!("datastore/{name}"), "pbs-datastore", (verdict.status, verdict.why.clone()));
+        let may_rest =
+            rests && verdict.status == Status::Warning && look.settings.datastores.may_rest.match_any([name.as_str()]);
+        look.add(match verdict.why {
+            Some(why) if may_rest => {
+                Dependency::skipped(dependency.name).with_kind("pbs-datastore").with_description(why)
+            }
+            _ => Dependency { description: verdict.description, ..dependency },
+        });
+        seen.push(Store { name: name.clone(), readable: verdict.readable, rests });
     }
     seen
 }
@@ -85,8 +99,8 @@ type Usages = BTreeMap<String, Result<Usage, Trouble>>;
 
 /// Where all are asked about at once, unless one of them held that up a moment ago: its disk hangs, perhaps, and each such
 /// question holds one of the server's threads until it is restarted.
-pub(crate) fn usage_of_all() -> Option<String> {
-    rhythm::is_due(HUNG).then(|| "/status/datastore-usage".to_owned())
+pub(crate) fn usage_of_all(look: &mut Look) -> Option<String> {
+    look.is_due(HUNG).then(|| "/status/datastore-usage".to_owned())
 }
 
 fn usages(look: &mut Look, stores: &[(String, Listed)], answer: Option<Answer>) -> Usages {
@@ -95,11 +109,12 @@ fn usages(look: &mut Look, stores: &[(String, Listed)], answer: Option<Answer>) 
         Some(Ok(list)) => {
             return list.into_iter().filter_map(|usage| Some((usage.store.get()?.0.clone(), Ok(usage)))).collect();
         }
-        Some(Err(trouble)) if trouble.silent => rhythm::looked(HUNG, SINGLY),
+        Some(Err(trouble)) if trouble.silent => look.looked(HUNG, SINGLY),
         // One whose disk fails makes the list of all fail.
         Some(Err(_)) | None => {}
     }
-    let in_use = stores.iter().filter(|(_, entry)| maintained(entry).is_none()).map(|(name, _)| name);
+    let is_used = |entry: &Listed| maintained(entry).is_none() && !is_unmounted(entry, &Usage::default());
+    let in_use = stores.iter().filter(|(_, entry)| is_used(entry)).map(|(name, _)| name);
     let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| hold::why(name).is_some());
     let answers = look.api.ask_all(asked.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
     let mut usages: Usages = asked.into_iter().cloned().zip(answers.into_iter().map(Answer::read::<Usage>)).collect();
@@ -118,17 +133,19 @@ struct Verdict {
     description: Option<String>,
     /// Whether its contents can be listed.
     readable: bool,
+    /// Whether it was taken away.
+    rests: bool,
 }
 
 impl Verdict {
     fn of(status: Status, why: String) -> Self {
-        Self { status, why: Some(why), description: None, readable: status != Status::Critical }
+        Self { status, why: Some(why), description: None, readable: status != Status::Critical, rests: false }
     }
 
     fn or_worse(self, other: Self) -> Self {
         let (description, readable) = (other.description, self.readable && other.readable);
         let (status, why) = worse((self.status, self.why), (other.status, other.why));
-        Self { status, why, description, readable }
+        Self { status, why, description, readable, rests: self.rests || other.rests }
     }
 }
 
@@ -136,7 +153,8 @@ impl Verdict {
 fn untold(trouble: &Trouble) -> Verdict {
     // What the server answers when it did not expect an error: that of the disk.
     match trouble.code.as_str() {
-        "refused" | "server_error" => {
+        // A proxy in front says so when what is behind it does not answer.
+        "refused" | "server_error" if !trouble.silent => {
             Verdict::of(Status::Critical, format!("the server cannot use it: {}", trouble.sentence))
         }
         _ => {
@@ -158,14 +176,17 @@ fn maintained(entry: &Listed) -> Option<Verdict> {
     Some(Verdict { readable: mode == "read-only", ..verdict })
 }
 
+fn is_unmounted(entry: &Listed, usage: &Usage) -> bool {
+    let all = [&entry.mount_status, &usage.mount_status];
+    all.iter().any(|status| status.get().is_some_and(|Text(status)| status == "notmounted"))
+}
+
+fn unmounted() -> Verdict {
+    let why = "its removable disk is not mounted; where it is taken away in turn, name it in datastores.may_rest";
+    Verdict { readable: false, rests: true, ..Verdict::of(Status::Warning, why.to_owned()) }
+}
+
 fn judge(look: &mut Look, name: &str, entry: &Listed, usage: &Usage) -> Verdict {
-    if [&entry.mount_status, &usage.mount_status]
-        .iter()
-        .any(|status| status.get().is_some_and(|Text(status)| status == "notmounted"))
-    {
-        let verdict = Verdict::of(Status::Warning, "its removable disk is not mounted".to_owned());
-        return Verdict { readable: false, ..verdict };
-    }
     if let Some(Text(error)) = usage.error.get() {
         return Verdict::of(Status::Critical, format!("the server cannot use it: {}", error.trim()));
     }
@@ -183,20 +204,25 @@ fn judge(look: &mut Look, name: &str, entry: &Listed, usage: &Usage) -> Verdict 
     let size = total.or(whole).map(bytes).unwrap_or_default();
     if entry.backend_type.get().is_some_and(|Text(backend)| backend == "s3") {
         let description = format!("in an S3 bucket; its local cache of {size} is {share:.0} % used");
-        return Verdict { status: Status::Ok, why: None, description: Some(description), readable: true };
+        return Verdict { status: Status::Ok, why: None, description: Some(description), readable: true, rests: false };
     }
-    let (status, why) = worse(fullness(look, share), estimate(look, name, usage));
-    Verdict { status, why, description: Some(format!("{share:.0} % of {size} used")), readable: true }
+    let (estimated, full) = estimate(look, name, usage, share);
+    let (status, why) = worse(fullness(look, name, share), estimated);
+    let description = format!("{share:.0} % of {size} used{full}");
+    Verdict { status, why, description: Some(description), readable: true, rests: false }
 }
 
-fn fullness(look: &Look, share: f64) -> proxmox::Verdict {
-    let (status, limit) = look.settings.datastores.usage().judge(share);
-    let why = format!("more than {limit} % is used: make room (prune and garbage collection), or give it more");
+fn fullness(look: &mut Look, name: &str, share: f64) -> proxmox::Verdict {
+    let limits = look.settings.datastores.usage();
+    let Grade { status, limit, after } = look.grades.judge(&format!("datastore/{name}"), limits, share);
+    let why = format!("more than {limit} % is used{after}: make room (prune and garbage collection), or give it more");
     (status, (status != Status::Ok).then_some(why))
 }
 
-/// When it will be full, by the server's own estimate: 0 is never, and a date that is over means that it shrinks.
-fn estimate(look: &mut Look, name: &str, usage: &Usage) -> proxmox::Verdict {
+/// When it will be full, by the server's own estimate, and the same for a person: 0 is never, and a date that is over means
+/// that it shrinks. The first backups fill a new one so fast that it would be full in days: it is judged when half is used.
+fn estimate(look: &mut Look, name: &str, usage: &Usage, share: f64) -> (proxmox::Verdict, String) {
+    let none = ((Status::Ok, None), String::new());
     // Up to the largest 64-bit number for far away.
     let Some(Number(date)) = usage.estimated_full_date.get() else {
         if let Field::Odd(odd) = &usage.estimated_full_date {
@@ -204,15 +230,16 @@ fn estimate(look: &mut Look, name: &str, usage: &Usage) -> proxmox::Verdict {
                 format!("estimated-full-date of datastore {name} is {odd}, which is no number: it is not judged")
             });
         }
-        return (Status::Ok, None);
+        return none;
     };
-    if *date <= look.seconds() {
-        return (Status::Ok, None);
+    let Some(when) = moment(*date).filter(|_| *date > look.seconds()) else { return none };
+    let day = &when[..10];
+    let full = format!("; full on {day}, as it grows now");
+    if share < HALF {
+        return ((Status::Ok, None), full);
     }
-    let (status, limit) = look.settings.datastores.full().judge((date - look.seconds()) / DAY);
-    let when = moment(*date).map(|when| format!(" ({})", &when[..10])).unwrap_or_default();
-    (
-        status,
-        (status != Status::Ok).then(|| format!("it will be full in fewer than {limit} days{when}, as it grows now")),
-    )
+    let (limits, days) = (look.settings.datastores.full(), (date - look.seconds()) / DAY);
+    let Grade { status, limit, .. } = look.grades.judge(&format!("datastore/{name} full"), limits, days);
+    let why = format!("it will be full in fewer than {limit} days ({day}), as it grows now");
+    ((status, (status != Status::Ok).then_some(why)), full)
 }

@@ -7,12 +7,14 @@ use crate::datastores::Store;
 use crate::{Look, hold};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Trouble, judged, moment, percent_encoded, rhythm};
+use proxmox::{Answer, Limits, Trouble, count, judged, moment, percent_encoded};
 use serde::Deserialize;
 use std::time::Duration;
 
 /// How often they are looked at.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
+/// Where something could not be read it is looked again sooner.
+const AGAIN: Duration = Duration::from_secs(60);
 /// Namespaces of one datastore that are looked at.
 const NAMESPACES: usize = 100;
 /// Lists of groups that are asked for in one poll, before the other datastores have to wait for the next: a poll has 512
@@ -43,20 +45,29 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
     for store in stores {
         let prefix = format!("group/{}/", store.name);
         let held = hold::why(&store.name);
-        if !store.readable || held.is_some() || asked >= LISTS || !rhythm::is_due(&prefix) {
+        if !store.readable || held.is_some() || asked >= LISTS || !look.is_due(&prefix) {
             if let Some(why) = held {
                 look.notes.say(|| format!("the backups in datastore {} are not listed for an hour: {why}", store.name));
             }
             look.report.keep(format!("groups/{}", store.name));
-            look.report.keep(prefix);
+            look.report.keep(prefix.as_str());
+            if !store.readable {
+                // They grow old, and nobody can see by how much.
+                look.lose(prefix, format!("nobody can see it: \"datastore/{}\" says why", store.name));
+            }
             continue;
         }
+        let before = seen.all;
         let walked = walk(look, &store.name, (&mut asked, &mut seen));
         if let Err(trouble) = &walked {
             hold::back(&store.name, trouble);
         }
-        if look.part((&format!("groups/{}", store.name), &[&prefix]), walked).is_some() {
-            rhythm::looked(&prefix, PERIOD);
+        look.looked(&prefix, if walked.is_ok() { PERIOD } else { AGAIN });
+        let umbrella = format!("groups/{}", store.name);
+        if look.part((&umbrella, &[&prefix]), walked).is_some() {
+            let groups = count(seen.all - before, "backup group");
+            let dependency = Dependency::ok(umbrella).with_kind("pbs-groups").with_description(groups);
+            look.add(dependency.with_parent(format!("datastore/{}", store.name)));
         }
     }
     if seen.all > 0 && seen.wanted == 0 {
@@ -112,6 +123,8 @@ fn groups(look: &mut Look, (store, ns): (&str, &str), answer: Answer, seen: &mut
         let mut names = vec![own.clone(), format!("store:{store}"), format!("ns:{ns}")];
         names.extend(group.owner.get().map(|Text(owner)| format!("owner:{owner}")));
         names.extend(group.comment.get().map(|Text(comment)| format!("comment:{comment}")));
+        // As the report calls it, too.
+        names.push(if ns.is_empty() { format!("{store}/{own}") } else { format!("{store}/{ns}/{own}") });
         let names = || names.iter().map(String::as_str);
         let settings = &look.settings.groups;
         if !settings.include.match_any(names()) || settings.exclude.match_any(names()) {
@@ -119,7 +132,8 @@ fn groups(look: &mut Look, (store, ns): (&str, &str), answer: Answer, seen: &mut
         }
         seen.wanted += 1;
         let name = if ns.is_empty() { format!("group/{store}/{own}") } else { format!("group/{store}/{ns}/{own}") };
-        let dependency = one(look, name, &group).with_parent(format!("datastore/{store}"));
+        let limits = settings.age(names());
+        let dependency = one(look, name, &group, limits).with_parent(format!("datastore/{store}"));
         look.add(match group.comment.get() {
             Some(Text(comment)) => {
                 dependency.with_title(format!("{own}: {}", comment.lines().next().unwrap_or_default()))
@@ -130,7 +144,7 @@ fn groups(look: &mut Look, (store, ns): (&str, &str), answer: Answer, seen: &mut
     Ok(())
 }
 
-fn one(look: &mut Look, name: String, group: &Group) -> Dependency {
+fn one(look: &mut Look, name: String, group: &Group, limits: Limits) -> Dependency {
     let last = look.notes.number(&group.last_backup, || format!("last-backup of {name}")).filter(|last| *last > 0.0);
     let Some((last, when)) = last.and_then(|last| Some((last, moment(last)?))) else {
         return judged(
@@ -139,7 +153,7 @@ fn one(look: &mut Look, name: String, group: &Group) -> Dependency {
             (Status::Unknown, Some("when it was last backed up is not known".to_owned())),
         );
     };
-    let (status, limit) = look.settings.groups.age().judge((look.seconds() - last) / 3600.0);
+    let (status, limit) = limits.judge((look.seconds() - last) / 3600.0);
     let why = (status != Status::Ok).then(|| format!("its newest backup is of {when}, more than {limit} hours ago"));
     judged(name, "pbs-group", (status, why)).with_description(format!("newest backup of {when}"))
 }

@@ -7,18 +7,23 @@ use std::time::Duration;
 /// For so long.
 const HELD: Duration = Duration::from_secs(60 * 60);
 
-/// Leaves a datastore alone that did not answer in time.
-pub(crate) fn back(store: &str, trouble: &Trouble) {
+/// Leaves a datastore alone that did not answer in time; or only its snapshots, which take longer than all else.
+pub(crate) fn back(what: &str, trouble: &Trouble) {
     if trouble.silent {
-        remember(&key(store), &trouble.sentence, HELD);
+        remember(&key(what), &trouble.sentence, HELD);
     }
 }
 
-/// Why a datastore is left alone, where it is.
-pub(crate) fn why(store: &str) -> Option<String> {
-    remembered(&key(store))
+/// A datastore's snapshots, for [`back`] and [`why`].
+pub(crate) fn snapshots(store: &str) -> String {
+    format!("snapshots of {store}")
 }
 
-fn key(store: &str) -> String {
-    format!("held/{store}")
+/// Why it is left alone, where it is.
+pub(crate) fn why(what: &str) -> Option<String> {
+    remembered(&key(what))
+}
+
+fn key(what: &str) -> String {
+    format!("held/{what}")
 }

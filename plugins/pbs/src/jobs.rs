@@ -1,15 +1,18 @@
 //! Jobs: garbage collection, verify, sync and prune, by their last run and when the next one is due.
 
+use crate::datastores::Store;
 use crate::{Look, Permissions};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Ended, Trouble, judged, moment, rhythm};
+use proxmox::{Answer, Ended, Trouble, judged, moment, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
 /// How often they are looked at.
 const PERIOD: Duration = Duration::from_secs(60);
 const RHYTHM: &str = "jobs";
+const REMOTES: &str = "remotes";
+const REMOTES_PERIOD: Duration = Duration::from_secs(60 * 60);
 /// Each sort of job: its name, and where its jobs are listed.
 const SORTS: [(&str, &str); 4] = [
     ("gc", "/admin/gc"),
@@ -37,8 +40,8 @@ struct Job {
     sync_direction: Field<Text>,
 }
 
-pub(crate) fn report(look: &mut Look) {
-    if !rhythm::is_due(RHYTHM) {
+pub(crate) fn report(look: &mut Look, stores: &[Store]) {
+    if !look.is_due(RHYTHM) {
         for (sort, _) in SORTS {
             look.report.keep(sort);
             look.report.keep(format!("{sort}/"));
@@ -50,28 +53,45 @@ pub(crate) fn report(look: &mut Look) {
         let jobs = read(look, sort, answer);
         let members = [format!("{sort}/")];
         let Some(jobs) = look.part((sort, &[members[0].as_str()]), jobs) else { continue };
-        jobs.iter().for_each(|job| one(look, sort, job));
-        if sort == "sync" && jobs.is_empty() {
-            hidden(look);
+        jobs.iter().for_each(|job| one(look, sort, job, stores));
+        if sort == "gc" {
+            unlisted(look, &jobs, stores);
         }
     }
     // Also where one did not come: waiting for it would take ten seconds of each poll.
-    rhythm::looked(RHYTHM, PERIOD);
+    look.looked(RHYTHM, PERIOD);
+    hidden(look);
 }
 
-/// No sync job is seen. Those that pull from a remote are hidden from a token that may not see the remote.
+/// The server leaves out whatever datastore it cannot use.
+fn unlisted(look: &mut Look, jobs: &[Job], stores: &[Store]) {
+    for Store { name, .. } in stores {
+        if jobs.iter().all(|job| job.store.get().is_none_or(|Text(store)| store != name)) {
+            look.report.keep(format!("gc/{name}"));
+            look.lose(format!("gc/{name}"), format!("nobody can see it: \"datastore/{name}\" says why"));
+        }
+    }
+}
+
+/// Sync jobs with a remote are hidden from a token that may not see the remote.
 fn hidden(look: &mut Look) {
+    if !look.is_due(REMOTES) {
+        return;
+    }
     let [answer] = look.api.ask(["/access/permissions"]);
-    let Ok(permissions) = answer.read::<Permissions>() else { return };
     let audits = |path: &String| path.as_str() == "/" || path.starts_with("/remote");
-    if !permissions.iter().any(|(path, held)| audits(path) && held.contains_key("Remote.Audit")) {
+    let lacks = answer.read::<Permissions>().is_ok_and(|permissions| {
+        !permissions.iter().any(|(path, held)| audits(path) && held.contains_key("Remote.Audit"))
+    });
+    if lacks {
         look.notes.say(|| {
-            "no sync job is to be seen, and the token lacks Remote.Audit: where there are some, run there \
+            "the token lacks Remote.Audit, so that sync jobs with a remote are hidden from it: where there are some, run there \
              \"proxmox-backup-manager acl update /remote RemoteAudit --auth-id USER@REALM\" and the same for --auth-id \
              'USER@REALM!NAME'"
                 .to_owned()
         });
     }
+    look.looked(REMOTES, REMOTES_PERIOD);
 }
 
 fn read(look: &mut Look, sort: &str, answer: Answer) -> Result<Vec<Job>, Trouble> {
@@ -85,7 +105,7 @@ fn read(look: &mut Look, sort: &str, answer: Answer) -> Result<Vec<Job>, Trouble
     }
 }
 
-fn one(look: &mut Look, sort: &str, job: &Job) {
+fn one(look: &mut Look, sort: &str, job: &Job, stores: &[Store]) {
     // Garbage collection is a datastore's own and has no id.
     let Some(Text(id)) = (if sort == "gc" { job.store.get() } else { job.id.get() }) else {
         return look.notes.say(|| format!("a {sort} job has no name: it is left out"));
@@ -94,9 +114,23 @@ fn one(look: &mut Look, sort: &str, job: &Job) {
     if look.settings.jobs.exclude.match_any([name.as_str()]) {
         return;
     }
-    let dependency = match rests(look, job, &name) {
+    let before = format!("{sort}/");
+    if job.is_running() && look.reported_before(&before).contains(&name) {
+        // How the run before it ended stands until this one does.
+        return look.report.keep(name);
+    }
+    let rests = match rests(look, job, &name) {
+        None if store(job, stores).is_some_and(|store| store.rests) => {
+            Some("Its datastore was taken out of use".to_owned())
+        }
+        rests => rests,
+    };
+    let dependency = match rests {
         Some(why) => Dependency::skipped(name).with_kind(format!("pbs-{sort}")).with_description(why),
-        None => judged(name.clone(), &format!("pbs-{sort}"), judge(look, &name, job)),
+        None => {
+            let dependency = judged(name.clone(), &format!("pbs-{sort}"), judge(look, &name, job));
+            Dependency { description: job.description(), ..dependency }
+        }
     };
     let dependency = match title(sort, id, job) {
         Some(title) => dependency.with_title(title),
@@ -120,13 +154,48 @@ fn title(sort: &str, id: &str, job: &Job) -> Option<String> {
     })
 }
 
-/// That nobody expects it to run.
-fn rests(look: &mut Look, job: &Job, name: &str) -> Option<&'static str> {
+/// The datastore that it works on.
+fn store<'a>(job: &Job, stores: &'a [Store]) -> Option<&'a Store> {
+    let Text(name) = job.store.get()?;
+    stores.iter().find(|store| store.name == *name)
+}
+
+/// That nobody expects it to run, or not yet.
+fn rests(look: &mut Look, job: &Job, name: &str) -> Option<String> {
     if look.notes.flag(&job.disable, || format!("disable of {name}")) == Some(true) {
-        return Some("The job is switched off");
+        return Some("The job is switched off".to_owned());
     }
-    let never = job.last_run_state.get().is_none() && job.last_run_endtime.get().is_none();
-    (job.schedule == Field::Absent && never).then_some("It runs only when somebody starts it")
+    if job.has_run() {
+        return None;
+    }
+    if job.schedule == Field::Absent {
+        return Some("It runs only when somebody starts it".to_owned());
+    }
+    let Number(next) = job.next_run.get()?;
+    let first = moment(*next).filter(|_| *next > look.seconds())?;
+    Some(format!("Its first run is due at {first}"))
+}
+
+impl Job {
+    fn has_run(&self) -> bool {
+        let ends = [&self.last_run_state, &self.last_run_upid, &self.upid];
+        ends.iter().any(|field| **field != Field::Absent) || self.last_run_endtime != Field::Absent
+    }
+
+    fn is_running(&self) -> bool {
+        let started = self.last_run_upid.get().or(self.upid.get()).is_some();
+        started && self.last_run_state == Field::Absent && self.last_run_endtime == Field::Absent
+    }
+
+    /// When it last ran, and will again.
+    fn description(&self) -> Option<String> {
+        let when =
+            |field: &Field<Number>| field.get().filter(|Number(at)| *at > 0.0).and_then(|Number(at)| moment(*at));
+        let last = when(&self.last_run_endtime).map(|last| format!("last run ended at {last}"));
+        let next = when(&self.next_run).map(|next| format!("next due at {next}"));
+        let both: Vec<String> = last.into_iter().chain(next).collect();
+        (!both.is_empty()).then(|| both.join(", "))
+    }
 }
 
 fn judge(look: &mut Look, name: &str, job: &Job) -> (Status, Option<String>) {
@@ -140,8 +209,7 @@ fn judge(look: &mut Look, name: &str, job: &Job) -> (Status, Option<String>) {
     if let Field::Odd(odd) = &job.last_run_state {
         return (Status::Unknown, Some(format!("its last run{when} ended with {odd}, which is no state")));
     }
-    let ran = job.last_run_upid.get().or(job.upid.get()).is_some();
-    if state.is_none() && ended_at.is_none() && !ran {
+    if !job.has_run() {
         return overdue(look, next, now).unwrap_or((Status::Warning, Some("it has not run yet".to_owned())));
     }
     let (status, why) = Ended::read(state, ended_at.is_some()).judged();
@@ -155,8 +223,12 @@ fn judge(look: &mut Look, name: &str, job: &Job) -> (Status, Option<String>) {
         );
     }
     // One that is running is not late.
-    let running = state.is_none();
-    if running { (Status::Ok, None) } else { overdue(look, next, now).unwrap_or((Status::Ok, None)) }
+    if state.is_none() {
+        return (Status::Ok, None);
+    }
+    let (status, limit) = look.settings.jobs.age().judge(ended_at.map_or(0.0, |at| (now - at) / 3600.0));
+    let old = (status, (status != Status::Ok).then(|| format!("its last run{when} is more than {limit} hours ago")));
+    worse(overdue(look, next, now).unwrap_or((Status::Ok, None)), old)
 }
 
 fn overdue(look: &Look, next: Option<f64>, now: f64) -> Option<(Status, Option<String>)> {

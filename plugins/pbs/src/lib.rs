@@ -8,11 +8,11 @@
 //! | `/admin/datastore/S/namespace`, and `/admin/datastore/S/groups` of each namespace | each five minutes |
 //! | `/nodes/localhost/tasks`, those that failed in the last day | each five minutes |
 //! | `/admin/datastore/S/snapshots` of each namespace | each hour, a few in a poll where they are long |
-//! | `/nodes/localhost/certificates/info`, and `/nodes/localhost/subscription` where that is wanted | each hour |
-//! | `/access/permissions` | where no datastore or no sync job is seen: is there none, or are there no rights? |
+//! | `/nodes/localhost/subscription` where that is wanted | each hour |
+//! | `/access/permissions` | each hour, for sync jobs that may not be seen; and where no datastore is seen: is there none, or are there no rights? |
 //!
-//! Dependencies: `api`, `node`, `datastore/S`, `gc/S`, `verify/ID`, `sync/ID`, `prune/ID`, and for each backup group
-//! `group/S/TYPE/ID`, or `group/S/NAMESPACE/TYPE/ID`; `verification/S`, `tasks`, `certificate`,
+//! Dependencies: `api`, `node`, `datastore/S`, `gc/S`, `verify/ID`, `sync/ID`, `prune/ID`, `groups/S` (whether a datastore's
+//! groups could be listed), and for each backup group `group/S/TYPE/ID`, or `group/S/NAMESPACE/TYPE/ID`; `verification/S`, `tasks`, `certificate`,
 //! `subscription`.
 //!
 //! One broken datastore never hides the others: whatever concerns one of them is asked and judged by itself.
@@ -30,9 +30,7 @@ mod verification;
 use polliwog_sdk::lenient::{Field, Flag, Number};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::{SecretSpec, Status};
-use proxmox::{
-    Answer, Api, Fact, Host, Part, Product, Space, Trouble, certificates, connect, hourly, judged, subscription,
-};
+use proxmox::{Answer, Api, Fact, Host, Part, Product, Space, Trouble, connect, hourly, judged, subscription};
 use serde::Deserialize;
 use settings::Settings;
 use std::collections::BTreeMap;
@@ -88,11 +86,11 @@ type Look = proxmox::Look<Settings>;
 type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
 
 const NODE: Part<'_> = ("node", &[]);
-const DATASTORES: Part<'_> = ("datastores", &["datastore/", "group/", "verification/"]);
+const DATASTORES: Part<'_> = ("datastores", &["datastore/", "groups/", "group/", "verification/"]);
 
 fn poll(look: &mut Look) {
     let mut paths = vec!["/nodes/localhost/status".to_owned(), "/admin/datastore".to_owned()];
-    paths.extend(datastores::usage_of_all());
+    paths.extend(datastores::usage_of_all(look));
     let mut answers = look.api.ask_all(paths).into_iter();
     let mut next = || answers.next();
     let (Some(status), Some(list), usage) = (next(), next(), next()) else { return };
@@ -106,20 +104,36 @@ fn poll(look: &mut Look) {
         groups::report(look, &stores);
         stores
     });
-    jobs::report(look);
+    jobs::report(look, stores.as_deref().unwrap_or_default());
     tasks::report(look);
-    let certificate = Fact { sort: "certificate", path: "/certificates/info", read: certificate };
-    let subscription = Fact { sort: "subscription", path: "/subscription", read: subscribed };
-    let facts = if look.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
-    hourly(look, &["localhost".to_owned()], false, &facts);
+    certificate(look);
+    if look.settings.subscription {
+        let subscription = Fact { sort: "subscription", path: "/subscription", slow: false, read: subscribed };
+        hourly(look, &["localhost".to_owned()], false, &[subscription]);
+    }
     if let Some(stores) = stores {
         verification::report(look, &stores);
     }
 }
 
-fn certificate(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
-    const RENEW: &str = "run \"proxmox-backup-manager cert update --force true\" there, or order it anew from ACME";
-    certificates(look, (name, "pbs-certificate", |_| RENEW), look.settings.certificates, answer)
+/// The one that the server shows: to list its files takes Sys.Modify (proxmox-backup: api2/node/certificates.rs), which who
+/// only looks has not.
+fn certificate(look: &mut Look) {
+    const NAME: &str = "certificate";
+    const RENEW: &str = "order it anew where it was bought or from ACME; one of the server's own is made anew with \
+                         \"proxmox-backup-manager cert update --force true\" and \"systemctl reload proxmox-backup-proxy\" \
+                         there, and whoever pins it, storages of Proxmox VE among them, needs the new fingerprint";
+    let limits = look.settings.certificates;
+    let dependency = match look.api.certificate_ends() {
+        Some(end) => {
+            let shown = (end, "the certificate that it shows".to_owned());
+            proxmox::certificate(look, (NAME.to_owned(), "pbs-certificate", |_| RENEW), limits, shown)
+        }
+        None => Dependency::skipped(NAME)
+            .with_kind("pbs-certificate")
+            .with_description("The connection is not encrypted, so that there is none to look at"),
+    };
+    look.add(dependency);
 }
 
 fn subscribed(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
@@ -146,7 +160,7 @@ fn node(look: &mut Look, answer: Answer) {
     let verdict = if host == Host::default() {
         (Status::Unknown, Some("the server says nothing of its memory, root file system and CPU".to_owned()))
     } else {
-        host.judge(&look.settings.usage)
+        host.judge(&look.settings.usage, "node", &mut look.grades)
     };
     look.add(Dependency { description: host.description(), ..judged("node", "pbs-node", verdict) });
 }
@@ -158,10 +172,15 @@ fn rights(look: &mut Look) {
         Ok(permissions) if permissions.values().any(|held| held.contains_key("Datastore.Audit")) => {
             "there is no datastore yet".to_owned()
         }
-        Ok(_) => format!(
-            "the token lacks Datastore.Audit, so datastores are hidden from it: {}",
-            look.api.product().grant_rights()
-        ),
+        Ok(_) => {
+            for members in DATASTORES.1 {
+                look.lose(*members, "the token lacks Datastore.Audit, so that it is hidden: \"api\" says more");
+            }
+            format!(
+                "the token lacks Datastore.Audit, so datastores are hidden from it: {}",
+                look.api.product().grant_rights()
+            )
+        }
         Err(trouble) => {
             format!("no datastore is to be seen, and whether there is one is not known: {}", trouble.sentence)
         }

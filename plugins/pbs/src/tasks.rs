@@ -2,8 +2,8 @@
 
 use crate::{Look, Permissions};
 use polliwog_sdk::Status;
-use polliwog_sdk::lenient::{Field, Text};
-use proxmox::{Ended, Part, count, judged, list, rhythm};
+use polliwog_sdk::lenient::{Field, Number, Text};
+use proxmox::{Ended, Part, count, judged, list};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,8 +11,12 @@ use std::time::Duration;
 const PART: Part<'_> = ("tasks", &[]);
 /// How often they are looked at.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
-/// How far back. Seconds.
+/// Where they could not be read it is looked again sooner.
+const AGAIN: Duration = Duration::from_secs(60);
+/// How far back they may have ended. Seconds.
 const BACK: f64 = 24.0 * 3600.0;
+/// How long one that ended then may have taken. Seconds.
+const LONGEST: f64 = 48.0 * 3600.0;
 /// So many are read.
 const MOST: usize = 200;
 
@@ -23,19 +27,31 @@ struct Task {
     worker_type: Field<Text>,
     worker_id: Field<Text>,
     status: Field<Text>,
+    endtime: Field<Number>,
 }
 
 pub(crate) fn report(look: &mut Look) {
-    if !rhythm::is_due(PART.0) {
+    if !look.settings.tasks.warn {
+        return;
+    }
+    if !look.is_due(PART.0) {
         return look.report.keep(PART.0);
     }
-    let since = look.seconds() - BACK;
+    // The server counts from when a task began.
+    let ended_after = look.seconds() - BACK;
+    let since = (ended_after - LONGEST).max(0.0);
     let [answer] = look.api.ask([format!("/nodes/localhost/tasks?errors=1&since={since:.0}&limit={MOST}").as_str()]);
     let tasks = answer.list::<Task>(&mut look.notes);
+    look.looked(PART.0, if tasks.is_ok() { PERIOD } else { AGAIN });
     let Some(tasks) = look.part(PART, tasks) else { return };
-    rhythm::looked(PART.0, PERIOD);
     let mut failed: BTreeMap<String, usize> = BTreeMap::new();
     for task in &tasks {
+        let ended = look.notes.number(&task.endtime, || "endtime of a task that failed".to_owned());
+        let names = task.names();
+        let excluded = look.settings.tasks.exclude.match_any(names.iter().map(String::as_str));
+        if excluded || ended.is_some_and(|ended| ended < ended_after) {
+            continue;
+        }
         // Older versions list those with warnings too.
         if let Ended::Failed(_) = Ended::read(task.status.get().map(|Text(status)| status.as_str()), true) {
             let what = task.worker_type.get().map_or("a task", |Text(kind)| kind.as_str());
@@ -54,6 +70,16 @@ pub(crate) fn report(look: &mut Look) {
         (Status::Warning, Some(format!("{} failed in the last day: {}", count(all, "task"), list(&names))))
     };
     look.add(judged(PART.0, "pbs-tasks", verdict));
+}
+
+impl Task {
+    /// What it can be named by in the settings.
+    fn names(&self) -> Vec<String> {
+        let word = |field: &Field<Text>| field.get().map(|Text(word)| word.clone());
+        let kind = word(&self.worker_type).unwrap_or_default();
+        let on = word(&self.worker_id).map(|id| format!("{kind}:{id}"));
+        [kind].into_iter().chain(on).collect()
+    }
 }
 
 /// None failed, or none may be seen: without Sys.Audit the list holds the token's own tasks only.

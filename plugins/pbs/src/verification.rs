@@ -9,7 +9,7 @@ use crate::datastores::Store;
 use crate::{groups, hold};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Status, cache};
-use proxmox::{Trouble, count, judged, list, moment, remember, remembered, rhythm};
+use proxmox::{Grade, Trouble, Verdict, count, judged, list, moment, percent, remember, remembered};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -66,15 +66,24 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
     let mut budget = EACH_POLL;
     for store in stores {
         let name = format!("verification/{}", store.name);
-        let due = store.readable && hold::why(&store.name).is_none() && rhythm::is_due(&name);
+        let snapshots = hold::snapshots(&store.name);
+        let held = hold::why(&store.name).or_else(|| hold::why(&snapshots)).is_some();
+        let due = store.readable && !held && look.is_due(&name);
         if !due || budget.is_spent() {
-            look.report.keep(name);
+            look.report.keep(name.as_str());
+            if !store.readable {
+                look.lose(name, format!("nobody can see it: \"datastore/{}\" says why", store.name));
+            }
             continue;
         }
-        let walk = walk(look, &store.name, &mut budget);
+        let walk = walk(look, &store.name, &mut budget).map_err(|trouble| {
+            let hint = "where that is always so, raise the target's timeout, or set verification to false";
+            let sentence = format!("{}; {hint}", trouble.sentence);
+            if trouble.silent { Trouble { sentence, ..trouble } } else { trouble }
+        });
         if let Err(trouble) = &walk {
-            hold::back(&store.name, trouble);
-            rhythm::looked(&name, AGAIN);
+            hold::back(&snapshots, trouble);
+            look.looked(&name, AGAIN);
         }
         let Some(walk) = look.part((&name, &[]), walk) else { continue };
         if !walk.left.is_empty() {
@@ -82,9 +91,9 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
             look.report.keep(name);
             continue;
         }
-        rhythm::looked(&name, PERIOD);
+        look.looked(&name, PERIOD);
         let verdict = match walk.damaged {
-            0 => (Status::Ok, None),
+            0 => unverified(look, &name, &walk),
             damaged => {
                 let are = if damaged == 1 { "is" } else { "are" };
                 let why = format!("{} {are} damaged: {}", count(damaged, "snapshot"), list(&walk.named));
@@ -95,6 +104,16 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
         let of = count(walk.all, "snapshot");
         look.add(dependency.with_description(format!("{} of {of} were verified", walk.verified)));
     }
+}
+
+/// None is damaged, as far as they were verified.
+fn unverified(look: &mut Look, name: &str, walk: &Walk) -> Verdict {
+    let Some(share) = percent((walk.all - walk.verified) as f64, walk.all as f64) else { return (Status::Ok, None) };
+    let Grade { status, limit, after } = look.grades.judge(name, look.settings.unverified(), share);
+    let why = format!(
+        "more than {limit} % of its snapshots were never verified{after}: add a verify job, or run it more often"
+    );
+    (status, (status != Status::Ok).then_some(why))
 }
 
 impl Budget {
@@ -111,8 +130,8 @@ fn walk(look: &mut Look, store: &str, budget: &mut Budget) -> Result<Walk, Troub
         None => Walk { left: groups::namespaces(look, store)?, ..Walk::default() },
     };
     while let Some(ns) = walk.left.last().filter(|_| !budget.is_spent()) {
-        let [answer] =
-            look.api.ask([format!("/admin/datastore/{store}/snapshots?ns={}", groups::encoded(ns)).as_str()]);
+        let path = format!("/admin/datastore/{store}/snapshots?ns={}", groups::encoded(ns));
+        let [answer] = look.api.patient().ask([path.as_str()]);
         let (bytes, milliseconds) = answer.cost();
         budget.requests -= 1;
         budget.bytes = budget.bytes.saturating_sub(bytes);

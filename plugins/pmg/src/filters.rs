@@ -4,8 +4,8 @@
 
 use crate::Look;
 use polliwog_sdk::Status;
-use polliwog_sdk::lenient::{Field, Flag, Text};
-use proxmox::{Answer, Trouble, Verdict, judged, list, moment, rhythm, worse};
+use polliwog_sdk::lenient::{Field, Flag, Number, Text};
+use proxmox::{Answer, Trouble, Verdict, judged, list, moment, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ struct Database {
 struct Channel {
     channel: Field<Text>,
     update_avail: Field<Flag>,
+    /// Seconds since 1970.
+    last_updated: Field<Number>,
 }
 
 pub(crate) fn report(look: &mut Look, nodes: &[String]) {
@@ -38,20 +40,36 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
         (CLAMAV, "/clamav/database", clamav as fn(&mut Look, &str, Answer) -> _),
         (SPAMASSASSIN, "/spamassassin/rules", spamassassin),
     ] {
-        if !rhythm::is_due(part) || nodes.is_empty() {
+        let filters = &look.settings.filters;
+        let unwanted = match part {
+            CLAMAV => filters.clamav_warning_hours <= 0.0 && filters.clamav_critical_hours <= 0.0,
+            _ => filters.rules_warning_hours <= 0.0,
+        };
+        if unwanted {
+            continue;
+        }
+        if !look.is_due(part) || nodes.is_empty() {
             look.report.keep(part);
             continue;
         }
-        let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}{path}")).collect());
+        let answers = look.api.patient().ask_all(nodes.iter().map(|node| format!("/nodes/{node}{path}")).collect());
         let (mut worst, mut whole): (Verdict, bool) = ((Status::Ok, None), true);
         for (node, answer) in nodes.iter().zip(answers) {
             let verdict: Result<Verdict, Trouble> = read(look, node, answer);
-            let unread = |trouble: Trouble| (Status::Unknown, Some(format!("{node}: {}", trouble.sentence)));
+            let unread = |trouble: Trouble| {
+                // Looking the rules up takes a name server, and long where that does not answer.
+                let hint = if part == SPAMASSASSIN && trouble.code == "timeout" {
+                    "; it looks rules up by DNS: check the gateway's name servers, or set filters.rules_warning_hours to 0"
+                } else {
+                    ""
+                };
+                (Status::Unknown, Some(format!("{node}: {}{hint}", trouble.sentence)))
+            };
             whole &= verdict.is_ok();
             worst = worse(worst, verdict.unwrap_or_else(unread));
         }
         // Of the rules, asking is what costs, whatever comes of it.
-        rhythm::looked(part, if whole || part == SPAMASSASSIN { PERIOD } else { AGAIN });
+        look.looked(part, if whole || part == SPAMASSASSIN { PERIOD } else { AGAIN });
         look.add(judged(part, "pmg-filter", worst));
     }
 }
@@ -74,11 +92,16 @@ fn clamav(look: &mut Look, node: &str, answer: Answer) -> Result<Verdict, Troubl
     Ok((status, (status != Status::Ok).then_some(why)))
 }
 
+/// Rules are fetched once a night, at a time that differs: what came out since is no failure yet.
 fn spamassassin(look: &mut Look, node: &str, answer: Answer) -> Result<Verdict, Trouble> {
+    let limits = look.settings.filters.rules();
     let (mut behind, mut unsaid) = (Vec::new(), Vec::new());
     for channel in answer.list::<Channel>(&mut look.notes)? {
         let name = channel.channel.get().map_or("a channel", |Text(name)| name.as_str());
+        let updated = look.notes.number(&channel.last_updated, || format!("last_updated of {name}"));
+        let is_old = updated.is_none_or(|at| limits.judge((look.seconds() - at) / 3600.0).0 != Status::Ok);
         match look.notes.flag(&channel.update_avail, || format!("update_avail of {name}")) {
+            Some(true) if !is_old => {}
             Some(true) => behind.push(format!("{name} on {node}")),
             Some(false) => {}
             None => unsaid.push(format!("{name} on {node}")),
@@ -91,7 +114,11 @@ fn spamassassin(look: &mut Look, node: &str, answer: Answer) -> Result<Verdict, 
         return Ok((Status::Ok, None));
     }
     let what = list(&behind);
-    let why = format!("there are newer rules: {what}; run \"sa-update\" there, or look why its daily run does not");
+    let why = format!(
+        "there are newer rules, and those there are more than {} hours old: {what}; run \"pmgsh create \
+         /nodes/{node}/spamassassin/rules\" there, and look why the nightly pmg-daily does not",
+        limits.warning
+    );
     Ok((Status::Warning, Some(why)))
 }
 

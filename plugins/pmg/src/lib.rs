@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `/access/ticket` | once an hour |
 //! | `/version`, `/config/cluster/status` | each poll |
-//! | `/nodes/N/postfix/queue/Q` of each node, for four queues | each poll |
+//! | `/nodes/N/postfix/queue/Q` of each node, for four queues, one after the other: each has the node list all its mail | each minute |
 //! | `/nodes/N/services` of each node | each minute |
 //! | `/statistics/mail`, `/quarantine/spamstatus`, `/quarantine/virusstatus` | each poll: they are numbers for graphs |
 //! | `/nodes/N/clamav/database`, `/nodes/N/spamassassin/rules`, `/nodes/N/certificates/info`, and `/nodes/N/subscription` where that is wanted | each hour |
@@ -63,14 +63,14 @@ impl Poller for Pmg {
         let connected = login::log_in(target, &settings.username)?;
         let mut look = Look::new(connected, settings, target);
         let nodes = nodes::report(&mut look);
-        queues::report(&mut look, &nodes);
+        queues::report(&mut look, &nodes.answering);
         services::report(&mut look, &nodes);
-        filters::report(&mut look, &nodes);
+        filters::report(&mut look, &nodes.answering);
         statistics::report(&mut look);
-        let certificate = Fact { sort: "certificate", path: "/certificates/info", read: certificate };
-        let subscription = Fact { sort: "subscription", path: "/subscription", read: subscribed };
+        let certificate = Fact { sort: "certificate", path: "/certificates/info", slow: false, read: certificate };
+        let subscription = Fact { sort: "subscription", path: "/subscription", slow: false, read: subscribed };
         let facts = if look.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
-        hourly(&mut look, &nodes, true, &facts);
+        hourly(&mut look, &nodes.answering, true, &facts);
         Ok(look.finish())
     }
 }
@@ -82,8 +82,15 @@ type Look = proxmox::Look<Settings>;
 
 fn certificate(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
     let renew = |file: &str| match file {
-        "pmg-tls.pem" => "run \"pmgconfig tlscert --force 1\" on the node, or order it anew from ACME",
-        _ => "run \"pmgconfig apicert --force 1\" on the node, or order it anew from ACME",
+        "pmg-tls.pem" => {
+            "order it anew where it was bought or from ACME; one of the gateway's own is made anew with \"pmgconfig tlscert \
+             --force 1\" and \"systemctl reload postfix\" on the node"
+        }
+        _ => {
+            "order it anew where it was bought or from ACME; one of the gateway's own is made anew with \"pmgconfig apicert \
+             --force 1\" and \"systemctl restart pmgproxy\" on the node, and in a cluster then \"pmgcm update-fingerprints\" \
+             on the master; whoever pins it needs the new fingerprint"
+        }
     };
     certificates(look, (name, "pmg-certificate", renew), look.settings.certificates, answer)
 }

@@ -88,7 +88,7 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
             "second_factor",
             format!(
                 "the account {username} wants a second factor, which no program can give: make one without it for Polliwog, \
-             with \"pmgsh create /access/users --userid polliwog@pmg --role audit --password …\" there"
+             with \"pmgsh create /access/users --userid polliwog@pmg --role audit --enable 1 --password …\" there"
             ),
         ));
     }

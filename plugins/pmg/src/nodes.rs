@@ -29,13 +29,23 @@ struct Node {
     rootfs: Space,
 }
 
-/// Reports each node, and gives the names of those that answer.
-pub(crate) fn report(look: &mut Look) -> Vec<String> {
+/// The nodes of a cluster, or the one gateway that there is.
+#[derive(Default)]
+pub(crate) struct Nodes {
+    /// Those that answer.
+    pub answering: Vec<String>,
+    /// Whether there is one only.
+    pub alone: bool,
+}
+
+/// Reports each node.
+pub(crate) fn report(look: &mut Look) -> Nodes {
     let (cluster, unseen) = cluster(look);
-    let Some(nodes) = look.part(PART, cluster) else { return Vec::new() };
+    let Some(nodes) = look.part(PART, cluster) else { return Nodes::default() };
     let mut answering = Vec::new();
     let mut apart = Vec::new();
     let mut unsaid = Vec::new();
+    let unreached = nodes.iter().any(|node| node.conn_error != Field::Absent);
     for node in &nodes {
         let Some(Text(name)) = node.name.get().or(node.node.get()) else {
             look.notes.say(|| "a node of the cluster has no name: it is left out".to_owned());
@@ -47,6 +57,8 @@ pub(crate) fn report(look: &mut Look) -> Vec<String> {
         match (&node.conn_error, look.notes.flag(&node.insync, || format!("insync of {name}"))) {
             (Field::Absent, Some(true)) => {}
             (Field::Absent, None) => unsaid.push(name.clone()),
+            // Nobody is in step with one that cannot be reached.
+            (Field::Absent, Some(false)) if unreached => {}
             _ => apart.push(name.clone()),
         }
         if node.conn_error == Field::Absent {
@@ -65,7 +77,7 @@ pub(crate) fn report(look: &mut Look) -> Vec<String> {
         None => in_step(&nodes, &apart, &unsaid),
     };
     look.add(dependency);
-    answering
+    Nodes { answering, alone: nodes.len() == 1 }
 }
 
 /// The nodes, and why the cluster itself does not say how they are, where each had to be asked.
@@ -96,11 +108,13 @@ fn by_themselves(look: &mut Look) -> Result<Vec<Node>, Trouble> {
     let names: Vec<Node> = names.list(&mut look.notes)?;
     let names: Vec<String> = names.into_iter().filter_map(|node| Some(node.node.get()?.0.clone())).collect();
     let answers = look.api.ask_all(names.iter().map(|name| format!("/nodes/{name}/status")).collect());
+    let alone = names.len() == 1;
     let node = |(name, answer): (String, proxmox::Answer)| {
         let named = Field::Is(Text(name));
         match answer.read::<Node>() {
             Ok(node) => Node { name: named, ..node },
-            Err(trouble) if trouble.code == "node_unreachable" => {
+            // One that is asked itself, and has much to do, is no node that cannot be reached.
+            Err(trouble) if trouble.code == "node_unreachable" && !alone => {
                 Node { name: named, conn_error: Field::Is(Text(trouble.sentence)), ..Node::default() }
             }
             Err(trouble) => {
@@ -127,7 +141,7 @@ fn one(look: &mut Look, name: &str, node: &Node) -> Option<Dependency> {
     let verdict = if host == Host::default() {
         (Status::Unknown, Some(format!("{name} says nothing of its memory, root file system and CPU")))
     } else {
-        host.judge(&look.settings.usage)
+        host.judge(&look.settings.usage, &own, &mut look.grades)
     };
     Some(Dependency { description: host.description(), ..judged(own, "pmg-node", verdict) })
 }

@@ -1,11 +1,22 @@
 //! Mail queues.
+//!
+//! Whatever queue is asked for, the gateway lists all the mail that it has: so they are asked for once a minute, and one
+//! after the other.
 
 use crate::Look;
 use polliwog_sdk::{Sample, Status};
-use proxmox::{judged, worse};
+use proxmox::{Answer, Grade, Verdict, judged, remember, remembered, worse};
+use std::time::Duration;
 
 /// The four that Postfix has.
 pub(crate) const QUEUES: [&str; 4] = ["deferred", "active", "incoming", "hold"];
+const PERIOD: Duration = Duration::from_secs(60);
+const RHYTHM: &str = "queues";
+/// Longer than anybody polls apart.
+const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How many are in a queue of a node.
+type Counts = Vec<(String, String, f64)>;
 
 /// Counts each queue on each of these nodes. Rows hold people's addresses: one is asked for, because none cannot be, and
 /// nothing of it is read.
@@ -14,41 +25,70 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
         // Which nodes there are may be known again at the next look.
         return look.report.keep("queue/");
     }
-    let paths = QUEUES
-        .iter()
-        .flat_map(|queue| nodes.iter().map(move |node| format!("/nodes/{node}/postfix/queue/{queue}?limit=1")));
-    let mut answers = look.api.ask_all(paths.collect()).into_iter();
+    if !nodes.is_empty() && !look.is_due(RHYTHM) {
+        look.report.keep("queue/");
+        return look.report.samples.extend(remembered::<Counts>(RHYTHM).iter().map(sample));
+    }
+    let mut counts = Counts::new();
+    let mut late: Vec<&String> = Vec::new();
     for queue in QUEUES {
-        let limits = look.settings.queues.limits(queue);
+        let asked: Vec<&String> = nodes.iter().filter(|node| !late.contains(node)).collect();
+        let path = |node: &&String| format!("/nodes/{node}/postfix/queue/{queue}?limit=1");
+        let answers = look.api.patient().ask_all(asked.iter().map(path).collect());
         let mut worst = match nodes {
             [] => (Status::Unknown, Some("there is no node that could be asked: \"cluster\" says why".to_owned())),
             _ => (Status::Ok, None),
         };
-        for (node, answer) in nodes.iter().zip(&mut answers) {
-            let (status, why) = match answer.total(&mut look.notes) {
-                Ok(Some(count)) => {
-                    look.report.samples.push(sample(queue, node, count));
-                    let (status, limit) = limits.judge(count);
-                    (status, format!("{node} has {limit} messages or more in it: {}", remedy(queue)))
-                }
-                Ok(None) => (Status::Unknown, format!("{node} does not say how many messages are in it")),
-                Err(trouble) => (Status::Unknown, format!("{node}: {}", trouble.sentence)),
-            };
-            worst = worse(worst, (status, Some(why)));
+        for node in &late {
+            worst = worse(worst, (Status::Unknown, Some(uncounted(node))));
+        }
+        for (node, answer) in asked.into_iter().zip(answers) {
+            let verdict = count(look, (queue, node), answer, &mut counts).unwrap_or_else(|sentence| {
+                late.extend(sentence.is_none().then_some(node));
+                (Status::Unknown, Some(sentence.unwrap_or_else(|| uncounted(node))))
+            });
+            worst = worse(worst, verdict);
         }
         look.add(judged(format!("queue/{queue}"), "pmg-queue", worst));
     }
+    look.report.samples.extend(counts.iter().map(sample));
+    remember(RHYTHM, &counts, REMEMBERED);
+    look.looked(RHYTHM, PERIOD);
+}
+
+/// How a queue of a node is; why that is not known; or nothing where it took too long.
+fn count(
+    look: &mut Look,
+    (queue, node): (&str, &String),
+    answer: Answer,
+    counts: &mut Counts,
+) -> Result<Verdict, Option<String>> {
+    let count = answer
+        .total(&mut look.notes)
+        .map_err(|trouble| (trouble.code != "timeout").then(|| format!("{node}: {}", trouble.sentence)))?
+        .ok_or_else(|| Some(format!("{node} does not say how many messages are in it")))?;
+    counts.push((queue.to_owned(), node.clone(), count));
+    let name = format!("queue/{queue} {node}");
+    let Grade { status, limit, after } = look.grades.judge(&name, look.settings.queues.limits(queue), count);
+    let why = format!("{node} has {limit} or more in it, counted by recipient{after}: {}", remedy(queue));
+    Ok((status, Some(why)))
+}
+
+fn uncounted(node: &str) -> String {
+    format!(
+        "{node} did not count it in time: its queues may be very long; look there with \"postqueue -p | tail -n 1\""
+    )
 }
 
 /// The count itself, for graphs: in a text it would be written to disk at every poll.
-fn sample(queue: &str, node: &str, count: f64) -> Sample {
-    Sample::gauge("pmg_queue_messages", count).with_label("queue", queue).with_label("node", node)
+fn sample((queue, node, count): &(String, String, f64)) -> Sample {
+    Sample::gauge("pmg_queue_messages", *count).with_label("queue", queue).with_label("node", node)
 }
 
 /// What to do about a queue that is too long.
 fn remedy(queue: &str) -> &'static str {
     match queue {
-        "deferred" => "look there with \"pmgqm\" or the queue administration at why they cannot be delivered",
+        "deferred" => "\"postqueue -p\" there, or its queue administration, says why they cannot be delivered",
         "active" | "incoming" => "look at the load there, and whether its filter runs",
         _ => "somebody put them on hold; release or delete them",
     }

@@ -1,9 +1,10 @@
 //! Services of each node.
 
 use crate::Look;
+use crate::nodes::Nodes;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
-use proxmox::{judged, list, rhythm};
+use proxmox::{judged, list};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,12 +30,20 @@ struct Service {
 struct Everywhere {
     title: Option<String>,
     down: Vec<String>,
+    /// Where it does not run and nobody is harmed by it.
+    idle: Vec<String>,
     unknown: Vec<String>,
     up: usize,
 }
 
-pub(crate) fn report(look: &mut Look, nodes: &[String]) {
-    if nodes.is_empty() || !rhythm::is_due(RHYTHM) {
+/// What copies mail and settings between nodes: it is switched on everywhere, and runs in clusters only (pmg-api:
+/// debian/pmgmirror.service, ConditionPathExists).
+const OF_CLUSTERS: [&str; 2] = ["pmgmirror", "pmgtunnel"];
+/// What sets the clock. In a container the machine does that, and these cannot run.
+const CLOCKS: [&str; 4] = ["chrony", "systemd-timesyncd", "ntp", "openntpd"];
+
+pub(crate) fn report(look: &mut Look, Nodes { answering: nodes, alone }: &Nodes) {
+    if nodes.is_empty() || !look.is_due(RHYTHM) {
         return look.report.keep("service/");
     }
     let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/services")).collect());
@@ -42,7 +51,7 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
     let mut whole = true;
     for (node, answer) in nodes.iter().zip(answers) {
         match answer.list::<Service>(&mut look.notes) {
-            Ok(services) => services.iter().for_each(|service| sort(look, node, service, &mut all)),
+            Ok(services) => services.iter().for_each(|service| sort(look, (node, *alone), service, &mut all)),
             Err(trouble) => {
                 look.notes.say(|| format!("the services of {node} are not known: {}", trouble.sentence));
                 whole = false;
@@ -50,21 +59,23 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
         }
     }
     if whole {
-        rhythm::looked(RHYTHM, PERIOD);
+        look.looked(RHYTHM, PERIOD);
     } else {
         look.report.keep("service/");
     }
     for (name, service) in all {
-        let verdict = match (service.down.is_empty(), service.unknown.is_empty()) {
-            (false, _) => {
-                let why =
-                    format!("it does not run on {}: look there with \"systemctl status {name}\"", list(&service.down));
-                (Status::Critical, Some(why))
-            }
-            (true, false) => {
-                (Status::Unknown, Some(format!("whether it runs is not known: {}", list(&service.unknown))))
-            }
-            (true, true) => (Status::Ok, None),
+        let down = |nodes: &[String]| {
+            format!("it does not run on {}: look there with \"systemctl status {}\"", list(nodes), unit(&name))
+        };
+        let verdict = if !service.down.is_empty() {
+            (Status::Critical, Some(down(&service.down)))
+        } else if !service.unknown.is_empty() {
+            (Status::Unknown, Some(format!("whether it runs is not known: {}", list(&service.unknown))))
+        } else if !service.idle.is_empty() {
+            let elsewhere = "; in a container the machine keeps the clock: then leave it out with services.exclude";
+            (Status::Warning, Some(format!("{}{elsewhere}", down(&service.idle))))
+        } else {
+            (Status::Ok, None)
         };
         // Where it is on no node, nobody misses it.
         if service.up == 0 && verdict.0 == Status::Ok {
@@ -78,7 +89,12 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
     }
 }
 
-fn sort(look: &mut Look, node: &str, service: &Service, all: &mut BTreeMap<String, Everywhere>) {
+/// What systemd calls it.
+fn unit(service: &str) -> &str {
+    if service == "postgres" { "postgresql" } else { service }
+}
+
+fn sort(look: &mut Look, (node, alone): (&str, bool), service: &Service, all: &mut BTreeMap<String, Everywhere>) {
     let Some(Text(name)) = service.service.get().or(service.name.get()) else {
         return look.notes.say(|| format!("a service of {node} has no name: it is left out"));
     };
@@ -90,7 +106,9 @@ fn sort(look: &mut Look, node: &str, service: &Service, all: &mut BTreeMap<Strin
     let word = |field: &Field<Text>| field.get().map(|Text(word)| word.clone()).unwrap_or_default();
     match state(&word(&service.state), &word(&service.active_state), &word(&service.unit_state)) {
         State::Up => everywhere.up += 1,
-        State::Down => everywhere.down.push(node.to_owned()),
+        State::Down | State::Idle if alone && OF_CLUSTERS.contains(&name.as_str()) => {}
+        State::Idle if CLOCKS.contains(&name.as_str()) => everywhere.idle.push(node.to_owned()),
+        State::Down | State::Idle => everywhere.down.push(node.to_owned()),
         State::Absent => {}
         State::Unknown => everywhere.unknown.push(node.to_owned()),
     }
@@ -100,6 +118,8 @@ fn sort(look: &mut Look, node: &str, service: &Service, all: &mut BTreeMap<Strin
 enum State {
     Up,
     Down,
+    /// It does not run, and did not fail.
+    Idle,
     /// Not installed, or switched off on purpose.
     Absent,
     Unknown,
@@ -108,13 +128,11 @@ enum State {
 /// From systemd's words. A unit that does its work and ends is `exited`, and up.
 fn state(state: &str, active: &str, unit: &str) -> State {
     match (unit, state, active) {
-        ("not-found" | "disabled" | "masked" | "static" | "indirect", state, _)
-            if state != "running" && state != "failed" =>
-        {
-            State::Absent
-        }
-        (_, "running" | "exited" | "listening" | "waiting", _) => State::Up,
-        (_, "failed" | "dead", _) | (_, _, "failed" | "inactive") => State::Down,
+        // What ran once, and well; what runs by a timer is "static".
+        (_, "running" | "exited" | "listening" | "waiting" | "success", _) => State::Up,
+        ("not-found" | "disabled" | "masked" | "static" | "indirect", state, _) if state != "failed" => State::Absent,
+        (_, "failed", _) | (_, _, "failed") => State::Down,
+        (_, "dead", _) | (_, _, "inactive") => State::Idle,
         (_, _, "active" | "activating" | "reloading") => State::Up,
         _ => State::Unknown,
     }
@@ -129,7 +147,9 @@ mod tests {
         for (words, expected) in [
             (("running", "active", "enabled"), State::Up),
             (("exited", "active", "enabled"), State::Up),
-            (("dead", "inactive", "enabled"), State::Down),
+            (("dead", "inactive", "enabled"), State::Idle),
+            (("success", "inactive", "static"), State::Up),
+            (("failed", "failed", "static"), State::Down),
             (("failed", "failed", "enabled"), State::Down),
             (("failed", "failed", "disabled"), State::Down),
             (("dead", "inactive", "disabled"), State::Absent),

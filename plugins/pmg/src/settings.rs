@@ -29,7 +29,7 @@ pub struct Settings {
     pub services: Services,
 }
 
-/// Mail queues of each node. Messages.
+/// Mail queues of each node. Messages, each counted once for each recipient.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Queues {
@@ -57,14 +57,16 @@ pub struct Queues {
 pub struct Filters {
     /// ClamAV's daily signatures this old are a warning; 0 for never. Hours.
     pub clamav_warning_hours: f64,
-    /// ClamAV's daily signatures this old are critical; 0 for never. Hours.
+    /// ClamAV's daily signatures this old are critical; 0 for never, and with 0 for both they are not asked for. Hours.
     pub clamav_critical_hours: f64,
+    /// SpamAssassin's rules this old, while there are newer ones, are a warning; with 0 they are not asked for. Hours.
+    pub rules_warning_hours: f64,
 }
 
 impl Default for Filters {
     fn default() -> Self {
         // They are made once a day, sometimes a day late.
-        Self { clamav_warning_hours: 72.0, clamav_critical_hours: 168.0 }
+        Self { clamav_warning_hours: 72.0, clamav_critical_hours: 168.0, rules_warning_hours: 72.0 }
     }
 }
 
@@ -73,8 +75,13 @@ impl Filters {
         Limits { warning: self.clamav_warning_hours, critical: self.clamav_critical_hours }
     }
 
+    pub(crate) fn rules(&self) -> Limits {
+        Limits { warning: self.rules_warning_hours, critical: 0.0 }
+    }
+
     fn problem(&self) -> Option<String> {
-        self.clamav().problem("filters.clamav_warning_hours", "filters.clamav_critical_hours")
+        let clamav = self.clamav().problem("filters.clamav_warning_hours", "filters.clamav_critical_hours");
+        clamav.or_else(|| self.rules().problem("filters.rules_warning_hours", ""))
     }
 }
 

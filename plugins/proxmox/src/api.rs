@@ -35,7 +35,11 @@ pub struct Api {
     origin: usize,
     probe_ms: u32,
     request_ms: u32,
+    /// Whether what is asked may take long by itself, which says nothing of the node that it is passed on to.
+    patient: bool,
     header: Option<(&'static str, String)>,
+    certificate_ends: Option<f64>,
+    version: [(&'static str, String); 3],
 }
 
 /// What `/version` says.
@@ -45,9 +49,17 @@ struct Version {
     version: Field<Text>,
     #[serde(default)]
     release: Field<Text>,
+    #[serde(default)]
+    repoid: Field<Text>,
 }
 
 impl Version {
+    /// Its fields, by their names.
+    fn fields(&self) -> [(&'static str, String); 3] {
+        [("version", &self.version), ("release", &self.release), ("repoid", &self.repoid)]
+            .map(|(name, field)| (name, field.get().map(|Text(text)| text.clone()).unwrap_or_default()))
+    }
+
     /// As people write it: `9.1.6`; Backup Server gives it in two parts.
     fn text(&self, product: Product) -> Option<String> {
         let version = &self.version.get()?.0;
@@ -72,11 +84,22 @@ pub fn connect(
     let share = (f64::from(target.timeout_ms) * PROBING / origins.len() as f64) as u32;
     for (origin, base) in origins {
         let (probe_ms, request_ms) = (PROBE_MS.min(share), REQUEST_MS.min(target.timeout_ms / 3));
-        let api = Api { product, base: base.clone(), origin, probe_ms, request_ms, header: None };
+        let api = Api {
+            product,
+            base: base.clone(),
+            origin,
+            probe_ms,
+            request_ms,
+            patient: false,
+            header: None,
+            certificate_ends: None,
+            version: Default::default(),
+        };
         let attempt = authorize(api).and_then(|api| {
             let response = api.send(api.get("/version").timeout_ms(api.probe_ms))?;
             let version: Version = read(product, "/version", &response)?;
-            Ok((dependency(&api, &version, &response), api))
+            let certificate_ends = response.tls().map(|tls| tls.not_after as f64 / 1000.0);
+            Ok((dependency(&api, &version, &response), Api { certificate_ends, version: version.fields(), ..api }))
         });
         match attempt {
             Ok((dependency, api)) => {
@@ -105,9 +128,25 @@ impl Api {
         Self { header: Some((name, value.into())), ..self }
     }
 
+    /// The same, for what takes long by itself: half as long again.
+    #[must_use]
+    pub fn patient(&self) -> Self {
+        Self { patient: true, request_ms: self.request_ms / 2 * 3, ..self.clone() }
+    }
+
     /// How long this origin has to answer at all, in milliseconds.
     pub fn probe_ms(&self) -> u32 {
         self.probe_ms
+    }
+
+    /// When the certificate of this origin ends, in seconds since 1970; nothing where the connection is not encrypted.
+    pub fn certificate_ends(&self) -> Option<f64> {
+        self.certificate_ends
+    }
+
+    /// What `/version` says: `version`, `release` and `repoid`.
+    pub fn version(&self) -> &[(&'static str, String); 3] {
+        &self.version
     }
 
     /// Which product this is.
@@ -166,7 +205,7 @@ impl Api {
     /// for it, and nobody here waits that long.
     fn passed_on(&self, path: &str, error: HttpError) -> Trouble {
         if error.code == "timeout" {
-            let node = self.product != Product::Backup && path.starts_with("/nodes/");
+            let node = self.product != Product::Backup && path.starts_with("/nodes/") && !self.patient;
             return Trouble::too_slow(path, &error.message, node);
         }
         Trouble::unanswered(self.product, &self.base, error)

@@ -60,15 +60,25 @@ pub fn certificates<S>(
             first = Some((end, file));
         }
     }
-    let Some((end, file)) = first else {
+    let Some(first) = first else {
         let why = "the node does not say when its certificates end".to_owned();
         return Ok(judged(name, kind, (Status::Unknown, Some(why))));
     };
+    Ok(certificate(look, (name, kind, renew), limits, first))
+}
+
+/// A certificate by when it ends, in seconds since 1970, and the name of its file.
+pub fn certificate<S>(
+    look: &Look<S>,
+    (name, kind, renew): (String, &str, fn(&str) -> &'static str),
+    limits: CertificateLimits,
+    (end, file): (f64, String),
+) -> Dependency {
     let when = moment(end).unwrap_or_default();
     let (status, _) = limits.remaining().judge((end - look.seconds()) / DAY);
     let over = end <= look.seconds();
     let ends = if over { "has expired, at" } else { "expires at" };
     let why = (status != Status::Ok).then(|| format!("{file} {ends} {when}: {}", renew(&file)));
-    Ok(judged(name, kind, (status, why))
-        .with_description(format!("{file} {} good until {when}", if over { "was" } else { "is" })))
+    judged(name, kind, (status, why))
+        .with_description(format!("{file} {} good until {when}", if over { "was" } else { "is" }))
 }

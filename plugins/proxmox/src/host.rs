@@ -1,12 +1,12 @@
 //! How busy and how full a machine is.
 
-use crate::{Limits, Notes, Verdict, percent, worse};
+use crate::{Grade, Grades, Limits, Notes, Verdict, percent, worse};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// From where on a machine is too full or too busy.
+/// From where on a machine is too full or too busy. What was past a limit is so until it is back by a twentieth of it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostLimits {
@@ -108,8 +108,8 @@ impl Host {
         fraction.filter(|&cpu| cpu <= 2.0).map(|cpu| (cpu * 100.0).min(100.0))
     }
 
-    /// The worst of its shares, and why.
-    pub fn judge(&self, limits: &HostLimits) -> Verdict {
+    /// The worst of its shares, and why. `name` is the machine's dependency.
+    pub fn judge(&self, limits: &HostLimits, name: &str, grades: &mut Grades) -> Verdict {
         let mut worst = (Status::Ok, None);
         for (what, share, limits) in [
             ("memory", self.memory, limits.memory()),
@@ -117,8 +117,8 @@ impl Host {
             ("CPU", self.cpu, limits.cpu()),
         ] {
             let Some(share) = share else { continue };
-            let (status, limit) = limits.judge(share);
-            worst = worse(worst, (status, Some(format!("{what}: more than {limit} % is used"))));
+            let Grade { status, limit, after } = grades.judge(&format!("{name} {what}"), limits, share);
+            worst = worse(worst, (status, Some(format!("{what}: more than {limit} % is used{after}"))));
         }
         worst
     }
@@ -147,7 +147,7 @@ mod tests {
             (host(99.0, 50.0, 50.0), (Status::Warning, Some("CPU: more than 90 % is used"))),
             (Host::default(), (Status::Ok, None)),
         ] {
-            let (status, why) = host.judge(&limits);
+            let (status, why) = host.judge(&limits, "node", &mut Grades::default());
             assert_eq!((status, why.as_deref()), expected, "{host:?}");
         }
         assert_eq!(host(1.0, 41.6, 2.0).description().unwrap(), "memory 42 % used, root file system 2 % used");

@@ -1,6 +1,6 @@
 //! What changes so slowly that each node is asked for it once an hour.
 
-use crate::{Answer, Look, Trouble, rhythm};
+use crate::{Answer, Look, Trouble};
 use polliwog_sdk::Dependency;
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ pub struct Fact<S> {
     pub sort: &'static str,
     /// Where it is, behind `/nodes/N`.
     pub path: &'static str,
+    /// Whether it takes long by itself.
+    pub slow: bool,
     /// What an answer means for the dependency of this name.
     pub read: fn(&mut Look<S>, String, Answer) -> Result<Dependency, Trouble>,
 }
@@ -22,9 +24,9 @@ pub struct Fact<S> {
 /// Gives the nodes that a request did not get through to, each with why; they are asked nothing more.
 pub fn hourly<S>(look: &mut Look<S>, nodes: &[String], by_node: bool, facts: &[Fact<S>]) -> Vec<(String, String)> {
     let mut unreachable: Vec<(String, String)> = Vec::new();
-    for Fact { sort, path, read } in facts {
+    for Fact { sort, path, slow, read } in facts {
         let key = format!("hourly/{sort}");
-        if nodes.is_empty() || !rhythm::is_due(&key) {
+        if nodes.is_empty() || !look.is_due(&key) {
             look.report.keep(if by_node { format!("{sort}/") } else { (*sort).to_owned() });
             continue;
         }
@@ -33,7 +35,8 @@ pub fn hourly<S>(look: &mut Look<S>, nodes: &[String], by_node: bool, facts: &[F
             nodes.iter().partition(|node| unreachable.iter().any(|(known, _)| known == *node));
         spared.iter().for_each(|node| look.report.keep(named(node)));
         let mut whole = spared.is_empty();
-        let answers = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}{path}")).collect());
+        let api = if *slow { look.api.patient() } else { look.api.clone() };
+        let answers = api.ask_all(asked.iter().map(|node| format!("/nodes/{node}{path}")).collect());
         for (node, answer) in asked.into_iter().zip(answers) {
             let name = named(node);
             let dependency = read(look, name.clone(), answer);
@@ -50,7 +53,7 @@ pub fn hourly<S>(look: &mut Look<S>, nodes: &[String], by_node: bool, facts: &[F
                 None => whole = false,
             }
         }
-        rhythm::looked(&key, if whole { PERIOD } else { AGAIN });
+        look.looked(&key, if whole { PERIOD } else { AGAIN });
     }
     unreachable
 }

@@ -1,5 +1,6 @@
 //! How full is too full, and how old is too old.
 
+use crate::Graded;
 use polliwog_sdk::Status;
 
 /// From where on something is a warning, and from where on it is critical. 0 stands for never.
@@ -65,6 +66,42 @@ impl Remaining {
     pub fn problem(self, warning: &str, critical: &str) -> Option<String> {
         let wrong = not_a_limit(warning, self.warning).or_else(|| not_a_limit(critical, self.critical));
         wrong.or_else(|| hidden((critical, self.critical), (warning, self.warning)))
+    }
+}
+
+impl Graded for Limits {
+    fn status(self, value: f64) -> Status {
+        self.judge(value).0
+    }
+
+    fn limit(self, status: Status) -> f64 {
+        limit((self.warning, self.critical), status)
+    }
+
+    fn moved(self, part: f64) -> Self {
+        Self { warning: self.warning * (1.0 - part), critical: self.critical * (1.0 - part) }
+    }
+}
+
+impl Graded for Remaining {
+    fn status(self, value: f64) -> Status {
+        self.judge(value).0
+    }
+
+    fn limit(self, status: Status) -> f64 {
+        limit((self.warning, self.critical), status)
+    }
+
+    fn moved(self, part: f64) -> Self {
+        Self { warning: self.warning * (1.0 + part), critical: self.critical * (1.0 + part) }
+    }
+}
+
+fn limit((warning, critical): (f64, f64), status: Status) -> f64 {
+    match status {
+        Status::Critical => critical,
+        Status::Warning => warning,
+        Status::Ok | Status::Unknown => 0.0,
     }
 }
 

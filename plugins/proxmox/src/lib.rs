@@ -3,19 +3,21 @@
 //! - [`Api`]: which of a target's origins answers, and requests to it.
 //! - [`Trouble`]: why there is no answer, in a sentence with the command or privilege that mends it.
 //! - [`Notes`]: fields that hold something else than they should become warnings that name them.
-//! - [`Look`]: one poll under way, and what its report says of a part that could not be read.
+//! - [`Look`]: one poll under way, what its report says of a part that could not be read, and what is looked at less often
+//!   than at every poll.
 //! - [`Ended`]: how a task ended. [`Limits`]: how full is too full, how old is too old. [`Host`]: how busy and full
 //!   a machine is. [`Patterns`]: what is meant by name.
 //! - [`hourly`]: what each node is asked for once an hour; [`certificates`] and [`subscription`], which are alike everywhere.
-//! - [`remember`]: what one poll keeps for the next.
-//! - [`rhythm`]: what is looked at less often than at every poll.
+//! - [`remember`]: what one poll keeps for the next. [`Grades`]: what is past a limit, which is so until it is clearly not.
 //!
 //! It decides nothing about any one product, beyond what [`Product`] says. It depends on the SDK only.
 
 #![forbid(unsafe_code)]
 
+mod ages;
 mod api;
 mod certificates;
+mod grades;
 mod host;
 mod hourly;
 mod judge;
@@ -23,14 +25,17 @@ mod look;
 mod memory;
 mod notes;
 mod patterns;
-pub mod rhythm;
+mod rhythm;
+mod roll;
 mod subscription;
 mod task;
 mod trouble;
 mod words;
 
+pub use ages::AgeRule;
 pub use api::{Answer, Api, connect};
-pub use certificates::{CertificateLimits, certificates};
+pub use certificates::{CertificateLimits, certificate, certificates};
+pub use grades::{Grade, Graded, Grades};
 pub use host::{Host, HostLimits, Space, share};
 pub use hourly::{Fact, hourly};
 pub use judge::{Limits, Remaining, Verdict, percent, worse};

@@ -1,7 +1,7 @@
 //! One poll under way: who is asked, what is reported.
 
 use crate::memory::{remember, remembered};
-use crate::{Api, Notes, Trouble, Verdict, list};
+use crate::{Api, Grades, Notes, Trouble, Verdict, list, roll};
 use polliwog_sdk::{Dependency, Report, Status, Target, cache};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,9 +21,13 @@ pub struct Look<S> {
     pub report: Report,
     /// What could not be read so far.
     pub notes: Notes,
+    /// What is past its limits.
+    pub grades: Grades,
     now: u64,
     /// Parts that could not be read at this look, though they may be back at the next.
     missed: Vec<String>,
+    /// Names, and prefixes that end in `/`, of what nobody can look at, each with why.
+    lost: Vec<(String, String)>,
 }
 
 /// A part of a report: the dependency that stands for it as a whole, and the names, or prefixes that end in `/`, of the
@@ -34,7 +38,8 @@ impl<S> Look<S> {
     /// A poll of an API that answers; `dependency` says how it does.
     pub fn new((api, dependency): (Api, Dependency), settings: S, target: &Target) -> Self {
         let report = [dependency].into_iter().collect();
-        Self { api, settings, report, notes: Notes::default(), now: target.now, missed: Vec::new() }
+        let (missed, lost) = (Vec::new(), Vec::new());
+        Self { api, settings, report, notes: Notes::default(), now: target.now, missed, lost, grades: Grades::known() }
     }
 
     /// Adds a dependency.
@@ -42,15 +47,30 @@ impl<S> Look<S> {
         self.report.dependencies.push(dependency);
     }
 
+    /// The time of this poll, in milliseconds since 1970.
+    pub fn milliseconds(&self) -> u64 {
+        self.now
+    }
+
     /// The time of this poll, in seconds since 1970.
     pub fn seconds(&self) -> f64 {
         self.now as f64 / 1000.0
     }
 
+    /// Nobody can look at those of this name, or name prefix that ends in `/`: what was reported of them before is unknown.
+    pub fn lose(&mut self, names: impl Into<String>, why: impl Into<String>) {
+        self.lost.push((names.into(), why.into()));
+    }
+
+    /// The names with this prefix, which ends in `/`, that were reported before.
+    pub fn reported_before(&self, prefix: &str) -> Vec<String> {
+        roll::names(prefix)
+    }
+
     /// What was read of a part, or, in the report, why it could not be.
     ///
     /// What is known of the part stands for two minutes when it may be back, and not at all when somebody has to mend it:
-    /// then the part is unknown. Meanwhile the dependency `api` says that it is not all there. A part that was never read is
+    /// then all of the part is unknown. Meanwhile the dependency `api` says that it is not all there. A part that was never read is
     /// unknown at once.
     pub fn part<T>(&mut self, part: Part<'_>, read: Result<T, Trouble>) -> Option<T> {
         let unknown = |look: &Self| look.report.dependencies.iter().any(|dependency| dependency.name == part.0);
@@ -77,7 +97,12 @@ impl<S> Look<S> {
         };
         let since = remembered::<Option<u64>>(&missed).unwrap_or(self.now);
         let mut kept = members.to_vec();
+        // A cache that is full means that what is known stands longer.
+        remember(&missed, &since, REMEMBERED);
         if trouble.permanent || self.now.saturating_sub(since) >= STANDS_MS {
+            for member in members {
+                self.lose(*member, format!("it cannot be looked at: {name:?} says why"));
+            }
             self.add(Dependency::unknown(name, trouble.sentence));
             return None;
         }
@@ -88,8 +113,6 @@ impl<S> Look<S> {
             self.report.warn(format!("{name}: {}", trouble.sentence));
             kept.push(name);
         }
-        // A cache that is full means that what is known stands longer.
-        remember(&missed, &since, REMEMBERED);
         kept.into_iter().for_each(|kept| self.report.keep(kept));
         None
     }
@@ -116,9 +139,12 @@ impl<S> Look<S> {
                 "not all of it could be read at this look: {what}; what is known of that stands"
             ));
         }
-        let Self { mut report, notes, .. } = self;
+        let Self { mut report, notes, lost, grades, .. } = self;
         notes.into_report(&mut report);
-        let names: BTreeSet<String> = report.dependencies.iter().map(|dependency| dependency.name.clone()).collect();
+        grades.keep();
+        let mut names: BTreeSet<String> = report.dependencies.iter().map(|found| found.name.clone()).collect();
+        report.dependencies.extend(roll::unknown(&lost).into_iter().filter(|lost| names.insert(lost.name.clone())));
+        roll::remember_all(&report);
         for dependency in &mut report.dependencies {
             dependency.parent = dependency.parent.take().filter(|parent| names.contains(parent));
         }

@@ -10,9 +10,8 @@ pub fn remembered<T: DeserializeOwned + Default>(key: &str) -> T {
     cache::get(key).and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default()
 }
 
-/// Remembers something for so long. A plugin has to do without its cache at any time: what cannot be kept is forgotten.
-pub fn remember<T: Serialize>(key: &str, value: &T, ttl: Duration) {
-    if let Ok(kept) = serde_json::to_vec(value) {
-        let _ = cache::set(key, &kept, ttl);
-    }
+/// Remembers something for so long, and says whether there was room for it. A plugin has to do without its cache at any time:
+/// what cannot be kept is forgotten.
+pub fn remember<T: Serialize>(key: &str, value: &T, ttl: Duration) -> bool {
+    serde_json::to_vec(value).is_ok_and(|kept| cache::set(key, &kept, ttl).is_ok())
 }

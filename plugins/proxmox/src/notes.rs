@@ -17,9 +17,21 @@ const NAMED: usize = 100;
 pub struct Notes {
     named: Vec<String>,
     more: usize,
+    /// Where those of the part that is being looked at begin.
+    begun: usize,
 }
 
 impl Notes {
+    /// A part is looked at from here on.
+    pub(crate) fn begin(&mut self) {
+        self.begun = self.named.len();
+    }
+
+    /// What was noted since then.
+    pub(crate) fn begun(&self) -> Vec<String> {
+        self.named.get(self.begun..).unwrap_or_default().to_vec()
+    }
+
     /// Notes something.
     pub fn say(&mut self, note: impl FnOnce() -> String) {
         if self.named.len() < NAMED {

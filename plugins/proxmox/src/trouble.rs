@@ -119,7 +119,8 @@ impl Trouble {
     pub(crate) fn too_slow(path: &str, message: &str, node: bool) -> Self {
         let path = path.split('?').next().unwrap_or_default();
         if node {
-            let hint = "check that node, and the network between it and the one that was asked";
+            let hint =
+                "look at the load of that node and, in a cluster, at the network between it and the one that was asked";
             return Self::new("node_unreachable", format!("{path}: {message}; {hint}"));
         }
         let sentence = format!("{path}: {message}; the server answers other requests: look at its load and its disks");
@@ -280,6 +281,31 @@ fn redirected(product: Product, response: &Response) -> Trouble {
     Trouble::permanent("redirect", sentence)
 }
 
+/// What Proxmox VE says of a token that it does not take, and what mends that.
+const TOKEN_TROUBLE: [(&str, &str); 5] = [
+    (
+        "invalid token value",
+        "user and name of the token are right and its secret is not; where it is lost, make the token anew: \"pveum user token \
+         remove USER@REALM NAME\", then \"pveum user token add USER@REALM NAME\", and grant it its rights again",
+    ),
+    (
+        "no such token",
+        "the user is right and has no token of that name: \"pveum user token list USER@REALM\" shows those that there are",
+    ),
+    (
+        "access expired",
+        "give user and token another date, or none (0), in their settings there, or \"pveum user modify USER@REALM -expire 0\"",
+    ),
+    ("is disabled", "enable the user there: \"pveum user modify USER@REALM -enable 1\""),
+    (
+        "no such user",
+        "there is no such user: check the part before the !, with its realm; \"pveum user list\" shows all",
+    ),
+];
+
+/// What the role PVEAuditor holds (pve-access-control: PVE/AccessControl.pm).
+const AUDITOR: &str = ".Audit";
+
 /// Each product refuses in its own words, which say whether it is the one that was meant.
 fn unauthorized(product: Product, said: &str, quoted: &str) -> String {
     let has = |words: &str| said.contains(words);
@@ -296,6 +322,12 @@ fn unauthorized(product: Product, said: &str, quoted: &str) -> String {
         return format!(
             "this is Proxmox VE or Mail Gateway, not Backup Server ({quoted}): write the right kind, or URL"
         );
+    }
+    // Before 9.1.5 Proxmox VE says what is wrong with a token (pve-access-control: PVE/AccessControl.pm, verify_token).
+    if product == Product::Ve
+        && let Some(why) = TOKEN_TROUBLE.iter().find_map(|(words, why)| has(words).then_some(why))
+    {
+        return format!("the server does not accept the credentials ({quoted}): {why}");
     }
     let theirs = ["No ticket", "Authentication failed!", "authentication failure"];
     match speaker {
@@ -331,7 +363,17 @@ fn forbidden(product: Product, path: &str, (said, quoted): (&str, &str)) -> Stri
         }
         None => format!("lack the rights for {path}"),
     };
-    format!("the credentials are right and {lacks}: {}", product.grant_rights())
+    let named = named.and_then(|inside| inside.split_once(','));
+    let remedy = match named.map(|(object, privileges)| (object.trim(), privileges.trim())) {
+        // The role that only looks does not have it.
+        Some((object, privileges)) if product == Product::Ve && !privileges.contains(AUDITOR) => format!(
+            "the role PVEAuditor does not have that; run there \"pveum role add PolliwogMore -privs {}\", \"pveum acl modify \
+             {object} -user USER@REALM -role PolliwogMore\" and the same with -token 'USER@REALM!NAME'",
+            privileges.split('|').next().unwrap_or_default()
+        ),
+        _ => product.grant_rights().to_owned(),
+    };
+    format!("the credentials are right and {lacks}: {remedy}")
 }
 
 fn wrong_port(product: Product, base: &str) -> Option<String> {

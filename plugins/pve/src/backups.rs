@@ -5,11 +5,11 @@
 
 use crate::Look;
 use crate::guests::Task;
-use crate::nodes::{Nodes, answers, parent, reports};
+use crate::nodes::{Node, Nodes, answers, parent, reports};
 use crate::resources::{Guest, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Ended, Notes, Part, Trouble, count, judged, list, moment, rhythm};
+use proxmox::{AgeRule, Ended, Limits, Notes, Part, Trouble, count, judged, list, moment};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,6 +21,8 @@ const PERIOD: Duration = Duration::from_secs(5 * 60);
 const AGAIN: Duration = Duration::from_secs(60);
 /// Runs within so long are looked at together. Seconds.
 const DAY: f64 = 24.0 * 3600.0;
+/// A job's run begins at the same time each day, give or take so long. Seconds.
+const ROUGHLY: f64 = 30.0 * 60.0;
 /// So many runs of a node are read: a run for each guest, of many guests.
 const RUNS: u32 = 500;
 
@@ -49,39 +51,85 @@ impl Uncovered {
 #[serde(default)]
 struct Job {
     enabled: Field<Flag>,
+    all: Field<Flag>,
+    /// Numbers with commas between.
+    vmid: Field<Text>,
+    exclude: Field<Text>,
+    pool: Field<Text>,
+    node: Field<Text>,
+}
+
+impl Job {
+    fn is_on(&self) -> bool {
+        self.enabled.get().is_none_or(|Flag(enabled)| *enabled)
+    }
+
+    /// Whether it backs a guest up, by what it is told.
+    fn covers(&self, guest: &Guest) -> bool {
+        let id = guest.id.to_string();
+        let names = |field: &Field<Text>| {
+            field.get().is_some_and(|Text(list)| list.split([',', ' ', ';']).any(|name| name == id))
+        };
+        let here = self.node.get().is_none_or(|Text(node)| node.is_empty() || *node == guest.node);
+        let all = self.all.get().is_some_and(|Flag(all)| *all);
+        let pool = self.pool.get().is_some_and(|Text(pool)| guest.pool.as_ref() == Some(pool));
+        here && (names(&self.vmid) || (all || pool) && !names(&self.exclude))
+    }
 }
 
 pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes) {
-    if !rhythm::is_due(PART.0) {
+    if !look.is_due(PART.0) {
         return look.report.keep(PART.1[0]);
     }
-    let [uncovered, jobs] = look.api.ask(["/cluster/backup-info/not-backed-up", "/cluster/backup"]);
-    let covered = coverage(look, guests, uncovered, jobs);
-    let runs = runs(look, guests, nodes);
-    rhythm::looked(PART.0, if covered && runs { PERIOD } else { AGAIN });
+    let covered = !look.settings.backups.coverage || coverage(look, guests);
+    let runs = !look.settings.backups.runs || runs(look, guests, nodes);
+    look.looked(PART.0, if covered && runs { PERIOD } else { AGAIN });
 }
 
-/// Guests that no job covers, and whether that could be read.
-fn coverage(look: &mut Look, guests: &[Guest], uncovered: Answer, jobs: Answer) -> bool {
-    if !look.settings.backups.coverage {
-        return true;
-    }
-    let read = (|| Ok((uncovered.list::<Uncovered>(&mut look.notes)?, jobs.list::<Job>(&mut look.notes)?)))();
-    let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return false };
+/// What is in no job, and the jobs.
+fn read(look: &mut Look) -> Result<(Vec<Uncovered>, Vec<Job>), Trouble> {
+    let [uncovered, jobs] = look.api.ask(["/cluster/backup-info/not-backed-up", "/cluster/backup"]);
+    let uncovered = match uncovered.list(&mut look.notes) {
+        // Before 7.0 it stood elsewhere.
+        Err(trouble) if trouble.code == "not_served" => {
+            let [uncovered] = look.api.ask(["/cluster/backupinfo/not_backed_up"]);
+            uncovered.list(&mut look.notes)
+        }
+        uncovered => uncovered,
+    };
+    Ok((uncovered?, jobs.list(&mut look.notes)?))
+}
+
+/// Guests that no job covers, and whether there is no need to ask again soon.
+fn coverage(look: &mut Look, guests: &[Guest]) -> bool {
+    let read = read(look);
+    let settled = read.as_ref().err().is_none_or(|trouble| trouble.permanent);
+    let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return settled };
     let by_id: BTreeMap<u64, &Guest> = guests.iter().map(|guest| (guest.id, guest)).collect();
     let (mut missing, mut unread) = (Vec::new(), Vec::new());
     for entry in &uncovered {
         match entry.id(&mut look.notes) {
-            Some(id) => missing.extend(by_id.get(&id).and_then(|guest| needs_backup(look, guest, entry))),
+            // One of which nothing is known may be a template.
+            Some(id) => {
+                let guest = by_id.get(&id).filter(|guest| guest.name.is_some() || guest.status != "unknown");
+                missing.extend(guest.and_then(|guest| needs_backup(look, guest, entry)));
+            }
             None => unread.push(entry.shown()),
         }
     }
-    let active = jobs.iter().filter(|job| job.enabled.get().is_none_or(|Flag(enabled)| *enabled)).count();
+    let (active, off): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(|job| job.is_on());
+    let only_off =
+        |guest: &&Guest| off.iter().any(|job| job.covers(guest)) && !active.iter().any(|job| job.covers(guest));
+    if !active.is_empty() {
+        // Jobs that are switched off count as cover there.
+        let guests = guests.iter().filter(only_off).filter(|guest| !excluded(look, guest));
+        missing.extend(guests.map(|guest| format!("{} (its job is switched off)", guest.shown())));
+    }
+    let (active, off) = (active.len(), off.len());
     let needing = guests.iter().any(|guest| !excluded(look, guest));
     let verdict = if guests.is_empty() {
         (Status::Unknown, Some("no guests are to be seen, so nobody can say which need a backup".to_owned()))
     } else if active == 0 && needing {
-        // Jobs that are switched off count as cover there.
         let why = "no backup job is switched on: add one, or list guests that need none in backups.exclude".to_owned();
         (Status::Warning, Some(why))
     } else if missing.is_empty() && !unread.is_empty() {
@@ -92,7 +140,7 @@ fn coverage(look: &mut Look, guests: &[Guest], uncovered: Answer, jobs: Answer) 
     } else {
         let are = if missing.len() == 1 { "is" } else { "are" };
         let why = format!(
-            "{} {are} in no backup job: {}; add {} to a job, or to backups.exclude in the settings",
+            "{} {are} in no backup job that runs: {}; add {} to a job, or to backups.exclude in the settings",
             count(missing.len(), "guest"),
             list(&missing),
             if missing.len() == 1 { "it" } else { "them" },
@@ -100,7 +148,8 @@ fn coverage(look: &mut Look, guests: &[Guest], uncovered: Answer, jobs: Answer) 
         (Status::Warning, Some(why))
     };
     let dependency = judged(PART.0.to_owned(), "pve-backup", verdict);
-    look.add(dependency.with_description(format!("{} switched on", count(active, "backup job"))));
+    let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
+    look.add(dependency.with_description(format!("{} switched on{off}", count(active, "backup job"))));
     true
 }
 
@@ -121,6 +170,7 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
     let mut newest: BTreeMap<u64, Task> = BTreeMap::new();
     let mut of_nodes: BTreeMap<&str, f64> = BTreeMap::new();
     let mut whole = true;
+    let mut unread_nodes: Vec<String> = nodes.keys().filter(|name| !asked.contains(name)).cloned().collect();
     for (node, answer) in asked.iter().zip(replies) {
         let tasks = answer.list::<Task>(&mut look.notes);
         crate::nodes::asked(node, &tasks);
@@ -128,25 +178,38 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
             Ok(tasks) => {
                 let several = sort(tasks, &mut newest);
                 of_nodes.extend(several.iter().map(|task| (node.as_str(), task.began())).next());
-                let busy = guests.iter().any(|guest| guest.node == **node);
+                let busy = guests.iter().any(|guest| guest.node == **node && !excluded(look, guest));
                 let left = if guests.is_empty() { None } else { Some(busy) };
-                let dependency = of_several(look, node, &several, left).filter(|_| reports(nodes, node));
+                // Where no guest on it needs a backup, nobody cares how the last run went.
+                let cared = reports(nodes, node) && left != Some(false);
+                let dependency = of_several(look, node, &several, left).filter(|_| cared);
                 look.report.dependencies.extend(dependency.map(|dependency| parent(dependency, node)));
             }
             Err(trouble) => {
                 unread(look, node, &trouble);
+                unread_nodes.push((*node).clone());
                 whole = false;
             }
         }
     }
-    for node in nodes.keys().filter(|name| !asked.contains(name)) {
-        look.report.keep(format!("backup/node/{node}"));
+    for (name, node) in nodes.iter().filter(|(name, _)| !asked.contains(name)) {
+        look.report.keep(format!("backup/node/{name}"));
+        if node.is_offline() {
+            look.lose(format!("backup/node/{name}"), format!("nobody can see it: its node {name} is offline"));
+        }
     }
     for guest in guests {
-        let Some(task) = newest.get(&guest.id).filter(|_| is_looked_at(look, guest)) else { continue };
+        let Some(task) = newest.get(&guest.id).filter(|_| is_looked_at(look, guest)) else {
+            if nodes.get(&guest.node).is_some_and(Node::is_offline) {
+                // It grows old, and its last run may be in the tasks of that node.
+                let why = format!("nobody can see it: the guest's node {} is offline", guest.node);
+                look.lose(format!("backup/guest/{}", guest.id), why);
+            }
+            continue;
+        };
         // A later run of several may have it too, and how that ended for it stands in a log only.
         let later = of_nodes.get(guest.node.as_str()).copied().filter(|began| *began > task.began());
-        let dependency = of_one(look, guest, task, later);
+        let dependency = of_one(look, guest, task, later, &unread_nodes);
         look.add(dependency);
     }
     if !whole || asked.len() < nodes.len() {
@@ -196,7 +259,13 @@ fn when(task: &Task) -> Option<String> {
 /// guests on it still, where that is known.
 fn of_several(look: &Look, node: &str, runs: &[Task], left: Option<bool>) -> Option<Dependency> {
     let newest = runs.first()?;
-    let of_the_day = runs.iter().take_while(|task| newest.began() - task.began() < DAY);
+    // The same job ran again at this time of day, whatever it did the last time.
+    let again = |task: &&Task| {
+        let later = runs.iter().map(|other| other.began() - task.began()).filter(|later| *later > DAY - ROUGHLY);
+        later.map(|later| (later + ROUGHLY) % DAY).any(|apart| apart <= 2.0 * ROUGHLY)
+    };
+    let of_the_day = runs.iter().take_while(|task| newest.began() - task.began() < DAY + ROUGHLY);
+    let of_the_day = of_the_day.filter(|task| !again(task));
     let bad = of_the_day.filter_map(|task| Some((task.ended().judged(), task)).filter(|((_, why), _)| why.is_some()));
     let worst = bad.reduce(|one, other| if one.0.0.worse(other.0.0) == one.0.0 { one } else { other });
     let shown = |task: &Task| when(task).unwrap_or_else(|| "a time that is not known".to_owned());
@@ -206,9 +275,7 @@ fn of_several(look: &Look, node: &str, runs: &[Task], left: Option<bool>) -> Opt
             let why = format!("the run of several guests of {} {why}: its log says which of them that is", shown(task));
             (if task.began() == 0.0 { Status::Unknown } else { status }, Some(why))
         }
-        // Where no guest is left, nothing is to be backed up.
-        None if left == Some(false) => (Status::Ok, None),
-        None => match aged(look, newest.began(), &shown(newest)) {
+        None => match aged(look, look.settings.backups.age(), newest.began(), &shown(newest)) {
             (_, Some(why)) if left.is_none() => (
                 Status::Unknown,
                 Some(format!("{why}; no guests are to be seen, so nobody can say whether that is too long")),
@@ -220,8 +287,9 @@ fn of_several(look: &Look, node: &str, runs: &[Task], left: Option<bool>) -> Opt
     Some(dependency.with_description(format!("Several guests were backed up at {}", shown(newest))))
 }
 
-/// The last run of a guest by itself.
-fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>) -> Dependency {
+/// The last run of a guest by itself. `later`: when a run of several was after it, on its node; `unread`: nodes whose runs are
+/// not known.
+fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>, unread: &[String]) -> Dependency {
     let shown = when(task).unwrap_or_else(|| "a time that is not known".to_owned());
     let (status, why) = match task.ended().judged() {
         // One of a time that nobody knows says nothing of today.
@@ -229,7 +297,22 @@ fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>) -> Depend
             let status = if task.began() == 0.0 { Status::Unknown } else { status };
             (status, Some(format!("the backup of {shown} {why}")))
         }
-        (_, None) => aged(look, task.began(), &shown),
+        (_, None) => {
+            let names = guest.names();
+            let backups = &look.settings.backups;
+            let limits = AgeRule::age(&backups.ages, names.iter().map(String::as_str), backups.age());
+            match aged(look, limits, task.began(), &shown) {
+                // It may have run there since.
+                (Status::Warning | Status::Critical, Some(why)) if !unread.is_empty() => {
+                    let nodes = list(unread);
+                    (
+                        Status::Unknown,
+                        Some(format!("{why}, or there are newer ones on {nodes}, whose tasks are not known")),
+                    )
+                }
+                verdict => verdict,
+            }
+        }
     };
     let verdict = match (later.and_then(moment), &why) {
         (Some(later), Some(why)) => {
@@ -247,14 +330,14 @@ fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>) -> Depend
     }
 }
 
-fn aged(look: &Look, began: f64, shown: &str) -> (Status, Option<String>) {
+fn aged(look: &Look, limits: Limits, began: f64, shown: &str) -> (Status, Option<String>) {
     if began == 0.0 {
         return (Status::Unknown, Some("its node does not say when it ran".to_owned()));
     }
     if began <= 0.0 || began > look.seconds() + 24.0 * 3600.0 {
         return (Status::Unknown, Some(format!("the last backup is of {shown}, which cannot be")));
     }
-    let (status, limit) = look.settings.backups.age().judge((look.seconds() - began) / 3600.0);
+    let (status, limit) = limits.judge((look.seconds() - began) / 3600.0);
     let why = (status != Status::Ok).then(|| format!("the last backup is of {shown}, more than {limit} hours ago"));
     (status, why)
 }

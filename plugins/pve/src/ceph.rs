@@ -4,9 +4,10 @@
 //! many OSDs are up is read.
 
 use crate::Look;
+use crate::nodes::{Nodes, answers};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status, cache};
-use proxmox::{Part, judged, rhythm};
+use proxmox::{Part, Trouble, judged, remember, remembered};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,10 +17,12 @@ const PART: Part<'_> = ("ceph", &["ceph/"]);
 const PERIOD: Duration = Duration::from_secs(60);
 /// How often it is looked whether there is Ceph by now.
 const ABSENT: Duration = Duration::from_secs(60 * 60);
-/// That there is none.
-const NONE: &str = "no-ceph";
-/// What a node without Ceph says.
-const NOT_THERE: [&str; 3] = ["not initialized", "not installed", "missing '/etc/pve/ceph.conf'"];
+/// Where it is asked, when that is another place than `/cluster/ceph/status`.
+const ASKED: &str = "ceph/asked";
+const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
+/// What a cluster without Ceph says, and a node without its programs, which has nothing to do with the cluster's.
+const NOT_THERE: [&str; 3] = ["not initialized", NO_PROGRAMS, "missing '/etc/pve/ceph.conf'"];
+const NO_PROGRAMS: &str = "not installed";
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -57,33 +60,27 @@ struct Osds {
     num_in_osds: Field<Number>,
 }
 
-pub(crate) fn report(look: &mut Look) {
-    // A node without Ceph's programs says that there is none, whatever the others have.
-    let none = format!("{NONE}/{}", look.api.origin());
-    if cache::get(&none).is_some() {
-        return;
-    }
-    if !rhythm::is_due(PART.0) {
+pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
+    if !look.is_due(PART.0) {
+        // Nothing is kept where there is none.
         look.report.keep(PART.0);
         return look.report.keep(PART.1[0]);
     }
-    let [answer] = look.api.ask(["/cluster/ceph/status"]);
-    let ceph = answer.read::<Ceph>();
+    let ceph = ask(look, nodes);
     if let Err(trouble) = &ceph
-        && (NOT_THERE.iter().any(|words| trouble.sentence.contains(words)) || trouble.code == "forbidden")
+        && (is_absent(trouble) || trouble.code == "forbidden")
     {
         // One that may not be seen is said to be by the quorum, which wants the same right.
-        let _ = cache::set(&none, b"", ABSENT);
-        return;
+        return look.looked(PART.0, ABSENT);
     }
     if let Err(trouble) = &ceph
         && !look.is_known(PART.0)
     {
         look.notes.say(|| format!("whether there is Ceph is not known: {}", trouble.sentence));
-        return rhythm::looked(PART.0, PERIOD);
+        return look.looked(PART.0, PERIOD);
     }
     // Also where it did not answer: a Ceph that hangs would take ten seconds of each poll.
-    rhythm::looked(PART.0, PERIOD);
+    look.looked(PART.0, PERIOD);
     let Some(ceph) = look.part(PART, ceph) else { return };
     let dependency = judged(PART.0, "pve-ceph", overall(&ceph.health));
     let osds = osds(look, &ceph.osdmap);
@@ -92,6 +89,38 @@ pub(crate) fn report(look: &mut Look) {
         let dependency = one(name, check);
         look.add(dependency);
     }
+    // Ceph names a check only while it complains. One that is over is well, and not gone.
+    for name in look.reported_before(PART.1[0]) {
+        if look.report.dependencies.iter().all(|found| found.name != name) {
+            look.add(Dependency::ok(name).with_kind("pve-ceph").with_description("Ceph complains of it no more"));
+        }
+    }
+}
+
+/// A node without Ceph's programs cannot say how Ceph is; another one may.
+fn ask(look: &mut Look, nodes: &Nodes) -> Result<Ceph, Trouble> {
+    let path = remembered::<Option<String>>(ASKED).unwrap_or_else(|| "/cluster/ceph/status".to_owned());
+    let [answer] = look.api.ask([path.as_str()]);
+    let ceph = answer.read::<Ceph>();
+    if !ceph.as_ref().is_err_and(|trouble| trouble.sentence.contains(NO_PROGRAMS) || trouble.code == "node_unreachable")
+    {
+        return ceph;
+    }
+    let paths = nodes.keys().filter(|name| answers(nodes, name)).map(|name| format!("/nodes/{name}/ceph/status"));
+    let paths: Vec<String> = paths.filter(|other| *other != path).collect();
+    let others = look.api.ask_all(paths.clone());
+    for (path, other) in paths.into_iter().zip(others) {
+        if let Ok(found) = other.read() {
+            remember(ASKED, &path, REMEMBERED);
+            return Ok(found);
+        }
+    }
+    cache::remove(ASKED);
+    ceph
+}
+
+fn is_absent(trouble: &Trouble) -> bool {
+    NOT_THERE.iter().any(|words| trouble.sentence.contains(words))
 }
 
 fn osds(look: &mut Look, osds: &Osds) -> Option<String> {

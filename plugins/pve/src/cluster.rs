@@ -16,6 +16,10 @@ pub(crate) struct Entry {
     quorate: Field<Flag>,
     nodes: Field<Number>,
     online: Field<Flag>,
+    local: Field<Flag>,
+    nodeid: Field<Number>,
+    level: Field<Text>,
+    version: Field<Number>,
 }
 
 /// What it says.
@@ -25,6 +29,10 @@ pub(crate) struct Cluster {
     itself: Option<Entry>,
     /// Whether each node is online, where it says so.
     pub online: BTreeMap<String, Option<bool>>,
+    /// The node that was asked.
+    local: Option<String>,
+    /// What is said of each node for dashboards: its name, number and level of support.
+    pub labels: Vec<[String; 3]>,
 }
 
 impl Cluster {
@@ -34,6 +42,12 @@ impl Cluster {
             match (entry.kind.get(), entry.name.get()) {
                 (Some(Text(kind)), _) if kind == "cluster" => cluster.itself = Some(entry),
                 (Some(Text(kind)), Some(Text(name))) if kind == "node" => {
+                    if entry.local.get().is_some_and(|Flag(local)| *local) {
+                        cluster.local = Some(name.clone());
+                    }
+                    let number = entry.nodeid.get().map(|Number(number)| number.to_string()).unwrap_or_default();
+                    let level = entry.level.get().map(|Text(level)| level.clone()).unwrap_or_default();
+                    cluster.labels.push([name.clone(), number, level]);
                     cluster.online.insert(name.clone(), entry.online.get().map(|Flag(online)| *online));
                 }
                 _ => {}
@@ -45,6 +59,13 @@ impl Cluster {
     /// The cluster's name.
     pub(crate) fn name(&self) -> Option<&str> {
         self.itself.as_ref()?.name.get().map(|Text(name)| name.as_str())
+    }
+
+    /// How many nodes it has, and the version of its configuration.
+    pub(crate) fn size(&self) -> Option<(f64, f64)> {
+        let itself = self.itself.as_ref()?;
+        let number = |field: &Field<Number>| field.get().map(|Number(number)| *number);
+        number(&itself.nodes).zip(number(&itself.version))
     }
 
     /// Whether it has quorum, where it says so.
@@ -73,8 +94,13 @@ impl Cluster {
             Some(false) => (
                 Status::Critical,
                 Some(format!(
-                    "the cluster has no quorum: {online} of {all} nodes are online; nothing can be started or changed until \
-                     more of them are back"
+                    "the cluster has no quorum{}: {online} of {all} nodes are online; nothing can be started or changed until \
+                     more of them are back",
+                    // It may be the one that is cut off.
+                    self.local
+                        .as_ref()
+                        .map(|local| format!(", as {local} sees it, which was asked"))
+                        .unwrap_or_default()
                 )),
             ),
             None => (Status::Unknown, Some("the cluster does not say whether it has quorum".to_owned())),

@@ -10,7 +10,7 @@ use crate::resources::{Guest, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Ended, Notes, Unseen, judged, moment, remember, remembered, rhythm};
+use proxmox::{Ended, Grade, Notes, Unseen, judged, moment, remember, remembered};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,7 @@ const NAMED: Duration = Duration::from_secs(5 * 60);
 pub(crate) struct Task {
     #[serde(rename = "type")]
     pub kind: Field<Text>,
+    pub node: Field<Text>,
     pub id: Field<Text>,
     pub user: Field<Text>,
     pub status: Field<Text>,
@@ -62,19 +63,26 @@ pub(crate) struct Seen<'a> {
     pub nodes: &'a Nodes,
     pub services: &'a Services,
     pub tasks: &'a [Task],
+    /// Nodes that fell silent a moment ago.
+    pub quiet: &'a BTreeSet<String>,
     /// How many guests' own tasks may be asked for at this poll.
     pub lookups: Cell<u8>,
 }
 
-/// A guest that must run and does not.
+/// A guest that must run and did not at some poll, until it is seen running.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Stopped {
-    /// Seconds since 1970.
+    /// When it was first seen so, in seconds since 1970.
     since: f64,
-    /// Who stopped it, and when, where a task said so while it was still listed.
-    by: Option<String>,
-    /// What held it: the time begins anew when that lets go.
+    /// What holds it, and since when that or nothing does.
     lock: Option<String>,
+    held: f64,
+    /// Who stopped it on purpose, and when.
+    by: Option<(String, f64)>,
+    /// Stops before this explain nothing: it ran after them.
+    not_before: f64,
+    /// Whether its own node was asked, or need not be.
+    asked: bool,
 }
 
 type AllStopped = BTreeMap<u64, Stopped>;
@@ -84,14 +92,10 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
     let onboot = crate::onboot::expected(look, guests, seen.nodes);
     let before: Option<AllStopped> = remembered(STOPPED);
     let mut stopped = AllStopped::new();
-    let called = called(guests);
     let (mut looked_at, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
     let expected_names = look.settings.guests.expected.clone();
     let mut unseen = expected_names.unseen();
     for guest in guests {
-        let called = called.get(&guest.id).filter(|_| guest.name.is_none());
-        let known = called.map(|called| called.onto(guest));
-        let guest = known.as_ref().unwrap_or(guest);
         let names = guest.names();
         names.iter().for_each(|name| unseen.see(name));
         nameless |= guest.name.is_none();
@@ -105,6 +109,15 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
             || settings.expected_by_ha && ha_wants(guest, by_ha)
             || onboot.contains(&guest.id);
         let state = seen.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
+        let unheard = guest.status == "unknown" && seen.quiet.contains(&guest.node);
+        if state == State::Offline || unheard {
+            stopped
+                .extend(before.iter().flatten().filter(|(id, _)| **id == guest.id).map(|(id, it)| (*id, it.clone())));
+        }
+        if unheard {
+            look.report.keep(guest.dependency());
+            continue;
+        }
         let verdict = if state == State::Offline {
             Verdict::Unknown(format!("nobody can see it: its node {} is offline", guest.node))
         } else if !expected {
@@ -115,6 +128,7 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
             stopped.extend(down.map(|down| (guest.id, down)));
             verdict
         };
+        let verdict = if verdict == Verdict::Well { full(look, guest) } else { verdict };
         look.report.dependencies.push(verdict.of(guest));
     }
     if looked_at == 0 && !guests.is_empty() {
@@ -126,44 +140,69 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
     }
 }
 
-/// A guest that must run, and what is to be remembered of it where it does not.
+/// A guest that must run, and what is to be remembered of it until it does.
 fn expected_to_run(
     guest: &Guest,
     told_to_stop: bool,
     (look, before, seen): (&Look, Option<&AllStopped>, &Seen<'_>),
 ) -> (Verdict, Option<Stopped>) {
+    let known = before.and_then(|before| before.get(&guest.id)).cloned();
     let verdict = must_run(guest, told_to_stop);
     let held = guest.lock.as_deref().filter(|lock| *lock != "suspended" && guest.status == "stopped");
-    let verdict = match (verdict, held) {
-        (Some(verdict), None) => return (verdict, None),
-        (verdict, _) => verdict,
-    };
-    let now = look.seconds();
-    let known = before.and_then(|before| before.get(&guest.id)).filter(|known| known.lock == guest.lock).cloned();
-    let known = known.unwrap_or_else(|| {
-        // One that ran at the poll before this was stopped since then, and nothing older explains it.
-        let not_before = if before.is_some() { now - RECENT } else { 0.0 };
-        let by = stopped_by(guest.id, seen.tasks, not_before).or_else(|| {
+    match (verdict, held) {
+        (Some(Verdict::Well), _) => (Verdict::Well, None),
+        // It may be back where it was: a stopped guest is started for its backup, and nobody hears of it for a while.
+        (Some(verdict), None) => (verdict, known),
+        (verdict, _) => {
+            let now = look.seconds();
+            let stopped = known.unwrap_or_else(|| Stopped::new(now, before.is_none())).at(now, guest.lock.as_deref());
+            let stopped = stopped.explained(guest, look, seen);
+            let stale = held.filter(|_| now - stopped.held >= STALE_LOCK).map(|lock| stale_lock(guest, lock, &stopped));
+            let verdict = stale.or(verdict).unwrap_or_else(|| down(&stopped, now, &look.settings.guests));
+            (verdict, Some(stopped))
+        }
+    }
+}
+
+impl Stopped {
+    /// `first`: nobody knows whether it ran before.
+    fn new(now: f64, first: bool) -> Self {
+        let not_before = if first { 0.0 } else { now - RECENT };
+        Self { since: now, lock: None, held: now, by: None, not_before, asked: !first }
+    }
+
+    /// The same at a later poll. A clock that was set back must not stop the time.
+    fn at(mut self, now: f64, lock: Option<&str>) -> Self {
+        if self.lock.as_deref() != lock {
+            self.lock = lock.map(str::to_owned);
+            self.held = now;
+        }
+        Self { since: self.since.min(now), held: self.held.min(now), ..self }
+    }
+
+    /// With who stopped it, by the newest task that did, as long as nobody tried to start it since.
+    fn explained(mut self, guest: &Guest, look: &Look, seen: &Seen<'_>) -> Self {
+        let mut found = last_act(guest.id, seen.tasks);
+        let may_ask = !self.asked && seen.lookups.get() > 0 && crate::nodes::answers(seen.nodes, &guest.node);
+        if found.is_none() && may_ask {
             // Others' tasks push it off the cluster's list; its own node keeps it.
             let path = format!("/nodes/{}/tasks?vmid={}&limit=20&source=all", guest.node, guest.id);
-            let worth = before.is_none() && seen.lookups.get() > 0 && crate::nodes::answers(seen.nodes, &guest.node);
-            let [answer] = worth.then(|| look.api.ask([path.as_str()]))?;
+            let [answer] = look.api.ask([path.as_str()]);
             seen.lookups.set(seen.lookups.get() - 1);
             let tasks = answer.list(&mut Notes::default());
             crate::nodes::asked(&guest.node, &tasks);
-            stopped_by(guest.id, &tasks.ok()?, not_before)
-        });
-        Stopped { since: now, by, lock: guest.lock.clone() }
-    });
-    // A clock that was set back must not stop the time.
-    let known = Stopped {
-        since: known.since.min(now),
-        by: known.by.or_else(|| stopped_by(guest.id, seen.tasks, known.since - RECENT)),
-        ..known
-    };
-    let stale = held.filter(|_| now - known.since >= STALE_LOCK).map(|lock| stale_lock(guest, lock, &known));
-    let verdict = stale.or(verdict).unwrap_or_else(|| down(&known, now, &look.settings.guests));
-    (verdict, Some(known))
+            if let Ok(tasks) = tasks {
+                self.asked = true;
+                found = last_act(guest.id, &tasks);
+            }
+        }
+        match found {
+            Some(Act::Stop { by, at }) if at >= self.not_before => self.by = Some((by, at)),
+            Some(Act::Start { at }) if self.by.as_ref().is_some_and(|(_, stopped)| at >= *stopped) => self.by = None,
+            _ => {}
+        }
+        self
+    }
 }
 
 /// Guests that must run and are not there at all: critical where the list of guests is whole, unknown where it may not be.
@@ -196,40 +235,40 @@ fn absent(look: &mut Look, resources: &Resources, unseen: Unseen<'_>, nameless: 
     }
 }
 
-/// What a guest is called by, which is forgotten with its node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Called {
-    name: String,
-    tags: Vec<String>,
-    pool: Option<String>,
+/// What a guest is called by, which is forgotten with its node: name, tags, pool. There may be thousands.
+#[derive(Debug, Serialize, Deserialize)]
+struct Called(Option<String>, Vec<String>, Option<String>);
+
+/// What is remembered of all: what each guest is called, and which are templates.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Names {
+    guests: BTreeMap<u64, Called>,
+    templates: BTreeSet<u64>,
 }
 
-impl Called {
-    fn of(guest: &Guest) -> Option<Self> {
-        Some(Self { name: guest.name.clone()?, tags: guest.tags.clone(), pool: guest.pool.clone() })
+/// Calls those by their names of before that say them no more: of their nodes nothing has been heard for five minutes.
+pub(crate) fn recall(look: &mut Look, resources: &mut Resources) {
+    let due = look.is_due(NAMES);
+    if !due && resources.guests.iter().all(|guest| guest.name.is_some()) {
+        return;
     }
-
-    fn onto(&self, guest: &Guest) -> Guest {
-        let Self { name, tags, pool } = self.clone();
-        Guest { name: Some(name), tags, pool, ..guest.clone() }
+    let mut names: Names = remembered(NAMES);
+    let (templates, mut guests): (Vec<Guest>, Vec<Guest>) =
+        resources.guests.drain(..).partition(|guest| guest.name.is_none() && names.templates.contains(&guest.id));
+    resources.templates.extend(templates.into_iter().map(|template| (template.id, template.node)));
+    for guest in guests.iter_mut().filter(|guest| guest.name.is_none()) {
+        if let Some(Called(name, tags, pool)) = names.guests.get(&guest.id) {
+            (guest.name, guest.tags, guest.pool) = (name.clone(), tags.clone(), pool.clone());
+        }
     }
-}
-
-/// What those are called that say so no more; nothing where all do.
-fn called(guests: &[Guest]) -> BTreeMap<u64, Called> {
-    let due = rhythm::is_due(NAMES);
-    if !due && guests.iter().all(|guest| guest.name.is_some()) {
-        return BTreeMap::new();
-    }
-    let mut called: BTreeMap<u64, Called> = remembered(NAMES);
+    resources.guests = guests;
     if due {
-        let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
-        called.retain(|id, _| ids.contains(id));
-        called.extend(guests.iter().filter_map(|guest| Some((guest.id, Called::of(guest)?))));
-        remember(NAMES, &called, REMEMBERED);
-        rhythm::looked(NAMES, NAMED);
+        let called = |guest: &Guest| Called(guest.name.clone(), guest.tags.clone(), guest.pool.clone());
+        names.guests = resources.guests.iter().map(|guest| (guest.id, called(guest))).collect();
+        names.templates = resources.templates.keys().copied().collect();
+        remember(NAMES, &names, REMEMBERED);
+        look.looked(NAMES, NAMED);
     }
-    called
 }
 
 /// Whether HA wants it to run: by what it was told, or, where that could not be read, by what it does with it.
@@ -249,6 +288,20 @@ fn stale_lock(guest: &Guest, lock: &str, stopped: &Stopped) -> Verdict {
         "it must run, and is stopped with the lock {lock} since {since}: where no task holds it, run \"{tool} unlock {}\"",
         guest.id
     ))
+}
+
+/// A container that runs, by how full it is.
+fn full(look: &mut Look, guest: &Guest) -> Verdict {
+    let Some(share) = guest.root.filter(|_| guest.status == "running") else { return Verdict::Well };
+    let Grade { status, limit, after } = look.grades.judge(&guest.dependency(), look.settings.guests.root(), share);
+    let why = format!(
+        "it runs, and more than {limit} % of its root file system is used{after}: make room, or \"pct resize\" it"
+    );
+    match status {
+        Status::Critical => Verdict::Critical(why),
+        Status::Warning => Verdict::Warning(why),
+        Status::Ok | Status::Unknown => Verdict::Well,
+    }
 }
 
 /// What a guest's state means.
@@ -293,7 +346,7 @@ fn broken(guest: &Guest) -> Option<Verdict> {
         "internal-error" => because("QEMU failed inside; stop and start the guest"),
         "guest-panicked" => because("the guest's kernel panicked; look at its console"),
         "unknown" => Some(Verdict::Unknown(format!(
-            "{} has not said how it is for five minutes: check pvestatd on that node",
+            "{} does not say how it is: look there for a storage that hangs (\"pvesm status\"), and at pvestatd",
             guest.node
         ))),
         _ => None,
@@ -346,36 +399,52 @@ fn must_run(guest: &Guest, told_to_stop: bool) -> Option<Verdict> {
 
 /// A guest that must run, is stopped, and nothing holds it.
 fn down(stopped: &Stopped, now: f64, settings: &settings::Guests) -> Verdict {
-    if let Some(by) = &stopped.by {
-        return Verdict::Warning(format!("it must run, and was stopped on purpose by {by}"));
+    if let Some((by, at)) = &stopped.by {
+        let when = moment(*at).map(|when| format!(" at {when}")).unwrap_or_default();
+        return Verdict::Warning(format!("it must run, and was stopped on purpose by {by}{when}"));
     }
     let since = moment(stopped.since).unwrap_or_default();
-    if now - stopped.since < f64::from(settings.grace_seconds) {
-        return Verdict::Warning(format!("it must run, and is stopped since {since}"));
+    if now - stopped.held < f64::from(settings.grace_seconds) {
+        return Verdict::Warning(format!("it must run, and is stopped since {since} or longer"));
     }
     Verdict::Critical(format!(
         "it must run, and is stopped since {since} or longer: start it, or look at its last task"
     ))
 }
 
-/// Who stopped a guest, from the newest task that started or stopped it, where that is no older than `not_before`.
-fn stopped_by(id: u64, tasks: &[Task], not_before: f64) -> Option<String> {
+/// What was last done to a guest, and when, in seconds since 1970.
+#[derive(Debug, PartialEq)]
+enum Act {
+    /// Also where that failed.
+    Start { at: f64 },
+    /// It was stopped, and by whom.
+    Stop { by: String, at: f64 },
+}
+
+/// The newest task that started or stopped a guest. A node that goes down stops its guests: nobody meant that.
+fn last_act(id: u64, tasks: &[Task]) -> Option<Act> {
     const STARTS: [&str; 6] = ["qmstart", "vzstart", "qmreboot", "vzreboot", "qmreset", "qmresume"];
     const STOPS: [&str; 4] = ["qmstop", "vzstop", "qmshutdown", "vzshutdown"];
     let id = id.to_string();
     let of_guest = tasks.iter().filter(|task| task.id.get().is_some_and(|Text(found)| *found == id));
+    let by_node = |stop: &Task| {
+        tasks.iter().filter(|task| task.is(&["stopall"]) && task.node == stop.node).any(|all| {
+            let ended = all.endtime.get().map_or(f64::INFINITY, |Number(ended)| *ended);
+            (all.began()..=ended).contains(&stop.began())
+        })
+    };
     let newest = of_guest
         .filter(|task| task.is(&STARTS) || task.is(&STOPS))
         .max_by(|one, other| one.began().total_cmp(&other.began()))?;
-    if !newest.is(&STOPS) || newest.began() < not_before || matches!(newest.ended(), Ended::Failed(_) | Ended::Unknown)
-    {
+    let at = newest.began();
+    if newest.is(&STARTS) {
+        return Some(Act::Start { at });
+    }
+    if matches!(newest.ended(), Ended::Failed(_) | Ended::Unknown) || by_node(newest) {
         return None;
     }
-    let user = newest.user.get().map_or("somebody", |Text(user)| user.as_str());
-    Some(match moment(newest.began()) {
-        Some(when) => format!("{user} at {when}"),
-        None => user.to_owned(),
-    })
+    let by = newest.user.get().map_or_else(|| "somebody".to_owned(), |Text(user)| user.clone());
+    Some(Act::Stop { by, at })
 }
 
 #[cfg(test)]
@@ -427,30 +496,41 @@ mod tests {
     #[test]
     fn a_stop_is_critical_after_its_grace_unless_somebody_meant_it() {
         let settings = settings::Guests { grace_seconds: 60, ..settings::Guests::default() };
-        let stopped = |by: Option<&str>| Stopped { since: 1000.0, by: by.map(str::to_owned), lock: None };
+        let stopped =
+            |by: Option<&str>| Stopped { by: by.map(|by| (by.to_owned(), 900.0)), ..Stopped::new(1000.0, true) };
         assert!(matches!(down(&stopped(None), 1059.0, &settings), Verdict::Warning(_)));
         assert!(matches!(down(&stopped(None), 1060.0, &settings), Verdict::Critical(_)));
         assert!(matches!(down(&stopped(Some("alice@pve")), 9999.0, &settings), Verdict::Warning(_)));
+        // What held it let go, and its grace begins.
+        let held = stopped(None).at(1010.0, Some("backup")).at(5000.0, None);
+        assert!(matches!(down(&held, 5059.0, &settings), Verdict::Warning(_)));
+        assert!(matches!(down(&held, 5060.0, &settings), Verdict::Critical(_)));
+        assert_eq!(stopped(None).at(10.0, None).since, 10.0, "a clock that was set back");
     }
 
     #[test]
     fn the_newest_task_says_who_stopped_it() {
         let task = |kind: &str, began: f64, status: &str| -> Task {
             serde_json::from_value(serde_json::json!({
-                "type": kind, "id": "100", "user": "alice@pve", "starttime": began, "endtime": began, "status": status,
+                "type": kind, "id": if kind == "stopall" { "" } else { "100" }, "node": "pve1", "user": "alice@pve",
+                "starttime": began, "endtime": began + 60.0, "status": status,
             }))
             .unwrap()
         };
-        let stop = || task("qmstop", 1_772_337_600.0, "OK");
-        assert_eq!(stopped_by(100, &[stop()], 0.0).unwrap(), "alice@pve at 2026-03-01 04:00 UTC");
-        assert_eq!(stopped_by(101, &[stop()], 0.0), None);
-        assert_eq!(
-            stopped_by(100, &[stop(), task("qmstart", 1_772_337_700.0, "OK")], 0.0),
-            None,
-            "it ran again after that"
-        );
-        assert_eq!(stopped_by(100, &[task("qmstop", 1.0, "timeout")], 0.0), None, "that stop failed");
-        assert!(stopped_by(100, &[task("qmstart", 1.0, "OK"), stop()], 0.0).is_some());
-        assert_eq!(stopped_by(100, &[stop()], 1_772_337_601.0), None, "it ran after that");
+        let stop = || task("qmstop", 1000.0, "OK");
+        let alice = |at| Some(Act::Stop { by: "alice@pve".to_owned(), at });
+        for (tasks, expected) in [
+            (vec![stop()], alice(1000.0)),
+            (vec![stop(), task("qmstart", 2000.0, "OK")], Some(Act::Start { at: 2000.0 })),
+            (vec![stop(), task("qmstart", 2000.0, "start failed")], Some(Act::Start { at: 2000.0 })),
+            (vec![task("qmstart", 500.0, "OK"), stop()], alice(1000.0)),
+            (vec![task("qmstop", 1000.0, "timeout")], None),
+            (vec![stop(), task("stopall", 990.0, "OK")], None),
+            (vec![stop(), task("stopall", 900.0, "OK")], alice(1000.0)),
+            (vec![], None),
+        ] {
+            assert_eq!(last_act(100, &tasks), expected, "{tasks:?}");
+        }
+        assert_eq!(last_act(101, &[stop()]), None);
     }
 }

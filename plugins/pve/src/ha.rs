@@ -19,7 +19,7 @@ const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
 type Recovering = BTreeMap<String, f64>;
 
-/// One entry of any type; the types `fencing` and unknown ones are ignored.
+/// One entry of any type; unknown ones are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Entry {
@@ -33,6 +33,8 @@ pub(crate) struct Entry {
     crm_state: Field<Text>,
     request_state: Field<Text>,
     quorate: Field<Flag>,
+    #[serde(rename = "armed-state")]
+    armed: Field<Text>,
 }
 
 impl Entry {
@@ -80,13 +82,16 @@ pub(crate) fn report(look: &mut Look, entries: &[Entry], nodes: &Nodes) -> Servi
             notes.say(|| "a service of HA has no sid: it is left out".to_owned());
             continue;
         };
-        let since = (entry.state() == Some("recovery")).then(|| before.get(&sid).copied().unwrap_or(now));
-        report.dependencies.push(service(&sid, entry, since.map(|since| now - since), notes));
-        recovering.extend(since.map(|since| (sid.clone(), since)));
         if let Some(id) = sid.split(':').nth(1).and_then(|id| id.parse().ok()) {
             let requested = entry.request_state.get().map(|Text(state)| state.clone());
             services.insert(id, Service { requested });
         }
+        if look.settings.ha.exclude.match_any([sid.as_str()]) {
+            continue;
+        }
+        let since = (entry.state() == Some("recovery")).then(|| before.get(&sid).copied().unwrap_or(now));
+        report.dependencies.push(service(&sid, entry, since.map(|since| now - since), notes));
+        recovering.extend(since.map(|since| (sid, since)));
     }
     if recovering != before {
         remember(RECOVERING, &recovering, REMEMBERED);
@@ -94,12 +99,14 @@ pub(crate) fn report(look: &mut Look, entries: &[Entry], nodes: &Nodes) -> Servi
     for entry in of_type("lrm") {
         report.dependencies.extend(resource_manager(entry, nodes));
     }
-    report.dependencies.extend(itself(of_type("quorum").next(), of_type("master").next(), !services.is_empty()));
+    let armed = of_type("fencing").next().and_then(|entry| entry.armed.get()).map(|Text(armed)| armed.as_str());
+    let masters = (of_type("quorum").next(), of_type("master").next());
+    report.dependencies.extend(itself(masters, !services.is_empty(), armed.unwrap_or_default()));
     services
 }
 
 /// HA as a whole. Where nothing is managed there is nothing to be said.
-fn itself(quorum: Option<&Entry>, master: Option<&Entry>, managed: bool) -> Option<Dependency> {
+fn itself((quorum, master): (Option<&Entry>, Option<&Entry>), managed: bool, armed: &str) -> Option<Dependency> {
     if !managed && master.is_none() {
         return quorum.map(|_| Dependency::skipped("ha").with_kind("pve-ha").with_description("HA manages nothing"));
     }
@@ -109,6 +116,12 @@ fn itself(quorum: Option<&Entry>, master: Option<&Entry>, managed: bool) -> Opti
         return Some(judged("ha".to_owned(), "pve-ha", (Status::Critical, Some(why))));
     }
     let verdict = match master.and_then(|master| master.status.get()) {
+        _ if matches!(armed, "disarming" | "disarmed") => {
+            let why = format!(
+                "HA is {armed}: it restarts nothing when a node fails, until \"ha-manager crm-command arm-ha\" is run"
+            );
+            (Status::Warning, Some(why))
+        }
         Some(Text(text)) => manager(text, "the HA master"),
         None => (Status::Warning, Some("services are managed by HA, and there is no master yet".to_owned())),
     };
@@ -117,6 +130,10 @@ fn itself(quorum: Option<&Entry>, master: Option<&Entry>, managed: bool) -> Opti
 
 fn resource_manager(entry: &Entry, nodes: &Nodes) -> Option<Dependency> {
     let Text(node) = entry.node.get().filter(|Text(node)| reports(nodes, node))?;
+    if !nodes.is_empty() && !nodes.contains_key(node) {
+        // It was removed from the cluster, and HA remembers it for a while.
+        return None;
+    }
     let verdict = match entry.status.get() {
         // The node itself is what is critical then.
         _ if nodes.get(node).is_some_and(Node::is_offline) => {
@@ -130,8 +147,10 @@ fn resource_manager(entry: &Entry, nodes: &Nodes) -> Option<Dependency> {
 
 /// What a master or LRM says of itself, from its text. The date in it changes at every look and is left out.
 fn manager(text: &str, who: &str) -> (Status, Option<String>) {
+    // Behind the first comma stand its watchdog, which is "active" as well, and the date.
     let inside = text.split_once('(').map_or(text, |(_, inside)| inside).to_lowercase();
-    let has = |what: &str| inside.contains(what);
+    let state = inside.split([',', ')']).next().unwrap_or_default();
+    let has = |what: &str| state.contains(what);
     if has("old timestamp") || has("dead") {
         let why =
             format!("{who} has not been heard of for more than 30 s: look at its services pve-ha-crm and pve-ha-lrm");
@@ -145,6 +164,12 @@ fn manager(text: &str, who: &str) -> (Status, Option<String>) {
     }
     if has("maintenance") {
         return (Status::Warning, Some(format!("{who} is in maintenance mode")));
+    }
+    if has("disarm") {
+        return (Status::Warning, Some(format!("{who} is disarmed")));
+    }
+    if has("restart mode") || has("shutdown mode") {
+        return (Status::Warning, Some(format!("{who} ends its services: its node goes down or restarts")));
     }
     if has("wait_for_agent_lock") {
         return (Status::Warning, Some(format!("{who} waits for its lock")));
@@ -224,6 +249,11 @@ mod tests {
             ("pve2 (maintenance mode, Wed Nov 18 12:00:00 2026)", Status::Warning),
             ("pve2 (old timestamp - dead?, Wed Nov 18 12:00:00 2026)", Status::Critical),
             ("pve2 (detected time drift!, watchdog active, Wed Nov 18 12:00:00 2026)", Status::Warning),
+            ("pve1 (active, watchdog active, Wed Nov 18 12:00:00 2026)", Status::Ok),
+            ("pve1 (active, Wed Nov 18 12:00:00 2026) - static load CRS", Status::Ok),
+            ("pve2 (disarm mode, watchdog released, Wed Nov 18 12:00:00 2026)", Status::Warning),
+            ("pve2 (shutdown mode, watchdog standby, Wed Nov 18 12:00:00 2026)", Status::Warning),
+            ("pve2 (unable to read lrm status)", Status::Unknown),
             ("pve2 (bewildered, Wed Nov 18 12:00:00 2026)", Status::Unknown),
             ("", Status::Unknown),
         ] {

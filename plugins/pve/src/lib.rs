@@ -12,11 +12,11 @@
 //! | `/cluster/config/qdevice` of a cluster | each five minutes |
 //! | `/cluster/backup-info/not-backed-up`, `/cluster/backup`, `/nodes/N/tasks` of each node | each five minutes |
 //! | `/nodes/N/certificates/info`, `/nodes/N/disks/zfs` of each node; where that is wanted `/nodes/N/disks/list`, `/nodes/N/apt/update`, `/nodes/N/subscription` | each hour |
-//! | `/cluster/ceph/status` | each minute, where there is Ceph; else each hour |
+//! | `/cluster/ceph/status`, or `/nodes/N/ceph/status` where the node that was asked has no Ceph | each minute, where there is Ceph; else each hour |
 //! | `/access/permissions` | where nothing is seen, or a node is not heard: is there nothing, or are there no rights? |
 //! | `/nodes/N/tasks` of a guest | at a first look, of ten guests at most that must run and do not: who stopped them? |
 //!
-//! Dependencies: `api`, `cluster/quorum`, `cluster/qdevice`, `node/N`, `guest/ID`, `storage/S` where shared and `storage/S@N` else, `ha`,
+//! Dependencies: `api`, `cluster/quorum`, `cluster/qdevice`, `resources` (whether it is known what there is), `node/N`, `guest/ID`, `storage/S` where shared and `storage/S@N` else, `ha`,
 //! `ha/lrm/N`, `ha/service/SID`, `replication/ID`, `backup/coverage`, `backup/node/N`, `backup/guest/ID`, `ceph`, `ceph/CHECK`,
 //! `certificate/N`, `zfs/N`, `disks/N`, `updates/N`, `subscription/N`.
 //!
@@ -67,7 +67,7 @@ impl Poller for Pve {
             name: "token".to_owned(),
             description: "An API token with the role PVEAuditor on /, whole: USER@REALM!NAME=SECRET".to_owned(),
             required: true,
-            pattern: Some("[^@!=: ]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z][A-Za-z0-9._-]*=[A-Za-z0-9-]{8,}".to_owned()),
+            pattern: Some("[^ :/]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z][A-Za-z0-9._-]*=[A-Za-z0-9-]{8,}".to_owned()),
             hint: Some(
                 "write the whole token, as in monitor@pve!polliwog=12345678-1234-1234-1234-123456789abc: user, realm, \
                  name of the token, and its secret behind the ="
@@ -126,7 +126,11 @@ fn poll(look: &mut Look) {
         samples::report(look, &cluster, resources.clone());
     }
     let resources = resources.list(&mut look.notes).map(|entries| Resources::new(entries, &mut look.notes));
-    let resources = look.part(ESTATE, resources);
+    let mut resources = look.part(ESTATE, resources);
+    if let Some(resources) = &mut resources {
+        guests::recall(look, resources);
+    }
+    look.report.dependencies.extend(resources.as_ref().map(Resources::dependency));
     qdevice::report(look, &cluster);
     let nodes = nodes::merge(&cluster, resources.as_ref(), &look.settings.nodes);
     let ha = ha.list(&mut look.notes);
@@ -136,15 +140,17 @@ fn poll(look: &mut Look) {
         look.notes.say(|| format!("who stopped which guest is not known: {}", trouble.sentence));
         Vec::new()
     });
-    ceph::report(look);
+    ceph::report(look, &nodes);
     let Some(resources) = resources else { return };
     let hidden = rights::report(look, &resources, &nodes);
-    let seen = guests::Seen { nodes: &nodes, services: &services, tasks: &tasks, lookups: Cell::new(LOOKUPS) };
+    let quiet = nodes::quiet(look, &nodes);
+    let lookups = Cell::new(LOOKUPS);
+    let seen = guests::Seen { nodes: &nodes, services: &services, tasks: &tasks, quiet: &quiet, lookups };
     guests::report(look, &resources, &seen);
     storages::report(look, &resources.storages, &nodes);
     replication::report(look, &resources, &nodes);
     backups::report(look, &resources.guests, &nodes);
     upkeep::report(look, &nodes);
     // Last: whether a node could be reached is known by now.
-    nodes::report(look, &nodes, &hidden);
+    nodes::report(look, &nodes, &quiet, &hidden);
 }

@@ -11,6 +11,11 @@ use std::time::Duration;
 
 /// That a node could not be reached by the one that was asked is remembered until it is asked again, which is minutes.
 const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
+/// Nodes that say nothing of themselves are remembered, each with since when, in seconds since 1970; and for how long.
+const MUTE: &str = "mute";
+const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
+/// What is known of one that fell silent stands for so long. Seconds.
+const QUIET: f64 = 60.0;
 /// A node that did not answer is asked nothing for so long, so that a poll waits for it once at most: a mount may hang there.
 const SPARED: Duration = Duration::from_secs(60);
 
@@ -85,20 +90,45 @@ pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>, settings: 
     nodes
 }
 
+/// Nodes that fell silent a moment ago, as when they or their cluster file system start anew: what is known of them and of
+/// what runs there stands for a minute.
+pub(crate) fn quiet(look: &Look, nodes: &Nodes) -> BTreeSet<String> {
+    let before: BTreeMap<String, f64> = remembered(MUTE);
+    let mute = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
+    let since = |name: &String| before.get(name).copied().unwrap_or(look.seconds());
+    let mute: BTreeMap<String, f64> = mute.map(|(name, _)| (name.clone(), since(name))).collect();
+    if mute != before {
+        remember(MUTE, &mute, REMEMBERED);
+    }
+    if mute.is_empty() {
+        return BTreeSet::new();
+    }
+    let known = look.reported_before("node/");
+    let fresh = |(name, since): &(String, f64)| {
+        look.seconds() - since < QUIET && known.iter().any(|known| known.strip_prefix("node/") == Some(name.as_str()))
+    };
+    mute.into_iter().filter(fresh).map(|(name, _)| name).collect()
+}
+
 /// Whether what is a node's own is reported: its resource manager, its storages, its last backups.
 pub(crate) fn reports(nodes: &Nodes, name: &str) -> bool {
     nodes.get(name).is_none_or(|node| node.wanted)
 }
 
 /// `hidden`: nodes that the token may not hear. That is a matter of rights, which is said elsewhere.
-pub(crate) fn report(look: &mut Look, nodes: &Nodes, hidden: &BTreeSet<String>) {
+pub(crate) fn report(look: &mut Look, nodes: &Nodes, quiet: &BTreeSet<String>, hidden: &BTreeSet<String>) {
     if !nodes.is_empty() && !nodes.values().any(|node| node.wanted) {
         look.notes.say(|| "no node is looked at: see nodes.include and nodes.exclude in the settings".to_owned());
     }
     for (name, node) in nodes.iter().filter(|(_, node)| node.wanted) {
+        let own = format!("node/{name}");
+        if quiet.contains(name) && !hidden.contains(name) {
+            look.report.keep(own);
+            continue;
+        }
         let verdict = presence(name, node, !hidden.contains(name))
-            .unwrap_or_else(|| node.itself.host.judge(&look.settings.usage));
-        let dependency = judged(format!("node/{name}"), "pve-node", verdict);
+            .unwrap_or_else(|| node.itself.host.judge(&look.settings.usage, &own, &mut look.grades));
+        let dependency = judged(own, "pve-node", verdict);
         look.add(match node.itself.host.description() {
             Some(description) => dependency.with_description(description),
             None => dependency,
@@ -145,7 +175,10 @@ fn presence(name: &str, node: &Node, heard: bool) -> Option<(Status, Option<Stri
         ),
         State::Online if heard && !node.itself.speaks => (
             Status::Warning,
-            format!("{name} has not said how it is for five minutes: run \"systemctl restart pvestatd\" on it"),
+            format!(
+                "{name} does not say how it is: look there for a storage that hangs (\"pvesm status\"), and at \"systemctl status \
+                 pvestatd\""
+            ),
         ),
         State::Online => match remembered::<Option<String>>(&unreachable(name)) {
             Some(why) => (Status::Warning, why),

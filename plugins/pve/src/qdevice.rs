@@ -4,7 +4,7 @@ use crate::Look;
 use crate::cluster::Cluster;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
-use proxmox::{Part, judged, rhythm};
+use proxmox::{Part, judged};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) fn report(look: &mut Look, cluster: &Cluster) {
     if cluster.name().is_none() {
         return;
     }
-    if !rhythm::is_due(PART.0) {
+    if !look.is_due(PART.0) {
         return look.report.keep(PART.0);
     }
     let [answer] = look.api.ask(["/cluster/config/qdevice"]);
@@ -38,7 +38,7 @@ pub(crate) fn report(look: &mut Look, cluster: &Cluster) {
         read => look.part(PART, read),
     };
     let Some(device) = device else { return };
-    rhythm::looked(PART.0, PERIOD);
+    look.looked(PART.0, PERIOD);
     let verdict = match (&device.state, &device.model) {
         (Field::Absent, Field::Absent) => return,
         (Field::Is(Text(state)), _) if state == "Connected" => (Status::Ok, None),

@@ -5,12 +5,14 @@ use crate::nodes::{Nodes, State, answers, parent, spared};
 use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Part, Verdict, judged, moment, rhythm};
+use proxmox::{Answer, Part, Verdict, count, judged, moment};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const PART: Part<'_> = ("replication", &["replication/"]);
+/// No job is due before this. Seconds since 1970.
+const EARLIEST: f64 = 1e9;
 /// How often it is looked at.
 const PERIOD: Duration = Duration::from_secs(60);
 
@@ -24,6 +26,8 @@ struct Job {
     disable: Field<Flag>,
     last_sync: Field<Number>,
     next_sync: Field<Number>,
+    /// Set while it is being removed.
+    remove_job: Field<Text>,
     fail_count: Field<Number>,
     error: Field<Text>,
     /// Of the run that is under way.
@@ -37,14 +41,18 @@ impl Job {
 }
 
 pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) {
-    if !rhythm::is_due(PART.0) {
+    if !look.is_due(PART.0) {
         look.report.keep(PART.0);
         return look.report.keep(PART.1[0]);
     }
     let [jobs] = look.api.ask(["/cluster/replication"]);
     let jobs = jobs.list::<Job>(&mut look.notes);
-    rhythm::looked(PART.0, PERIOD);
+    look.looked(PART.0, PERIOD);
     let Some(jobs) = look.part(PART, jobs) else { return };
+    look.add(match jobs.len() {
+        0 => Dependency::skipped(PART.0).with_description("No replication job is to be seen"),
+        jobs => Dependency::ok(PART.0).with_description(count(jobs, "replication job")),
+    });
     let source = |job: &Job| {
         let Number(guest) = job.guest.get()?;
         resources.node_of(*guest as u64).cloned()
@@ -76,7 +84,7 @@ fn one(
         look.notes.say(|| "a replication job has no id: it is left out".to_owned());
         return None;
     };
-    if look.settings.replication.exclude.match_any([id]) {
+    if look.settings.replication.exclude.match_any([id]) || job.remove_job != Field::Absent {
         return None;
     }
     let name = format!("replication/{id}");
@@ -128,8 +136,9 @@ fn judge(look: &mut Look, id: &str, job: &Job) -> (Verdict, Option<String>) {
     } else if failures > 0.0 {
         (Status::Critical, Some(format!("it has failed {failures:.0} times in a row; {synced}")))
     } else if let Some(last) = last {
-        // 0 stands for none, and for at once.
-        let due = next.filter(|next| *next > 0.0).unwrap_or(now);
+        // Computed from the last try, it lies in 1970 for a job that was never tried or is to run at once (pve-manager:
+        // PVE/ReplicationState.pm, job_status).
+        let due = next.filter(|next| *next > EARLIEST).unwrap_or(now);
         let runs = job.pid.get().is_some();
         match limits.judge((now - due) / 60.0) {
             // A first run copies everything.

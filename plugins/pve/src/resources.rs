@@ -3,10 +3,11 @@
 //! What a node reports about itself is forgotten after five minutes: then a guest has only its number, node and type, and
 //! the status `unknown`; a storage has no sizes; a node has no numbers.
 
+use polliwog_sdk::Dependency;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
-use proxmox::{Host, Notes, share};
+use proxmox::{Host, Notes, count, share};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One entry, of any type. Fields of other types, and unknown ones, are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -70,6 +71,8 @@ pub(crate) struct Guest {
     pub tags: Vec<String>,
     pub pool: Option<String>,
     pub ha: Option<String>,
+    /// How much of its root file system is used, in percent; of containers only.
+    pub root: Option<f64>,
 }
 
 /// A storage as one node sees it.
@@ -109,6 +112,16 @@ impl Resources {
             }
             None => self.unread += 1,
         }
+    }
+
+    /// That it is known what there is.
+    pub(crate) fn dependency(&self) -> Dependency {
+        let storages: BTreeSet<(&str, &str)> = self.storages.iter().map(Storage::identity).collect();
+        let all = [(self.nodes.len(), "node"), (self.guests.len(), "guest"), (storages.len(), "storage")];
+        let [nodes, guests, storages] = all.map(|(number, what)| count(number, what));
+        Dependency::ok("resources")
+            .with_kind("pve-resources")
+            .with_description(format!("{nodes}, {guests}, {storages}"))
     }
 
     /// The node that a guest or template is on.
@@ -176,6 +189,11 @@ impl Entry {
             return None;
         };
         let tags = self.text(&self.tags, "tags", notes).unwrap_or_default();
+        let root = container.then(|| {
+            let (disk, maxdisk) =
+                (self.number(&self.disk, "disk", notes), self.number(&self.maxdisk, "maxdisk", notes));
+            share(disk, maxdisk, &format!("root file system of {}", self.shown()), notes)
+        });
         let guest = Guest {
             id: id as u64,
             container,
@@ -186,6 +204,7 @@ impl Entry {
             tags: tags.split([';', ',', ' ']).filter(|tag| !tag.is_empty()).map(str::to_owned).collect(),
             pool: self.text(&self.pool, "pool", notes),
             ha: self.text(&self.hastate, "hastate", notes),
+            root: root.flatten(),
         };
         Some((guest, template))
     }
@@ -209,6 +228,13 @@ impl Entry {
             used,
             total,
         })
+    }
+}
+
+impl Storage {
+    /// The same for all nodes where it is shared.
+    fn identity(&self) -> (&str, &str) {
+        (&self.name, if self.shared { "" } else { &self.node })
     }
 }
 

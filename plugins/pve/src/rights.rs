@@ -7,10 +7,16 @@ use polliwog_sdk::lenient::{Field, Flag};
 use proxmox::{Product, list};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What each privilege lets one see. Role PVEAuditor has them all.
-const NEEDED: [(&str, &str); 3] = [("Sys.Audit", "nodes"), ("VM.Audit", "guests"), ("Datastore.Audit", "storages")];
+/// What each privilege lets one see, where it must be held for that or somewhere below, and what is not seen without. Role
+/// PVEAuditor has them all.
+const NEEDED: [(&str, &str, &str, &[&str]); 3] = [
+    ("Sys.Audit", "nodes", "/nodes", &[]),
+    ("VM.Audit", "guests", "/vms", &["guest/", "replication/", "backup/guest/"]),
+    ("Datastore.Audit", "storages", "/storage", &["storage/"]),
+];
 
-/// Privileges by object, and whether each is handed down.
+/// Privileges by object, and whether each is handed down. What is held on `/` and not handed down lets one see none of this;
+/// what is handed down is listed below as well (pve-access-control: PVE/RPCEnvironment.pm, get_effective_permissions).
 type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
 
 /// Says so in the dependency `api` where something is not to be seen for want of rights, and gives the nodes that the token may
@@ -25,6 +31,14 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) -> B
     let why = match answer.read::<Permissions>() {
         Ok(permissions) => {
             mute.retain(|node| !may_hear(&permissions, node));
+            for (privilege, _, path, members) in NEEDED {
+                for members in members.iter().filter(|_| !is_held(&permissions, privilege, path)) {
+                    look.lose(
+                        *members,
+                        format!("the token lacks {privilege}, so that it is hidden: \"api\" says more"),
+                    );
+                }
+            }
             missing(&permissions).or_else(|| unheard(&mute))
         }
         // Without an answer nobody can say that the lists are whole.
@@ -37,9 +51,15 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) -> B
 }
 
 fn may_hear(permissions: &Permissions, node: &str) -> bool {
-    let of_node = format!("/nodes/{node}");
-    let paths = ["/", "/nodes", &of_node];
-    paths.iter().filter_map(|path| permissions.get(*path)).any(|held| held.contains_key(NEEDED[0].0))
+    let held = |path: &str| permissions.get(path).and_then(|held| held.get(NEEDED[0].0));
+    let handed_down = held("/nodes").is_some_and(|down| down.get().is_none_or(|Flag(down)| *down));
+    handed_down || held(&format!("/nodes/{node}")).is_some()
+}
+
+fn is_held(permissions: &Permissions, privilege: &str, path: &str) -> bool {
+    let below = format!("{path}/");
+    let here = |(found, _): &(&String, _)| *found == path || found.starts_with(&below);
+    permissions.iter().filter(here).any(|(_, held)| held.contains_key(privilege))
 }
 
 fn unheard(nodes: &BTreeSet<String>) -> Option<String> {
@@ -50,11 +70,12 @@ fn unheard(nodes: &BTreeSet<String>) -> Option<String> {
 
 /// What is lacking of what is needed anywhere at all.
 fn missing(permissions: &Permissions) -> Option<String> {
-    let held = |privilege: &str| permissions.values().any(|held| held.contains_key(privilege));
-    let (privileges, things): (Vec<&str>, Vec<&str>) = NEEDED.into_iter().filter(|(needed, _)| !held(needed)).unzip();
+    let lacking = NEEDED.into_iter().filter(|(privilege, _, path, _)| !is_held(permissions, privilege, path));
+    let (privileges, things): (Vec<&str>, Vec<&str>) =
+        lacking.map(|(privilege, things, ..)| (privilege, things)).unzip();
     (!privileges.is_empty()).then(|| {
         format!(
-            "the token lacks {}, so {} are hidden from it: {}",
+            "the token lacks {}, or has it on / alone without \"propagate\", so {} are hidden from it: {}",
             privileges.join(", "),
             things.join(", "),
             Product::Ve.grant_rights()
@@ -69,15 +90,17 @@ mod tests {
     #[test]
     fn lacking_privileges_are_named() {
         let permissions = |json: &str| serde_json::from_str::<Permissions>(json).unwrap();
-        let all = permissions(r#"{"/":{"Sys.Audit":1,"VM.Audit":1,"Datastore.Audit":"1"}}"#);
+        let all =
+            permissions(r#"{"/nodes":{"Sys.Audit":1},"/vms/100":{"VM.Audit":1},"/storage":{"Datastore.Audit":"1"}}"#);
         assert_eq!(missing(&all), None);
+        let alone = missing(&permissions(r#"{"/":{"Sys.Audit":0,"VM.Audit":0,"Datastore.Audit":0}}"#)).unwrap();
+        assert!(alone.contains("without \"propagate\", so nodes, guests, storages are hidden"), "{alone}");
         let some = missing(&permissions(r#"{"/vms":{"VM.Audit":1}}"#)).unwrap();
-        assert!(
-            some.starts_with("the token lacks Sys.Audit, Datastore.Audit, so nodes, storages are hidden"),
-            "{some}"
-        );
+        assert!(some.starts_with("the token lacks Sys.Audit, Datastore.Audit, or has it on / alone"), "{some}");
         for (json, expected) in [
-            (r#"{"/":{"Sys.Audit":1}}"#, true),
+            (r#"{"/":{"Sys.Audit":1},"/nodes":{"Sys.Audit":1}}"#, true),
+            (r#"{"/":{"Sys.Audit":0}}"#, false),
+            (r#"{"/nodes":{"Sys.Audit":0}}"#, false),
             (r#"{"/nodes/pve2":{"Sys.Audit":1}}"#, true),
             (r#"{"/nodes/pve1":{"Sys.Audit":1},"/":{"VM.Audit":1}}"#, false),
         ] {

@@ -63,6 +63,7 @@ struct Entry {
 /// Adds them to the report. What cannot be read is left out; that it cannot was said already.
 pub(crate) fn report(look: &mut Look, cluster: &Cluster, resources: Answer) {
     let mut samples = cluster_samples(cluster);
+    samples.push(version(look));
     let Ok(entries) = resources.read::<Vec<Entry>>() else { return };
     for entry in &entries {
         entry.add(&mut samples);
@@ -78,7 +79,23 @@ fn cluster_samples(cluster: &Cluster) -> Vec<Sample> {
     let up = |id: String, is_up: bool| Sample::gauge("pve_up", f64::from(u8::from(is_up))).with_label("id", id);
     let nodes = cluster.online.iter().filter_map(|(name, online)| Some(up(format!("node/{name}"), (*online)?)));
     let itself = cluster.name().zip(cluster.quorate()).map(|(name, quorate)| up(format!("cluster/{name}"), quorate));
-    nodes.chain(itself).collect()
+    let info = |name: &str, id: String| Sample::gauge(name, 1.0).with_label("id", id);
+    let node_info = cluster.labels.iter().map(|[name, number, level]| {
+        let sample = info("pve_node_info", format!("node/{name}"));
+        sample.with_label("level", level).with_label("name", name).with_label("nodeid", number)
+    });
+    let cluster_info =
+        cluster.name().zip(cluster.quorate()).zip(cluster.size()).map(|((name, quorate), (nodes, version))| {
+            let sample = info("pve_cluster_info", format!("cluster/{name}")).with_label("nodes", nodes.to_string());
+            sample.with_label("quorate", u8::from(quorate).to_string()).with_label("version", version.to_string())
+        });
+    nodes.chain(itself).chain(node_info).chain(cluster_info).collect()
+}
+
+/// `pve_version_info`.
+fn version(look: &Look) -> Sample {
+    let sample = Sample::gauge("pve_version_info", 1.0);
+    look.api.version().iter().fold(sample, |sample, (label, text)| sample.with_label(*label, text))
 }
 
 impl Entry {

@@ -1,7 +1,7 @@
 //! What an operator writes.
 
 use polliwog_sdk::prelude::*;
-use proxmox::{CertificateLimits, HostLimits, Limits, Patterns};
+use proxmox::{AgeRule, CertificateLimits, HostLimits, Limits, Patterns, Remaining};
 
 /// How a Proxmox VE cluster, or a node that stands alone, is judged.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -25,6 +25,8 @@ pub struct Settings {
     pub backups: Backups,
     /// Replication jobs.
     pub replication: Replication,
+    /// What HA manages.
+    pub ha: Ha,
     /// Whether numbers of nodes, guests and storages are given as metrics, under the names that prometheus-pve-exporter has for
     /// them.
     pub samples: bool,
@@ -49,6 +51,10 @@ pub struct Guests {
     pub expected_by_onboot: bool,
     /// A guest that must run and does not is a warning for so long, and then critical. Seconds.
     pub grace_seconds: u32,
+    /// This much of a container's root file system used is a warning; 0 for never. Percent. Of virtual machines it is not known.
+    pub root_warning_percent: f64,
+    /// This much of a container's root file system used is critical; 0 for never. Percent.
+    pub root_critical_percent: f64,
 }
 
 /// Nodes, by their names, with `*` for any text. With a node goes what is its own: its HA resource manager, storages that are
@@ -66,18 +72,46 @@ pub struct Nodes {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Upkeep {
-    /// Whether ZFS pools are looked at.
+    /// Whether ZFS pools are looked at. How full one may be stands in `storages`.
     pub zfs: bool,
+    /// Pools that are not looked at, by their names, with `*` for any text.
+    pub zfs_exclude: Patterns,
     /// Whether the health of disks is looked at. It wakes disks that sleep.
     pub disks: bool,
+    /// A disk with less of its life left than this is a warning; 0 for never. Percent.
+    pub wear_warning_percent: f64,
+    /// A disk with less of its life left than this is critical; 0 for never. Percent.
+    pub wear_critical_percent: f64,
     /// Whether updates that wait are a warning. The token needs Sys.Modify for that, which PVEAuditor has not.
     pub updates: bool,
 }
 
 impl Default for Upkeep {
     fn default() -> Self {
-        Self { zfs: true, disks: false, updates: false }
+        Self {
+            zfs: true,
+            zfs_exclude: Patterns::default(),
+            disks: false,
+            wear_warning_percent: 10.0,
+            wear_critical_percent: 3.0,
+            updates: false,
+        }
     }
+}
+
+impl Upkeep {
+    /// How much of a disk's life may be left.
+    pub(crate) fn wear(&self) -> Remaining {
+        Remaining { warning: self.wear_warning_percent, critical: self.wear_critical_percent }
+    }
+}
+
+/// HA services, by their names (`vm:100`), with `*` for any text.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ha {
+    /// Those that are not looked at.
+    pub exclude: Patterns,
 }
 
 /// Storages, by their names, `STORAGE@NODE` for one node's, with `*` for any text.
@@ -100,12 +134,16 @@ pub struct Storages {
 pub struct Backups {
     /// Whether guests that are in no backup job are a warning.
     pub coverage: bool,
+    /// Whether the last runs are looked at.
+    pub runs: bool,
     /// Guests that need no backup: by number, name, `tag:TAG` or `pool:POOL`, with `*` for any text.
     pub exclude: Patterns,
     /// A last backup this old is a warning; 0 for never. Hours.
     pub age_warning_hours: f64,
     /// A last backup this old is critical; 0 for never. Hours.
     pub age_critical_hours: f64,
+    /// Other ages for some guests: `[{ for = ["tag:daily"], warning_hours = 30, critical_hours = 54 }]`.
+    pub ages: Vec<AgeRule>,
 }
 
 /// Replication jobs.
@@ -129,6 +167,8 @@ impl Default for Guests {
             expected_by_ha: true,
             expected_by_onboot: false,
             grace_seconds: 120,
+            root_warning_percent: 90.0,
+            root_critical_percent: 98.0,
         }
     }
 }
@@ -153,13 +193,27 @@ impl Default for Storages {
 impl Default for Backups {
     fn default() -> Self {
         // A weekly backup that was missed once, and twice.
-        Self { coverage: true, exclude: Patterns::default(), age_warning_hours: 192.0, age_critical_hours: 360.0 }
+        Self {
+            coverage: true,
+            runs: true,
+            exclude: Patterns::default(),
+            age_warning_hours: 192.0,
+            age_critical_hours: 360.0,
+            ages: Vec::new(),
+        }
     }
 }
 
 impl Default for Replication {
     fn default() -> Self {
         Self { exclude: Patterns::default(), overdue_warning_minutes: 30.0, overdue_critical_minutes: 240.0 }
+    }
+}
+
+impl Guests {
+    /// How full a container's root file system may be.
+    pub(crate) fn root(&self) -> Limits {
+        Limits { warning: self.root_warning_percent, critical: self.root_critical_percent }
     }
 }
 
@@ -187,9 +241,13 @@ impl Settings {
         let own = [
             (self.storages.usage(), "storages.warning_percent", "storages.critical_percent"),
             (self.backups.age(), "backups.age_warning_hours", "backups.age_critical_hours"),
+            (self.guests.root(), "guests.root_warning_percent", "guests.root_critical_percent"),
             (self.replication.overdue(), "replication.overdue_warning_minutes", "replication.overdue_critical_minutes"),
         ];
         let own = own.into_iter().filter_map(|(limits, warning, critical)| limits.problem(warning, critical));
+        let wear = self.upkeep.wear().problem("upkeep.wear_warning_percent", "upkeep.wear_critical_percent");
+        let ages = AgeRule::problems(&self.backups.ages, "backups.ages");
+        let own = own.chain(wear).chain(ages);
         own.chain(self.usage.problems()).chain(self.certificates.problem()).collect()
     }
 }

@@ -8,7 +8,7 @@ use crate::nodes::{Nodes, State, answers, parent, reports, spare, spared};
 use crate::resources::{Storage, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{bytes, judged, percent};
+use proxmox::{Grade, bytes, judged, percent};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -135,7 +135,7 @@ fn seen(storage: &Storage, nodes: &Nodes, asked: &Asked) -> Option<Seen> {
     }
 }
 
-fn one(look: &Look, name: String, seen: &Seen, node: &str) -> Dependency {
+fn one(look: &mut Look, name: String, seen: &Seen, node: &str) -> Dependency {
     match seen {
         Seen::Active(size) => full(look, name, *size),
         Seen::Inactive => {
@@ -148,7 +148,7 @@ fn one(look: &Look, name: String, seen: &Seen, node: &str) -> Dependency {
     }
 }
 
-fn full(look: &Look, name: String, size: Option<(f64, f64)>) -> Dependency {
+fn full(look: &mut Look, name: String, size: Option<(f64, f64)>) -> Dependency {
     if size == Some((0.0, 0.0)) {
         return judged(name, "pve-storage", (Status::Ok, None)).with_description("It has no size of its own");
     }
@@ -160,13 +160,13 @@ fn full(look: &Look, name: String, size: Option<(f64, f64)>) -> Dependency {
         let why = format!("{used} of {total} bytes are used, which cannot be");
         return judged(name, "pve-storage", (Status::Unknown, Some(why)));
     };
-    let (status, limit) = look.settings.storages.usage().judge(share);
-    let why = (status != Status::Ok).then(|| format!("more than {limit} % is used: make room, or give it more"));
+    let Grade { status, limit, after } = look.grades.judge(&name, look.settings.storages.usage(), share);
+    let why = (status != Status::Ok).then(|| format!("more than {limit} % is used{after}: make room, or give it more"));
     judged(name, "pve-storage", (status, why)).with_description(format!("{share:.0} % of {} used", bytes(total)))
 }
 
 /// A shared storage: its size is the same everywhere, and it may be out of reach for some.
-fn of_all(look: &Look, storage: &str, by_node: &ByNode) -> Dependency {
+fn of_all(look: &mut Look, storage: &str, by_node: &ByNode) -> Dependency {
     let name = format!("storage/{storage}");
     let active = by_node.values().find(|seen| matches!(seen, Seen::Active(_)));
     let without: Vec<String> =

@@ -5,15 +5,12 @@ use crate::nodes::{Nodes, answers, unreachable_because};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{
-    Answer, Fact, Trouble, Verdict, certificates, count, hourly, judged, list, percent, subscription, worse,
+    Answer, Fact, Grade, Trouble, Verdict, certificates, count, hourly, judged, list, percent, subscription, worse,
 };
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 type Read = Result<Dependency, Trouble>;
-
-/// A disk of this much of its life left, in percent, is a warning, and of that much critical.
-const WORN: (f64, f64) = (10.0, 3.0);
-const RENEW: &str = "run \"pvecm updatecerts --force\" on the node, or order it anew from ACME";
 
 /// One entry of `/nodes/N/disks/list`.
 #[derive(Debug, Default, Deserialize)]
@@ -46,11 +43,14 @@ struct Update {
 pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
     let wanted = &look.settings.upkeep;
     let all = [
-        (true, Fact { sort: "certificate", path: "/certificates/info", read: certificate }),
-        (wanted.zfs, Fact { sort: "zfs", path: "/disks/zfs", read: pools }),
-        (wanted.disks, Fact { sort: "disks", path: "/disks/list", read: disks }),
-        (wanted.updates, Fact { sort: "updates", path: "/apt/update", read: updates }),
-        (look.settings.subscription, Fact { sort: "subscription", path: "/subscription", read: subscribed }),
+        (true, Fact { sort: "certificate", path: "/certificates/info", slow: false, read: certificate }),
+        (wanted.zfs, Fact { sort: "zfs", path: "/disks/zfs", slow: false, read: pools }),
+        (wanted.disks, Fact { sort: "disks", path: "/disks/list", slow: true, read: disks }),
+        (wanted.updates, Fact { sort: "updates", path: "/apt/update", slow: false, read: updates }),
+        (
+            look.settings.subscription,
+            Fact { sort: "subscription", path: "/subscription", slow: false, read: subscribed },
+        ),
     ];
     let facts: Vec<Fact<_>> = all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, fact)| fact).collect();
     let wanted = nodes.iter().filter(|(_, node)| node.wanted).map(|(name, _)| name);
@@ -67,7 +67,20 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
 }
 
 fn certificate(look: &mut Look, name: String, answer: Answer) -> Read {
-    certificates(look, (name, "pve-certificate", |_| RENEW), look.settings.certificates, answer)
+    certificates(look, (name, "pve-certificate", renew), look.settings.certificates, answer)
+}
+
+/// pve-cluster: PVE/Cluster/Setup.pm makes the node's own anew, and not its authority's.
+fn renew(file: &str) -> &'static str {
+    match file {
+        "pveproxy-ssl.pem" => {
+            "run \"pvenode acme cert renew\" on the node where ACME made it, else \"pvenode cert set\""
+        }
+        "pve-root-ca.pem" => {
+            "it signs those of all nodes: once it is replaced (\"man pvecm\"), whoever pins or trusts one of them needs the new"
+        }
+        _ => "run \"pvecm updatecerts --force\" on the node; whoever pins it needs the new fingerprint",
+    }
 }
 
 fn subscribed(look: &mut Look, name: String, answer: Answer) -> Read {
@@ -77,13 +90,17 @@ fn subscribed(look: &mut Look, name: String, answer: Answer) -> Read {
 fn pools(look: &mut Look, name: String, answer: Answer) -> Read {
     let pools: Vec<Pool> = answer.list(&mut look.notes)?;
     let mut worst: Verdict = (Status::Ok, None);
+    let exclude = &look.settings.upkeep.zfs_exclude;
+    let excluded = |pool: &Pool| pool.name.get().is_some_and(|Text(name)| exclude.match_any([name.as_str()]));
+    let pools: Vec<Pool> = pools.into_iter().filter(|pool| !excluded(pool)).collect();
     for pool in &pools {
-        worst = worse(worst, pool_verdict(look, pool));
+        worst = worse(worst, pool_verdict(look, &name, pool));
     }
     Ok(judged(name, "pve-zfs", worst).with_description(count(pools.len(), "pool")))
 }
 
-fn pool_verdict(look: &mut Look, pool: &Pool) -> Verdict {
+/// `own`: what the node's pools are called in the report.
+fn pool_verdict(look: &mut Look, own: &str, pool: &Pool) -> Verdict {
     let name = pool.name.get().map_or("a pool", |Text(name)| name.as_str());
     let health = pool.health.get().map_or("", |Text(health)| health.as_str());
     match health {
@@ -107,14 +124,15 @@ fn pool_verdict(look: &mut Look, pool: &Pool) -> Verdict {
     let size = look.notes.number(&pool.size, || format!("size of pool {name}"));
     let used = look.notes.number(&pool.alloc, || format!("alloc of pool {name}"));
     let Some(share) = used.zip(size).and_then(|(used, size)| percent(used, size)) else { return (Status::Ok, None) };
-    let (status, limit) = look.settings.storages.usage().judge(share);
-    (status, (status != Status::Ok).then(|| format!("pool {name}: more than {limit} % is used")))
+    let limits = look.settings.storages.usage();
+    let Grade { status, limit, after } = look.grades.judge(&format!("{own} {name}"), limits, share);
+    (status, (status != Status::Ok).then(|| format!("pool {name}: more than {limit} % is used{after}")))
 }
 
 fn disks(look: &mut Look, name: String, answer: Answer) -> Read {
     let disks: Vec<Disk> = answer.list(&mut look.notes)?;
-    let (mut failing, mut worn, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
-    let mut worn_out = false;
+    let (mut failing, mut unclear) = (Vec::new(), Vec::new());
+    let mut worn: BTreeMap<bool, Vec<String>> = BTreeMap::new();
     for disk in &disks {
         let path = disk.devpath.get().map_or("a disk", |Text(path)| path.as_str());
         let shown =
@@ -122,15 +140,23 @@ fn disks(look: &mut Look, name: String, answer: Answer) -> Read {
         let health = disk.health.get().map_or("", |Text(health)| health.as_str());
         match health {
             "PASSED" | "OK" | "UNKNOWN" | "" => {}
-            failed if failed.to_uppercase().starts_with("FAIL") => failing.push(format!("{shown} {health}")),
+            // SCSI disks write a sentence: "HARDWARE IMPENDING FAILURE ...".
+            failed if failed.to_uppercase().contains("FAIL") => failing.push(format!("{shown} {health}")),
             _ => unclear.push(format!("{shown} is {health:?}")),
         }
-        let left = look.notes.number(&disk.wearout, || format!("wearout of {shown} of {name}"));
-        if let Some(left) = left.filter(|left| *left <= WORN.0) {
-            worn_out |= left <= WORN.1;
-            worn.push(format!("{shown} has {left:.0} % left"));
+        if let Some(Number(left)) = disk.wearout.get().filter(|Number(left)| *left < 0.0) {
+            // It is 100 less what was used, and more may be used than a disk was built for; or it is nonsense.
+            worn.entry(false).or_default().push(format!("{shown} says that {} % of its life are used", 100.0 - left));
+        } else if let Some(left) = look.notes.number(&disk.wearout, || format!("wearout of {shown} of {name}")) {
+            match look.settings.upkeep.wear().judge(left).0 {
+                Status::Ok => {}
+                status => {
+                    worn.entry(status == Status::Critical).or_default().push(format!("{shown} has {left:.0} % left"))
+                }
+            }
         }
     }
+    let (worn_out, worn) = (worn.contains_key(&true), worn.into_values().rev().flatten().collect::<Vec<_>>());
     let verdict = if !failing.is_empty() {
         (Status::Critical, Some(format!("failing: {}; replace it", list(&failing))))
     } else if !worn.is_empty() {

@@ -3,8 +3,8 @@
 //! What can be wished: `no-rights` (everything is hidden), `no-audit` (403 for the server's own state), `datastore-error`
 //! (one is broken, and its entry says so), `datastore-usage-broken` (one is broken, and the list of all fails for it),
 //! `maintenance`, `unmounted`, `datastore-full`, `full-soon`, `s3`, `gc-failed`, `gc-bad`, `verify-failed`, `sync-failed`, `sync-warnings`,
-//! `prune-off`, `job-late`, `job-running`, `job-never`, `old` (a version without push), `group-old`, `group-hidden`,
-//! `walk-hangs`, `usage-hangs` (a disk that hangs holds up whatever asks for it), `namespaces-many`, `snapshot-damaged`, `tasks-failed`, `certificate-ends`, `certificate-ended`, `subscribed`, `subscription-expired`.
+//! `prune-off`, `job-late`, `job-running`, `job-failing` (it failed, and runs again), `job-never`, `old` (a version without push), `group-old`, `group-hidden`,
+//! `walk-hangs`, `usage-hangs` (a disk that hangs holds up whatever asks for it), `namespaces-many`, `snapshot-damaged`, `tasks-failed`, `subscribed`, `subscription-expired`.
 
 use super::{Asked, PBS_TOKEN, Reply, Wish};
 use serde_json::{Value, json};
@@ -34,7 +34,8 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
         ["access", "permissions"] => Reply::Data(server.permissions()),
         ["nodes", _, "status"] if hidden || wish.has("no-audit") => forbidden(),
         ["nodes", _, "status"] => Reply::Data(server.status()),
-        ["nodes", _, "certificates", "info"] => Reply::Data(super::certificates(wish, asked.now)),
+        // It takes Sys.Modify (proxmox-backup: api2/node/certificates.rs).
+        ["nodes", _, "certificates", "info"] => forbidden(),
         ["nodes", _, "subscription"] => Reply::Data(super::subscription(wish)),
         ["nodes", _, "tasks"] => Reply::Data(server.tasks()),
         ["admin" | "status", "datastore" | "datastore-usage" | "gc" | "verify" | "prune" | "sync"] if hidden => {
@@ -148,9 +149,18 @@ impl Server<'_> {
     }
 
     fn size(&self, store: &str) -> Value {
-        let share = if self.has("datastore-full") && store == "fast" { 97 } else { 40 };
+        let share = match store {
+            "fast" if self.has("datastore-full") => 97,
+            "fast" if self.has("full-soon") => 60,
+            _ => 40,
+        };
         // Some blocks are reserved: used and avail are less than the total.
         json!({ "total": 4 * TB, "used": 4 * TB / 100 * share, "avail": 4 * TB / 100 * (99 - share) })
+    }
+
+    fn is_unusable(&self, store: &str) -> bool {
+        let broken = ["maintenance", "unmounted", "datastore-error", "datastore-usage-broken"];
+        store == "archive" && broken.iter().any(|word| self.has(word))
     }
 
     fn ran(&self, state: &str) -> Value {
@@ -172,10 +182,9 @@ impl Server<'_> {
     fn gc(&self) -> Value {
         let state = if self.has("gc-failed") { "chunk store is full" } else { "OK" };
         let bad = if self.has("gc-bad") { 3 } else { 0 };
-        json!([
-            self.job(json!({ "store": "fast", "disk-bytes": TB, "index-data-bytes": 12 * TB, "removed-bad": 0, "still-bad": bad }), state),
-            { "store": "archive" },
-        ])
+        let fast = self.job(json!({ "store": "fast", "disk-bytes": TB, "index-data-bytes": 12 * TB, "removed-bad": 0, "still-bad": bad }), state);
+        // A datastore that cannot be used is left out (proxmox-backup: api2/admin/gc.rs).
+        if self.is_unusable("archive") { json!([fast]) } else { json!([fast, { "store": "archive" }]) }
     }
 
     /// pbs-api-types: jobs.rs, VerificationJobStatus.

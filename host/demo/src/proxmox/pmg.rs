@@ -130,9 +130,10 @@ impl Gateway<'_> {
             } else {
                 "node"
             };
+            let pin = "AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99";
             let mut entry = json!({
                 "cid": index + 1, "type": kind, "name": name, "ip": format!("192.0.2.{}", index + 1),
-                "fingerprint": "AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99",
+                "fingerprint": if alone { "-" } else { pin },
             });
             if self.is_dead(&name) {
                 entry["conn_error"] = json!("500 Can't connect to 192.0.2.3:8006 (No route to host)");
@@ -149,7 +150,9 @@ impl Gateway<'_> {
     /// pmg-api: PMG/API2/Nodes.pm, status. Loads are texts.
     fn status(&self, node: &str) -> Value {
         let used = if self.has("memory-full") { 8_300_000_000_u64 } else { 4_100_000_000 };
-        let apart = self.has("out-of-step") && self.nodes().last().is_some_and(|last| last == node);
+        // Nobody is in step while one is gone for more than three minutes.
+        let last = self.nodes().last().is_some_and(|last| last == node);
+        let apart = self.has("node-dead") || self.has("out-of-step") && last;
         json!({
             "time": self.now, "uptime": 345_678, "insync": u8::from(!apart), "loadavg": ["0.42", "0.30", "0.20"], "cpu": 0.12, "wait": 0.001,
             "memory": { "total": 8_400_000_000_u64, "used": used, "free": 8_400_000_000_u64 - used },
@@ -166,13 +169,19 @@ impl Gateway<'_> {
         match rest {
             ["status"] => Reply::Data(self.status(node)),
             ["services"] => Reply::Data(self.services(node)),
-            ["certificates", "info"] => Reply::Data(super::certificates(self.wish, self.now)),
+            ["certificates", "info"] => {
+                Reply::Data(super::certificates(self.wish, self.now, ["pmg-tls.pem", "pmg-api.pem"]))
+            }
             ["subscription"] => Reply::Data(super::subscription(self.wish)),
             ["clamav", "database"] => Reply::Data(self.clamav()),
-            ["spamassassin", "rules"] => Reply::Data(json!([
-                { "channel": "updates.spamassassin.org", "update_avail": u8::from(self.has("rules-old")), "version": "1934567" },
-                { "channel": "kam.sa-channels.mcgrail.com", "update_avail": 0, "version": "1764567890" },
-            ])),
+            // One is behind since this morning, as on most days.
+            ["spamassassin", "rules"] => {
+                let updated = self.now - if self.has("rules-old") { 5 * 24 * 3600 } else { 8 * 3600 };
+                Reply::Data(json!([
+                    { "channel": "updates.spamassassin.org", "update_avail": 1, "version": "1934567", "update_version": "1934600", "last_updated": updated },
+                    { "channel": "kam.sa-channels.mcgrail.com", "update_avail": 0, "version": "1764567890", "last_updated": updated },
+                ]))
+            }
             ["postfix", "queue", queue] => self.queue(queue, query),
             _ => Reply::Error(501, "Method not implemented".to_owned(), String::new()),
         }
@@ -193,6 +202,7 @@ impl Gateway<'_> {
     fn services(&self, node: &str) -> Value {
         let service = |name: &str, state: &str, active: &str, unit: &str| json!({ "service": name, "name": name, "desc": format!("{name} service"), "state": state, "active-state": active, "unit-state": unit });
         let down = self.has("service-down") && node == "pmg1";
+        let cluster = if self.nodes().count() == 1 { ("dead", "inactive") } else { ("running", "active") };
         let filter = if down { ("failed", "failed") } else { ("running", "active") };
         json!([
             service("pmg-smtp-filter", filter.0, filter.1, "enabled"),
@@ -200,6 +210,11 @@ impl Gateway<'_> {
             service("clamav-daemon", "running", "active", "enabled"),
             service("fetchmail", "dead", "inactive", "disabled"),
             service("systemd-timesyncd", "dead", "inactive", "not-found"),
+            // Switched on everywhere, and started in clusters only.
+            service("pmgmirror", cluster.0, cluster.1, "enabled"),
+            service("pmgtunnel", cluster.0, cluster.1, "enabled"),
+            // By a timer.
+            service("pmg-hourly", "success", "inactive", "static"),
         ])
     }
 

@@ -3,11 +3,11 @@
 //! What can be wished: `standalone`, `node-offline` (the last node), `node-unreachable` (it is online, and requests that
 //! are passed on to it fail with 595), `node-slow` (596), `node-hangs` (nothing comes back), `no-quorum`, `qdevice`, `qdevice-lost`, `maintenance`, `mute` (nodes say nothing of
 //! themselves), `no-rights` (everything is hidden), `no-audit` (403 on what needs Sys.Audit), `guest-stopped`, `stopped-on-purpose` (five minutes ago), `stopped-long-ago` (as only its node remembers),
-//! `guest-locked`, `guest-io-error`, `storage-full`, `storage-gone` (on one node), `storage-lost` (on all), `ha-error`, `ha-recovery`,
-//! `ha-dead`, `no-ha`, `replication-failing`, `replication-late`, `replication-never`, `backup-failed`, `backup-warnings`, `backup-running`,
+//! `guest-locked`, `guest-io-error`, `storage-full`, `storage-easing` (83 %: full no more, and not yet empty), `storage-gone` (on one node), `storage-lost` (on all), `ha-error`, `ha-recovery`,
+//! `ha-dead`, `ha-disarmed`, `no-ha`, `node-removed` (HA remembers it), `container-full`, `replication-failing`, `replication-late`, `replication-never`, `backup-failed`, `backup-warnings`, `backup-running`,
 //! `backup-by-hand` (one, a month ago, that failed),
-//! `backup-old`, `backups-off`, `uncovered`, `ceph`, `ceph-warn`, `ceph-err`, `certificate-ends`, `certificate-ended`, `subscribed`,
-//! `subscription-expired`, `zfs-degraded`, `disk-failing`, `disk-worn`, `updates`, `broken` (500 from everything of the cluster).
+//! `backup-old`, `backups-off`, `backup-off` (one job of two), `uncovered`, `ceph`, `ceph-elsewhere` (the node that is asked has none of it), `ceph-warn`, `ceph-err`, `certificate-ends`, `certificate-ended`, `subscribed`,
+//! `subscription-expired`, `zfs-degraded`, `disk-failing`, `disk-worn`, `updates` (the token may see them), `broken` (500 from everything of the cluster).
 
 use super::{Asked, PVE_TOKEN, Reply, Wish};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
     // pve-manager: PVE/HTTPServer.pm, auth_handler.
     match asked.authorization.map(|value| value.strip_prefix("PVEAPIToken=")) {
         Some(Some(token)) if token == PVE_TOKEN => {}
-        Some(Some(_)) => return Reply::Refused("permission denied - invalid PVE ticket", ""),
+        Some(Some(_)) => return Reply::Refused("Authentication failed!", ""),
         _ => return Reply::Refused("No ticket", ""),
     }
     let estate = Estate { wish, now: asked.now };
@@ -43,6 +43,10 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
         ["cluster", "replication"] => Reply::Data(estate.jobs()),
         ["cluster", "tasks"] => Reply::Data(estate.tasks()),
         ["cluster", "backup"] => estate.audited(Estate::backup_jobs),
+        // pve-manager: PVE/API2/Ceph, where the node's own programs are looked for first (pve-storage: PVE/Ceph/Tools.pm).
+        ["cluster", "ceph", "status"] if wish.has("ceph-elsewhere") => {
+            server_error("binary not installed: /usr/bin/ceph-mon")
+        }
         ["cluster", "ceph", "status"] => estate.ceph(),
         ["cluster", "backup-info", "not-backed-up"] => estate.audited(Estate::uncovered),
         ["nodes"] => Reply::Data(estate.fingerprints()),
@@ -54,6 +58,13 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
 /// pve-http-server: PVE/APIServer/Formatter/Standard.pm.
 fn server_error(message: &str) -> Reply {
     Reply::Error(500, message.to_owned(), json!({ "data": null, "message": format!("{message}\n") }).to_string())
+}
+
+/// pve-access-control: PVE/RPCEnvironment.pm, check.
+fn refused(path: &str, privilege: &str) -> Reply {
+    let message = format!("Permission check failed ({path}, {privilege})");
+    let body = json!({ "data": null, "message": format!("{message}\n") });
+    Reply::Error(403, message, body.to_string())
 }
 
 struct Estate<'a> {
@@ -86,9 +97,7 @@ impl Estate<'_> {
     /// What only Sys.Audit on / shows.
     fn audited(&self, data: impl Fn(&Self) -> Value) -> Reply {
         if self.has("no-audit") || self.has("no-rights") {
-            let message = "Permission check failed (/, Sys.Audit)";
-            let body = json!({ "data": null, "message": format!("{message}\n") });
-            return Reply::Error(403, message.to_owned(), body.to_string());
+            return refused("/", "Sys.Audit");
         }
         Reply::Data(data(self))
     }
@@ -97,6 +106,10 @@ impl Estate<'_> {
     fn permissions(&self) -> Value {
         if self.has("no-rights") {
             return json!({});
+        }
+        if self.has("no-audit") {
+            let audit = json!({ "VM.Audit": 1, "Datastore.Audit": 1 });
+            return json!({ "/": audit, "/vms": audit, "/storage": audit, "/nodes": audit });
         }
         let audit = json!({ "VM.Audit": 1, "Datastore.Audit": 1, "Pool.Audit": 1, "Sys.Audit": 1, "SDN.Audit": 1, "Mapping.Audit": 1 });
         json!({ "/": audit, "/vms": audit, "/storage": audit, "/nodes": audit })
@@ -159,7 +172,7 @@ impl Estate<'_> {
         }
         node["status"] = json!("online");
         node["hastate"] = json!(if self.has("maintenance") && name == self.last() { "maintenance" } else { "online" });
-        if !self.has("mute") && !self.has("no-rights") {
+        if !self.has("mute") && !self.has("no-rights") && !self.has("no-audit") {
             let numbers = json!({
                 "cpu": 0.0912, "maxcpu": 16, "mem": 27 * GB, "maxmem": 64 * GB, "disk": 21 * GB, "maxdisk": 98 * GB,
                 "uptime": 1_234_567, "cgroup-mode": 2,
@@ -197,7 +210,7 @@ impl Estate<'_> {
         let fields = json!({
             "name": format!("{}-{}", names[index % names.len()], index / names.len() + 1), "status": status, "template": 0,
             "cpu": if running { 0.021 } else { 0.0 }, "maxcpu": 2, "mem": if running { 2 * GB } else { 0 }, "maxmem": 4 * GB,
-            "disk": if container { 5 * GB } else { 0 }, "maxdisk": 32 * GB, "diskread": 12_345_678, "diskwrite": 23_456_789,
+            "disk": if container { if self.has("container-full") { 31 * GB } else { 5 * GB } } else { 0 }, "maxdisk": 32 * GB, "diskread": 12_345_678, "diskwrite": 23_456_789,
             "netin": 34_567_890, "netout": 45_678_901, "uptime": if running { 86_400 } else { 0 },
             "tags": if index == 3 { "archive" } else { "prod;site-a" },
         });
@@ -215,6 +228,10 @@ impl Estate<'_> {
     }
 
     fn template(&self) -> Value {
+        if self.has("mute") {
+            // That it is a template is forgotten as well.
+            return json!({ "type": "qemu", "id": "qemu/9000", "vmid": 9000, "node": "pve1", "status": "unknown" });
+        }
         json!({
             "type": "qemu", "id": "qemu/9000", "vmid": 9000, "node": "pve1", "name": "debian-template", "status": "stopped",
             "template": 1, "cpu": 0, "maxcpu": 2, "mem": 0, "maxmem": 2 * GB, "disk": 0, "maxdisk": 8 * GB, "uptime": 0,
@@ -240,9 +257,14 @@ impl Estate<'_> {
         }
         storage["status"] = json!("available");
         let total = if shared { 8_000 * GB } else { 960 * GB };
+        let share = match name {
+            "local" => 42,
+            _ if self.has("storage-full") => 97,
+            _ if self.has("storage-easing") => 83,
+            _ => 42,
+        };
         storage["maxdisk"] = json!(total);
-        storage["disk"] =
-            json!(if self.has("storage-full") && name != "local" { total / 100 * 97 } else { total / 100 * 42 });
+        storage["disk"] = json!(total / 100 * share);
         storage
     }
 
@@ -261,20 +283,34 @@ impl Estate<'_> {
             return Value::from(all);
         }
         let text = |who: &str, state: &str| format!("{who} ({state}, {date})");
+        let disarmed = self.has("ha-disarmed");
         let dead = "old timestamp - dead?";
         let master = text("pve1", if self.has("ha-dead") { dead } else { "active" });
         all.push(json!({ "id": "master", "type": "master", "node": "pve1", "status": master, "timestamp": self.now }));
-        all.push(json!({ "id": "fencing", "type": "fencing", "node": "pve1", "status": "armed" }));
+        let (status, armed) = match disarmed {
+            true => ("disarmed, resource mode: freeze (CRM watchdog released)", "disarmed"),
+            false => ("armed (CRM watchdog active)", "armed"),
+        };
+        all.push(json!({ "id": "fencing", "type": "fencing", "node": "pve1", "status": status, "armed-state": armed }));
         for node in self.nodes() {
             let state = if self.is_offline(&node) {
-                dead
+                "old timestamp - dead?, watchdog standby"
             } else if self.has("maintenance") && node == self.last() {
-                "maintenance mode"
+                "maintenance mode, watchdog active"
+            } else if disarmed {
+                "disarm mode, watchdog released"
             } else {
-                "active"
+                "active, watchdog active"
             };
             all.push(json!({
                 "id": format!("lrm:{node}"), "type": "lrm", "node": node, "status": text(&node, state), "timestamp": self.now,
+            }));
+        }
+        if self.has("node-removed") {
+            // HA remembers a node for an hour that is in the cluster no more.
+            all.push(json!({
+                "id": "lrm:pve9", "type": "lrm", "node": "pve9", "status": text("pve9", "old timestamp - dead?, watchdog standby"),
+                "timestamp": self.now - 600,
             }));
         }
         for index in 0..self.wish.guests.min(2) {
@@ -321,7 +357,8 @@ impl Estate<'_> {
         let late = self.has("replication-late");
         let (last, next) = match (late, self.has("replication-never")) {
             (true, _) => (self.now - 2 * DAY, self.now - 2 * DAY + 900),
-            (_, true) => (0, self.now + 300),
+            // Its schedule's next time after the last try, which never was.
+            (_, true) => (0, 900),
             _ => (self.now - 600, self.now + 300),
         };
         let mut job = json!({
@@ -369,7 +406,7 @@ impl Estate<'_> {
                 "severity": "HEALTH_WARN", "summary": { "message": "1 pool(s) have no replicas configured", "count": 1 }, "muted": true,
             } }),
             )
-        } else if self.has("ceph") {
+        } else if self.has("ceph") || self.has("ceph-elsewhere") {
             ("HEALTH_OK", 6, json!({}))
         } else {
             return server_error("pveceph configuration not initialized - missing '/etc/pve/ceph.conf'");
@@ -382,10 +419,21 @@ impl Estate<'_> {
     }
 
     fn backup_jobs(&self) -> Value {
-        json!([{
-            "id": "backup-7f3a-1", "type": "vzdump", "enabled": u8::from(!self.has("backups-off")), "schedule": "02:00", "storage": "nfs-backup", "all": 1,
-            "mode": "snapshot", "next-run": self.now + DAY / 2, "mailnotification": "failure",
-        }])
+        let job = |id: &str, enabled: bool| {
+            json!({
+                "id": id, "type": "vzdump", "enabled": u8::from(enabled), "schedule": "02:00", "storage": "nfs-backup",
+                "mode": "snapshot", "next-run": self.now + DAY / 2, "mailnotification": "failure",
+            })
+        };
+        let mut nightly = job("backup-7f3a-1", !self.has("backups-off"));
+        nightly["all"] = json!(1);
+        if !self.has("backup-off") {
+            return json!([nightly]);
+        }
+        let mut weekly = job("backup-7f3a-2", false);
+        nightly["exclude"] = json!("101");
+        weekly["vmid"] = json!("101,102");
+        json!([nightly, weekly])
     }
 
     /// pve-manager: PVE/API2/BackupInfo.pm. Templates are in it too.
@@ -415,7 +463,9 @@ impl Estate<'_> {
         }
         match rest {
             ["storage"] => Reply::Data(self.node_storage(node)),
-            ["certificates", "info"] => Reply::Data(super::certificates(self.wish, self.now)),
+            ["certificates", "info"] => {
+                Reply::Data(super::certificates(self.wish, self.now, ["pve-root-ca.pem", "pve-ssl.pem"]))
+            }
             ["subscription"] => Reply::Data(super::subscription(self.wish)),
             ["disks", "zfs"] => Reply::Data(self.zfs()),
             ["disks", "list"] => Reply::Data(self.disks()),
@@ -423,7 +473,9 @@ impl Estate<'_> {
                 { "Package": "pve-manager", "Version": "9.1.7", "OldVersion": "9.1.6", "Priority": "optional" },
                 { "Package": "openssl", "Version": "3.5.5-1", "OldVersion": "3.5.4-1", "Priority": "important" },
             ])),
-            ["apt", "update"] => Reply::Data(json!([])),
+            // It takes more than the role PVEAuditor has (pve-manager: PVE/API2/APT.pm).
+            ["apt", "update"] => refused(&format!("/nodes/{node}"), "Sys.Modify"),
+            ["ceph", "status"] if node != "pve1" => self.ceph(),
             ["replication"] => Reply::Data(self.replication(node)),
             ["tasks"] if query.contains("typefilter=vzdump") => Reply::Data(self.backups(node)),
             ["tasks"] => Reply::Data(self.tasks_of_guest(query)),

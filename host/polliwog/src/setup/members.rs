@@ -122,7 +122,7 @@ async fn of_environment(session: &Session, url: &Url) -> anyhow::Result<Vec<Said
     let (nodes, status) = (ask("/nodes").await?, ask("/cluster/status").await?);
     let fingerprint = |name: &str| {
         let node = nodes.as_array()?.iter().find(|node| node["node"] == name)?;
-        word(node, "ssl_fingerprint")
+        word(node, "ssl_fingerprint").filter(|fingerprint| Fingerprint::parse(fingerprint).is_ok())
     };
     let of = |entry: &Value| {
         let name = word(entry, "name")?;
@@ -151,13 +151,15 @@ async fn of_gateways(session: &Session, url: &Url, username: &str, own: Option<&
     if !matches!(granted["NeedTFA"].as_u64(), None | Some(0)) {
         bail!("the account {account} wants a second factor, which no program can give: make one without it");
     }
-    const LIST: &str = "/config/cluster/status?list_single_node=1";
+    // A gateway that stands alone is not in it.
+    const LIST: &str = "/config/cluster/status";
     let mut request = Request::get(at(url, &format!("/api2/json{LIST}")));
     request.headers.push(("cookie".to_owned(), "PMGAuthCookie=${secret.ticket}".to_owned()));
     let status = data(session, LIST, request, MEND).await?;
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let of = |entry: &Value| {
-        let (name, ip, fingerprint) = (word(entry, "name")?, word(entry, "ip"), word(entry, "fingerprint"));
+        let (name, ip) = (word(entry, "name")?, word(entry, "ip"));
+        let fingerprint = word(entry, "fingerprint").filter(|fingerprint| Fingerprint::parse(fingerprint).is_ok());
         let same = |fingerprint: &String| own.is_some_and(|own| own.eq_ignore_ascii_case(fingerprint));
         let own = fingerprint.as_ref().is_some_and(same) || ip.as_deref() == Some(host) || name == host;
         Some(Said { name, ip, fingerprint, own })

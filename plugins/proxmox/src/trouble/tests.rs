@@ -36,6 +36,31 @@ fn each_trouble_has_its_own_sentence() {
     for (status, reason, body, permanent, code, says) in [
         (401, "No ticket", "", true, "unauthorized", "(401, \"No ticket\")"),
         (
+            401,
+            "no such token 'poll' for user 'monitor@pve'",
+            "",
+            true,
+            "unauthorized",
+            "the user is right and has no token of that name: \"pveum user token list",
+        ),
+        (
+            401,
+            "invalid token value!",
+            "",
+            true,
+            "unauthorized",
+            "its secret is not; where it is lost, make the token anew",
+        ),
+        (401, "user 'monitor@pve' is disabled", "", true, "unauthorized", "pveum user modify USER@REALM -enable 1"),
+        (
+            403,
+            "Permission check failed (/nodes/pve1, Sys.Modify)",
+            "",
+            true,
+            "forbidden",
+            "\"pveum role add PolliwogMore -privs Sys.Modify\", \"pveum acl modify /nodes/pve1 -user",
+        ),
+        (
             403,
             "Permission check failed (/, Sys.Audit)",
             r#"{"data":null}"#,

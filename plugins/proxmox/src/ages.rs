@@ -1,0 +1,65 @@
+//! How old a backup may be, for all and for some.
+
+use crate::{Limits, Patterns};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Other ages for some. The first rule that means one of them counts.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgeRule {
+    /// Which: by the same names as in `exclude`, with `*` for any text.
+    #[serde(rename = "for")]
+    pub of: Patterns,
+    /// A newest backup this old is a warning; 0 for never. Hours.
+    pub warning_hours: f64,
+    /// A newest backup this old is critical; 0 for never. Hours.
+    pub critical_hours: f64,
+}
+
+impl AgeRule {
+    fn limits(&self) -> Limits {
+        Limits { warning: self.warning_hours, critical: self.critical_hours }
+    }
+
+    /// The ages for one of these names.
+    pub fn age<'a>(rules: &[Self], names: impl Iterator<Item = &'a str> + Clone, otherwise: Limits) -> Limits {
+        rules.iter().find(|rule| rule.of.match_any(names.clone())).map_or(otherwise, Self::limits)
+    }
+
+    /// Everything that is wrong with rules, as this setting.
+    pub fn problems(rules: &[Self], setting: &str) -> Vec<String> {
+        let problem = |(index, rule): (usize, &Self)| {
+            let name = |field: &str| format!("{setting}[{index}].{field}");
+            let nobody =
+                rule.of.is_empty().then(|| format!("\"{}\" names nothing: write names or patterns", name("for")));
+            nobody.or_else(|| rule.limits().problem(&name("warning_hours"), &name("critical_hours")))
+        };
+        rules.iter().enumerate().filter_map(problem).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rule_that_means_it_counts() {
+        let rule = |of: &str, warning_hours| AgeRule { of: Patterns::from([of]), warning_hours, critical_hours: 0.0 };
+        let rules = [rule("ns:weekly", 200.0), rule("vm/*", 30.0)];
+        let otherwise = Limits { warning: 48.0, critical: 168.0 };
+        for (names, expected) in
+            [(&["vm/100", "ns:weekly"][..], 200.0), (&["vm/100", "ns:"], 30.0), (&["host/nas", "ns:"], 48.0)]
+        {
+            assert_eq!(AgeRule::age(&rules, names.iter().copied(), otherwise).warning, expected, "{names:?}");
+        }
+        let wrong = AgeRule { of: Patterns::default(), ..rule("", 1.0) };
+        assert_eq!(
+            AgeRule::problems(&[rule("x", -1.0), wrong], "groups.ages"),
+            [
+                "\"groups.ages[0].warning_hours\" is -1: write 0 for never, or a number above it",
+                "\"groups.ages[1].for\" names nothing: write names or patterns",
+            ]
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! Limits that do not flap: what is past one is so until it is clearly not.
+
+use crate::memory::{remember, remembered};
+use polliwog_sdk::Status;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What was past a limit is past it until it is back by this part of the limit: after 85 % until below 80.75 %.
+const BACK: f64 = 0.05;
+const KEY: &str = "grades";
+const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
+
+/// A pair of limits: for a warning, and for critical.
+pub trait Graded: Copy {
+    /// What a number means.
+    fn status(self, value: f64) -> Status;
+
+    /// The limit for this status.
+    fn limit(self, status: Status) -> f64;
+
+    /// The limits that end what these began, when each is moved by this part of itself.
+    fn moved(self, part: f64) -> Self;
+}
+
+/// What a number means, given what it meant before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grade {
+    /// How it is.
+    pub status: Status,
+    /// The limit that it is past.
+    pub limit: f64,
+    /// Where that is one which ends what another began, that other: `, and it was past 85`; else nothing.
+    pub after: String,
+}
+
+/// What was past its limits at the poll before, and is at this one, by names.
+#[derive(Debug, Default)]
+pub struct Grades {
+    before: BTreeMap<String, Held>,
+    now: BTreeMap<String, Held>,
+}
+
+/// How far past, and which limit that was: another one that somebody sets begins anew.
+type Held = (Past, f64);
+
+/// How far past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize)]
+enum Past {
+    Warning,
+    Critical,
+}
+
+impl Past {
+    fn of(status: Status) -> Option<Self> {
+        match status {
+            Status::Warning => Some(Self::Warning),
+            Status::Critical => Some(Self::Critical),
+            Status::Ok | Status::Unknown => None,
+        }
+    }
+
+    fn status(past: Option<Self>) -> Status {
+        match past {
+            Some(Self::Critical) => Status::Critical,
+            Some(Self::Warning) => Status::Warning,
+            None => Status::Ok,
+        }
+    }
+}
+
+impl Grades {
+    /// As they were at the poll before.
+    pub(crate) fn known() -> Self {
+        let before: BTreeMap<String, Held> = remembered(KEY);
+        Self { now: before.clone(), before }
+    }
+
+    /// What a number means. `name` is the same at each poll.
+    pub fn judge(&mut self, name: &str, limits: impl Graded, value: f64) -> Grade {
+        let fresh = Past::of(limits.status(value));
+        let ends = limits.moved(BACK);
+        // As bad as it was, while it is not back.
+        let same = |(past, limit): &&Held| limits.limit(Past::status(Some(*past))) == *limit;
+        let before = self.before.get(name).filter(same).map(|(past, _)| *past);
+        let past = fresh.max(before.min(Past::of(ends.status(value))));
+        let status = Past::status(past);
+        match past {
+            Some(past) => self.now.insert(name.to_owned(), (past, limits.limit(status))),
+            None => self.now.remove(name),
+        };
+        if past == fresh {
+            return Grade { status, limit: limits.limit(status), after: String::new() };
+        }
+        let limit = (ends.limit(status) * 100.0).round() / 100.0;
+        Grade { status, limit, after: format!(", and it was past {}", limits.limit(status)) }
+    }
+
+    /// For the next poll.
+    pub(crate) fn keep(self) {
+        if self.now != self.before {
+            remember(KEY, &self.now, REMEMBERED);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Limits, Remaining};
+
+    /// What each of these numbers means, one after the other.
+    fn course(limits: impl Graded, values: &[f64]) -> Vec<(Status, f64)> {
+        let mut grades = Grades::default();
+        let mut judge = |value: &f64| {
+            let grade = grades.judge("it", limits, *value);
+            grades.before = grades.now.clone();
+            (grade.status, grade.limit)
+        };
+        values.iter().map(&mut judge).collect()
+    }
+
+    #[test]
+    fn what_is_past_a_limit_is_so_until_it_is_back_by_a_part_of_it() {
+        let (ok, warning, critical) = ((Status::Ok, 0.0), Status::Warning, Status::Critical);
+        let limits = Limits { warning: 80.0, critical: 90.0 };
+        for (values, expected) in [
+            (
+                &[79.9, 80.0, 79.9, 76.0, 75.9, 79.9][..],
+                &[ok, (warning, 80.0), (warning, 76.0), (warning, 76.0), ok, ok][..],
+            ),
+            (&[91.0, 86.0, 85.4, 75.0], &[(critical, 90.0), (critical, 85.5), (warning, 80.0), ok]),
+            (&[85.0, 89.0, 77.0], &[(warning, 80.0), (warning, 80.0), (warning, 76.0)]),
+        ] {
+            assert_eq!(course(limits, values), expected, "{values:?}");
+        }
+        // One limit only, and days that are left.
+        let only = Limits { warning: 0.0, critical: 50.0 };
+        assert_eq!(course(only, &[50.0, 48.0, 47.0]), [(critical, 50.0), (critical, 47.5), ok]);
+        let days = Remaining { warning: 30.0, critical: 10.0 };
+        assert_eq!(
+            course(days, &[29.0, 31.0, 31.5, 9.0, 10.4, 10.5]),
+            [(warning, 30.0), (warning, 31.5), ok, (critical, 10.0), (critical, 10.5), (warning, 30.0)]
+        );
+    }
+
+    #[test]
+    fn the_limit_that_was_passed_is_named() {
+        let mut grades = Grades::default();
+        let limits = Limits { warning: 85.0, critical: 0.0 };
+        assert_eq!(grades.judge("it", limits, 86.0).after, "");
+        grades.before = grades.now.clone();
+        let grade = grades.judge("it", limits, 84.0);
+        assert_eq!((grade.limit, grade.after.as_str()), (80.75, ", and it was past 85"));
+        assert_eq!(grades.judge("another", limits, 84.0).status, Status::Ok, "each has its own");
+        let raised = Limits { warning: 88.0, critical: 0.0 };
+        assert_eq!(grades.judge("it", raised, 86.0).status, Status::Ok, "it was never past that");
+    }
+}
