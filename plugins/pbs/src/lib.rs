@@ -187,3 +187,56 @@ fn rights(look: &mut Look) {
     };
     look.warn_of_api(&why);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polliwog_sdk::testing::{Recording, poll, target};
+
+    /// Looks at the certificate only.
+    struct Shown;
+
+    impl Poller for Shown {
+        type Settings = Settings;
+        const INFO: Info = Pbs::INFO;
+
+        fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
+            let mut look = Look::new(connect(target, Product::Backup, Ok)?, settings, target);
+            super::certificate(&mut look);
+            Ok(look.finish())
+        }
+    }
+
+    /// What is said of the certificate that a server shows which ends so many days after the poll.
+    fn certificate(days: i64) -> Dependency {
+        let now = target("{}").now as i64;
+        let recording = serde_json::json!([{
+            "request": { "method": "GET", "url": "/api2/json/version" },
+            "response": {
+                "status": 200, "body": r#"{"data":{"version":"4.2","release":"0"}}"#,
+                "tls": {
+                    "fingerprint": "ab".repeat(32), "subject": "CN=pbs", "issuer": "CN=pbs", "notBefore": 0,
+                    "notAfter": now + days * 24 * 3600 * 1000,
+                },
+            },
+        }]);
+        let report = poll::<Shown>(Recording::parse(&recording.to_string()), target("{}")).expect("it answers");
+        report.dependencies.into_iter().find(|found| found.name == "certificate").expect("it is reported")
+    }
+
+    #[test]
+    fn the_certificate_is_the_one_that_the_server_shows() {
+        for (days, status, says) in [
+            (300, Status::Ok, None),
+            (5, Status::Warning, Some("the certificate that it shows expires at 2026-07-25")),
+            (-1, Status::Critical, Some("the certificate that it shows has expired")),
+        ] {
+            let found = certificate(days);
+            let said = found.error_message.unwrap_or_default();
+            assert!(found.status == status && said.starts_with(says.unwrap_or_default()), "{days}: {said}");
+        }
+        assert!(
+            certificate(-1).error_message.is_some_and(|said| said.contains("systemctl reload proxmox-backup-proxy"))
+        );
+    }
+}

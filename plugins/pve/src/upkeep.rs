@@ -8,7 +8,6 @@ use proxmox::{
     Answer, Fact, Grade, Trouble, Verdict, certificates, count, hourly, judged, list, percent, subscription, worse,
 };
 use serde::Deserialize;
-use std::collections::BTreeMap;
 
 type Read = Result<Dependency, Trouble>;
 
@@ -131,9 +130,24 @@ fn pool_verdict(look: &mut Look, own: &str, pool: &Pool) -> Verdict {
 
 fn disks(look: &mut Look, name: String, answer: Answer) -> Read {
     let disks: Vec<Disk> = answer.list(&mut look.notes)?;
-    let (mut failing, mut unclear) = (Vec::new(), Vec::new());
-    let mut worn: BTreeMap<bool, Vec<String>> = BTreeMap::new();
-    for disk in &disks {
+    let mut found = Found::default();
+    disks.iter().for_each(|disk| found.take(look, &name, disk));
+    Ok(judged(name, "pve-disks", found.verdict()).with_description(count(disks.len(), "disk")))
+}
+
+/// Disks that are not well.
+#[derive(Default)]
+struct Found {
+    failing: Vec<String>,
+    worn_out: Vec<String>,
+    worn: Vec<String>,
+    /// In a state that nobody knows.
+    unclear: Vec<String>,
+}
+
+impl Found {
+    /// `own`: what the node's disks are called in the report.
+    fn take(&mut self, look: &mut Look, own: &str, disk: &Disk) {
         let path = disk.devpath.get().map_or("a disk", |Text(path)| path.as_str());
         let shown =
             disk.model.get().map_or_else(|| path.to_owned(), |Text(model)| format!("{path} ({})", model.trim()));
@@ -141,33 +155,36 @@ fn disks(look: &mut Look, name: String, answer: Answer) -> Read {
         match health {
             "PASSED" | "OK" | "UNKNOWN" | "" => {}
             // SCSI disks write a sentence: "HARDWARE IMPENDING FAILURE ...".
-            failed if failed.to_uppercase().contains("FAIL") => failing.push(format!("{shown} {health}")),
-            _ => unclear.push(format!("{shown} is {health:?}")),
+            failed if failed.to_uppercase().contains("FAIL") => self.failing.push(format!("{shown} {health}")),
+            _ => self.unclear.push(format!("{shown} is {health:?}")),
         }
         if let Some(Number(left)) = disk.wearout.get().filter(|Number(left)| *left < 0.0) {
             // It is 100 less what was used, and more may be used than a disk was built for; or it is nonsense.
-            worn.entry(false).or_default().push(format!("{shown} says that {} % of its life are used", 100.0 - left));
-        } else if let Some(left) = look.notes.number(&disk.wearout, || format!("wearout of {shown} of {name}")) {
-            match look.settings.upkeep.wear().judge(left).0 {
-                Status::Ok => {}
-                status => {
-                    worn.entry(status == Status::Critical).or_default().push(format!("{shown} has {left:.0} % left"))
-                }
-            }
+            return self.worn.push(format!("{shown} says that {} % of its life are used", 100.0 - left));
+        }
+        let left = look.notes.number(&disk.wearout, || format!("wearout of {shown} of {own}"));
+        let Some(left) = left else { return };
+        match look.settings.upkeep.wear().judge(left).0 {
+            Status::Critical => self.worn_out.push(format!("{shown} has {left:.0} % left")),
+            Status::Warning => self.worn.push(format!("{shown} has {left:.0} % left")),
+            Status::Ok | Status::Unknown => {}
         }
     }
-    let (worn_out, worn) = (worn.contains_key(&true), worn.into_values().rev().flatten().collect::<Vec<_>>());
-    let verdict = if !failing.is_empty() {
-        (Status::Critical, Some(format!("failing: {}; replace it", list(&failing))))
-    } else if !worn.is_empty() {
-        (if worn_out { Status::Critical } else { Status::Warning }, Some(format!("worn: {}", list(&worn))))
-    } else if !unclear.is_empty() {
-        let why = format!("in a state that this plugin does not know: {}", list(&unclear));
-        (Status::Unknown, Some(why))
-    } else {
+
+    fn verdict(self) -> Verdict {
+        let Self { failing, worn_out, worn, unclear } = self;
+        if !failing.is_empty() {
+            return (Status::Critical, Some(format!("failing: {}; replace it", list(&failing))));
+        }
+        if !worn_out.is_empty() || !worn.is_empty() {
+            let status = if worn_out.is_empty() { Status::Warning } else { Status::Critical };
+            return (status, Some(format!("worn: {}", list(&[worn_out, worn].concat()))));
+        }
+        if !unclear.is_empty() {
+            return (Status::Unknown, Some(format!("in a state that this plugin does not know: {}", list(&unclear))));
+        }
         (Status::Ok, None)
-    };
-    Ok(judged(name, "pve-disks", verdict).with_description(count(disks.len(), "disk")))
+    }
 }
 
 fn updates(look: &mut Look, name: String, answer: Answer) -> Read {

@@ -2,7 +2,7 @@
 
 use super::{COMPILE, check, fails, fits, odd_bodies};
 use model::{FailureCategory, Outcome};
-use tests::proxmox::{Bench, difference, lines};
+use tests::proxmox::{Bench, NOW, difference, lines};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pbs_odd_bodies_are_neither_ok_nor_critical() {
@@ -153,6 +153,24 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
     for case in cases {
         check(&bench, &healthy, *case).await;
     }
+    // What a job did before stands while it runs again.
+    let at = async |wish: &str, later: i64| {
+        let done = bench.poll_at(&format!("pbs/{wish}"), Some("job"), NOW + later).await;
+        let Outcome::Success(report) = done.outcome else { panic!("{wish}: {:?}", done.outcome) };
+        report
+    };
+    assert!(lines(&at("sync-failed", 0).await)["sync/s-pull"].starts_with("critical"));
+    let running = at("job-failing", 60).await;
+    assert!(running.kept.contains(&"sync/s-pull".to_owned()), "{running:?}");
+    assert!(!lines(&running).contains_key("sync/s-pull"), "{running:?}");
+    assert_eq!(lines(&bench.report("job-failing").await)["sync/s-pull"], "ok", "nothing is known of it");
+
+    // What could not be read then is said as long as what is known stands.
+    let noted = at("minus", 1_000).await.warnings;
+    let again = at("minus", 1_010).await.warnings;
+    let of_group = |warnings: &[String]| warnings.iter().filter(|said| said.contains("last-backup of group/")).count();
+    assert!(of_group(&noted) > 0 && of_group(&noted) == of_group(&again), "{noted:?} {again:?}");
+
     // A walk that hangs is left alone for an hour, and the other datastore is not held up by it.
     let first = bench.poll("walk-hangs", Some("hangs")).await;
     let again = bench.poll("walk-hangs", Some("hangs")).await;

@@ -237,6 +237,17 @@ async fn pve_settings_say_what_counts() {
     assert!(!lines(&report).contains_key("zfs/pve1"));
     let failing = bench.report("disk-failing").await;
     assert_eq!(status(&failing, "disks/pve2"), "critical: failing: /dev/sda (Simulated disk) FAILED!; replace it");
+    let impending = bench.report("disk-impending+disk-overworn").await;
+    assert!(
+        status(&impending, "disks/pve2").starts_with("critical: failing: /dev/sda (Simulated disk) HARDWARE IMPENDING")
+    );
+    let worn = bench.report("disk-overworn").await;
+    assert!(status(&worn, "disks/pve2").contains("says that 104 % of its life are used"), "{:?}", lines(&worn));
+    assert!(
+        status(&worn, "updates/pve2").contains("run there \"pveum role add PolliwogMore -privs Sys.Modify\""),
+        "{:?}",
+        lines(&worn)
+    );
     assert!(status(&report, "guest/100").starts_with("warning: it must run"), "{:?}", lines(&report));
     assert!(!lines(&report).contains_key("guest/103") && !lines(&report).contains_key("guest/102"));
     assert!(status(&report, "storage/local@pve1").starts_with("warning: more than 40 % is used"));
@@ -317,6 +328,9 @@ async fn pve_remembers_what_a_dead_node_cannot_say() {
     assert!(status(&poll("guest-stopped", 140).await).starts_with("critical: it must run, and is stopped since"));
     assert_eq!(status(&poll("healthy", 150).await), "ok");
     assert!(status(&poll("guest-stopped+stopped-on-purpose", 160).await).contains("on purpose by root@pam"));
+    // It is started for its backup, which holds it, and is stopped again.
+    assert_eq!(status(&poll("guest-prelaunch", 170).await), "ok (skipped)");
+    assert_eq!(status(&poll("guest-locked", 180).await), "ok (skipped)");
     assert!(
         status(&poll("guest-stopped", 9_999).await).contains("on purpose by root@pam"),
         "its task is listed no more"
@@ -330,6 +344,16 @@ async fn pve_remembers_what_a_dead_node_cannot_say() {
     );
     let first = bench.report("guest-stopped+stopped-long-ago").await;
     assert!(status(&first).contains("on purpose by root@pam at 2026-11-13 12:00 UTC"), "{}", status(&first));
+
+    // A node that falls silent for a moment is what it was; then it is not known, and a template is still none.
+    let silent = poll("mute", 10_020).await;
+    assert!(!lines(&silent).contains_key("node/pve1") && silent.kept.contains(&"node/pve1".to_owned()), "{silent:?}");
+    assert!(silent.kept.contains(&"guest/101".to_owned()), "{silent:?}");
+    let silent = poll("mute", 10_080).await;
+    assert!(lines(&silent)["node/pve1"].starts_with("warning: pve1 does not say how it is"), "{silent:?}");
+    assert!(lines(&silent)["guest/101"].starts_with("unknown: pve2 does not say how it is"), "{silent:?}");
+    assert_eq!(title(&silent, "guest/101").as_deref(), Some("db-1"));
+    assert!(!lines(&silent).contains_key("guest/9000"), "{silent:?}");
 
     // A service that finds no node is a failure in the end.
     let status = |report: &Report| lines(report)["ha/service/vm:101"].clone();
@@ -416,26 +440,30 @@ async fn pve_odd_bodies_are_neither_ok_nor_critical() {
     odd_bodies("pve", "cluster/quorum", "quorate of the cluster is").await;
 }
 
-/// Requests do not grow with the number of guests, and stay within the default limits.
+/// Requests do not grow with the number of guests, and stay within the default limits. What is asked less often than at every
+/// poll is asked for in addition.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_requests_do_not_grow_with_guests() {
     let bench = Bench::new("pve", COMPILE).await;
+    println!("nodes, guests: requests of the first poll, of those after it, and each minute, five minutes, hour");
     for nodes in [1, 3, 16] {
         let mut counts = Vec::new();
         for guests in [10, 500, 5_000] {
-            let (wish, target) = (format!("nodes-{nodes}+guests-{guests}"), format!("n{nodes}-g{guests}"));
-            let first = bench.poll(&wish, Some(&target)).await;
-            assert!(
-                matches!(&first.outcome, Outcome::Success(report) if report.dependencies.len() > guests),
-                "{wish}: {:?}",
-                first.outcome
-            );
-            let again = bench.poll(&wish, Some(&target)).await;
-            let (requests, later) = (first.usage.requests, again.usage.requests);
-            println!("{nodes:>2} nodes, {guests:>5} guests: {requests:>3} requests at first, {later} at most polls");
-            counts.push((requests, later));
+            let (wish, target) = (format!("pve/nodes-{nodes}+guests-{guests}"), format!("n{nodes}-g{guests}"));
+            let mut requests = Vec::new();
+            for later in [0, 10, 60, 300, 3_600] {
+                let done = bench.poll_at(&wish, Some(&target), NOW + later).await;
+                let Outcome::Success(report) = &done.outcome else { panic!("{wish}: {:?}", done.outcome) };
+                assert!(report.dependencies.len() > guests, "{wish}");
+                requests.push(done.usage.requests);
+            }
+            // Each time what is asked more often is asked as well.
+            let [first, later, minute, five, hour] = requests[..] else { panic!("five polls") };
+            let row = [first, later, minute - later, five - minute, hour - five];
+            println!("{nodes:>2}, {guests:>5}: {row:?}");
+            counts.push(row);
         }
         assert!(counts.iter().all(|count| *count == counts[0]), "{nodes} nodes: {counts:?}");
-        assert_eq!(counts[0].1, 5, "{nodes} nodes");
+        assert_eq!(counts[0][1], 5, "{nodes} nodes");
     }
 }

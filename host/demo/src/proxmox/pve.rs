@@ -3,11 +3,11 @@
 //! What can be wished: `standalone`, `node-offline` (the last node), `node-unreachable` (it is online, and requests that
 //! are passed on to it fail with 595), `node-slow` (596), `node-hangs` (nothing comes back), `no-quorum`, `qdevice`, `qdevice-lost`, `maintenance`, `mute` (nodes say nothing of
 //! themselves), `no-rights` (everything is hidden), `no-audit` (403 on what needs Sys.Audit), `guest-stopped`, `stopped-on-purpose` (five minutes ago), `stopped-long-ago` (as only its node remembers),
-//! `guest-locked`, `guest-io-error`, `storage-full`, `storage-easing` (83 %: full no more, and not yet empty), `storage-gone` (on one node), `storage-lost` (on all), `ha-error`, `ha-recovery`,
+//! `guest-locked`, `guest-prelaunch` (a stopped one while it is backed up), `guest-io-error`, `storage-full`, `storage-easing` (83 %: full no more, and not yet empty), `storage-gone` (on one node), `storage-lost` (on all), `ha-error`, `ha-recovery`,
 //! `ha-dead`, `ha-disarmed`, `no-ha`, `node-removed` (HA remembers it), `container-full`, `replication-failing`, `replication-late`, `replication-never`, `backup-failed`, `backup-warnings`, `backup-running`,
 //! `backup-by-hand` (one, a month ago, that failed),
 //! `backup-old`, `backups-off`, `backup-off` (one job of two), `uncovered`, `ceph`, `ceph-elsewhere` (the node that is asked has none of it), `ceph-warn`, `ceph-err`, `certificate-ends`, `certificate-ended`, `subscribed`,
-//! `subscription-expired`, `zfs-degraded`, `disk-failing`, `disk-worn`, `updates` (the token may see them), `broken` (500 from everything of the cluster).
+//! `subscription-expired`, `zfs-degraded`, `disk-failing`, `disk-impending` (a SCSI disk's words), `disk-worn`, `disk-overworn`, `updates` (the token may see them), `broken` (500 from everything of the cluster).
 
 use super::{Asked, PVE_TOKEN, Reply, Wish};
 use serde_json::{Value, json};
@@ -203,6 +203,9 @@ impl Estate<'_> {
         if index == 0 && (self.has("guest-stopped") || self.has("guest-locked")) {
             status = "stopped";
         }
+        if self.has("guest-prelaunch") && index == 0 {
+            status = "prelaunch";
+        }
         if self.has("guest-io-error") && index == 0 {
             status = "io-error";
         }
@@ -221,7 +224,7 @@ impl Estate<'_> {
             guest["hastate"] = json!("started");
             guest["pool"] = json!("shop");
         }
-        if self.has("guest-locked") && index == 0 {
+        if (self.has("guest-locked") || self.has("guest-prelaunch")) && index == 0 {
             guest["lock"] = json!("backup");
         }
         guest
@@ -496,8 +499,17 @@ impl Estate<'_> {
 
     /// pve-storage: PVE/API2/Disks.pm. What is left of a disk that spins is no number.
     fn disks(&self) -> Value {
-        let health = if self.has("disk-failing") { "FAILED!" } else { "PASSED" };
-        let left = if self.has("disk-worn") { 7 } else { 96 };
+        let health = match (self.has("disk-failing"), self.has("disk-impending")) {
+            (true, _) => "FAILED!",
+            (_, true) => "HARDWARE IMPENDING FAILURE GENERAL HARD DRIVE FAILURE [asc=5d, ascq=10]",
+            _ => "PASSED",
+        };
+        let left = match (self.has("disk-worn"), self.has("disk-overworn")) {
+            (true, _) => 7,
+            // 104 % of what it was built for are used (pve-storage: PVE/Diskmanage.pm).
+            (_, true) => -4,
+            _ => 96,
+        };
         json!([
             { "devpath": "/dev/nvme0n1", "model": "Simulated SSD", "serial": "S1", "size": 960 * GB, "health": "PASSED", "wearout": left, "type": "nvme" },
             { "devpath": "/dev/sda", "model": "Simulated disk", "serial": "S2", "size": 8_000 * GB, "health": health, "wearout": "N/A", "type": "hdd" },
