@@ -19,7 +19,8 @@ pub trait Poller {
         Vec::new()
     }
 
-    /// What is wrong with settings that fit their schema; empty when they are good.
+    /// What is wrong with settings that fit their schema; empty when they are good. A problem that begins with a setting's name
+    /// in quotes, as `"limits.warning" is …`, is shown at that setting's line.
     fn check(settings: &Self::Settings) -> Vec<String> {
         let _ = settings;
         Vec::new()

@@ -222,12 +222,18 @@ url = "http://127.0.0.1:1/"
     let (code, stdout, _) = output(&folder, &["check"]);
     assert_eq!(code, 1, "{stdout}");
     for words in [
-        "polliwog.toml:3: target a: settings: unknown key \"expected_stats\": did you mean \"expected_status\"?",
+        "polliwog.toml:6: target a: settings: unknown key \"expected_stats\": did you mean \"expected_status\"?",
         "polliwog.toml:8: target b: the secret \"token\": the environment variable NOT_SET is not set",
-        "settings: \"fields\" needs \"healthy\" or \"severity\"",
+        "polliwog.toml:12: target b: settings: \"fields\" needs \"healthy\" or \"severity\"",
         "polliwog.toml:15: target c: no plugin serves kind not-yet: there are http, mapping, pbs, pmg, proactive-deps, pve; drop one into",
     ] {
         assert!(stdout.contains(words), "{words} is not in\n{stdout}");
+    }
+    // What is wrong with the file itself hides nothing of the rest.
+    std::fs::write(folder.join("two.toml"), format!("{config}lables = {{}}\n")).unwrap();
+    let (_, both, _) = output(&folder, &["check", "--config", "two.toml"]);
+    for words in ["two.toml:6: target a: settings:", "two.toml:18: unknown key \"lables\"", "4 problems"] {
+        assert!(both.contains(words), "{words} is not in\n{both}");
     }
     let (code, _, stderr) = output(&folder, &["run", "--data-dir", "data"]);
     assert!(code == 1 && stderr.contains("3 problems in the configuration; nothing was started"), "{stderr}");

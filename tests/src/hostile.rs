@@ -129,8 +129,10 @@ impl World {
             }
         };
         let began = Instant::now();
-        let problems =
-            self.sandbox.check_settings(&plugin, &serde_json::json!({})).await.unwrap_or_else(|why| vec![why]);
+        let problems = match self.sandbox.check_settings(&plugin, &serde_json::json!({})).await {
+            Ok(problems) => problems.into_iter().map(|problem| problem.message).collect(),
+            Err(why) => vec![why],
+        };
         let took = began.elapsed();
         if let Some(verdict) = case.expect.checked(&problems)? {
             return Ok((verdict, took));

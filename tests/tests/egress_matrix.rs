@@ -37,7 +37,7 @@ const FORBIDDEN_V6: [(&str, &str); 5] = [
     ("multicast", "ff02::1"),
     ("multicast", "ff0e::fb"),
 ];
-/// The port of one of the host's own listeners; nothing listens there in this test.
+/// The port of one of the host's own listeners; somebody's may listen there while this is tested.
 const OWN: u16 = 7411;
 
 /// Every way to write an IPv4 address into a URL that some parser takes.
@@ -291,5 +291,7 @@ async fn what_may_be_reached_is_reached_in_the_notations_of_the_same_address() {
     assert_eq!(open, 15);
     // And an operator may name what is forbidden otherwise: the door is open, whether anybody answers or not.
     let session = session(&["http://127.0.0.1:7411/"], Reach::Everywhere, &[]).unwrap();
-    assert_eq!(session.fetch(Request::get("")).await.unwrap_err().code(), "connect_refused");
+    if let Err(error) = session.fetch(Request::get("")).await {
+        assert_eq!(error.code(), "connect_refused");
+    }
 }

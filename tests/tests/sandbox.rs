@@ -97,12 +97,16 @@ async fn every_builtin_says_who_it_is() {
         assert_eq!(loaded.descriptor().kind.as_str(), plugin.kind);
         assert!(loaded.descriptor().settings_schema.is_object() && !loaded.descriptor().summary.is_empty());
         let problems = sandbox.check_settings(&loaded, &serde_json::json!({ "no_such_key": 1 })).await.unwrap();
-        assert!(problems.iter().any(|problem| problem.contains("no_such_key")), "{}: {problems:?}", plugin.kind);
+        assert!(
+            problems.iter().any(|problem| problem.message.contains("no_such_key")),
+            "{}: {problems:?}",
+            plugin.kind
+        );
     }
     let mapping = sandbox.load(builtin("mapping")).await.unwrap();
     let settings = serde_json::json!({ "fields": { "name": "n" } });
     let problems = sandbox.check_settings(&mapping, &settings).await.unwrap();
-    assert!(problems[0].contains("severity"), "what the schema cannot say, the plugin does: {problems:?}");
+    assert!(problems[0].message.contains("severity"), "what the schema cannot say, the plugin does: {problems:?}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::cli::COMPILE_PLUGIN;
 use crate::clock::random_bytes;
-use crate::config::{Config, Overrides, Places, Problem, SecretSource, TargetConfig, TlsConfig, find};
+use crate::config::{Config, Invalid, Overrides, Places, Problem, SecretSource, TargetConfig, TlsConfig, find};
 use anyhow::{Context, bail};
 use model::{Kind, TargetId};
 use sandbox::Compiler;
@@ -77,7 +77,8 @@ impl Document {
         demo: Option<u16>,
         overrides: &Overrides,
     ) -> Result<Config, Vec<Problem>> {
-        let mut config = Config::read((&self.name, &self.text), (places, demo.is_some()), overrides, &environment)?;
+        let read = Config::read((&self.name, &self.text), (places, demo.is_some()), overrides, &environment);
+        let mut config = read.map_err(|invalid| invalid.problems)?;
         let problems = demo.map(|port| add_demo(&mut config, port, overrides)).unwrap_or_default();
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
@@ -86,6 +87,16 @@ impl Document {
 /// A variable that is set to something; compose files often set what they do not mean to nothing.
 pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The configuration as far as it can be read, and everything that is wrong with it.
+pub(crate) fn examine(places: &Places) -> anyhow::Result<(Option<Config>, Vec<Problem>)> {
+    let document = Document::find(places, false)?;
+    let read = Config::read((&document.name, &document.text), (places, false), &Overrides::new(), &environment);
+    Ok(match read {
+        Ok(config) => (Some(config), Vec::new()),
+        Err(Invalid { problems, rest }) => (rest.map(|rest| *rest), problems),
+    })
 }
 
 /// The configuration as it is written.
@@ -121,6 +132,7 @@ fn add_demo(config: &mut Config, port: u16, overrides: &Overrides) -> Vec<Proble
             labels: BTreeMap::from([("estate".to_owned(), "demo".to_owned())]),
             settings: serde_json::from_str(simulated.settings).expect("the demo's settings are JSON"),
             line: 0,
+            setting_lines: Vec::new(),
         };
         let found = target.override_with(overrides, &config.scheduler, &mut config.sources);
         let place = |place: Option<String>| place.unwrap_or_else(|| "the demo".to_owned());

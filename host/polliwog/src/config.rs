@@ -9,7 +9,7 @@ mod reader;
 mod targets;
 mod value;
 
-pub(crate) use checked::{Config, Limits, scheduler_values};
+pub(crate) use checked::{Config, Invalid, Limits, line, scheduler_values};
 pub(crate) use places::{Places, find};
 pub(crate) use reader::{Overrides, Source, suggestion};
 pub(crate) use targets::{CHANGEABLE, SecretSource, TargetConfig, TlsConfig, setting};

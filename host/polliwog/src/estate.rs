@@ -4,7 +4,7 @@ use crate::config::{Config, Limits, Problem, SecretSource, TargetConfig};
 use crate::plugins::{BUILT_IN, PluginSet};
 use egress::{Grant, Origin, OriginGrant, Reach, Secrets};
 use model::{Kind, Sample, TargetId, Timestamp};
-use sandbox::{Plugin, Sandbox};
+use sandbox::{Plugin, Sandbox, SettingsProblem};
 use scheduler::{Change, TargetSpec};
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
@@ -223,7 +223,7 @@ pub(crate) async fn build(
 ) -> Result<Vec<Arc<Target>>, Vec<Problem>> {
     let (mut targets, mut problems) = (Vec::new(), Vec::new());
     // Thousands of targets have the same settings; a plugin says the same of all of them.
-    let mut checked: HashMap<(&Kind, String), Vec<String>> = HashMap::new();
+    let mut checked: HashMap<(&Kind, String), Vec<SettingsProblem>> = HashMap::new();
     let mut unable: HashSet<&Kind> = HashSet::new();
     for written in &config.targets {
         let place = format!("{}:{}", config.file, written.line);
@@ -271,13 +271,14 @@ pub(crate) async fn build(
                     let found = sandbox.check_settings(plugin, &written.settings).await;
                     new.insert(found.unwrap_or_else(|why| {
                         unable.insert(&written.kind);
-                        vec![why]
+                        vec![SettingsProblem { setting: None, message: why }]
                     }))
                 }
             };
-            problems.extend(found.iter().map(|why| {
-                let message = served_by(format!("target {:?}: settings: {why}", written.id));
-                Problem { place: place.clone(), message }
+            problems.extend(found.iter().map(|SettingsProblem { setting, message }| {
+                let line = written.line_of(setting.as_deref());
+                let message = served_by(format!("target {:?}: settings: {message}", written.id));
+                Problem { place: format!("{}:{line}", config.file), message }
             }));
         }
     }

@@ -162,6 +162,7 @@ fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
         labels: BTreeMap::new(),
         settings,
         line: 0,
+        setting_lines: Vec::new(),
     })
 }
 

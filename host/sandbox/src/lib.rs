@@ -33,7 +33,7 @@ pub use lanes::Lanes;
 pub use limits::Limits;
 pub use load::{Descriptor, Plugin, Refusal, SecretSpec};
 pub use run::{Config, Done, Job, Sandbox, SetupError, Target, Usage};
-pub use schema::resolved;
+pub use schema::{SettingsProblem, resolved};
 
 /// The versions of the contract that this host speaks, newest first.
 pub const CONTRACT_VERSIONS: [&str; 1] = ["0.1"];

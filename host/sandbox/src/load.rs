@@ -7,7 +7,7 @@ use crate::host::v0_1::{self, PluginPre};
 use crate::host::{Log, State};
 use crate::limits::{Limiter, Limits};
 use crate::run::{Call, Sandbox};
-use crate::schema::Schema;
+use crate::schema::{Schema, SettingsProblem};
 use model::{FailureCategory, Kind};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
@@ -192,7 +192,7 @@ impl Sandbox {
 
     /// What is wrong with settings: by their schema first, and where that has nothing to say, by the plugin itself. Fails
     /// where the plugin cannot tell, and says why: it would fail with any settings.
-    pub async fn check_settings(&self, plugin: &Plugin, settings: &Value) -> Result<Vec<String>, String> {
+    pub async fn check_settings(&self, plugin: &Plugin, settings: &Value) -> Result<Vec<SettingsProblem>, String> {
         let problems = plugin.0.schema.problems(&plugin.0.descriptor.settings_schema, settings);
         if !problems.is_empty() {
             return Ok(problems);
@@ -209,7 +209,8 @@ impl Sandbox {
             Ok(problems) => {
                 let more = problems.len().saturating_sub(PROBLEMS);
                 let shown = problems.iter().take(PROBLEMS).map(|problem| clean(problem, TITLE * 4));
-                Ok(shown.chain((more > 0).then(|| format!("{more} more problems"))).collect())
+                let all = shown.chain((more > 0).then(|| format!("{more} more problems")));
+                Ok(all.map(SettingsProblem::said).collect())
             }
             Err(fault) => Err(format!("the plugin could not check them: {}", fault.message)),
         }

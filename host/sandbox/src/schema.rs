@@ -4,6 +4,7 @@ use crate::convert::clean;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
+use std::fmt;
 
 /// The longest schema, in bytes.
 const LONGEST: usize = 256 << 10;
@@ -11,6 +12,29 @@ const LONGEST: usize = 256 << 10;
 const PARTS: usize = 20_000;
 /// How much of what a schema's checker says is shown, in characters.
 const SHOWN: usize = 256;
+
+/// Something wrong with settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsProblem {
+    /// Which setting it is about, as `guests.expected.0`, where that is known.
+    pub setting: Option<String>,
+    /// What, in one sentence.
+    pub message: String,
+}
+
+impl SettingsProblem {
+    /// What a plugin says: one that begins with a name in quotes is about that setting.
+    pub(crate) fn said(message: String) -> Self {
+        let quoted = message.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        Self { setting: quoted.map(|(name, _)| name.to_owned()), message }
+    }
+}
+
+impl fmt::Display for SettingsProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
 
 /// A schema, ready to be held against settings.
 pub(crate) struct Schema(Validator);
@@ -29,7 +53,7 @@ impl Schema {
     }
 
     /// Where settings do not fit it; `document` is the one that it was read from.
-    pub(crate) fn problems(&self, document: &Value, settings: &Value) -> Vec<String> {
+    pub(crate) fn problems(&self, document: &Value, settings: &Value) -> Vec<SettingsProblem> {
         let mut problems = Vec::new();
         unknown_keys((document, document), settings, "", &mut problems);
         let told = !problems.is_empty();
@@ -37,8 +61,11 @@ impl Schema {
             !(told && matches!(error.kind(), ValidationErrorKind::AdditionalProperties { .. }))
         };
         let problem = |error: ValidationError<'_>| match error.instance_path().to_string() {
-            path if path.is_empty() => error.to_string(),
-            path => format!("{}: {error}", path.trim_start_matches('/').replace('/', ".")),
+            path if path.is_empty() => SettingsProblem { setting: None, message: error.to_string() },
+            path => {
+                let setting = path.trim_start_matches('/').replace('/', ".");
+                SettingsProblem { message: format!("{setting}: {error}"), setting: Some(setting) }
+            }
         };
         problems.extend(self.0.iter_errors(settings).filter(untold).map(problem));
         problems
@@ -46,7 +73,7 @@ impl Schema {
 }
 
 /// Keys that a schema does not have, each with the near one that it has; `place` is where these settings stand in all of them.
-fn unknown_keys((root, schema): (&Value, &Value), settings: &Value, place: &str, problems: &mut Vec<String>) {
+fn unknown_keys((root, schema): (&Value, &Value), settings: &Value, place: &str, problems: &mut Vec<SettingsProblem>) {
     let schema = resolved(root, schema);
     let inside = |key: &str| if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
     if let Some(items) = settings.as_array() {
@@ -64,7 +91,8 @@ fn unknown_keys((root, schema): (&Value, &Value), settings: &Value, place: &str,
             Some(schema) => unknown_keys((root, schema), value, &inside(key), problems),
             None if schema["additionalProperties"] == false => {
                 let of = if place.is_empty() { String::new() } else { format!(" in {place}") };
-                problems.push(format!("unknown key {key:?}{of}{}", suggestion(key, &known)));
+                let message = format!("unknown key {key:?}{of}{}", suggestion(key, &known));
+                problems.push(SettingsProblem { setting: Some(inside(key)), message });
             }
             None => {}
         }
@@ -164,12 +192,19 @@ mod tests {
         ] {
             let mut problems = Vec::new();
             unknown_keys((&schema, &schema), &settings, "", &mut problems);
+            let mut problems: Vec<String> = problems.iter().map(SettingsProblem::to_string).collect();
             problems.sort_unstable();
             assert_eq!(problems, expected, "{settings}");
         }
         let mut problems = Vec::new();
         let nothing = json!({ "additionalProperties": false });
         unknown_keys((&nothing, &nothing), &json!({ "a": 1 }), "", &mut problems);
-        assert_eq!(problems, ["unknown key \"a\": there are none"]);
+        let expected = "unknown key \"a\": there are none".to_owned();
+        assert_eq!(problems, [SettingsProblem { setting: Some("a".to_owned()), message: expected }]);
+        for (said, setting) in
+            [("\"a.b\" is -1: write 0", Some("a.b")), ("a is \"b\"", None), ("\"a", None), ("", None)]
+        {
+            assert_eq!(SettingsProblem::said(said.to_owned()).setting.as_deref(), setting, "{said}");
+        }
     }
 }

@@ -73,7 +73,7 @@ impl Config {
         places: &Places,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, Vec<Problem>> {
-        Self::read(document, (places, false), &Overrides::new(), environment)
+        Self::read(document, (places, false), &Overrides::new(), environment).map_err(|invalid| invalid.problems)
     }
 
     /// Reads a file's text (none: the defaults), with settings that were changed over it, and the environment over both.
@@ -82,7 +82,7 @@ impl Config {
         (places, demo): (&Places, bool),
         overrides: &Overrides,
         environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, Vec<Problem>> {
+    ) -> Result<Self, Invalid> {
         let notes = Notes {
             file: file.to_owned(),
             problems: RefCell::default(),
@@ -94,7 +94,10 @@ impl Config {
             Ok(document) => document,
             Err((line, why)) => {
                 let message = format!("this is no TOML: {}", why.lines().next().unwrap_or_default());
-                return Err(vec![Problem { place: format!("{file}:{line}"), message }]);
+                return Err(Invalid {
+                    problems: vec![Problem { place: format!("{file}:{line}"), message }],
+                    rest: None,
+                });
             }
         };
         let config = checked(&notes, &document, data_dir(places, demo, environment));
@@ -104,11 +107,21 @@ impl Config {
             return Ok(config);
         }
         problems.sort_by_key(|problem| line(&problem.place));
-        Err(problems)
+        Err(Invalid { problems, rest: Some(Box::new(config)) })
     }
 }
 
-fn line(place: &str) -> usize {
+/// A configuration that is none.
+#[derive(Debug)]
+pub(crate) struct Invalid {
+    /// Everything that is wrong with it.
+    pub problems: Vec<Problem>,
+    /// What could be read of it all the same, so that the rest is looked at as well; nothing where it is no TOML.
+    pub rest: Option<Box<Config>>,
+}
+
+/// The line of a place, as `polliwog.toml:12`.
+pub(crate) fn line(place: &str) -> usize {
     place.rsplit(':').next().and_then(|line| line.parse().ok()).unwrap_or(0)
 }
 

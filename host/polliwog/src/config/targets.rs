@@ -52,6 +52,8 @@ pub(crate) struct TargetConfig {
     pub settings: serde_json::Value,
     /// The line its id stands on.
     pub line: usize,
+    /// The line of each of its settings, as `guests.expected`.
+    pub setting_lines: Vec<(String, usize)>,
 }
 
 /// Another origin of a target.
@@ -164,6 +166,10 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         Value::Table(_) => Ok(value.to_json()),
         other => Err(format!("this is {}, and should be a table: [target.settings]", other.kind())),
     });
+    let setting_lines = match entries.iter().find(|entry| entry.key == "settings") {
+        Some(Entry { node: Node { value: Value::Table(entries), .. }, .. }) => lines_of(entries, ""),
+        _ => Vec::new(),
+    };
     let shown = section.text("name");
     let line = section.line("id");
     section.finish();
@@ -185,6 +191,7 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         labels,
         settings: settings.unwrap_or_else(|| serde_json::json!({})),
         line,
+        setting_lines,
     };
     for key in CHANGEABLE.into_iter().filter(|key| entries.iter().any(|entry| entry.key == *key)) {
         notes.sources.borrow_mut().insert(setting(&target.id, key), Source::File);
@@ -241,7 +248,21 @@ impl TargetConfig {
 
     /// Whether nothing but its place in the file is different.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        *self == Self { line: self.line, ..other.clone() }
+        *self == Self { line: self.line, setting_lines: self.setting_lines.clone(), ..other.clone() }
+    }
+
+    /// The line of a setting, or of what it stands in; without one that of the target.
+    pub(crate) fn line_of(&self, setting: Option<&str>) -> usize {
+        let mut setting = setting.unwrap_or_default();
+        loop {
+            if let Some((_, line)) = self.setting_lines.iter().find(|(path, _)| path == setting) {
+                return *line;
+            }
+            match setting.rsplit_once('.') {
+                Some((outer, _)) => setting = outer,
+                None => return self.line,
+            }
+        }
     }
 
     /// Whether only what can be changed while the host runs is different.
@@ -249,6 +270,19 @@ impl TargetConfig {
         let Self { enabled, interval, cadence, .. } = other.clone();
         Self { enabled, interval, cadence, ..self.clone() }.is_same(other)
     }
+}
+
+/// The line of each key of a table, and of those in it, by their paths.
+fn lines_of(entries: &[Entry], outer: &str) -> Vec<(String, usize)> {
+    let of = |entry: &Entry| {
+        let path = if outer.is_empty() { entry.key.clone() } else { format!("{outer}.{}", entry.key) };
+        let inner = match &entry.node.value {
+            Value::Table(entries) => lines_of(entries, &path),
+            _ => Vec::new(),
+        };
+        [(path, entry.line)].into_iter().chain(inner).collect::<Vec<_>>()
+    };
+    entries.iter().flat_map(of).collect()
 }
 
 fn cadence_of(value: &Value) -> Result<Cadence, String> {
