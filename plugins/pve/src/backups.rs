@@ -4,9 +4,9 @@
 //! stands in its log only, so that nothing is said of any one guest from it.
 
 use crate::Look;
-use crate::guests::Task;
 use crate::nodes::{Node, Nodes, answers, parent, reports};
 use crate::resources::{Guest, wanted};
+use crate::tasks::Task;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{AgeRule, Ended, Limits, Notes, Part, Trouble, count, judged, list, moment};

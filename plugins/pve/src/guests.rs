@@ -8,9 +8,10 @@ use crate::ha::{Service, Services};
 use crate::nodes::{Nodes, State, parent};
 use crate::resources::{Guest, Resources, wanted};
 use crate::settings;
-use polliwog_sdk::lenient::{Field, Number, Text};
+use crate::stopped::{AllStopped, Stopped};
+use crate::tasks::Task;
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Ended, Grade, Notes, Unseen, judged, moment, remember, remembered};
+use proxmox::{Grade, Unseen, judged, moment, remember, remembered};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,8 +19,6 @@ use std::time::Duration;
 
 /// A lock of this age holds nothing any more: its task ended without it, with its node perhaps. Seconds.
 const STALE_LOCK: f64 = 12.0 * 3600.0;
-/// A guest that ran at the last poll was stopped by a task that is no older than this: a shutdown may take minutes. Seconds.
-const RECENT: f64 = 15.0 * 60.0;
 /// Where stopped guests that must run are remembered between polls, and for how long.
 const STOPPED: &str = "stopped";
 const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
@@ -28,35 +27,6 @@ const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 /// is remembered anew.
 const NAMES: &str = "names";
 const NAMED: Duration = Duration::from_secs(5 * 60);
-
-/// A task, as `/cluster/tasks` and `/nodes/N/tasks` list it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Task {
-    #[serde(rename = "type")]
-    pub kind: Field<Text>,
-    pub node: Field<Text>,
-    pub id: Field<Text>,
-    pub user: Field<Text>,
-    pub status: Field<Text>,
-    pub starttime: Field<Number>,
-    pub endtime: Field<Number>,
-}
-
-impl Task {
-    pub(crate) fn is(&self, kinds: &[&str]) -> bool {
-        self.kind.get().is_some_and(|Text(kind)| kinds.contains(&kind.as_str()))
-    }
-
-    /// When it began, in seconds since 1970; 0 where it does not say.
-    pub(crate) fn began(&self) -> f64 {
-        self.starttime.get().map_or(0.0, |Number(seconds)| *seconds).max(0.0)
-    }
-
-    pub(crate) fn ended(&self) -> Ended {
-        Ended::read(self.status.get().map(|Text(status)| status.as_str()), self.endtime.get().is_some())
-    }
-}
 
 /// What else is known of the cluster.
 pub(crate) struct Seen<'a> {
@@ -68,24 +38,6 @@ pub(crate) struct Seen<'a> {
     /// How many guests' own tasks may be asked for at this poll.
     pub lookups: Cell<u8>,
 }
-
-/// A guest that must run and did not at some poll, until it is seen running.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Stopped {
-    /// When it was first seen so, in seconds since 1970.
-    since: f64,
-    /// What holds it, and since when that or nothing does.
-    lock: Option<String>,
-    held: f64,
-    /// Who stopped it on purpose, and when.
-    by: Option<(String, f64)>,
-    /// Stops before this explain nothing: it ran after them.
-    not_before: f64,
-    /// Whether its own node was asked, or need not be.
-    asked: bool,
-}
-
-type AllStopped = BTreeMap<u64, Stopped>;
 
 pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
     let guests = &resources.guests;
@@ -161,47 +113,6 @@ fn expected_to_run(
             let verdict = stale.or(verdict).unwrap_or_else(|| down(&stopped, now, &look.settings.guests));
             (verdict, Some(stopped))
         }
-    }
-}
-
-impl Stopped {
-    /// `first`: nobody knows whether it ran before.
-    fn new(now: f64, first: bool) -> Self {
-        let not_before = if first { 0.0 } else { now - RECENT };
-        Self { since: now, lock: None, held: now, by: None, not_before, asked: !first }
-    }
-
-    /// The same at a later poll. A clock that was set back must not stop the time.
-    fn at(mut self, now: f64, lock: Option<&str>) -> Self {
-        if self.lock.as_deref() != lock {
-            self.lock = lock.map(str::to_owned);
-            self.held = now;
-        }
-        Self { since: self.since.min(now), held: self.held.min(now), ..self }
-    }
-
-    /// With who stopped it, by the newest task that did, as long as nobody tried to start it since.
-    fn explained(mut self, guest: &Guest, look: &Look, seen: &Seen<'_>) -> Self {
-        let mut found = last_act(guest.id, seen.tasks);
-        let may_ask = !self.asked && seen.lookups.get() > 0 && crate::nodes::answers(seen.nodes, &guest.node);
-        if found.is_none() && may_ask {
-            // Others' tasks push it off the cluster's list; its own node keeps it.
-            let path = format!("/nodes/{}/tasks?vmid={}&limit=20&source=all", guest.node, guest.id);
-            let [answer] = look.api.ask([path.as_str()]);
-            seen.lookups.set(seen.lookups.get() - 1);
-            let tasks = answer.list(&mut Notes::default());
-            crate::nodes::asked(&guest.node, &tasks);
-            if let Ok(tasks) = tasks {
-                self.asked = true;
-                found = last_act(guest.id, &tasks);
-            }
-        }
-        match found {
-            Some(Act::Stop { by, at }) if at >= self.not_before => self.by = Some((by, at)),
-            Some(Act::Start { at }) if self.by.as_ref().is_some_and(|(_, stopped)| at >= *stopped) => self.by = None,
-            _ => {}
-        }
-        self
     }
 }
 
@@ -412,41 +323,6 @@ fn down(stopped: &Stopped, now: f64, settings: &settings::Guests) -> Verdict {
     ))
 }
 
-/// What was last done to a guest, and when, in seconds since 1970.
-#[derive(Debug, PartialEq)]
-enum Act {
-    /// Also where that failed.
-    Start { at: f64 },
-    /// It was stopped, and by whom.
-    Stop { by: String, at: f64 },
-}
-
-/// The newest task that started or stopped a guest. A node that goes down stops its guests: nobody meant that.
-fn last_act(id: u64, tasks: &[Task]) -> Option<Act> {
-    const STARTS: [&str; 6] = ["qmstart", "vzstart", "qmreboot", "vzreboot", "qmreset", "qmresume"];
-    const STOPS: [&str; 4] = ["qmstop", "vzstop", "qmshutdown", "vzshutdown"];
-    let id = id.to_string();
-    let of_guest = tasks.iter().filter(|task| task.id.get().is_some_and(|Text(found)| *found == id));
-    let by_node = |stop: &Task| {
-        tasks.iter().filter(|task| task.is(&["stopall"]) && task.node == stop.node).any(|all| {
-            let ended = all.endtime.get().map_or(f64::INFINITY, |Number(ended)| *ended);
-            (all.began()..=ended).contains(&stop.began())
-        })
-    };
-    let newest = of_guest
-        .filter(|task| task.is(&STARTS) || task.is(&STOPS))
-        .max_by(|one, other| one.began().total_cmp(&other.began()))?;
-    let at = newest.began();
-    if newest.is(&STARTS) {
-        return Some(Act::Start { at });
-    }
-    if matches!(newest.ended(), Ended::Failed(_) | Ended::Unknown) || by_node(newest) {
-        return None;
-    }
-    let by = newest.user.get().map_or_else(|| "somebody".to_owned(), |Text(user)| user.clone());
-    Some(Act::Stop { by, at })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -496,8 +372,11 @@ mod tests {
     #[test]
     fn a_stop_is_critical_after_its_grace_unless_somebody_meant_it() {
         let settings = settings::Guests { grace_seconds: 60, ..settings::Guests::default() };
-        let stopped =
-            |by: Option<&str>| Stopped { by: by.map(|by| (by.to_owned(), 900.0)), ..Stopped::new(1000.0, true) };
+        let stopped = |by: Option<&str>| {
+            let mut stopped = Stopped::new(1000.0, true);
+            stopped.by = by.map(|by| (by.to_owned(), 900.0));
+            stopped
+        };
         assert!(matches!(down(&stopped(None), 1059.0, &settings), Verdict::Warning(_)));
         assert!(matches!(down(&stopped(None), 1060.0, &settings), Verdict::Critical(_)));
         assert!(matches!(down(&stopped(Some("alice@pve")), 9999.0, &settings), Verdict::Warning(_)));
@@ -506,31 +385,5 @@ mod tests {
         assert!(matches!(down(&held, 5059.0, &settings), Verdict::Warning(_)));
         assert!(matches!(down(&held, 5060.0, &settings), Verdict::Critical(_)));
         assert_eq!(stopped(None).at(10.0, None).since, 10.0, "a clock that was set back");
-    }
-
-    #[test]
-    fn the_newest_task_says_who_stopped_it() {
-        let task = |kind: &str, began: f64, status: &str| -> Task {
-            serde_json::from_value(serde_json::json!({
-                "type": kind, "id": if kind == "stopall" { "" } else { "100" }, "node": "pve1", "user": "alice@pve",
-                "starttime": began, "endtime": began + 60.0, "status": status,
-            }))
-            .unwrap()
-        };
-        let stop = || task("qmstop", 1000.0, "OK");
-        let alice = |at| Some(Act::Stop { by: "alice@pve".to_owned(), at });
-        for (tasks, expected) in [
-            (vec![stop()], alice(1000.0)),
-            (vec![stop(), task("qmstart", 2000.0, "OK")], Some(Act::Start { at: 2000.0 })),
-            (vec![stop(), task("qmstart", 2000.0, "start failed")], Some(Act::Start { at: 2000.0 })),
-            (vec![task("qmstart", 500.0, "OK"), stop()], alice(1000.0)),
-            (vec![task("qmstop", 1000.0, "timeout")], None),
-            (vec![stop(), task("stopall", 990.0, "OK")], None),
-            (vec![stop(), task("stopall", 900.0, "OK")], alice(1000.0)),
-            (vec![], None),
-        ] {
-            assert_eq!(last_act(100, &tasks), expected, "{tasks:?}");
-        }
-        assert_eq!(last_act(101, &[stop()]), None);
     }
 }

@@ -37,7 +37,9 @@ mod resources;
 mod rights;
 mod samples;
 mod settings;
+mod stopped;
 mod storages;
+mod tasks;
 mod upkeep;
 
 use cluster::Cluster;

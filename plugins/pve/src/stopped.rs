@@ -1,0 +1,72 @@
+//! Guests that must run and do not: since when, and whether somebody meant that.
+
+use crate::Look;
+use crate::guests::Seen;
+use crate::resources::Guest;
+use crate::tasks::{Act, last_act};
+use proxmox::Notes;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A guest that ran at the last poll was stopped by a task that is no older than this: a shutdown may take minutes. Seconds.
+const RECENT: f64 = 15.0 * 60.0;
+
+/// A guest that must run and did not at some poll, until it is seen running.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Stopped {
+    /// When it was first seen so, in seconds since 1970.
+    pub since: f64,
+    /// What holds it, and since when that or nothing does.
+    lock: Option<String>,
+    pub held: f64,
+    /// Who stopped it on purpose, and when.
+    pub by: Option<(String, f64)>,
+    /// Stops before this explain nothing: it ran after them.
+    not_before: f64,
+    /// Whether its own node was asked, or need not be.
+    asked: bool,
+}
+
+/// Each by its number.
+pub(crate) type AllStopped = BTreeMap<u64, Stopped>;
+
+impl Stopped {
+    /// `first`: nobody knows whether it ran before.
+    pub(crate) fn new(now: f64, first: bool) -> Self {
+        let not_before = if first { 0.0 } else { now - RECENT };
+        Self { since: now, lock: None, held: now, by: None, not_before, asked: !first }
+    }
+
+    /// The same at a later poll. A clock that was set back must not stop the time.
+    pub(crate) fn at(mut self, now: f64, lock: Option<&str>) -> Self {
+        if self.lock.as_deref() != lock {
+            self.lock = lock.map(str::to_owned);
+            self.held = now;
+        }
+        Self { since: self.since.min(now), held: self.held.min(now), ..self }
+    }
+
+    /// With who stopped it, by the newest task that did, as long as nobody tried to start it since.
+    pub(crate) fn explained(mut self, guest: &Guest, look: &Look, seen: &Seen<'_>) -> Self {
+        let mut found = last_act(guest.id, seen.tasks);
+        let may_ask = !self.asked && seen.lookups.get() > 0 && crate::nodes::answers(seen.nodes, &guest.node);
+        if found.is_none() && may_ask {
+            // Others' tasks push it off the cluster's list; its own node keeps it.
+            let path = format!("/nodes/{}/tasks?vmid={}&limit=20&source=all", guest.node, guest.id);
+            let [answer] = look.api.ask([path.as_str()]);
+            seen.lookups.set(seen.lookups.get() - 1);
+            let tasks = answer.list(&mut Notes::default());
+            crate::nodes::asked(&guest.node, &tasks);
+            if let Ok(tasks) = tasks {
+                self.asked = true;
+                found = last_act(guest.id, &tasks);
+            }
+        }
+        match found {
+            Some(Act::Stop { by, at }) if at >= self.not_before => self.by = Some((by, at)),
+            Some(Act::Start { at }) if self.by.as_ref().is_some_and(|(_, stopped)| at >= *stopped) => self.by = None,
+            _ => {}
+        }
+        self
+    }
+}
