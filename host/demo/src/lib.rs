@@ -49,7 +49,7 @@ pub type Now = fn() -> i64;
 
 /// The demo's ports are taken.
 #[derive(Debug, thiserror::Error)]
-#[error("the demo cannot listen on {address}: {why}")]
+#[error("nothing can be served on {address}: {why}")]
 pub struct DemoError {
     address: SocketAddr,
     why: String,

@@ -137,12 +137,53 @@ fn subscription(wish: &Wish) -> Value {
     json!({ "status": "notfound", "message": "There is no subscription key" })
 }
 
+/// What can be wished of a product; nothing where it is none.
+fn wishes(product: &str) -> Option<impl Iterator<Item = &'static (&'static str, &'static str)>> {
+    let own = match product {
+        "pve" => pve::WISHES,
+        "pbs" => pbs::WISHES,
+        "pmg" => pmg::WISHES,
+        _ => return None,
+    };
+    Some(mangle::WISHES.iter().chain(own))
+}
+
+/// The list of what can be wished, for whoever asks for none of it.
+fn told(product: &str, why: &str) -> Response {
+    let Some(wishes) = wishes(product) else { return StatusCode::NOT_FOUND.into_response() };
+    let line = |(word, what): &(&str, &str)| format!("  {word:<24}{what}").trim_end().to_owned();
+    let lines: Vec<String> = wishes.map(line).collect();
+    let numbers = "  nodes-N, guests-N, groups-N  so many of them";
+    let text = format!(
+        "{why}/{product}/WISH or /{product}/WISH+WISH, where WISH is one of\n{numbers}\n{}\n",
+        lines.join("\n")
+    );
+    (StatusCode::NOT_FOUND, text).into_response()
+}
+
+/// A word that is no wish.
+fn unknown<'a>(product: &str, spec: &'a str) -> Option<&'a str> {
+    let known: BTreeSet<&str> = wishes(product)?.map(|(word, _)| *word).collect();
+    let counts = |word: &str| {
+        ["nodes-", "guests-", "groups-"]
+            .iter()
+            .any(|of| word.strip_prefix(of).is_some_and(|number| number.parse::<usize>().is_ok()))
+    };
+    spec.split('+').find(|word| !known.contains(word) && !counts(word))
+}
+
 /// Answers a request for `/PRODUCT/WISH/...`.
 pub(crate) async fn answer(request: Request, start: Instant, now: i64) -> Response {
     let uri = request.uri().clone();
     let path = percent_decoded(uri.path());
     let mut parts = path.splitn(4, '/').skip(1);
     let (product, spec) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    if spec.is_empty() {
+        return told(product, "");
+    }
+    if let Some(word) = unknown(product, spec) {
+        return told(product, &format!("{word:?} is no wish. Ask for "));
+    }
     let wish = Wish::read(spec, start);
     let rest = format!("/{}", parts.next().unwrap_or_default());
     if wish.has("silent") {

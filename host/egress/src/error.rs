@@ -26,8 +26,8 @@ pub enum Error {
     #[error("no connection to {address} ({why}): check the network and any firewall between")]
     ConnectFailed { address: String, why: String },
     #[error(
-        "the certificate of {name} has the fingerprint {found}, expected {expected}: if the certificate was renewed, \
-         write the new fingerprint into the target's tls"
+        "the certificate of {name} has the fingerprint {found}, expected {expected}: somebody may stand \
+         between; only when the server itself shows the new one, write it into the target's tls"
     )]
     FingerprintMismatch { name: String, found: String, expected: String },
     #[error(

@@ -269,8 +269,8 @@ pub(crate) struct SetupArguments {
     pub product: ProductName,
     /// Where it is: a URL, or a host's name alone
     pub url: String,
-    /// The fingerprint that was confirmed, for asking a cluster for its members
-    #[arg(long, value_name = "SHA256", requires = "secret")]
+    /// The fingerprint that was confirmed: it is compared, and a cluster is asked for its members only where it is the same
+    #[arg(long, value_name = "SHA256")]
     pub fingerprint: Option<String>,
     /// The token, or password, for that: token=env:VARIABLE or token=file:PATH
     #[arg(long, value_name = "NAME=SOURCE")]

@@ -389,7 +389,14 @@ fn secrets(
             }
             (Some(value), Some(pattern)) if !pattern.is_match(value.expose_secret()) => {
                 let hint = spec.hint.as_deref().unwrap_or("it does not have the expected form");
-                note(format!("the secret {:?}: {hint}", spec.name));
+                let bare = value.expose_secret().trim_matches(|c: char| c.is_whitespace() || "\u{feff}\"'".contains(c));
+                // Nobody sees those.
+                let around = if pattern.is_match(bare) {
+                    "it has blanks or quotes around it, which do not belong to it; "
+                } else {
+                    ""
+                };
+                note(format!("the secret {:?}: {around}{hint}", spec.name));
             }
             _ => {}
         }

@@ -128,7 +128,8 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
     let text = if arguments.json { serde_json::to_string_pretty(&found.json())? } else { found.text() };
     print(text.trim_end())?;
     match trouble {
-        None => Ok(0),
+        // It may be another product.
+        None => Ok(u8::from(seen.doubt.is_some())),
         Some(error) => {
             eprintln!("polliwog: the other members could not be asked for: {error:#}");
             Ok(1)
@@ -200,7 +201,7 @@ impl Found<'_> {
         json!({
             "kind": product.kind, "url": url.as_str(), "certificate": certificate, "checkCommand": product.check,
             "commands": self.commands(), "secret": { "name": name, "variable": variable, "value": value },
-            "members": members, "toml": self.toml(),
+            "members": members, "toml": self.toml(), "doubt": seen.doubt,
         })
     }
 
@@ -236,7 +237,7 @@ impl Found<'_> {
         }
         let (name, variable, value) = product.secret;
         line(&format!(
-            "\nPut the secret where Polliwog starts, in an environment variable (or a file):\n  {variable}='{value}'"
+            "\nPut the secret where Polliwog starts, in an environment variable (or a file):\n  export {variable}='{value}'"
         ));
         line(&format!("\nPaste into polliwog.toml, then run \"polliwog poll {}\":\n", id(product, url)));
         line(&self.toml());
@@ -262,6 +263,7 @@ impl Found<'_> {
         let id = id(product, url);
         let mut text =
             format!("[[target]]\nid = \"{id}\"\nkind = \"{}\"\nurl = {}\n", product.kind, quoted(url.as_str()));
+        text += "max_interval = \"1m\"    # a quiet one is looked at so often at least\n";
         if let Some(certificate) = seen.certificate.as_ref().filter(|_| !seen.trusted) {
             text += &format!("tls = {{ fingerprint = \"{}\" }}\n", colons(&certificate.fingerprint));
         }

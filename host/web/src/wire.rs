@@ -65,6 +65,8 @@ impl<'a> Dependency<'a> {
         let raw = |json: &Option<model::Json>| {
             json.as_ref().and_then(|json| RawValue::from_string(json.as_str().to_owned()).ok())
         };
+        // What was known last says nothing of now.
+        let seen = target.stale_since.is_none() && dependency.missing_since.is_none();
         Self {
             id: dependency_id(&target.id, &dependency.name),
             target: target.id.as_str(),
@@ -73,7 +75,7 @@ impl<'a> Dependency<'a> {
             title: dependency.title.as_deref(),
             kind: &dependency.kind,
             status: dependency.status.as_str(),
-            healthy: dependency.status.healthy(),
+            healthy: dependency.status.healthy().filter(|_| seen),
             stale: target.stale_since.is_some(),
             missing: dependency.missing_since.is_some(),
             skipped: dependency.skipped,
@@ -127,10 +129,16 @@ pub(crate) fn worst(target: &TargetView) -> Status {
 
 impl<'a> Target<'a> {
     pub(crate) fn new(target: &'a TargetView) -> Self {
+        let stale = target.stale_since.is_some() && !target.dependencies.is_empty();
+        let words = [("stale", 0), ("missing", 0), ("total", 0)];
         let mut dependencies: BTreeMap<&'static str, usize> =
-            Status::ALL.into_iter().map(|status| (status.as_str(), 0)).chain([("missing", 0), ("total", 0)]).collect();
+            Status::ALL.into_iter().map(|status| (status.as_str(), 0)).chain(words).collect();
         for dependency in &target.dependencies {
-            let word = if dependency.missing_since.is_some() { "missing" } else { dependency.status.as_str() };
+            let word = match dependency.missing_since {
+                Some(_) => "missing",
+                None if stale => "stale",
+                None => dependency.status.as_str(),
+            };
             *dependencies.entry(word).or_default() += 1;
             *dependencies.entry("total").or_default() += 1;
         }
@@ -141,7 +149,7 @@ impl<'a> Target<'a> {
             url: &target.url,
             labels: target.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             enabled: target.enabled,
-            status: worst(target).as_str(),
+            status: if stale { "stale" } else { worst(target).as_str() },
             state: target.place,
             cadence: target.cadence,
             interval_ms: target.interval.map(|interval| interval.as_millis() as u64),

@@ -59,9 +59,7 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) 
     let all = list.len();
     let stores: Vec<(String, Listed)> = list.into_iter().filter_map(named).collect();
     if stores.is_empty() && all > 0 {
-        look.notes.say(|| {
-            "no datastore is looked at: see datastores.include and datastores.exclude in the settings".to_owned()
-        });
+        look.warn_of_api("no datastore is looked at: see datastores.include and datastores.exclude in the settings");
     }
     let usage = usages(look, &stores, usage);
     let mut seen = Vec::new();

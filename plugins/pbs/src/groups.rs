@@ -71,8 +71,7 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
         }
     }
     if seen.all > 0 && seen.wanted == 0 {
-        look.notes
-            .say(|| "no backup group is looked at: see groups.include and groups.exclude in the settings".to_owned());
+        look.warn_of_api("no backup group is looked at: see groups.include and groups.exclude in the settings");
     }
 }
 

@@ -49,7 +49,7 @@ impl Default for Settings {
 pub struct Datastores {
     /// Those that are looked at.
     pub include: Patterns,
-    /// Those of them that are not.
+    /// Those of them that are left out.
     pub exclude: Patterns,
     /// Those that may be unmounted or in maintenance mode, such as disks that are taken away in turn: they are skipped then, and
     /// else are a warning.
@@ -70,7 +70,7 @@ pub struct Datastores {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Jobs {
-    /// Those that are not looked at.
+    /// Those that are left out.
     pub exclude: Patterns,
     /// A job that is due for so long and has not run is a warning; 0 for never. Hours.
     pub overdue_warning_hours: f64,
@@ -106,7 +106,7 @@ impl Default for Tasks {
 pub struct Groups {
     /// Those that are looked at.
     pub include: Patterns,
-    /// Those of them that are not, such as guests that are gone: `comment:*no-monitor*` leaves it to a comment there.
+    /// Those of them that are left out, such as guests that are gone: `comment:*no-monitor*` leaves it to a comment there.
     pub exclude: Patterns,
     /// A newest backup this old is a warning; 0 for never. Hours.
     pub age_warning_hours: f64,
@@ -203,7 +203,15 @@ impl Settings {
         ];
         let own = own.into_iter().filter_map(|(limits, warning, critical)| limits.problem(warning, critical));
         let days = self.datastores.full().problem("datastores.full_warning_days", "datastores.full_critical_days");
+        const WORDS: [&str; 4] = ["store", "ns", "owner", "comment"];
+        let named = [(&self.groups.include, "groups.include"), (&self.groups.exclude, "groups.exclude")];
+        let named = named.into_iter().filter_map(|(patterns, setting)| patterns.problem(setting, &WORDS));
         let ages = AgeRule::problems(&self.groups.ages, "groups.ages");
-        own.chain(days).chain(ages).chain(self.usage.problems()).chain(self.certificates.problem()).collect()
+        own.chain(days)
+            .chain(ages)
+            .chain(named)
+            .chain(self.usage.problems())
+            .chain(self.certificates.problem())
+            .collect()
     }
 }

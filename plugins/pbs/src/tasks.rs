@@ -44,7 +44,7 @@ pub(crate) fn report(look: &mut Look) {
     let tasks = answer.list::<Task>(&mut look.notes);
     look.looked(PART.0, if tasks.is_ok() { PERIOD } else { AGAIN });
     let Some(tasks) = look.part(PART, tasks) else { return };
-    let mut failed: BTreeMap<String, usize> = BTreeMap::new();
+    let mut failed: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for task in &tasks {
         let ended = look.notes.number(&task.endtime, || "endtime of a task that failed".to_owned());
         let names = task.names();
@@ -53,17 +53,20 @@ pub(crate) fn report(look: &mut Look) {
             continue;
         }
         // Older versions list those with warnings too.
-        if let Ended::Failed(_) = Ended::read(task.status.get().map(|Text(status)| status.as_str()), true) {
+        if let Ended::Failed(why) = Ended::read(task.status.get().map(|Text(status)| status.as_str()), true) {
             let what = task.worker_type.get().map_or("a task", |Text(kind)| kind.as_str());
             let on = task.worker_id.get().map(|Text(id)| format!(" of {id}")).unwrap_or_default();
-            *failed.entry(format!("{what}{on}")).or_default() += 1;
+            let (times, said) = failed.entry(format!("{what}{on}")).or_default();
+            *times += 1;
+            *said = why;
         }
     }
-    let all = failed.values().sum::<usize>();
-    let names: Vec<String> = failed
-        .into_iter()
-        .map(|(name, times)| if times == 1 { name } else { format!("{name} ({times} times)") })
-        .collect();
+    let all = failed.values().map(|(times, _)| times).sum::<usize>();
+    let shown = |(name, (times, why)): (String, (usize, String))| match times {
+        1 => format!("{name} ({why})"),
+        times => format!("{name} ({times} times; {why})"),
+    };
+    let names: Vec<String> = failed.into_iter().map(shown).collect();
     let verdict = if all == 0 {
         whose(look)
     } else {

@@ -64,9 +64,10 @@ pub(crate) fn report(look: &mut Look) -> Nodes {
         if node.conn_error == Field::Absent {
             answering.push(name.clone());
         } else {
-            // What only it knows stands until it is back.
-            look.report.keep(format!("certificate/{name}"));
-            look.report.keep(format!("subscription/{name}"));
+            for sort in ["certificate", "subscription"] {
+                look.report.keep(format!("{sort}/{name}"));
+                look.lose(format!("{sort}/{name}"), format!("nobody can see it: \"node/{name}\" says why"));
+            }
         }
     }
     let dependency = match unseen {

@@ -89,7 +89,7 @@ impl Filters {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Services {
-    /// Those that are not looked at.
+    /// Those that are left out.
     pub exclude: Patterns,
 }
 

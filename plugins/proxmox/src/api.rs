@@ -314,7 +314,7 @@ fn told(dependency: Dependency, target: &Target, asked: &str, passed_over: &[(St
         Some((_, trouble)) => trouble.sentence.clone(),
         None => remembered::<Silent>(&silent(&first)).why,
     };
-    let message = format!("{first} does not answer, so {asked} is asked: {why}");
+    let message = format!("{first} is passed over, and {asked} is asked: {why}");
     Dependency { status: Status::Warning, error_message: Some(message), ..dependency }
 }
 

@@ -39,12 +39,20 @@ fn graded(warning: f64, critical: f64, is_past: impl Fn(f64) -> bool) -> (Status
 
 /// That one limit is above another that must not be below it; 0 for never is neither.
 fn hidden((name, limit): (&str, f64), (above, upper): (&str, f64)) -> Option<String> {
-    (upper > 0.0 && limit > upper).then(|| format!("\"{name}\" is above \"{above}\": no warning would ever be seen"))
+    (upper > 0.0 && limit > upper).then(|| {
+        format!(
+            "\"{name}\" is above \"{above}\" ({limit} and {upper}; what is not written has its default): no warning would ever \
+             be seen"
+        )
+    })
 }
 
 fn not_a_limit(name: &str, limit: f64) -> Option<String> {
-    let wrong = !(limit >= 0.0 && limit.is_finite());
-    wrong.then(|| format!("\"{name}\" is {limit}: write 0 for never, or a number above it"))
+    if !(limit >= 0.0 && limit.is_finite()) {
+        return Some(format!("\"{name}\" is {limit}: write 0 for never, or a number above it"));
+    }
+    let percent = name.ends_with("percent") && (limit > 100.0 || limit > 0.0 && limit < 1.0);
+    percent.then(|| format!("\"{name}\" is {limit}: write percent, as 85 for 85 %, and 100 at most"))
 }
 
 /// Below what something is a warning, and below what it is critical: days that are left. 0 stands for never.
@@ -134,6 +142,11 @@ mod tests {
         assert_eq!(Limits { warning: 80.0, critical: 0.0 }.judge(99.0).0, Status::Warning);
         assert!(limits.problem("w", "c").is_none());
         assert!(Limits { warning: 95.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is above"));
+        for share in [0.85, 101.0] {
+            let limits = Limits { warning: share, critical: 0.0 };
+            assert!(limits.problem("w_percent", "c_percent").unwrap().contains("write percent"));
+            assert!(limits.problem("w_hours", "c_hours").is_none());
+        }
         assert!(Limits { warning: -1.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is -1"));
     }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 /// Names, each in full or with `*` for any text. Upper and lower case are the same.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
-#[serde(from = "Vec<String>")]
-#[schemars(with = "Vec<String>")]
+#[serde(from = "Vec<Written>")]
+#[schemars(with = "Vec<Written>")]
 pub struct Patterns {
     /// Those in full, in lower case: there may be as many as there are guests.
     exact: BTreeSet<String>,
@@ -15,7 +15,24 @@ pub struct Patterns {
     starred: Vec<String>,
 }
 
+/// A name, or a guest's number, as people write it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Written {
+    Name(String),
+    Number(u32),
+}
+
 impl Patterns {
+    /// Those that begin with `WORD:` where WORD is none of these, as the setting of this name.
+    pub fn problem(&self, setting: &str, words: &[&str]) -> Option<String> {
+        let all = self.exact.iter().chain(&self.starred);
+        let unknown = |name: &&String| name.split_once(':').is_some_and(|(word, _)| !words.contains(&word));
+        let name = all.into_iter().find(unknown)?;
+        let words: Vec<String> = words.iter().map(|word| format!("{word}:")).collect();
+        Some(format!("\"{setting}\" names {name:?}: before a colon stands one of {}", words.join(", ")))
+    }
+
     /// Whether one of them is any of these names.
     pub fn match_any<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> bool {
         if self.starred.iter().any(|pattern| pattern == "*") {
@@ -64,6 +81,16 @@ impl<'a> Unseen<'a> {
     /// Those that are left, in lower case.
     pub fn left(self) -> impl Iterator<Item = &'a str> {
         self.exact.into_iter().chain(self.starred)
+    }
+}
+
+impl From<Vec<Written>> for Patterns {
+    fn from(written: Vec<Written>) -> Self {
+        let text = |written| match written {
+            Written::Name(name) => name,
+            Written::Number(number) => number.to_string(),
+        };
+        written.into_iter().map(text).collect::<Vec<_>>().into()
     }
 }
 
@@ -121,6 +148,16 @@ mod tests {
             assert_eq!(Patterns::from([pattern]).match_any([name]), expected, "{pattern:?} {name:?}");
         }
         assert!(!Patterns::default().match_any(["x"]));
+    }
+
+    #[test]
+    fn numbers_are_names_and_words_before_a_colon_are_known() {
+        let patterns: Patterns = serde_json::from_str(r#"[100, "web*", "tag:prod"]"#).expect("they are patterns");
+        assert!(patterns.match_any(["100"]) && patterns.match_any(["tag:PROD"]) && !patterns.match_any(["101"]));
+        assert_eq!(patterns.problem("x", &["tag", "pool"]), None);
+        let wrong = Patterns::from(["tags:prod"]).problem("guests.expected", &["tag", "pool"]);
+        let said = "\"guests.expected\" names \"tags:prod\": before a colon stands one of tag:, pool:";
+        assert_eq!(wrong.as_deref(), Some(said));
     }
 
     #[test]

@@ -52,6 +52,15 @@ impl Product {
         }
     }
 
+    /// The units whose log says why a request failed.
+    fn journal(self) -> &'static str {
+        match self {
+            Self::Ve => "-u pvedaemon -u pveproxy -u pve-cluster",
+            Self::Backup => "-u proxmox-backup -u proxmox-backup-proxy",
+            Self::Mail => "-u pmgdaemon -u pmgproxy",
+        }
+    }
+
     /// How to look whether the credentials are right.
     fn check_credentials(self) -> &'static str {
         match self {
@@ -136,9 +145,10 @@ impl Trouble {
             "timeout" | "connect_failed" => {
                 Some("check that the machine is up and no firewall stands between".to_owned())
             }
-            "tls_fingerprint_mismatch" | "tls_untrusted" => {
-                Some(format!("\"polliwog setup {} {base}\" shows the certificate there", product.kind()))
-            }
+            "tls_fingerprint_mismatch" | "tls_untrusted" => Some(format!(
+                "\"polliwog setup {} {base}\" shows it, and the command that shows there which one is right",
+                product.kind()
+            )),
             "poll_over" => Some("raise the target's timeout, or look at what else takes so long".to_owned()),
             "body_too_large" => Some(format!(
                 "[plugins.limits.{}] in the configuration can raise body_bytes and bodies_bytes",
@@ -179,7 +189,10 @@ impl Trouble {
             408 | 425 | 429 => Self::new("too_busy", format!("the server asks for patience ({quoted})")),
             // What Backup Server answers to whatever it did not expect; it may be gone at the next look.
             400 if product == Product::Backup => Self::new("refused", format!("the server refuses {path} ({quoted})")),
-            500.. => Self::new("server_error", format!("{path} failed there ({quoted}): look at the server's log")),
+            500.. => Self::new(
+                "server_error",
+                format!("{path} failed there ({quoted}): look there at \"journalctl {}\"", product.journal()),
+            ),
             _ => Self::permanent("refused", format!("the server refuses {path} ({quoted})")),
         };
         // A proxy in front says these when what is behind it does not answer.

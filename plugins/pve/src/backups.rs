@@ -81,8 +81,8 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes) {
     if !look.is_due(PART.0) {
         return look.report.keep(PART.1[0]);
     }
-    let covered = !look.settings.backups.coverage || coverage(look, guests);
-    let runs = !look.settings.backups.runs || runs(look, guests, nodes);
+    let (covered, jobs) = if look.settings.backups.coverage { coverage(look, guests) } else { (true, Vec::new()) };
+    let runs = !look.settings.backups.runs || runs(look, guests, nodes, &jobs);
     look.looked(PART.0, if covered && runs { PERIOD } else { AGAIN });
 }
 
@@ -100,11 +100,11 @@ fn read(look: &mut Look) -> Result<(Vec<Uncovered>, Vec<Job>), Trouble> {
     Ok((uncovered?, jobs.list(&mut look.notes)?))
 }
 
-/// Guests that no job covers, and whether there is no need to ask again soon.
-fn coverage(look: &mut Look, guests: &[Guest]) -> bool {
+/// Guests that no job covers; gives whether there is no need to ask again soon, and the jobs.
+fn coverage(look: &mut Look, guests: &[Guest]) -> (bool, Vec<Job>) {
     let read = read(look);
     let settled = read.as_ref().err().is_none_or(|trouble| trouble.permanent);
-    let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return settled };
+    let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return (settled, Vec::new()) };
     let by_id: BTreeMap<u64, &Guest> = guests.iter().map(|guest| (guest.id, guest)).collect();
     let (mut missing, mut unread) = (Vec::new(), Vec::new());
     for entry in &uncovered {
@@ -150,7 +150,7 @@ fn coverage(look: &mut Look, guests: &[Guest]) -> bool {
     let dependency = judged(PART.0.to_owned(), "pve-backup", verdict);
     let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
     look.add(dependency.with_description(format!("{} switched on{off}", count(active, "backup job"))));
-    true
+    (true, jobs)
 }
 
 /// How a guest in no job is shown; nothing where it needs none. Templates, which the list has too, are no guests.
@@ -163,7 +163,7 @@ fn needs_backup(look: &Look, guest: &Guest, entry: &Uncovered) -> Option<String>
 }
 
 /// The last runs on each node, and whether all could be read.
-fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
+fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes, jobs: &[Job]) -> bool {
     let asked: Vec<&String> = nodes.keys().filter(|name| answers(nodes, name)).collect();
     let path = |node: &&String| format!("/nodes/{node}/tasks?typefilter=vzdump&source=all&limit={RUNS}");
     let replies = look.api.ask_all(asked.iter().map(path).collect());
@@ -175,6 +175,16 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> bool {
         let tasks = answer.list::<Task>(&mut look.notes);
         crate::nodes::asked(node, &tasks);
         match tasks {
+            Ok(tasks) if tasks.is_empty() => {
+                let due = |guest: &&Guest| guest.node == **node && !excluded(look, guest);
+                let covered = |guest: &Guest| jobs.iter().any(|job| job.is_on() && job.covers(guest));
+                if reports(nodes, node) && guests.iter().filter(due).any(covered) {
+                    let why = "a job covers guests on it, and none has run here as far back as its tasks go";
+                    let name = format!("backup/node/{node}");
+                    let dependency = judged(name, "pve-backup", (Status::Warning, Some(why.to_owned())));
+                    look.add(parent(dependency, node));
+                }
+            }
             Ok(tasks) => {
                 let several = sort(tasks, &mut newest);
                 of_nodes.extend(several.iter().map(|task| (node.as_str(), task.began())).next());

@@ -74,14 +74,22 @@ impl Cluster {
     }
 
     /// How the quorum is. A node that stands alone needs none.
-    pub(crate) fn quorum(&self, notes: &mut Notes) -> Option<Dependency> {
+    pub(crate) fn quorum(&self, notes: &mut Notes) -> Dependency {
+        for (name, online) in &self.online {
+            if online.is_none() {
+                notes.say(|| format!("/cluster/status does not say whether {name} is online"));
+            }
+        }
         let Some(itself) = &self.itself else {
-            let alone = self.online.len() == 1;
-            return alone.then(|| {
-                Dependency::skipped("cluster/quorum")
-                    .with_kind("pve-cluster")
-                    .with_description("A node that stands alone needs no quorum")
-            });
+            if self.online.len() == 1 {
+                let skipped = Dependency::skipped("cluster/quorum").with_kind("pve-cluster");
+                return skipped.with_description("A node that stands alone needs no quorum");
+            }
+            let why = match self.online.len() {
+                0 => "/cluster/status is empty".to_owned(),
+                nodes => format!("/cluster/status names {nodes} nodes, and not the cluster that they are in"),
+            };
+            return judged("cluster/quorum", "pve-cluster", (Status::Unknown, Some(why)));
         };
         let quorate = notes.flag(&itself.quorate, || "quorate of the cluster".to_owned());
         let online = self.online.values().filter(|online| **online == Some(true)).count();
@@ -106,9 +114,9 @@ impl Cluster {
             None => (Status::Unknown, Some("the cluster does not say whether it has quorum".to_owned())),
         };
         let dependency = judged("cluster/quorum".to_owned(), "pve-cluster", verdict);
-        Some(match name {
+        match name {
             Some(name) => dependency.with_description(format!("Cluster {name} of {all} nodes")),
             None => dependency,
-        })
+        }
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
         look.report.dependencies.push(verdict.of(guest));
     }
     if looked_at == 0 && !guests.is_empty() {
-        look.notes.say(|| "no guest is looked at: see guests.include and guests.exclude in the settings".to_owned());
+        look.warn_of_api("no guest is looked at: see guests.include and guests.exclude in the settings");
     }
     absent(look, resources, unseen, nameless);
     if before.as_ref() != Some(&stopped) {
@@ -128,9 +128,9 @@ fn absent(look: &mut Look, resources: &Resources, unseen: Unseen<'_>, nameless: 
         }
         if name.contains('*') || name.starts_with("tag:") || name.starts_with("pool:") {
             if !nameless {
-                look.notes.say(|| {
-                    format!("guests.expected names {name:?}, and no guest has that name, tag or pool: look whether it is spelt so")
-                });
+                look.warn_of_api(&format!(
+                    "guests.expected names {name:?}, and no guest has that name, tag or pool: look whether it is spelt so"
+                ));
             }
             continue;
         }
@@ -316,10 +316,15 @@ fn down(stopped: &Stopped, now: f64, settings: &settings::Guests) -> Verdict {
     }
     let since = moment(stopped.since).unwrap_or_default();
     if now - stopped.held < f64::from(settings.grace_seconds) {
-        return Verdict::Warning(format!("it must run, and is stopped since {since} or longer"));
+        return Verdict::Warning(if stopped.asked_first() {
+            "it must run, and is stopped; since when is not known at a first look".to_owned()
+        } else {
+            format!("it must run, and is stopped since {since}")
+        });
     }
     Verdict::Critical(format!(
-        "it must run, and is stopped since {since} or longer: start it, or look at its last task"
+        "it must run, and is stopped since {since}{}: start it, or look at its last task",
+        if stopped.asked_first() { " or longer" } else { "" }
     ))
 }
 

@@ -72,7 +72,7 @@ impl Poller for Pve {
             pattern: Some("[^ :/]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z][A-Za-z0-9._-]*=[A-Za-z0-9-]{8,}".to_owned()),
             hint: Some(
                 "write the whole token, as in monitor@pve!polliwog=12345678-1234-1234-1234-123456789abc: user, realm, \
-                 name of the token, and its secret behind the ="
+                 name of the token, and its secret behind the = (not :, which Backup Server has)"
                     .to_owned(),
             ),
         }]
@@ -121,9 +121,10 @@ fn poll(look: &mut Look) {
     let [status, resources, ha, tasks] =
         look.api.ask(["/cluster/status", "/cluster/resources", "/cluster/ha/status/current", "/cluster/tasks"]);
     let cluster = status.list(&mut look.notes).map(Cluster::new);
-    let cluster = look.part(QUORUM, cluster).unwrap_or_default();
-    let quorum = cluster.quorum(&mut look.notes);
+    let cluster = look.part(QUORUM, cluster);
+    let quorum = cluster.as_ref().map(|cluster| cluster.quorum(&mut look.notes));
     look.report.dependencies.extend(quorum);
+    let cluster = cluster.unwrap_or_default();
     if look.settings.samples {
         samples::report(look, &cluster, resources.clone());
     }

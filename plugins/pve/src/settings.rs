@@ -39,7 +39,7 @@ pub struct Settings {
 pub struct Guests {
     /// Those that are looked at.
     pub include: Patterns,
-    /// Those of them that are not.
+    /// Those of them that are left out.
     pub exclude: Patterns,
     /// Those that must run: one of them that is stopped, or by its number or name not there at all, is critical; other stopped
     /// guests are fine.
@@ -64,7 +64,7 @@ pub struct Guests {
 pub struct Nodes {
     /// Those that are looked at.
     pub include: Patterns,
-    /// Those of them that are not.
+    /// Those of them that are left out.
     pub exclude: Patterns,
 }
 
@@ -110,7 +110,7 @@ impl Upkeep {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ha {
-    /// Those that are not looked at.
+    /// Those that are left out.
     pub exclude: Patterns,
 }
 
@@ -120,7 +120,7 @@ pub struct Ha {
 pub struct Storages {
     /// Those that are looked at.
     pub include: Patterns,
-    /// Those of them that are not.
+    /// Those of them that are left out.
     pub exclude: Patterns,
     /// This much used is a warning; 0 for never. Percent.
     pub warning_percent: f64,
@@ -246,8 +246,16 @@ impl Settings {
         ];
         let own = own.into_iter().filter_map(|(limits, warning, critical)| limits.problem(warning, critical));
         let wear = self.upkeep.wear().problem("upkeep.wear_warning_percent", "upkeep.wear_critical_percent");
+        const WORDS: [&str; 2] = ["tag", "pool"];
+        let named = [
+            (&self.guests.include, "guests.include"),
+            (&self.guests.exclude, "guests.exclude"),
+            (&self.guests.expected, "guests.expected"),
+            (&self.backups.exclude, "backups.exclude"),
+        ];
+        let named = named.into_iter().filter_map(|(patterns, setting)| patterns.problem(setting, &WORDS));
         let ages = AgeRule::problems(&self.backups.ages, "backups.ages");
-        let own = own.chain(wear).chain(ages);
+        let own = own.chain(wear).chain(ages).chain(named);
         own.chain(self.usage.problems()).chain(self.certificates.problem()).collect()
     }
 }

@@ -37,6 +37,11 @@ impl Stopped {
         Self { since: now, lock: None, held: now, by: None, not_before, asked: !first }
     }
 
+    /// Whether it was stopped when it was first looked at.
+    pub(crate) fn asked_first(&self) -> bool {
+        self.not_before == 0.0
+    }
+
     /// The same at a later poll. A clock that was set back must not stop the time.
     pub(crate) fn at(mut self, now: f64, lock: Option<&str>) -> Self {
         if self.lock.as_deref() != lock {

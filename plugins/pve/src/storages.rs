@@ -46,8 +46,7 @@ pub(crate) fn report(look: &mut Look, storages: &[Storage], nodes: &Nodes) {
     let all = storages.len();
     let storages: Vec<&Storage> = storages.iter().filter(named).collect();
     if storages.is_empty() && all > 0 {
-        look.notes
-            .say(|| "no storage is looked at: see storages.include and storages.exclude in the settings".to_owned());
+        look.warn_of_api("no storage is looked at: see storages.include and storages.exclude in the settings");
     }
     let asked = ask(look, &storages, nodes);
     let mut shared: BTreeMap<&str, ByNode> = BTreeMap::new();

@@ -1,11 +1,11 @@
 //! What is asked of each node once an hour: certificates, ZFS pools, and, where that is wanted, disks, updates, subscriptions.
 
 use crate::Look;
-use crate::nodes::{Nodes, answers, unreachable_because};
+use crate::nodes::{Node, Nodes, answers, unreachable_because};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{
-    Answer, Fact, Grade, Trouble, Verdict, certificates, count, hourly, judged, list, percent, subscription, worse,
+    Answer, Fact, Grade, Trouble, Verdict, certificates, count, hourly, judged, list, percent, subscription,
 };
 use serde::Deserialize;
 
@@ -57,6 +57,9 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
     for name in gone {
         for Fact { sort, .. } in &facts {
             look.report.keep(format!("{sort}/{name}"));
+            if nodes.get(name).is_some_and(Node::is_offline) {
+                look.lose(format!("{sort}/{name}"), format!("nobody can see it: its node {name} is offline"));
+            }
         }
     }
     let there: Vec<String> = there.into_iter().cloned().collect();
@@ -88,14 +91,17 @@ fn subscribed(look: &mut Look, name: String, answer: Answer) -> Read {
 
 fn pools(look: &mut Look, name: String, answer: Answer) -> Read {
     let pools: Vec<Pool> = answer.list(&mut look.notes)?;
-    let mut worst: Verdict = (Status::Ok, None);
     let exclude = &look.settings.upkeep.zfs_exclude;
     let excluded = |pool: &Pool| pool.name.get().is_some_and(|Text(name)| exclude.match_any([name.as_str()]));
     let pools: Vec<Pool> = pools.into_iter().filter(|pool| !excluded(pool)).collect();
-    for pool in &pools {
-        worst = worse(worst, pool_verdict(look, &name, pool));
-    }
-    Ok(judged(name, "pve-zfs", worst).with_description(count(pools.len(), "pool")))
+    let mut bad: Vec<Verdict> = pools.iter().map(|pool| pool_verdict(look, &name, pool)).collect();
+    bad.retain(|(status, _)| *status != Status::Ok);
+    let status = bad.iter().fold(Status::Ok, |worst, (status, _)| worst.worse(*status));
+    // What is broken before what still works.
+    bad.sort_by_key(|(found, why)| (*found != status, why.as_deref().is_some_and(|why| why.contains("degraded"))));
+    let why: Vec<String> = bad.into_iter().filter_map(|(_, why)| why).collect();
+    let verdict = (status, (!why.is_empty()).then(|| why.join("; ")));
+    Ok(judged(name, "pve-zfs", verdict).with_description(count(pools.len(), "pool")))
 }
 
 /// `own`: what the node's pools are called in the report.

@@ -146,7 +146,12 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
                 "groups/archive unknown: *lack the rights*",
             ],
         ),
-        ("tasks-failed", &["tasks warning: 2 tasks failed in the last day: backup of fast:vm/100 (2 times)"]),
+        (
+            "tasks-failed",
+            &[
+                "tasks warning: 2 tasks failed in the last day: backup of fast:vm/100 (2 times; connection error: timed out)",
+            ],
+        ),
         ("strings", &[]),
         ("unwrapped", &[]),
     ];

@@ -6,6 +6,25 @@ use serde_json::{Map, Value, json};
 /// Twice as much as a number in JavaScript holds exactly.
 const HUGE: u64 = 1 << 54;
 
+/// What can be wished of any product, and what it is.
+pub(super) const WISHES: &[(&str, &str)] = &[
+    ("healthy", "nothing is wrong"),
+    ("timetable", "it is well for forty seconds, and then lacks a node for twenty"),
+    ("silent", "nothing is ever answered"),
+    ("login-page", "everything is answered with a web page"),
+    ("redirect", "everything is elsewhere"),
+    ("plain-text", "bodies are no JSON"),
+    ("truncated", "bodies end in the middle"),
+    ("unwrapped", "bodies come without their envelope"),
+    ("alien", "texts are of a kind that nobody knows"),
+    ("strings", "numbers are texts"),
+    ("nulls", "numbers are null"),
+    ("minus", "numbers are -1"),
+    ("huge", "numbers are beyond 2^53"),
+    ("lists", "numbers are empty lists"),
+    ("without-numbers", "fields with numbers are left out"),
+];
+
 /// A body with what was wished done to it.
 pub(super) fn body(wish: &Wish, data: Value, total: Option<usize>) -> String {
     let data = numbers(wish, data);

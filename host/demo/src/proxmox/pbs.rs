@@ -1,10 +1,6 @@
 //! Backup Server: two datastores, `fast` with a namespace and `archive`, and `groups-N` backup groups in each namespace.
 //!
-//! What can be wished: `no-rights` (everything is hidden), `no-audit` (403 for the server's own state), `datastore-error`
-//! (one is broken, and its entry says so), `datastore-usage-broken` (one is broken, and the list of all fails for it),
-//! `maintenance`, `unmounted`, `datastore-full`, `full-soon`, `s3`, `gc-failed`, `gc-bad`, `verify-failed`, `sync-failed`, `sync-warnings`,
-//! `prune-off`, `job-late`, `job-running`, `job-failing` (it failed, and runs again), `job-never`, `old` (a version without push), `group-old`, `group-hidden`,
-//! `walk-hangs`, `usage-hangs` (a disk that hangs holds up whatever asks for it), `namespaces-many`, `snapshot-damaged`, `tasks-failed`, `subscribed`, `subscription-expired`.
+//! What can be wished is in [`WISHES`], and is told to whoever asks for `/pbs`.
 
 use super::{Asked, PBS_TOKEN, Reply, Wish};
 use serde_json::{Value, json};
@@ -12,6 +8,39 @@ use serde_json::{Value, json};
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 const TB: u64 = 1_000_000_000_000;
+
+/// What can be wished, and what it is where the word does not say it.
+pub(super) const WISHES: &[(&str, &str)] = &[
+    ("no-rights", "everything is hidden"),
+    ("no-audit", "403 for the server's own state"),
+    ("datastore-error", "one is broken, and its entry says so"),
+    ("datastore-usage-broken", "one is broken, and the list of all fails for it"),
+    ("maintenance", ""),
+    ("unmounted", ""),
+    ("datastore-full", ""),
+    ("full-soon", ""),
+    ("s3", ""),
+    ("gc-failed", ""),
+    ("gc-bad", ""),
+    ("verify-failed", ""),
+    ("sync-failed", ""),
+    ("sync-warnings", ""),
+    ("prune-off", ""),
+    ("job-late", ""),
+    ("job-running", ""),
+    ("job-failing", "it failed, and runs again"),
+    ("job-never", ""),
+    ("old", "a version without push"),
+    ("group-old", ""),
+    ("group-hidden", ""),
+    ("walk-hangs", ""),
+    ("usage-hangs", "a disk that hangs holds up whatever asks for it"),
+    ("namespaces-many", ""),
+    ("snapshot-damaged", ""),
+    ("tasks-failed", ""),
+    ("subscribed", ""),
+    ("subscription-expired", ""),
+];
 
 /// What a request is answered with.
 pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {

@@ -1,10 +1,6 @@
 //! Mail Gateway: a cluster of `nodes-N` gateways, or one that stands alone.
 //!
-//! What can be wished: `standalone`, `tfa` (the account has a second factor), `ticket-lost` (tickets are never taken),
-//! `key-renewed` (those of before are not), `password-changed` (it is no longer taken, tickets are), `no-rights` (the account is no auditor), `node-dead` (the last node cannot be reached by the
-//! others), `cluster-hangs` (the cluster's list never comes), `out-of-step`, `deferred` (a long queue), `held`,
-//! `service-down`, `memory-full`, `clamav-old`, `rules-old`, `certificate-ends`, `certificate-ended`, `subscribed`,
-//! `subscription-expired`.
+//! What can be wished is in [`WISHES`], and is told to whoever asks for `/pmg`.
 
 use super::{Asked, PMG_PASSWORD, PMG_USER, Reply, Wish};
 use jiff::Timestamp;
@@ -13,6 +9,29 @@ use serde_json::{Value, json};
 /// How long a ticket is good, in seconds (pmg-api: PMG/Ticket.pm).
 const TICKET: i64 = 2 * 3600;
 const SIGNATURE: &str = "c2ltdWxhdGVkIHNpZ25hdHVyZSBvZiB0aGUgZXN0YXRlLCBnb29kIGZvciBub3RoaW5nIGVsc2U=";
+
+/// What can be wished, and what it is where the word does not say it.
+pub(super) const WISHES: &[(&str, &str)] = &[
+    ("standalone", ""),
+    ("tfa", "the account has a second factor"),
+    ("ticket-lost", "tickets are never taken"),
+    ("key-renewed", "those of before are not"),
+    ("password-changed", "it is no longer taken, tickets are"),
+    ("no-rights", "the account is no auditor"),
+    ("node-dead", "the last node cannot be reached by the others"),
+    ("cluster-hangs", "the cluster's list never comes"),
+    ("out-of-step", ""),
+    ("deferred", "a long queue"),
+    ("held", ""),
+    ("service-down", ""),
+    ("memory-full", ""),
+    ("clamav-old", ""),
+    ("rules-old", ""),
+    ("certificate-ends", ""),
+    ("certificate-ended", ""),
+    ("subscribed", ""),
+    ("subscription-expired", ""),
+];
 
 /// What a request is answered with.
 pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {

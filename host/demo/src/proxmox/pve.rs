@@ -1,13 +1,6 @@
 //! Virtual Environment: a cluster of `nodes-N` nodes with `guests-N` guests.
 //!
-//! What can be wished: `standalone`, `node-offline` (the last node), `node-unreachable` (it is online, and requests that
-//! are passed on to it fail with 595), `node-slow` (596), `node-hangs` (nothing comes back), `no-quorum`, `qdevice`, `qdevice-lost`, `maintenance`, `mute` (nodes say nothing of
-//! themselves), `no-rights` (everything is hidden), `no-audit` (403 on what needs Sys.Audit), `guest-stopped`, `stopped-on-purpose` (five minutes ago), `stopped-long-ago` (as only its node remembers),
-//! `guest-locked`, `guest-prelaunch` (a stopped one while it is backed up), `guest-io-error`, `storage-full`, `storage-easing` (83 %: full no more, and not yet empty), `storage-gone` (on one node), `storage-lost` (on all), `ha-error`, `ha-recovery`,
-//! `ha-dead`, `ha-disarmed`, `no-ha`, `node-removed` (HA remembers it), `container-full`, `replication-failing`, `replication-late`, `replication-never`, `backup-failed`, `backup-warnings`, `backup-running`,
-//! `backup-by-hand` (one, a month ago, that failed),
-//! `backup-old`, `backups-off`, `backup-off` (one job of two), `uncovered`, `ceph`, `ceph-elsewhere` (the node that is asked has none of it), `ceph-warn`, `ceph-err`, `certificate-ends`, `certificate-ended`, `subscribed`,
-//! `subscription-expired`, `zfs-degraded`, `disk-failing`, `disk-impending` (a SCSI disk's words), `disk-worn`, `disk-overworn`, `updates` (the token may see them), `broken` (500 from everything of the cluster).
+//! What can be wished is in [`WISHES`], and is told to whoever asks for `/pve`.
 
 mod node;
 
@@ -16,6 +9,66 @@ use serde_json::{Value, json};
 
 const DAY: i64 = 24 * 3600;
 const GB: u64 = 1_000_000_000;
+
+/// What can be wished, and what it is where the word does not say it.
+pub(super) const WISHES: &[(&str, &str)] = &[
+    ("standalone", "one node, without a cluster"),
+    ("node-offline", "the last node"),
+    ("node-unreachable", "it is online, and requests that are passed on to it fail with 595"),
+    ("node-slow", "596"),
+    ("node-hangs", "nothing comes back"),
+    ("no-quorum", "the cluster has lost it"),
+    ("qdevice", "there is one"),
+    ("qdevice-lost", "there is one, and it does not answer"),
+    ("maintenance", "the last node is in it"),
+    ("mute", "nodes say nothing of themselves"),
+    ("no-rights", "everything is hidden"),
+    ("no-audit", "403 on what needs Sys.Audit"),
+    ("guest-stopped", "the first one"),
+    ("stopped-on-purpose", "five minutes ago"),
+    ("stopped-long-ago", "as only its node remembers"),
+    ("guest-locked", "the first one is stopped, and locked by its backup"),
+    ("guest-prelaunch", "a stopped one while it is backed up"),
+    ("guest-io-error", "of the first one"),
+    ("storage-full", "97 %"),
+    ("storage-easing", "83 %: full no more, and not yet empty"),
+    ("storage-gone", "on one node"),
+    ("storage-lost", "on all"),
+    ("ha-error", ""),
+    ("ha-recovery", ""),
+    ("ha-dead", ""),
+    ("ha-disarmed", ""),
+    ("no-ha", ""),
+    ("node-removed", "HA remembers it"),
+    ("container-full", ""),
+    ("replication-failing", ""),
+    ("replication-late", ""),
+    ("replication-never", ""),
+    ("backup-failed", ""),
+    ("backup-warnings", ""),
+    ("backup-running", ""),
+    ("backup-by-hand", "one, a month ago, that failed"),
+    ("backup-old", ""),
+    ("backup-never", "no task of a node is one"),
+    ("backups-off", ""),
+    ("backup-off", "one job of two"),
+    ("uncovered", ""),
+    ("ceph", "there is one, and it is well"),
+    ("ceph-elsewhere", "the node that is asked has none of it"),
+    ("ceph-warn", ""),
+    ("ceph-err", ""),
+    ("certificate-ends", ""),
+    ("certificate-ended", ""),
+    ("subscribed", ""),
+    ("subscription-expired", ""),
+    ("zfs-degraded", ""),
+    ("disk-failing", ""),
+    ("disk-impending", "a SCSI disk's words"),
+    ("disk-worn", ""),
+    ("disk-overworn", ""),
+    ("updates", "the token may see them"),
+    ("broken", "500 from everything of the cluster"),
+];
 
 /// What a request is answered with.
 pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {

@@ -113,10 +113,10 @@ pub(super) fn text(target: &Target, done: &Done) -> String {
         let word = if dependency.skipped { "skipped" } else { dependency.status.as_str() };
         let name = &dependency.name;
         let title = dependency.title.as_deref().map_or_else(String::new, |title| format!(" ({title})"));
-        // Why something was left out stands in its description.
-        let why =
-            dependency.error_message.as_deref().or(dependency.description.as_deref().filter(|_| dependency.skipped));
-        let message = why.map_or_else(String::new, |message| format!(": {message}"));
+        // What it is, or why it was left out, and then what is wrong with it.
+        let said = [dependency.error_message.as_deref(), dependency.description.as_deref()];
+        let said: Vec<&str> = said.into_iter().flatten().collect();
+        let message = if said.is_empty() { String::new() } else { format!(": {}", said.join(" | ")) };
         // Writing to a string never fails.
         let _ = writeln!(text, "{word:<8} {name}{title}{message}");
     }

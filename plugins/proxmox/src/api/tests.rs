@@ -55,7 +55,7 @@ fn the_first_origin_is_asked_and_the_next_only_when_it_is_silent() {
 
     let api = find(&[exchange(ONE, error("connect_refused", true)), exchange(TWO, version())]).unwrap();
     assert_eq!((api.status, api.title.as_deref()), (Status::Warning, Some("1 Proxmox VE")));
-    let said = "https://one:8006 does not answer, so https://two:8006 is asked: it is connect_refused";
+    let said = "https://one:8006 is passed over, and https://two:8006 is asked: it is connect_refused";
     assert_eq!(api.error_message.as_deref(), Some(said));
 
     // For a minute the one that was silent is asked last, and so not at all.

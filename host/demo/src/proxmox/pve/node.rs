@@ -34,6 +34,7 @@ impl Estate<'_> {
             ["apt", "update"] => refused(&format!("/nodes/{node}"), "Sys.Modify"),
             ["ceph", "status"] if node != "pve1" => self.ceph(),
             ["replication"] => Reply::Data(self.replication(node)),
+            ["tasks"] if query.contains("typefilter=vzdump") && self.has("backup-never") => Reply::Data(json!([])),
             ["tasks"] if query.contains("typefilter=vzdump") => Reply::Data(self.backups(node)),
             ["tasks"] => Reply::Data(self.tasks_of_guest(query)),
             ["qemu" | "lxc", id, "config"] => Reply::Data(
