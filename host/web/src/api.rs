@@ -84,7 +84,11 @@ impl ListQuery {
         let Some(word) = &self.status else { return Ok(None) };
         let status = Status::from_word(word).ok_or_else(|| ApiError {
             field: Some("status"),
-            ..ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "status is one of ok, warning, unknown, critical")
+            ..ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "bad_request",
+                "status is one of ok, warning, unknown, critical, and of targets stale",
+            )
         })?;
         Ok(Some(status))
     }
@@ -103,9 +107,13 @@ fn queried(query: Queried) -> Result<ListQuery, ApiError> {
 pub(crate) async fn targets(State(shared): State<Shared>, query: Queried) -> Result<Response, ApiError> {
     let query = queried(query)?;
     let (offset, limit) = query.page();
-    let status = query.status()?;
+    // A target that cannot be polled is none of what its dependencies were.
+    let status = match query.status.as_deref() {
+        Some(wire::STALE) => Some(wire::STALE),
+        _ => query.status()?.map(Status::as_str),
+    };
     let Overview { targets, .. } = shared.host.overview().await;
-    let matching: Vec<_> = targets.iter().filter(|t| status.is_none_or(|status| wire::worst(t) == status)).collect();
+    let matching: Vec<_> = targets.iter().filter(|t| status.is_none_or(|status| wire::shown(t) == status)).collect();
     let page: Vec<_> = matching.iter().skip(offset).take(limit).map(|target| Target::new(target)).collect();
     Ok(Json(json!({ "total": matching.len(), "targets": page })).into_response())
 }

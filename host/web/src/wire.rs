@@ -127,16 +127,24 @@ pub(crate) fn worst(target: &TargetView) -> Status {
     reported.map(|dependency| dependency.status).max().unwrap_or(Status::Unknown)
 }
 
+/// How a target is that cannot be polled: what its dependencies were says nothing of now.
+pub(crate) const STALE: &str = "stale";
+
+/// How a target is, in a word.
+pub(crate) fn shown(target: &TargetView) -> &'static str {
+    if target.stale_since.is_some() && !target.dependencies.is_empty() { STALE } else { worst(target).as_str() }
+}
+
 impl<'a> Target<'a> {
     pub(crate) fn new(target: &'a TargetView) -> Self {
-        let stale = target.stale_since.is_some() && !target.dependencies.is_empty();
-        let words = [("stale", 0), ("missing", 0), ("total", 0)];
+        let stale = shown(target) == STALE;
+        let words = [(STALE, 0), ("missing", 0), ("total", 0)];
         let mut dependencies: BTreeMap<&'static str, usize> =
             Status::ALL.into_iter().map(|status| (status.as_str(), 0)).chain(words).collect();
         for dependency in &target.dependencies {
             let word = match dependency.missing_since {
                 Some(_) => "missing",
-                None if stale => "stale",
+                None if stale => STALE,
                 None => dependency.status.as_str(),
             };
             *dependencies.entry(word).or_default() += 1;
@@ -149,7 +157,7 @@ impl<'a> Target<'a> {
             url: &target.url,
             labels: target.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             enabled: target.enabled,
-            status: if stale { "stale" } else { worst(target).as_str() },
+            status: shown(target),
             state: target.place,
             cadence: target.cadence,
             interval_ms: target.interval.map(|interval| interval.as_millis() as u64),

@@ -3,7 +3,7 @@
 use crate::{Look, hold};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Grade, Trouble, bytes, judged, moment, percent, worse};
+use proxmox::{Answer, Grade, Limits, Trouble, bytes, judged, moment, percent, worse};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,6 +46,8 @@ pub(crate) struct Store {
     pub readable: bool,
     /// Whether somebody took it out of use, so that no job runs on it.
     pub rests: bool,
+    /// Whether nobody can say how what is in it is; not where it did not answer once, or may rest.
+    pub lost: bool,
 }
 
 /// Reports each datastore, and gives those that are looked at.
@@ -58,7 +60,7 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) 
     };
     let all = list.len();
     let stores: Vec<(String, Listed)> = list.into_iter().filter_map(named).collect();
-    if stores.is_empty() && all > 0 {
+    if stores.is_empty() && all > 0 && !settings.exclude.is_all() {
         look.warn_of_api("no datastore is looked at: see datastores.include and datastores.exclude in the settings");
     }
     let usage = usages(look, &stores, usage);
@@ -87,7 +89,8 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) 
             }
             _ => Dependency { description: verdict.description, ..dependency },
         });
-        seen.push(Store { name: name.clone(), readable: verdict.readable, rests });
+        let lost = !verdict.readable && !may_rest && verdict.status != Status::Unknown;
+        seen.push(Store { name: name.clone(), readable: verdict.readable, rests, lost });
     }
     seen
 }
@@ -233,7 +236,8 @@ fn estimate(look: &mut Look, name: &str, usage: &Usage, share: f64) -> (proxmox:
     let Some(when) = moment(*date).filter(|_| *date > look.seconds()) else { return none };
     let day = &when[..10];
     let full = format!("; full on {day}, as it grows now");
-    if share < HALF {
+    let half = Limits { warning: HALF, critical: 0.0 };
+    if look.grades.judge(&format!("datastore/{name} half"), half, share).status == Status::Ok {
         return ((Status::Ok, None), full);
     }
     let (limits, days) = (look.settings.datastores.full(), (date - look.seconds()) / DAY);

@@ -51,32 +51,37 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
             }
             look.report.keep(format!("groups/{}", store.name));
             look.report.keep(prefix.as_str());
-            if !store.readable {
+            if store.lost {
                 // They grow old, and nobody can see by how much.
                 look.lose(prefix, format!("nobody can see it: \"datastore/{}\" says why", store.name));
             }
             continue;
         }
-        let before = seen.all;
+        let before = seen;
         let walked = walk(look, &store.name, (&mut asked, &mut seen));
         if let Err(trouble) = &walked {
             hold::back(&store.name, trouble);
         }
+        if walked.is_ok() && seen.all > before.all && seen.wanted == before.wanted {
+            look.notes.say(|| {
+                format!(
+                    "no backup group of datastore {} is looked at: see groups.include and groups.exclude in the settings",
+                    store.name
+                )
+            });
+        }
         look.looked(&prefix, if walked.is_ok() { PERIOD } else { AGAIN });
         let umbrella = format!("groups/{}", store.name);
         if look.part((&umbrella, &[&prefix]), walked).is_some() {
-            let groups = count(seen.all - before, "backup group");
+            let groups = count(seen.all - before.all, "backup group");
             let dependency = Dependency::ok(umbrella).with_kind("pbs-groups").with_description(groups);
             look.add(dependency.with_parent(format!("datastore/{}", store.name)));
         }
     }
-    if seen.all > 0 && seen.wanted == 0 {
-        look.warn_of_api("no backup group is looked at: see groups.include and groups.exclude in the settings");
-    }
 }
 
 /// How many groups were listed, and how many of them are looked at.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Seen {
     all: usize,
     wanted: usize,

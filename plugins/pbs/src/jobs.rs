@@ -41,6 +41,7 @@ struct Job {
 }
 
 pub(crate) fn report(look: &mut Look, stores: &[Store]) {
+    hidden(look);
     if !look.is_due(RHYTHM) {
         for (sort, _) in SORTS {
             look.report.keep(sort);
@@ -60,15 +61,16 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
     }
     // Also where one did not come: waiting for it would take ten seconds of each poll.
     look.looked(RHYTHM, PERIOD);
-    hidden(look);
 }
 
 /// The server leaves out whatever datastore it cannot use.
 fn unlisted(look: &mut Look, jobs: &[Job], stores: &[Store]) {
-    for Store { name, .. } in stores {
+    for Store { name, lost, rests, .. } in stores {
         if jobs.iter().all(|job| job.store.get().is_none_or(|Text(store)| store != name)) {
             look.report.keep(format!("gc/{name}"));
-            look.lose(format!("gc/{name}"), format!("nobody can see it: \"datastore/{name}\" says why"));
+            if *lost || !rests {
+                look.lose(format!("gc/{name}"), format!("nobody can see it: \"datastore/{name}\" says why"));
+            }
         }
     }
 }
@@ -120,7 +122,8 @@ fn one(look: &mut Look, sort: &str, job: &Job, stores: &[Store]) {
         return look.report.keep(name);
     }
     let rests = match rests(look, job, &name) {
-        None if store(job, stores).is_some_and(|store| store.rests) => {
+        // What can be read only can be verified.
+        None if store(job, stores).is_some_and(|store| store.rests && !(store.readable && sort == "verify")) => {
             Some("Its datastore was taken out of use".to_owned())
         }
         rests => rests,

@@ -71,7 +71,7 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
         let due = store.readable && !held && look.is_due(&name);
         if !due || budget.is_spent() {
             look.report.keep(name.as_str());
-            if !store.readable {
+            if store.lost {
                 look.lose(name, format!("nobody can see it: \"datastore/{}\" says why", store.name));
             }
             continue;

@@ -52,8 +52,10 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
         look.add(judged(format!("queue/{queue}"), "pmg-queue", worst));
     }
     look.report.samples.extend(counts.iter().map(sample));
-    remember(RHYTHM, &counts, REMEMBERED);
-    look.looked(RHYTHM, PERIOD);
+    if !nodes.is_empty() {
+        remember(RHYTHM, &counts, REMEMBERED);
+        look.looked(RHYTHM, PERIOD);
+    }
 }
 
 /// How a queue of a node is; why that is not known; or nothing where it took too long.

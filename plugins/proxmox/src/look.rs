@@ -3,13 +3,14 @@
 use crate::memory::{remember, remembered};
 use crate::{Api, Grades, Notes, Trouble, Verdict, list, roll};
 use polliwog_sdk::{Dependency, Report, Status, Target, cache};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What is known of a part stands for so long while it cannot be read; then nobody knows any more. Milliseconds.
 const STANDS_MS: u64 = 2 * 60 * 1000;
-/// Longer than anybody polls apart.
-const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
+/// Longer than anything is out of order.
+const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 
 /// One poll under way.
 pub struct Look<S> {
@@ -28,6 +29,12 @@ pub struct Look<S> {
     missed: Vec<String>,
     /// Names, and prefixes that end in `/`, of what nobody can look at, each with why.
     lost: Vec<(String, String)>,
+    /// Those of them that were looked at in vain, and have a time of their own to be looked at again.
+    in_vain: BTreeSet<String>,
+    /// Those that nobody could look at two polls ago, and somebody could at the last one.
+    pub(crate) back: Vec<String>,
+    /// Parts that are looked at in this poll, of those that are not at each.
+    pub(crate) due: Vec<String>,
 }
 
 /// A part of a report: the dependency that stands for it as a whole, and the names, or prefixes that end in `/`, of the
@@ -38,8 +45,10 @@ impl<S> Look<S> {
     /// A poll of an API that answers; `dependency` says how it does.
     pub fn new((api, dependency): (Api, Dependency), settings: S, target: &Target) -> Self {
         let report = [dependency].into_iter().collect();
-        let (missed, lost) = (Vec::new(), Vec::new());
-        Self { api, settings, report, notes: Notes::default(), now: target.now, missed, lost, grades: Grades::known() }
+        let (notes, grades) = (Notes::default(), Grades::known());
+        let Seen { back, .. } = remembered(SEEN);
+        let (missed, lost, in_vain, due) = (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
+        Self { api, settings, report, notes, grades, now: target.now, missed, lost, in_vain, back, due }
     }
 
     /// Adds a dependency.
@@ -57,9 +66,16 @@ impl<S> Look<S> {
         self.now as f64 / 1000.0
     }
 
-    /// Nobody can look at those of this name, or name prefix that ends in `/`: what was reported of them before is unknown.
+    /// Nobody can look at those of this name, or name prefix that ends in `/`: what was reported of them before is unknown. To
+    /// be said at each poll for as long as that is so; then they are looked at again at once.
     pub fn lose(&mut self, names: impl Into<String>, why: impl Into<String>) {
         self.lost.push((names.into(), why.into()));
+    }
+
+    /// The same for what is said only at polls that look at it, and stands between them.
+    pub fn lose_at_look(&mut self, name: String, why: String) {
+        self.in_vain.insert(name.clone());
+        self.lose(name, why);
     }
 
     /// The names with this prefix, which ends in `/`, that were reported before.
@@ -87,10 +103,8 @@ impl<S> Look<S> {
         let trouble = match read {
             Ok(read) => {
                 cache::remove(&missed);
-                if !self.is_known(name) {
-                    // A cache that is full means that what is known does not stand.
-                    let _ = cache::set(&known(name), b"", REMEMBERED);
-                }
+                // A cache that is full means that what is known does not stand.
+                let _ = cache::set(&known(name), b"", REMEMBERED);
                 return Some(read);
             }
             Err(trouble) => trouble,
@@ -101,7 +115,12 @@ impl<S> Look<S> {
         remember(&missed, &since, REMEMBERED);
         if trouble.permanent || self.now.saturating_sub(since) >= STANDS_MS {
             for member in members {
-                self.lose(*member, format!("it cannot be looked at: {name:?} says why"));
+                let why = format!("it cannot be looked at: {name:?} says why");
+                if self.is_looked_at(member) {
+                    self.lose_at_look((*member).to_owned(), why);
+                } else {
+                    self.lose(*member, why);
+                }
             }
             self.add(Dependency::unknown(name, trouble.sentence));
             return None;
@@ -139,16 +158,42 @@ impl<S> Look<S> {
                 "not all of it could be read at this look: {what}; what is known of that stands"
             ));
         }
-        let Self { mut report, notes, lost, grades, .. } = self;
+        let Self { mut report, notes, lost, in_vain, grades, now, .. } = self;
+        Seen::remember(lost.iter().map(|(name, _)| name).filter(|name| !in_vain.contains(*name)));
         notes.into_report(&mut report);
         grades.keep();
         let mut names: BTreeSet<String> = report.dependencies.iter().map(|found| found.name.clone()).collect();
         report.dependencies.extend(roll::unknown(&lost).into_iter().filter(|lost| names.insert(lost.name.clone())));
-        roll::remember_all(&report);
+        roll::remember_all(&report, now);
         for dependency in &mut report.dependencies {
             dependency.parent = dependency.parent.take().filter(|parent| names.contains(parent));
         }
         report
+    }
+}
+
+const SEEN: &str = "seen";
+
+/// What could be looked at.
+#[derive(Default, Deserialize, PartialEq, Serialize)]
+struct Seen {
+    /// What nobody could look at, at the last poll.
+    lost: Vec<String>,
+    /// What nobody could before that, and somebody could then.
+    back: Vec<String>,
+}
+
+impl Seen {
+    /// Remembers what is lost now, for the next poll.
+    fn remember<'a>(lost: impl Iterator<Item = &'a String>) {
+        let before: Self = remembered(SEEN);
+        let lost: Vec<String> = lost.cloned().collect();
+        let still: BTreeSet<&str> = lost.iter().map(String::as_str).collect();
+        let back = before.lost.iter().filter(|name| !still.contains(name.as_str())).cloned().collect();
+        let now = Self { lost, back };
+        if now != before {
+            remember(SEEN, &now, REMEMBERED);
+        }
     }
 }
 

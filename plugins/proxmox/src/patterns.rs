@@ -35,10 +35,15 @@ impl Patterns {
 
     /// Whether one of them is any of these names.
     pub fn match_any<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> bool {
-        if self.starred.iter().any(|pattern| pattern == "*") {
+        if self.is_all() {
             return true;
         }
         !self.is_empty() && names.into_iter().any(|name| self.matches(&name.to_lowercase()))
+    }
+
+    /// Whether they mean everything, which nobody writes by mistake.
+    pub fn is_all(&self) -> bool {
+        self.starred.iter().any(|pattern| pattern == "*")
     }
 
     /// Those without a `*`, in lower case.

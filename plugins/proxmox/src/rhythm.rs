@@ -1,7 +1,8 @@
 //! What is looked at less often than at every poll.
 //!
 //! The last look is remembered in the target's cache, by the poll's own time. Where that is gone, it is looked again. What
-//! could not be read then is said at each poll in between, because what is known of it stands as well.
+//! could not be read then is said at each poll in between, because what is known of it stands as well. What nobody could
+//! look at, and somebody can again, is looked at at once.
 
 use crate::Look;
 use crate::memory::{remember, remembered};
@@ -23,13 +24,19 @@ impl<S> Look<S> {
     pub fn is_due(&mut self, part: &str) -> bool {
         let Looked { from, until, notes } = remembered(&key(part));
         // A look of tomorrow was before the clock was set back.
-        let due = !(from..until).contains(&self.milliseconds());
+        let due = !(from..until).contains(&self.milliseconds()) || self.back.iter().any(|name| is_of(name, part));
         if due {
+            self.due.push(part.to_owned());
             self.notes.begin();
         } else {
             notes.into_iter().for_each(|note| self.notes.say(|| note));
         }
         due
+    }
+
+    /// Whether it is looked at in this poll with a part that is not at each.
+    pub(crate) fn is_looked_at(&self, name: &str) -> bool {
+        self.due.iter().any(|part| is_of(name, part))
     }
 
     /// It was looked at: the next time is after so long.
@@ -41,6 +48,38 @@ impl<S> Look<S> {
     }
 }
 
+/// Whether a dependency of this name, or those of this prefix, are looked at with a part: `zfs/pve1` with `hourly/zfs`,
+/// `group/` with `group/main/`.
+fn is_of(name: &str, part: &str) -> bool {
+    let part = part.strip_prefix("hourly/").unwrap_or(part);
+    name == part || name.starts_with(&format!("{part}/")) || name.ends_with('/') && format!("{part}/").starts_with(name)
+}
+
 fn key(part: &str) -> String {
     format!("rhythm/{part}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_belong_to_parts() {
+        for (name, part, expected) in [
+            ("zfs/pve1", "hourly/zfs", true),
+            ("zfs/", "hourly/zfs", true),
+            ("certificate/pve1", "hourly/zfs", false),
+            ("group/", "group/main/", true),
+            ("group/main/", "group/main/", true),
+            ("group/other/", "group/main/", false),
+            ("verification/", "verification/main", true),
+            ("verification/main", "verification/main", true),
+            ("verification/other", "verification/main", false),
+            ("backup/guest/100", "backup", true),
+            ("replication", "replication", true),
+            ("replication/", "replication", true),
+        ] {
+            assert_eq!(is_of(name, part), expected, "{name} {part}");
+        }
+    }
 }

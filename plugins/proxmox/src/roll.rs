@@ -17,11 +17,14 @@ const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 #[derive(Debug, Deserialize, Serialize)]
 struct Entry(String, Option<String>, Option<String>, Option<String>);
 
-/// A hash of each family's entries: what has not changed is not written again.
-type Marks = BTreeMap<String, u64>;
+/// A hash of each family's entries, and when they were written, in milliseconds since 1970: what has not changed is not
+/// written again for a while.
+type Marks = BTreeMap<String, (u64, u64)>;
+/// The host may have dropped it for want of room.
+const AGAIN: u64 = 60 * 60 * 1000;
 
 /// Remembers what a report names, and what it keeps that was known before.
-pub(crate) fn remember_all(report: &Report) {
+pub(crate) fn remember_all(report: &Report, now: u64) {
     let before: Marks = remembered(MARKS);
     let mut families: BTreeMap<&str, Vec<&Dependency>> = BTreeMap::new();
     for dependency in &report.dependencies {
@@ -36,18 +39,18 @@ pub(crate) fn remember_all(report: &Report) {
         marks.remove(gone);
     }
     for (family, members) in families {
-        let mark = mark(&members);
-        if before.get(family) == Some(&mark) {
+        let kept = kept(family);
+        let mark = mark(&members, &kept);
+        if before.get(family).is_some_and(|(known, at)| *known == mark && (*at..*at + AGAIN).contains(&now)) {
             continue;
         }
         let names: BTreeSet<&str> = members.iter().map(|member| member.name.as_str()).collect();
-        let kept = kept(family);
         let stands = |entry: &Entry| !names.contains(entry.0.as_str()) && kept.iter().any(|kept| entry.is(kept));
         let before = if kept.is_empty() { Vec::new() } else { family_of(family) };
         let entries: Vec<Entry> =
             members.iter().map(|member| Entry::of(member)).chain(before.into_iter().filter(stands)).collect();
         if remember(&key(family), &entries, REMEMBERED) {
-            marks.insert(family.to_owned(), mark);
+            marks.insert(family.to_owned(), (mark, now));
         } else {
             marks.remove(family);
         }
@@ -89,8 +92,13 @@ fn key(family: &str) -> String {
 }
 
 /// In any order: Proxmox lists things in another one each time.
-fn mark(members: &[&Dependency]) -> u64 {
-    members.iter().fold(0_u64, |sum, Dependency { name, kind, title, parent, .. }| {
+fn mark(members: &[&Dependency], kept: &[&str]) -> u64 {
+    let kept = kept.iter().fold(0_u64, |sum, kept| {
+        let mut hasher = DefaultHasher::new();
+        kept.hash(&mut hasher);
+        sum.wrapping_add(hasher.finish())
+    });
+    members.iter().fold(kept, |sum, Dependency { name, kind, title, parent, .. }| {
         let mut hasher = DefaultHasher::new();
         (name, kind, title, parent).hash(&mut hasher);
         sum.wrapping_add(hasher.finish())

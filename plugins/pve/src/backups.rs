@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const PART: Part<'_> = ("backup/coverage", &["backup/"]);
+const RHYTHM: &str = "backup";
 /// How often it is looked at. Backups run daily.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
 /// Where something could not be read it is looked again sooner.
@@ -78,12 +79,15 @@ impl Job {
 }
 
 pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes) {
-    if !look.is_due(PART.0) {
+    for (name, _) in nodes.iter().filter(|(_, node)| node.is_offline()) {
+        look.lose(format!("backup/node/{name}"), format!("nobody can see it: its node {name} is offline"));
+    }
+    if !look.is_due(RHYTHM) {
         return look.report.keep(PART.1[0]);
     }
     let (covered, jobs) = if look.settings.backups.coverage { coverage(look, guests) } else { (true, Vec::new()) };
     let runs = !look.settings.backups.runs || runs(look, guests, nodes, &jobs);
-    look.looked(PART.0, if covered && runs { PERIOD } else { AGAIN });
+    look.looked(RHYTHM, if covered && runs { PERIOD } else { AGAIN });
 }
 
 /// What is in no job, and the jobs.
@@ -202,18 +206,15 @@ fn runs(look: &mut Look, guests: &[Guest], nodes: &Nodes, jobs: &[Job]) -> bool 
             }
         }
     }
-    for (name, node) in nodes.iter().filter(|(name, _)| !asked.contains(name)) {
+    for name in nodes.keys().filter(|name| !asked.contains(name)) {
         look.report.keep(format!("backup/node/{name}"));
-        if node.is_offline() {
-            look.lose(format!("backup/node/{name}"), format!("nobody can see it: its node {name} is offline"));
-        }
     }
     for guest in guests {
         let Some(task) = newest.get(&guest.id).filter(|_| is_looked_at(look, guest)) else {
             if nodes.get(&guest.node).is_some_and(Node::is_offline) {
                 // It grows old, and its last run may be in the tasks of that node.
                 let why = format!("nobody can see it: the guest's node {} is offline", guest.node);
-                look.lose(format!("backup/guest/{}", guest.id), why);
+                look.lose_at_look(format!("backup/guest/{}", guest.id), why);
             }
             continue;
         };

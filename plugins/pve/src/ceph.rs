@@ -109,14 +109,25 @@ fn ask(look: &mut Look, nodes: &Nodes) -> Result<Ceph, Trouble> {
     let paths = nodes.keys().filter(|name| answers(nodes, name)).map(|name| format!("/nodes/{name}/ceph/status"));
     let paths: Vec<String> = paths.filter(|other| *other != path).collect();
     let others = look.api.ask_all(paths.clone());
+    let mut silent = ceph.as_ref().err().filter(|trouble| !is_absent(trouble)).cloned();
     for (path, other) in paths.into_iter().zip(others) {
-        if let Ok(found) = other.read() {
-            remember(ASKED, &path, REMEMBERED);
-            return Ok(found);
+        match other.read() {
+            Ok(found) => {
+                remember(ASKED, &path, REMEMBERED);
+                return Ok(found);
+            }
+            Err(trouble) if is_absent(&trouble) => {}
+            Err(trouble) => silent = silent.or(Some(trouble)),
         }
     }
-    cache::remove(ASKED);
-    ceph
+    // There is none only where nobody has it: one that does not answer may.
+    match silent {
+        Some(trouble) => Err(trouble),
+        None => {
+            cache::remove(ASKED);
+            ceph
+        }
+    }
 }
 
 fn is_absent(trouble: &Trouble) -> bool {

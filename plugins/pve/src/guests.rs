@@ -83,7 +83,7 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
         let verdict = if verdict == Verdict::Well { full(look, guest) } else { verdict };
         look.report.dependencies.push(verdict.of(guest));
     }
-    if looked_at == 0 && !guests.is_empty() {
+    if looked_at == 0 && !guests.is_empty() && !look.settings.guests.exclude.is_all() {
         look.warn_of_api("no guest is looked at: see guests.include and guests.exclude in the settings");
     }
     absent(look, resources, unseen, nameless);

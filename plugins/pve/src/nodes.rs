@@ -117,7 +117,7 @@ pub(crate) fn reports(nodes: &Nodes, name: &str) -> bool {
 
 /// `hidden`: nodes that the token may not hear. That is a matter of rights, which is said elsewhere.
 pub(crate) fn report(look: &mut Look, nodes: &Nodes, quiet: &BTreeSet<String>, hidden: &BTreeSet<String>) {
-    if !nodes.is_empty() && !nodes.values().any(|node| node.wanted) {
+    if !nodes.is_empty() && !nodes.values().any(|node| node.wanted) && !look.settings.nodes.exclude.is_all() {
         look.warn_of_api("no node is looked at: see nodes.include and nodes.exclude in the settings");
     }
     for (name, node) in nodes.iter().filter(|(_, node)| node.wanted) {

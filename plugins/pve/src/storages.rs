@@ -45,7 +45,7 @@ pub(crate) fn report(look: &mut Look, storages: &[Storage], nodes: &Nodes) {
     };
     let all = storages.len();
     let storages: Vec<&Storage> = storages.iter().filter(named).collect();
-    if storages.is_empty() && all > 0 {
+    if storages.is_empty() && all > 0 && !settings.exclude.is_all() {
         look.warn_of_api("no storage is looked at: see storages.include and storages.exclude in the settings");
     }
     let asked = ask(look, &storages, nodes);

@@ -170,6 +170,18 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
     assert!(!lines(&running).contains_key("sync/s-pull"), "{running:?}");
     assert_eq!(lines(&bench.report("job-failing").await)["sync/s-pull"], "ok", "nothing is known of it");
 
+    // A disk that is taken away in turn takes nothing with it; else what was on it is unknown, and looked at when it is back.
+    let resting = bench.report("unmounted").await;
+    assert!(lines(&resting)["sync/s-pull"].starts_with("ok (skipped)"), "{resting:?}");
+    assert_eq!(lines(&at("healthy", 400).await)["group/archive/vm/100"], "ok");
+    let gone = at("unmounted", 410).await;
+    assert_eq!(lines(&gone)["group/archive/vm/100"], "unknown: nobody can see it: \"datastore/archive\" says why");
+    assert_eq!(lines(&gone)["verification/archive"], "unknown: nobody can see it: \"datastore/archive\" says why");
+    at("healthy", 420).await;
+    let back = at("healthy", 430).await;
+    let found = ["group/archive/vm/100", "verification/archive"].map(|name| lines(&back)[name].clone());
+    assert_eq!(found, ["ok", "ok"]);
+
     // What could not be read then is said as long as what is known stands.
     let noted = at("minus", 1_000).await.warnings;
     let again = at("minus", 1_010).await.warnings;
@@ -222,4 +234,32 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
         "\"authentication failed - invalid ticket\"",
     )
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pbs_settings_say_what_counts() {
+    let bench = Bench::new("pbs", COMPILE).await.with_settings(
+        r#"{"datastores": {"may_rest": ["arch*"]}, "tasks": {"exclude": ["backup:fast:*"]}, "unverified_warning_percent": 20,
+            "groups": {"exclude": ["ns:lab/*"], "ages": [{"for": ["host/*"], "warning_hours": 6, "critical_hours": 0}]},
+            "jobs": {"age_warning_hours": 6, "exclude": ["prune/*"]}}"#,
+    );
+    let found = lines(&bench.report("unmounted+tasks-failed").await);
+    assert_eq!(found["datastore/archive"], "ok (skipped)", "{found:?}");
+    assert_eq!(found["tasks"], "ok");
+    assert!(!found.contains_key("group/fast/lab/two/vm/100") && !found.contains_key("prune/p-91bc"), "{found:?}");
+    assert_eq!(found["group/fast/vm/100"], "ok");
+    assert!(found["group/fast/host/102"].ends_with("more than 6 hours ago"), "{found:?}");
+    assert!(found["verify/v-3f2a"].ends_with("is more than 6 hours ago"), "{found:?}");
+    assert!(found["verification/fast"].contains("more than 20 % of its snapshots were never verified"), "{found:?}");
+
+    // What it held is as it was when it was taken away.
+    let poll = async |wish: &str, later: i64| {
+        let done = bench.poll_at(&format!("pbs/{wish}"), Some("same"), NOW + later).await;
+        let Outcome::Success(report) = done.outcome else { panic!("{wish}: {:?}", done.outcome) };
+        report
+    };
+    assert_eq!(lines(&poll("healthy", 0).await)["group/archive/vm/100"], "ok");
+    let resting = poll("unmounted", 10).await;
+    assert!(!lines(&resting).contains_key("group/archive/vm/100"), "{resting:?}");
+    assert!(resting.kept.contains(&"group/archive/".to_owned()), "{resting:?}");
 }

@@ -425,6 +425,18 @@ async fn pve_forgets_nothing_that_nobody_removed() {
     assert_eq!(status(&offline, "zfs/pve3"), "unknown: nobody can see it: its node pve3 is offline");
     assert_eq!(status(&offline, "backup/node/pve3"), "unknown: nobody can see it: its node pve3 is offline");
 
+    // What is back is looked at again at once, though it is not its time.
+    let said = |report: &Report| status(report, "zfs/pve3");
+    assert_eq!(said(&poll("ceph+node-offline", 20_010).await), "unknown: nobody can see it: its node pve3 is offline");
+    poll("ceph", 20_020).await;
+    let back = poll("ceph", 20_030).await;
+    assert_eq!((said(&back).as_str(), status(&back, "backup/node/pve3").as_str()), ("ok", "ok"), "{:?}", lines(&back));
+    let quiet = bench.poll_at("pve/ceph", Some("same"), NOW + 20_040).await;
+    assert_eq!(quiet.usage.requests, 5, "and then at its time");
+    assert_eq!(said(&poll("ceph+node-offline", 20_050).await), "unknown: nobody can see it: its node pve3 is offline");
+    let quiet = bench.poll_at("pve/ceph+node-offline", Some("same"), NOW + 20_055).await;
+    assert_eq!(quiet.usage.requests, 5, "a node that is gone makes nothing due");
+
     // A limit that was passed is over when it is clearly not any more.
     let storage = |report: &Report| status(report, "storage/nfs-backup");
     assert_eq!(storage(&poll("storage-easing", 30_000).await), "ok");
