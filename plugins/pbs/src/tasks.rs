@@ -42,8 +42,7 @@ pub(crate) fn report(look: &mut Look) {
     let since = (ended_after - LONGEST).max(0.0);
     let [answer] = look.api.ask([format!("/nodes/localhost/tasks?errors=1&since={since:.0}&limit={MOST}").as_str()]);
     let tasks = answer.list::<Task>(&mut look.notes);
-    look.looked(PART.0, if tasks.is_ok() { PERIOD } else { AGAIN });
-    let Some(tasks) = look.part(PART, tasks) else { return };
+    let Some(tasks) = look.part(PART, tasks) else { return look.looked(PART.0, AGAIN) };
     let mut failed: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for task in &tasks {
         let ended = look.notes.number(&task.endtime, || "endtime of a task that failed".to_owned());
@@ -73,6 +72,7 @@ pub(crate) fn report(look: &mut Look) {
         (Status::Warning, Some(format!("{} failed in the last day: {}", count(all, "task"), list(&names))))
     };
     look.add(judged(PART.0, "pbs-tasks", verdict));
+    look.looked(PART.0, PERIOD);
 }
 
 impl Task {

@@ -5,18 +5,13 @@
 
 use crate::Look;
 use polliwog_sdk::{Sample, Status};
-use proxmox::{Answer, Grade, Verdict, judged, remember, remembered, worse};
+use proxmox::{Answer, Grade, Verdict, judged, worse};
 use std::time::Duration;
 
 /// The four that Postfix has.
 pub(crate) const QUEUES: [&str; 4] = ["deferred", "active", "incoming", "hold"];
 const PERIOD: Duration = Duration::from_secs(60);
 const RHYTHM: &str = "queues";
-/// Longer than anybody polls apart.
-const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// How many are in a queue of a node.
-type Counts = Vec<(String, String, f64)>;
 
 /// Counts each queue on each of these nodes. Rows hold people's addresses: one is asked for, because none cannot be, and
 /// nothing of it is read.
@@ -26,10 +21,8 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
         return look.report.keep("queue/");
     }
     if !nodes.is_empty() && !look.is_due(RHYTHM) {
-        look.report.keep("queue/");
-        return look.report.samples.extend(remembered::<Counts>(RHYTHM).iter().map(sample));
+        return look.report.keep("queue/");
     }
-    let mut counts = Counts::new();
     let mut late: Vec<&String> = Vec::new();
     for queue in QUEUES {
         let asked: Vec<&String> = nodes.iter().filter(|node| !late.contains(node)).collect();
@@ -43,7 +36,7 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
             worst = worse(worst, (Status::Unknown, Some(uncounted(node))));
         }
         for (node, answer) in asked.into_iter().zip(answers) {
-            let verdict = count(look, (queue, node), answer, &mut counts).unwrap_or_else(|sentence| {
+            let verdict = count(look, (queue, node), answer).unwrap_or_else(|sentence| {
                 late.extend(sentence.is_none().then_some(node));
                 (Status::Unknown, Some(sentence.unwrap_or_else(|| uncounted(node))))
             });
@@ -51,25 +44,18 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
         }
         look.add(judged(format!("queue/{queue}"), "pmg-queue", worst));
     }
-    look.report.samples.extend(counts.iter().map(sample));
     if !nodes.is_empty() {
-        remember(RHYTHM, &counts, REMEMBERED);
         look.looked(RHYTHM, PERIOD);
     }
 }
 
 /// How a queue of a node is; why that is not known; or nothing where it took too long.
-fn count(
-    look: &mut Look,
-    (queue, node): (&str, &String),
-    answer: Answer,
-    counts: &mut Counts,
-) -> Result<Verdict, Option<String>> {
+fn count(look: &mut Look, (queue, node): (&str, &String), answer: Answer) -> Result<Verdict, Option<String>> {
     let count = answer
         .total(&mut look.notes)
         .map_err(|trouble| (trouble.code != "timeout").then(|| format!("{node}: {}", trouble.sentence)))?
         .ok_or_else(|| Some(format!("{node} does not say how many messages are in it")))?;
-    counts.push((queue.to_owned(), node.clone(), count));
+    look.report.samples.push(sample(queue, node, count));
     let name = format!("queue/{queue} {node}");
     let Grade { status, limit, after } = look.grades.judge(&name, look.settings.queues.limits(queue), count);
     let why = format!("{node} has {limit} or more in it, counted by recipient{after}: {}", remedy(queue));
@@ -83,8 +69,8 @@ fn uncounted(node: &str) -> String {
 }
 
 /// The count itself, for graphs: in a text it would be written to disk at every poll.
-fn sample((queue, node, count): &(String, String, f64)) -> Sample {
-    Sample::gauge("pmg_queue_messages", *count).with_label("queue", queue).with_label("node", node)
+fn sample(queue: &str, node: &str, count: f64) -> Sample {
+    Sample::gauge("pmg_queue_messages", count).with_label("queue", queue).with_label("node", node)
 }
 
 /// What to do about a queue that is too long.

@@ -35,6 +35,8 @@ pub struct Look<S> {
     pub(crate) back: Vec<String>,
     /// Parts that are looked at in this poll, of those that are not at each.
     pub(crate) due: Vec<String>,
+    /// How many samples there were before the part that is being looked at.
+    pub(crate) samples_before: usize,
 }
 
 /// A part of a report: the dependency that stands for it as a whole, and the names, or prefixes that end in `/`, of the
@@ -48,7 +50,8 @@ impl<S> Look<S> {
         let (notes, grades) = (Notes::default(), Grades::known());
         let Seen { back, .. } = remembered(SEEN);
         let (missed, lost, in_vain, due) = (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
-        Self { api, settings, report, notes, grades, now: target.now, missed, lost, in_vain, back, due }
+        let now = target.now;
+        Self { api, settings, report, notes, grades, now, missed, lost, in_vain, back, due, samples_before: 0 }
     }
 
     /// Adds a dependency.

@@ -1,11 +1,12 @@
 //! What is looked at less often than at every poll.
 //!
 //! The last look is remembered in the target's cache, by the poll's own time. Where that is gone, it is looked again. What
-//! could not be read then is said at each poll in between, because what is known of it stands as well. What nobody could
+//! could not be read then is said at each poll in between, and numbers are given again, because what is known of it stands. What nobody could
 //! look at, and somebody can again, is looked at at once.
 
 use crate::Look;
 use crate::memory::{remember, remembered};
+use polliwog_sdk::{Label, Sample, SampleKind};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -17,18 +18,46 @@ struct Looked {
     until: u64,
     /// What could not be read.
     notes: Vec<String>,
+    /// Numbers for graphs.
+    samples: Vec<Number>,
+}
+
+/// A sample, to be remembered.
+#[derive(Deserialize, Serialize)]
+struct Number {
+    name: String,
+    counts: bool,
+    labels: Vec<(String, String)>,
+    value: f64,
+}
+
+impl Number {
+    fn of(sample: &Sample) -> Self {
+        let labels = sample.labels.iter().map(|label| (label.name.clone(), label.value.clone())).collect();
+        let counts = matches!(sample.kind, SampleKind::Counter);
+        Self { name: sample.name.clone(), counts, labels, value: sample.value }
+    }
+
+    fn sample(self) -> Sample {
+        let kind = if self.counts { SampleKind::Counter } else { SampleKind::Gauge };
+        let labels = self.labels.into_iter().map(|(name, value)| Label { name, value }).collect();
+        Sample { name: self.name, kind, labels, value: self.value }
+    }
 }
 
 impl<S> Look<S> {
-    /// Whether it is time to look at this again. What is noted from here to [`Look::looked`] belongs to it.
+    /// Whether it is time to look at this again. What is noted, and what samples are added, from here to [`Look::looked`]
+    /// belong to it.
     pub fn is_due(&mut self, part: &str) -> bool {
-        let Looked { from, until, notes } = remembered(&key(part));
+        let Looked { from, until, notes, samples } = remembered(&key(part));
         // A look of tomorrow was before the clock was set back.
         let due = !(from..until).contains(&self.milliseconds()) || self.back.iter().any(|name| is_of(name, part));
         if due {
             self.due.push(part.to_owned());
             self.notes.begin();
+            self.samples_before = self.report.samples.len();
         } else {
+            self.report.samples.extend(samples.into_iter().map(Number::sample));
             notes.into_iter().for_each(|note| self.notes.say(|| note));
         }
         due
@@ -42,7 +71,9 @@ impl<S> Look<S> {
     /// It was looked at: the next time is after so long.
     pub fn looked(&mut self, part: &str, period: Duration) {
         let from = self.milliseconds();
-        let looked = Looked { from, until: from + period.as_millis() as u64, notes: self.notes.begun() };
+        let samples = self.report.samples.iter().skip(self.samples_before).map(Number::of).collect();
+        let until = from + period.as_millis() as u64;
+        let looked = Looked { from, until, notes: self.notes.begun(), samples };
         // A cache that is full means one look too many.
         remember(&key(part), &looked, period);
     }

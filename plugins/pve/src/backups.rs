@@ -8,7 +8,7 @@ use crate::nodes::{Node, Nodes, answers, parent, reports};
 use crate::resources::{Guest, wanted};
 use crate::tasks::Task;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
-use polliwog_sdk::{Dependency, Status};
+use polliwog_sdk::{Dependency, Sample, Status};
 use proxmox::{AgeRule, Ended, Limits, Notes, Part, Trouble, count, judged, list, moment};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -33,9 +33,17 @@ const RUNS: u32 = 500;
 struct Uncovered {
     vmid: Field<Number>,
     name: Field<Text>,
+    #[serde(rename = "type")]
+    kind: Field<Text>,
 }
 
 impl Uncovered {
+    /// Under prometheus-pve-exporter's name.
+    fn sample(&self) -> Option<Sample> {
+        let (Number(id), Text(kind)) = (self.vmid.get()?, self.kind.get()?);
+        Some(Sample::gauge("pve_not_backed_up_info", 1.0).with_label("id", format!("{kind}/{id}")))
+    }
+
     /// The largest that there can be has nine digits.
     fn id(&self, notes: &mut Notes) -> Option<u64> {
         let id = notes.number(&self.vmid, || "vmid of a guest in no backup job".to_owned());
@@ -78,14 +86,16 @@ impl Job {
     }
 }
 
-pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes) {
+/// `cluster`: its name, or that of the node that stands alone.
+pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes, cluster: &str) {
     for (name, _) in nodes.iter().filter(|(_, node)| node.is_offline()) {
         look.lose(format!("backup/node/{name}"), format!("nobody can see it: its node {name} is offline"));
     }
     if !look.is_due(RHYTHM) {
         return look.report.keep(PART.1[0]);
     }
-    let (covered, jobs) = if look.settings.backups.coverage { coverage(look, guests) } else { (true, Vec::new()) };
+    let (covered, jobs) =
+        if look.settings.backups.coverage { coverage(look, guests, cluster) } else { (true, Vec::new()) };
     let runs = !look.settings.backups.runs || runs(look, guests, nodes, &jobs);
     look.looked(RHYTHM, if covered && runs { PERIOD } else { AGAIN });
 }
@@ -105,10 +115,15 @@ fn read(look: &mut Look) -> Result<(Vec<Uncovered>, Vec<Job>), Trouble> {
 }
 
 /// Guests that no job covers; gives whether there is no need to ask again soon, and the jobs.
-fn coverage(look: &mut Look, guests: &[Guest]) -> (bool, Vec<Job>) {
+fn coverage(look: &mut Look, guests: &[Guest], cluster: &str) -> (bool, Vec<Job>) {
     let read = read(look);
     let settled = read.as_ref().err().is_none_or(|trouble| trouble.permanent);
     let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return (settled, Vec::new()) };
+    if look.settings.samples {
+        look.report.samples.extend(uncovered.iter().filter_map(Uncovered::sample));
+        let all = Sample::gauge("pve_not_backed_up_total", uncovered.len() as f64);
+        look.report.samples.push(all.with_label("id", format!("cluster/{cluster}")));
+    }
     let by_id: BTreeMap<u64, &Guest> = guests.iter().map(|guest| (guest.id, guest)).collect();
     let (mut missing, mut unread) = (Vec::new(), Vec::new());
     for entry in &uncovered {

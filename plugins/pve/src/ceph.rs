@@ -80,8 +80,7 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
         return look.looked(PART.0, PERIOD);
     }
     // Also where it did not answer: a Ceph that hangs would take ten seconds of each poll.
-    look.looked(PART.0, PERIOD);
-    let Some(ceph) = look.part(PART, ceph) else { return };
+    let Some(ceph) = look.part(PART, ceph) else { return look.looked(PART.0, PERIOD) };
     let dependency = judged(PART.0, "pve-ceph", overall(&ceph.health));
     let osds = osds(look, &ceph.osdmap);
     look.add(Dependency { description: osds, ..dependency });
@@ -95,6 +94,7 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
             look.add(Dependency::ok(name).with_kind("pve-ceph").with_description("Ceph complains of it no more"));
         }
     }
+    look.looked(PART.0, PERIOD);
 }
 
 /// A node without Ceph's programs cannot say how Ceph is; another one may.

@@ -152,7 +152,8 @@ fn poll(look: &mut Look) {
     guests::report(look, &resources, &seen);
     storages::report(look, &resources.storages, &nodes);
     replication::report(look, &resources, &nodes);
-    backups::report(look, &resources.guests, &nodes);
+    let named = cluster.name().or(nodes.keys().next().map(String::as_str)).unwrap_or_default();
+    backups::report(look, &resources.guests, &nodes, named);
     upkeep::report(look, &nodes);
     // Last: whether a node could be reached is known by now.
     nodes::report(look, &nodes, &quiet, &hidden);

@@ -4,7 +4,7 @@ use crate::Look;
 use crate::nodes::{Nodes, State, answers, parent, spared};
 use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
-use polliwog_sdk::{Dependency, Status};
+use polliwog_sdk::{Dependency, Sample, Status};
 use proxmox::{Answer, Part, Verdict, count, judged, moment};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,13 @@ struct Job {
     guest: Field<Number>,
     target: Field<Text>,
     disable: Field<Flag>,
+    #[serde(rename = "type")]
+    kind: Field<Text>,
+    source: Field<Text>,
+    vmtype: Field<Text>,
     last_sync: Field<Number>,
+    last_try: Field<Number>,
+    duration: Field<Number>,
     next_sync: Field<Number>,
     /// Set while it is being removed.
     remove_job: Field<Text>,
@@ -35,6 +41,28 @@ struct Job {
 }
 
 impl Job {
+    /// Under prometheus-pve-exporter's names.
+    fn samples(&self) -> Vec<Sample> {
+        let Some(id) = self.id() else { return Vec::new() };
+        let numbers = [
+            ("pve_replication_duration_seconds", &self.duration),
+            ("pve_replication_last_sync_timestamp_seconds", &self.last_sync),
+            ("pve_replication_last_try_timestamp_seconds", &self.last_try),
+            ("pve_replication_next_sync_timestamp_seconds", &self.next_sync),
+            ("pve_replication_failed_syncs", &self.fail_count),
+        ];
+        let number = |(name, field): (&str, &Field<Number>)| {
+            let number = field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0)?;
+            Some(Sample::gauge(name, number).with_label("id", id))
+        };
+        let word = |field: &Field<Text>| field.get().map(|Text(word)| word.clone()).unwrap_or_default();
+        let guest = self.guest.get().map(|Number(guest)| format!("{}/{guest}", word(&self.vmtype))).unwrap_or_default();
+        let info = Sample::gauge("pve_replication_info", 1.0).with_label("id", id).with_label("type", word(&self.kind));
+        let info = info.with_label("source", format!("node/{}", word(&self.source)));
+        let info = info.with_label("target", format!("node/{}", word(&self.target))).with_label("guest", guest);
+        numbers.into_iter().filter_map(number).chain([info]).collect()
+    }
+
     fn id(&self) -> Option<&str> {
         self.id.get().map(|Text(id)| id.as_str())
     }
@@ -47,8 +75,7 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) {
     }
     let [jobs] = look.api.ask(["/cluster/replication"]);
     let jobs = jobs.list::<Job>(&mut look.notes);
-    look.looked(PART.0, PERIOD);
-    let Some(jobs) = look.part(PART, jobs) else { return };
+    let Some(jobs) = look.part(PART, jobs) else { return look.looked(PART.0, PERIOD) };
     look.add(match jobs.len() {
         0 => Dependency::skipped(PART.0).with_description("No replication job is to be seen"),
         jobs => Dependency::ok(PART.0).with_description(count(jobs, "replication job")),
@@ -66,6 +93,12 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) {
         let dependency = one(look, job, source(job), (nodes, &said));
         look.report.dependencies.extend(dependency);
     }
+    if look.settings.samples {
+        for job in said.values().flatten().flatten() {
+            look.report.samples.extend(job.samples());
+        }
+    }
+    look.looked(PART.0, PERIOD);
 }
 
 fn read(look: &mut Look, node: &str, answer: Answer) -> Result<Vec<Job>, String> {

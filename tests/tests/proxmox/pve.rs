@@ -274,6 +274,14 @@ async fn pve_settings_say_what_counts() {
     assert_eq!((sample("pve_up", "cluster/lab"), sample("pve_up", "node/pve3")), (Some(1.0), Some(1.0)));
     assert_eq!(sample("pve_memory_size_bytes", "node/pve1"), Some(64e9));
     assert_eq!(sample("pve_disk_read_bytes_total", "lxc/105"), Some(12_345_678.0));
+    assert_eq!(sample("pve_node_info", "node/pve2"), Some(1.0));
+    assert_eq!(sample("pve_replication_failed_syncs", "100-0"), Some(0.0));
+    let numbers = async |target: &str| {
+        let Outcome::Success(report) = bench.poll("healthy", Some(target)).await.outcome else { panic!() };
+        report.samples.iter().map(|sample| sample.name.clone()).collect::<std::collections::BTreeSet<_>>()
+    };
+    let first = numbers("numbers").await;
+    assert_eq!(first, numbers("numbers").await, "what is looked at less often is given at each poll");
 
     // What must run and is nowhere to be seen.
     let bench =
