@@ -20,9 +20,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         .collect();
     match Config::read(("polliwog.toml", text), (&Places::default(), false), &overrides, &|_| None) {
         Ok(config) => assert!(config.scheduler.min <= config.scheduler.max),
-        Err(problems) => {
-            assert!(!problems.is_empty(), "it is refused without a reason");
-            for problem in problems {
+        Err(invalid) => {
+            assert!(!invalid.problems.is_empty(), "it is refused without a reason");
+            for problem in invalid.problems {
                 assert!(!problem.place.is_empty() && !problem.message.is_empty(), "{problem:?}");
             }
         }
