@@ -20,7 +20,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use store::{FORGOTTEN, Known, Loaded, Opened, Schedule, Store};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use web::{Announcer, Auth, Metrics};
@@ -105,6 +105,8 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
         egress,
         sender: sender.clone(),
     });
+    // Before anybody can see that it runs: who ends it then has it saved all the same.
+    let asked = EndAsked::listen()?;
     let ending = CancellationToken::new();
     let listening = web::serve(listen, host.clone(), (announcer, auth.0), ending.clone()).await?;
     let measured = web::serve_metrics(metrics_listen, host, metrics, ending.clone()).await?;
@@ -115,7 +117,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let needed = keeper::Parts { configurator: configurator.clone(), store: store.clone(), clock };
     let keeping = tokio::spawn(keeper.watch(needed, ending.clone()));
     let watching = tokio::spawn(configurator.watch(ending.clone()));
-    end_asked().await?;
+    asked.wait().await;
     tracing::info!("ending: nothing more is started; what is under way has 30 s");
     ending.cancel();
     // It holds the database; what it is doing is done first, unless that takes too long.
@@ -148,14 +150,24 @@ async fn finish(
     Ok(0)
 }
 
-async fn end_asked() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// The signals that ask the host to end.
+struct EndAsked {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl EndAsked {
+    /// From here on they do not end it by themselves.
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
-    Ok(())
+
+    async fn wait(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 fn refuse(problems: &[Problem]) -> u8 {
