@@ -316,7 +316,7 @@ fn down(stopped: &Stopped, now: f64, settings: &settings::Guests) -> Verdict {
     }
     let since = moment(stopped.since).unwrap_or_default();
     if now - stopped.held < f64::from(settings.grace_seconds) {
-        return Verdict::Warning(if stopped.asked_first() {
+        return Verdict::Warning(if stopped.began_unseen() {
             "it must run, and is stopped; since when is not known at a first look".to_owned()
         } else {
             format!("it must run, and is stopped since {since}")
@@ -324,7 +324,7 @@ fn down(stopped: &Stopped, now: f64, settings: &settings::Guests) -> Verdict {
     }
     Verdict::Critical(format!(
         "it must run, and is stopped since {since}{}: start it, or look at its last task",
-        if stopped.asked_first() { " or longer" } else { "" }
+        if stopped.began_unseen() { " or longer" } else { "" }
     ))
 }
 

@@ -37,8 +37,8 @@ impl Stopped {
         Self { since: now, lock: None, held: now, by: None, not_before, asked: !first }
     }
 
-    /// Whether it was stopped when it was first looked at.
-    pub(crate) fn asked_first(&self) -> bool {
+    /// Whether it was stopped already when it was first looked at, so that nobody knows since when.
+    pub(crate) fn began_unseen(&self) -> bool {
         self.not_before == 0.0
     }
 
