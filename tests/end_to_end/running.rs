@@ -1,6 +1,6 @@
 //! The running host: what it shows, what it keeps, and what survives.
 
-use crate::support::{Answer, Host, Server, TOKEN, always, folder, get, ok, until};
+use crate::support::{Answer, Host, Server, TOKEN, always, folder, get, get_as, ok, until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,10 +70,12 @@ fn what_is_polled_is_shown_on_every_surface() {
         "polliwog_poll_errors_total{instance_type=\"proactive-deps\",instance=\"lost\",category=\"permanent\"} 1",
         "polliwog_poll_last_success_timestamp{instance_type=\"proactive-deps\",instance=\"good\"}",
         "polliwog_dependency_status{instance_type=\"proactive-deps\",instance=\"good\",dependency=\"db\"} 0",
-        "# EOF",
+        "# TYPE polliwog_poll_errors_total counter",
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
+    let (_, metrics) = get_as(&host.metrics, "/metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n");
+    assert!(metrics.contains("# TYPE polliwog_poll_errors counter") && metrics.ends_with("# EOF\n"), "{metrics}");
 
     let (status, page) = get(&host.api, "/fragments/targets", Some(TOKEN));
     assert_eq!(status, 200);

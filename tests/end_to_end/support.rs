@@ -247,9 +247,13 @@ impl Drop for Host {
 
 /// A plain GET; status and body.
 pub(crate) fn get(address: &str, path: &str, token: Option<&str>) -> (u16, String) {
+    get_as(address, path, &token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n")))
+}
+
+/// The same, with header lines.
+pub(crate) fn get_as(address: &str, path: &str, headers: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    let token = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n{token}Connection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n{headers}Connection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let status = answer.split(' ').nth(1).unwrap().parse().unwrap();

@@ -3,8 +3,13 @@
 //! What is counted is kept here; what is a state of the host is taken from an [`Overview`] when somebody asks, so that a
 //! series goes when its target goes.
 
+mod exposition;
+mod samples;
+
+pub(crate) use exposition::Format;
+
 use crate::host::{Overview, PluginUsage, PluginView, TargetView};
-use model::{FailureCategory, Kind, SampleKind, Status, TargetId, Timestamp};
+use model::{FailureCategory, Kind, Status, TargetId, Timestamp};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -107,6 +112,7 @@ impl Metrics {
         }
     }
 
+    /// All of them, in OpenMetrics' text format.
     pub(crate) fn render(&self, overview: &Overview, now: Timestamp) -> String {
         let states = self.states(overview, now);
         let mut text = String::new();
@@ -171,7 +177,10 @@ impl Metrics {
             }
         }
         plugins(&mut states, prefix, &overview.plugins);
-        samples(&mut states, overview);
+        let answering = overview.targets.iter().filter(|target| target.stale_since.is_none());
+        let samples = answering
+            .flat_map(|target| target.samples.iter().map(|sample| (instance(&target.kind, &target.id), sample)));
+        samples::register(&mut states, samples);
         states
     }
 }
@@ -244,36 +253,5 @@ fn number(status: Status) -> f64 {
         Status::Warning => 1.0,
         Status::Critical => 2.0,
         Status::Unknown => 3.0,
-    }
-}
-
-/// What plugins report, gone while their target fails. A name that two plugins use for different types goes to the first.
-fn samples(states: &mut Registry, overview: &Overview) {
-    let mut families: BTreeMap<&str, (SampleKind, Vec<Value>)> = BTreeMap::new();
-    for target in overview.targets.iter().filter(|target| target.stale_since.is_none()) {
-        for sample in target.samples.iter() {
-            let (kind, values) = families.entry(&sample.name).or_insert_with(|| (sample.kind, Vec::new()));
-            if *kind == sample.kind {
-                let mut labels = instance(&target.kind, &target.id);
-                labels.extend(sample.labels.iter().cloned());
-                values.push((labels, sample.value));
-            }
-        }
-    }
-    for (name, (kind, values)) in families {
-        if kind == SampleKind::Counter {
-            let family = Family::<Labels, FloatCounter>::default();
-            for (labels, value) in values {
-                // A counter that is negative is none; its value is left at 0.
-                family.get_or_create(&labels).inc_by(value.max(0.0));
-            }
-            states.register(name.trim_end_matches("_total"), "Reported by a plugin", family);
-        } else {
-            let family = Family::<Labels, FloatGauge>::default();
-            for (labels, value) in values {
-                family.get_or_create(&labels).set(value);
-            }
-            states.register(name, "Reported by a plugin", family);
-        }
     }
 }

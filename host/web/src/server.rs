@@ -4,11 +4,11 @@ use crate::api::{self, ApiError};
 use crate::auth::{Auth, Verdict};
 use crate::events::Announcer;
 use crate::host::Host;
-use crate::metrics::Metrics;
+use crate::metrics::{Format, Metrics};
 use crate::page;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{delete, get, post};
@@ -52,9 +52,11 @@ pub async fn serve_metrics(
     metrics: Arc<Metrics>,
     ending: CancellationToken,
 ) -> Result<SocketAddr, ServerError> {
-    const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    let scrape =
-        async move || ([(header::CONTENT_TYPE, CONTENT_TYPE)], metrics.render(&host.overview().await, host.now()));
+    let scrape = async move |headers: HeaderMap| {
+        let format = Format::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
+        let text = metrics.render(&host.overview().await, host.now());
+        ([(header::CONTENT_TYPE, format.content_type())], format.of(text))
+    };
     let routes = Router::new().route("/metrics", get(scrape)).fallback(async || Redirect::to("/metrics"));
     listen(address, routes, ending).await
 }

@@ -1,0 +1,110 @@
+//! What plugins report.
+
+use super::{FloatCounter, FloatGauge, Labels, Value};
+use model::{Sample, SampleKind};
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::{MetricType, TypedMetric};
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+
+const HELP: &str = "Reported by a plugin";
+
+/// Samples of one name, from any number of targets. A name that two plugins use for different types goes to the first.
+type Families<'a> = BTreeMap<&'a str, (SampleKind, Vec<Value>)>;
+
+/// A number of no type that OpenMetrics has a name for.
+#[derive(Debug, Default)]
+struct Unknown(FloatGauge);
+
+impl TypedMetric for Unknown {}
+
+impl EncodeMetric for Unknown {
+    fn encode(&self, encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        self.0.encode(encoder)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+/// Adds samples, each with the labels of its target.
+pub(super) fn register<'a>(states: &mut Registry, samples: impl Iterator<Item = (Labels, &'a Sample)>) {
+    let mut families = Families::new();
+    for (mut labels, sample) in samples {
+        let (kind, values) = families.entry(&sample.name).or_insert_with(|| (sample.kind, Vec::new()));
+        if *kind == sample.kind {
+            labels.extend(sample.labels.iter().cloned());
+            values.push((labels, sample.value));
+        }
+    }
+    for (name, (kind, values)) in &families {
+        // OpenMetrics names a counter without its suffix. That may be a gauge's name, and there may be one of a name only.
+        let base = name.strip_suffix("_total").unwrap_or(name);
+        match kind {
+            SampleKind::Counter if base == *name || !families.contains_key(base) => {
+                states.register(base, HELP, family(values, count));
+            }
+            SampleKind::Counter | SampleKind::Untyped => {
+                states.register(*name, HELP, family(values, |unknown: &Unknown, value| unknown.0.set(value)));
+            }
+            SampleKind::Gauge => states.register(*name, HELP, family(values, FloatGauge::set)),
+        }
+    }
+}
+
+/// A counter that is negative is none; its value is left at 0.
+fn count(counter: &FloatCounter, value: f64) -> f64 {
+    counter.inc_by(value.max(0.0))
+}
+
+fn family<M: Default, R>(values: &[Value], set: impl Fn(&M, f64) -> R) -> Family<Labels, M> {
+    let family = Family::<Labels, M>::default();
+    for (labels, value) in values {
+        set(&family.get_or_create(labels), *value);
+    }
+    family
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prometheus_client::encoding::text::encode_registry;
+
+    #[test]
+    fn each_name_is_of_one_family() {
+        let labels = |target: &str| vec![("instance".to_owned(), target.to_owned())];
+        let sample = |name: &str, kind, value| {
+            let own = vec![("id".to_owned(), "a".to_owned())];
+            Sample { name: name.to_owned(), kind, labels: own, value }
+        };
+        let (gauge, counter) = (SampleKind::Gauge, SampleKind::Counter);
+        let samples = [
+            ("one", sample("read_bytes", gauge, 1.0)),
+            ("one", sample("read_bytes_total", counter, 2.0)),
+            ("one", sample("sent_total", counter, 3.0)),
+            ("two", sample("sent_total", gauge, 4.0)),
+            ("two", sample("sent_total", counter, -5.0)),
+            ("one", sample("odd", SampleKind::Untyped, 6.0)),
+        ];
+        let mut registry = Registry::default();
+        register(&mut registry, samples.iter().map(|(target, sample)| (labels(target), sample)));
+        let mut text = String::new();
+        encode_registry(&mut text, &registry).unwrap();
+        let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("# HELP")).collect();
+        lines.sort_unstable();
+        let expected = [
+            "# TYPE odd unknown",
+            "# TYPE read_bytes gauge",
+            "# TYPE read_bytes_total unknown",
+            "# TYPE sent counter",
+            "odd{instance=\"one\",id=\"a\"} 6.0",
+            "read_bytes_total{instance=\"one\",id=\"a\"} 2.0",
+            "read_bytes{instance=\"one\",id=\"a\"} 1.0",
+            "sent_total{instance=\"one\",id=\"a\"} 3.0",
+            "sent_total{instance=\"two\",id=\"a\"} 0.0",
+        ];
+        assert_eq!(lines, expected, "{text}");
+    }
+}
