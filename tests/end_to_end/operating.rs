@@ -192,6 +192,38 @@ fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
 }
 
 #[test]
+fn a_secret_that_is_replaced_is_taken_up_and_one_that_is_gone_changes_nothing() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/a", healthy())]);
+    let secret = folder.join("token");
+    std::fs::write(&secret, "the first secret").unwrap();
+    let target = |secret: &str| {
+        let secrets = format!("interval = \"60s\"\nsecrets = {{ token = {{ file = {secret:?} }} }}");
+        target("a", &server.url("/a"), &secrets)
+    };
+    let host = Host::start(&folder, &target("token"));
+    until("it is polled", || host.target("a"), polled);
+    // Whoever replaces one, and asks for the target to be tried again, must not have to touch the configuration.
+    std::fs::write(&secret, "the second secret").unwrap();
+    until("it is polled with the other", || server.count("/a"), |count| *count == 2);
+    let seen = || host.get("/api/v1/settings")["problems"].clone();
+    let is_fine = |problems: &Value| problems.as_array().unwrap().is_empty();
+    std::fs::remove_file(&secret).unwrap();
+    let problems = until("it is missed", seen, |problems| !is_fine(problems));
+    assert!(problems[0].as_str().unwrap().contains("the secret \"token\""), "{problems}");
+    std::fs::write(&secret, "the second secret").unwrap();
+    until("the problem is gone", seen, is_fine);
+    assert_eq!(server.count("/a"), 2, "it is the same again");
+
+    // One that is written after the configuration names it.
+    Host::configure(&folder, &target("another"));
+    until("it is missed", seen, |problems| !is_fine(problems));
+    std::fs::write(folder.join("another"), "the third secret").unwrap();
+    until("it is polled with the third", || server.count("/a"), |count| *count == 3);
+    until("the problem is gone", seen, is_fine);
+}
+
+#[test]
 fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     let (_keep, folder) = folder();
     let down: Answer = Arc::new(|_| b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n".to_vec());

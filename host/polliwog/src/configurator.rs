@@ -1,10 +1,12 @@
-//! The configuration of a running host: read again when its file changes or a setting is changed.
+//! The configuration of a running host: read again when its file changes, one that it names (a secret), or a setting.
 //!
 //! There is one way to take up a change: the whole configuration is checked as at a start, compared with what runs, and
 //! what is different is handed to the driver. A file with a problem changes nothing and is shown. A setting that was
 //! changed while the host ran and does not fit the file any more is parked: it is kept, shown, and not in force.
 
-use crate::common::{Document, Stamp};
+mod watch;
+
+use crate::common::Document;
 use crate::config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting, show_duration};
 use crate::driver::{Configured, Message};
 use crate::estate::{self, Files, Target};
@@ -12,17 +14,14 @@ use crate::plugins::{PluginSet, Served};
 use model::{Event, EventKind, Kind, TargetId};
 use sandbox::Sandbox;
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use store::{Known, Store};
 use tokio::sync::Mutex;
-use tokio_util::sync::CancellationToken;
+use watch::Named;
 use web::{CommandError, SettingView, SettingsView};
 
-/// How often the file is looked at. Looking works on every file system, unlike being told.
-const LOOK: Duration = Duration::from_secs(1);
-/// A file that is gone for so many looks is no longer being replaced by an editor.
-const GONE: u32 = 5;
 /// What is known of so many targets that are in the file no more is kept in memory, in case they come back.
 pub(crate) const DORMANT: usize = 10_000;
 /// How long a change waits to be on disk before whoever made it is told that it is not.
@@ -74,6 +73,8 @@ pub(crate) struct Fitted {
 
 struct State {
     document: Document,
+    /// The files that it names, or that the one does which was refused last.
+    named: Named,
     fitted: Fitted,
     /// What is known of targets that are in the file no more, in case they come back.
     dormant: HashMap<TargetId, Known>,
@@ -163,7 +164,7 @@ fn all(problems: &[Problem]) -> String {
 impl Configurator {
     /// For a host that runs with this, and knows this of targets that are in the file no more.
     pub(crate) fn new(parts: Parts, document: Document, fitted: Fitted, dormant: HashMap<TargetId, Known>) -> Self {
-        let state = State { document, fitted, dormant };
+        let state = State { document, named: Named::by(&fitted.config), fitted, dormant };
         let shown = RwLock::new(Shown { names: state.names(), settings: state.view(Vec::new()) });
         Self { parts, state: Mutex::new(state), shown }
     }
@@ -258,11 +259,15 @@ impl Configurator {
         }
     }
 
-    async fn reread(&self, state: &mut State, path: std::path::PathBuf) -> Result<(), Vec<Problem>> {
+    async fn reread(&self, state: &mut State, path: PathBuf) -> Result<(), Vec<Problem>> {
         let name = state.document.name.clone();
         let failed = |message: String| vec![Problem { place: name.clone(), message }];
         let document = Document::read(path).map_err(&failed)?;
         let overrides = state.fitted.overrides.clone();
+        // Now, because what is wrong with it may be a file that is not there yet.
+        if let Ok(config) = document.config(&self.parts.checker.places, self.parts.checker.demo, &overrides) {
+            state.named = Named::by(&config);
+        }
         let fitted = self.parts.checker.fit(&document, overrides, (&state.fitted.targets, Files::Reread)).await?;
         if fitted.targets.is_empty() && !state.fitted.targets.is_empty() {
             let message =
@@ -277,33 +282,6 @@ impl Configurator {
         let kind = EventKind::SettingsChanged { what: name, value: None };
         self.parts.store.writer().event(Event { at: self.parts.clock.wall(), kind });
         Ok(())
-    }
-
-    /// Reads the file again whenever it has changed and stood still for a look.
-    pub(crate) async fn watch(self: Arc<Self>, ending: CancellationToken) {
-        let Document { path: Some(path), stamp, name, .. } = self.state.lock().await.document.clone() else { return };
-        let (mut taken, mut before, mut gone) = (stamp, stamp, 0);
-        let mut ticks = tokio::time::interval(LOOK);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = ending.cancelled() => return,
-            }
-            let now = Stamp::of(&path);
-            gone = if now.is_none() { gone + 1 } else { 0 };
-            if gone == GONE {
-                let message = "the file is gone; the host goes on as it was, and cannot start again without it";
-                tracing::error!("{name}: {message}");
-                self.show(&*self.state.lock().await, &[Problem { place: name.clone(), message: message.to_owned() }]);
-                taken = None;
-            }
-            if now.is_some() && now != taken && now == before {
-                taken = now;
-                self.reload().await;
-            }
-            before = now;
-        }
     }
 
     /// Hands what is different from what runs to the driver.

@@ -147,9 +147,7 @@ impl Target {
 
     /// Whether it reads something that may change while its configuration stays the same.
     fn reads_files(&self) -> bool {
-        let config = &self.config;
-        let mut all = [&config.tls].into_iter().chain(config.also.iter().map(|also| &also.tls));
-        !config.secrets.is_empty() || all.any(|tls| tls.ca_file.is_some())
+        self.config.files().next().is_some()
     }
 
     /// What becoming this one means for the schedule of `before`.

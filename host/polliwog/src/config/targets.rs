@@ -7,7 +7,7 @@ use egress::{Fingerprint, Origin, Tls};
 use model::{Kind, TargetId};
 use scheduler::{Cadence, Settings};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use url::Url;
 
@@ -88,6 +88,18 @@ impl TlsConfig {
             Self { .. } => Tls::system(),
         }?;
         Ok(if self.http2 { tls.with_http2() } else { tls })
+    }
+}
+
+impl TargetConfig {
+    /// The files that it names: secrets, and authorities.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        let secrets = self.secrets.values().filter_map(|source| match source {
+            SecretSource::File(path) => Some(path.as_path()),
+            SecretSource::Variable(_) | SecretSource::Simulated(_) => None,
+        });
+        let tls = std::iter::once(&self.tls).chain(self.also.iter().map(|also| &also.tls));
+        secrets.chain(tls.filter_map(|tls| tls.ca_file.as_deref()))
     }
 }
 

@@ -1,0 +1,80 @@
+//! Looking at the configuration's file and at those that it names.
+
+use super::Configurator;
+use crate::common::{Document, Stamp};
+use crate::config::{Config, Problem, TargetConfig};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// How often the files are looked at. Looking works on every file system, unlike being told.
+const LOOK: Duration = Duration::from_secs(1);
+/// A file that is gone for so many looks is no longer being replaced by an editor.
+const GONE: u32 = 5;
+
+impl Configurator {
+    /// Reads the file again whenever it, or one that it names, has changed and stood still for a look.
+    pub(crate) async fn watch(self: Arc<Self>, ending: CancellationToken) {
+        let Document { path: Some(path), stamp, name, .. } = self.state.lock().await.document.clone() else { return };
+        let (mut taken, mut before, mut gone) = (stamp, stamp, 0);
+        let mut ticks = tokio::time::interval(LOOK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = ending.cancelled() => return,
+            }
+            let now = Stamp::of(&path);
+            gone = if now.is_none() { gone + 1 } else { 0 };
+            if gone == GONE {
+                let message = "the file is gone; the host goes on as it was, and cannot start again without it";
+                tracing::error!("{name}: {message}");
+                self.show(&*self.state.lock().await, &[Problem { place: name.clone(), message: message.to_owned() }]);
+                taken = None;
+            }
+            let another = self.state.lock().await.named.have_changed();
+            if now.is_some() && now == before && (now != taken || another) {
+                taken = now;
+                self.reload().await;
+            }
+            before = now;
+        }
+    }
+}
+
+/// The files that a configuration names.
+pub(super) struct Named(BTreeMap<PathBuf, Looks>);
+
+/// What a file was like when it was taken up, and at the last look.
+#[derive(Clone, Copy)]
+struct Looks {
+    taken: Option<Stamp>,
+    last: Option<Stamp>,
+}
+
+impl Named {
+    /// As they are now. To be asked before they are read.
+    pub(super) fn by(config: &Config) -> Self {
+        let files = config.targets.iter().flat_map(TargetConfig::files);
+        let looks = |path: &Path| {
+            let now = Stamp::of(path);
+            (path.to_owned(), Looks { taken: now, last: now })
+        };
+        Self(files.map(looks).collect())
+    }
+
+    /// Looks at them: whether one has changed and stood still for a look. It is taken up then.
+    fn have_changed(&mut self) -> bool {
+        let mut changed = false;
+        for (path, Looks { taken, last }) in &mut self.0 {
+            let now = Stamp::of(path);
+            if now != *taken && now == *last {
+                (*taken, changed) = (now, true);
+            }
+            *last = now;
+        }
+        changed
+    }
+}
