@@ -108,7 +108,7 @@ fn poll(look: &mut Look) {
     tasks::report(look);
     certificate(look);
     if look.settings.subscription {
-        let subscription = Fact { sort: "subscription", path: "/subscription", slow: false, read: subscribed };
+        let subscription = Fact::new("subscription", "/subscription", subscribed);
         hourly(look, &["localhost".to_owned()], false, &[subscription]);
     }
     if let Some(stores) = stores {

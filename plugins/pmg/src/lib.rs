@@ -67,8 +67,8 @@ impl Poller for Pmg {
         services::report(&mut look, &nodes);
         filters::report(&mut look, &nodes.answering);
         statistics::report(&mut look);
-        let certificate = Fact { sort: "certificate", path: "/certificates/info", slow: false, read: certificate };
-        let subscription = Fact { sort: "subscription", path: "/subscription", slow: false, read: subscribed };
+        let certificate = Fact::new("certificate", "/certificates/info", certificate);
+        let subscription = Fact::new("subscription", "/subscription", subscribed);
         let facts = if look.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
         hourly(&mut look, &nodes.answering, true, &facts);
         Ok(look.finish())

@@ -15,8 +15,17 @@ pub trait Graded: Copy {
     /// What a number means.
     fn status(self, value: f64) -> Status;
 
+    /// Both.
+    fn pair(self) -> (f64, f64);
+
     /// The limit for this status.
-    fn limit(self, status: Status) -> f64;
+    fn limit(self, status: Status) -> f64 {
+        match status {
+            Status::Critical => self.pair().1,
+            Status::Warning => self.pair().0,
+            Status::Ok | Status::Unknown => 0.0,
+        }
+    }
 
     /// The limits that end what these began, when each is moved by this part of itself.
     fn moved(self, part: f64) -> Self;

@@ -10,30 +10,60 @@ const AGAIN: Duration = Duration::from_secs(5 * 60);
 
 /// One such thing.
 pub struct Fact<S> {
-    /// What its dependency is called: `certificate/pve1`, or `certificate` where there is one node only.
-    pub sort: &'static str,
-    /// Where it is, behind `/nodes/N`.
-    pub path: &'static str,
-    /// Whether it takes long by itself.
-    pub slow: bool,
-    /// What an answer means for the dependency of this name.
-    pub read: fn(&mut Look<S>, String, Answer) -> Result<Dependency, Trouble>,
+    sort: &'static str,
+    path: &'static str,
+    slow: bool,
+    numbers_only: bool,
+    read: Read<S>,
+}
+
+/// What an answer means for the dependency of this name.
+type Read<S> = fn(&mut Look<S>, String, Answer) -> Result<Dependency, Trouble>;
+
+impl<S> Fact<S> {
+    /// One whose dependency is called `certificate/pve1`, or `certificate` where there is one node only, and that is behind
+    /// `/nodes/N` at this path.
+    pub fn new(sort: &'static str, path: &'static str, read: Read<S>) -> Self {
+        Self { sort, path, slow: false, numbers_only: false, read }
+    }
+
+    /// The same, where it takes long by itself.
+    #[must_use]
+    pub fn slow(self) -> Self {
+        Self { slow: true, ..self }
+    }
+
+    /// The same, where it is only asked for samples: there is no dependency of it.
+    #[must_use]
+    pub fn numbers_only(self) -> Self {
+        Self { numbers_only: true, ..self }
+    }
+
+    /// What its dependency is called; nothing where there is none.
+    pub fn name(&self, node: &str) -> Option<String> {
+        (!self.numbers_only).then(|| format!("{}/{node}", self.sort))
+    }
 }
 
 /// Reports each of these facts of each of these nodes; `by_node` says whether their names are in those of the dependencies.
 /// Gives the nodes that a request did not get through to, each with why; they are asked nothing more.
 pub fn hourly<S>(look: &mut Look<S>, nodes: &[String], by_node: bool, facts: &[Fact<S>]) -> Vec<(String, String)> {
     let mut unreachable: Vec<(String, String)> = Vec::new();
-    for Fact { sort, path, slow, read } in facts {
+    for Fact { sort, path, slow, numbers_only, read } in facts {
         let key = format!("hourly/{sort}");
+        let keep = |look: &mut Look<S>, name: String| {
+            if !numbers_only {
+                look.report.keep(name);
+            }
+        };
         if nodes.is_empty() || !look.is_due(&key) {
-            look.report.keep(if by_node { format!("{sort}/") } else { (*sort).to_owned() });
+            keep(look, if by_node { format!("{sort}/") } else { (*sort).to_owned() });
             continue;
         }
         let named = |node: &str| if by_node { format!("{sort}/{node}") } else { (*sort).to_owned() };
         let (spared, asked): (Vec<&String>, Vec<&String>) =
             nodes.iter().partition(|node| unreachable.iter().any(|(known, _)| known == *node));
-        spared.iter().for_each(|node| look.report.keep(named(node)));
+        spared.iter().for_each(|node| keep(look, named(node)));
         let mut whole = spared.is_empty();
         let api = if *slow { look.api.patient() } else { look.api.clone() };
         let answers = api.ask_all(asked.iter().map(|node| format!("/nodes/{node}{path}")).collect());
@@ -44,6 +74,13 @@ pub fn hourly<S>(look: &mut Look<S>, nodes: &[String], by_node: bool, facts: &[F
                 && trouble.code == "node_unreachable"
             {
                 unreachable.push((node.clone(), trouble.sentence.clone()));
+            }
+            if *numbers_only {
+                if let Err(trouble) = dependency {
+                    look.notes.say(|| format!("{name}: {}", trouble.sentence));
+                    whole = false;
+                }
+                continue;
             }
             match look.detail((&name, &[]), dependency) {
                 Some(dependency) => {

@@ -82,8 +82,8 @@ impl Graded for Limits {
         self.judge(value).0
     }
 
-    fn limit(self, status: Status) -> f64 {
-        limit((self.warning, self.critical), status)
+    fn pair(self) -> (f64, f64) {
+        (self.warning, self.critical)
     }
 
     fn moved(self, part: f64) -> Self {
@@ -96,20 +96,12 @@ impl Graded for Remaining {
         self.judge(value).0
     }
 
-    fn limit(self, status: Status) -> f64 {
-        limit((self.warning, self.critical), status)
+    fn pair(self) -> (f64, f64) {
+        (self.warning, self.critical)
     }
 
     fn moved(self, part: f64) -> Self {
         Self { warning: self.warning * (1.0 + part), critical: self.critical * (1.0 + part) }
-    }
-}
-
-fn limit((warning, critical): (f64, f64), status: Status) -> f64 {
-    match status {
-        Status::Critical => critical,
-        Status::Warning => warning,
-        Status::Ok | Status::Unknown => 0.0,
     }
 }
 

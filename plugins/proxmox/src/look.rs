@@ -5,6 +5,7 @@ use crate::{Api, Grades, Notes, Trouble, Verdict, list, roll};
 use polliwog_sdk::{Dependency, Report, Status, Target, cache};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 /// What is known of a part stands for so long while it cannot be read; then nobody knows any more. Milliseconds.
@@ -31,12 +32,12 @@ pub struct Look<S> {
     lost: Vec<(String, String)>,
     /// Those of them that were looked at in vain, and have a time of their own to be looked at again.
     in_vain: BTreeSet<String>,
-    /// Those that nobody could look at two polls ago, and somebody could at the last one.
-    pub(crate) back: Vec<String>,
     /// Parts that are looked at in this poll, of those that are not at each.
     pub(crate) due: Vec<String>,
     /// How many samples there were before the part that is being looked at.
     pub(crate) samples_before: usize,
+    pub(crate) settings_hash: u64,
+    before: Sight,
 }
 
 /// A part of a report: the dependency that stands for it as a whole, and the names, or prefixes that end in `/`, of the
@@ -47,11 +48,23 @@ impl<S> Look<S> {
     /// A poll of an API that answers; `dependency` says how it does.
     pub fn new((api, dependency): (Api, Dependency), settings: S, target: &Target) -> Self {
         let report = [dependency].into_iter().collect();
-        let (notes, grades) = (Notes::default(), Grades::known());
-        let Seen { back, .. } = remembered(SEEN);
-        let (missed, lost, in_vain, due) = (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
-        let now = target.now;
-        Self { api, settings, report, notes, grades, now, missed, lost, in_vain, back, due, samples_before: 0 }
+        let mut settings_hash = DefaultHasher::new();
+        target.settings.hash(&mut settings_hash);
+        Self {
+            api,
+            settings,
+            report,
+            notes: Notes::default(),
+            grades: Grades::known(),
+            now: target.now,
+            missed: Vec::new(),
+            lost: Vec::new(),
+            in_vain: BTreeSet::new(),
+            due: Vec::new(),
+            samples_before: 0,
+            settings_hash: settings_hash.finish(),
+            before: remembered(SIGHT),
+        }
     }
 
     /// Adds a dependency.
@@ -79,6 +92,11 @@ impl<S> Look<S> {
     pub fn lose_at_look(&mut self, name: String, why: String) {
         self.in_vain.insert(name.clone());
         self.lose(name, why);
+    }
+
+    /// Those that nobody could look at two polls ago, and somebody could at the last one.
+    pub(crate) fn back(&self) -> &[String] {
+        &self.before.back
     }
 
     /// The names with this prefix, which ends in `/`, that were reported before.
@@ -161,8 +179,8 @@ impl<S> Look<S> {
                 "not all of it could be read at this look: {what}; what is known of that stands"
             ));
         }
-        let Self { mut report, notes, lost, in_vain, grades, now, .. } = self;
-        Seen::remember(lost.iter().map(|(name, _)| name).filter(|name| !in_vain.contains(*name)));
+        let Self { mut report, notes, lost, in_vain, grades, now, before, .. } = self;
+        before.follow(lost.iter().map(|(name, _)| name).filter(|name| !in_vain.contains(*name)));
         notes.into_report(&mut report);
         grades.keep();
         let mut names: BTreeSet<String> = report.dependencies.iter().map(|found| found.name.clone()).collect();
@@ -175,27 +193,26 @@ impl<S> Look<S> {
     }
 }
 
-const SEEN: &str = "seen";
+const SIGHT: &str = "sight";
 
-/// What could be looked at.
+/// What could be looked at at the last poll.
 #[derive(Default, Deserialize, PartialEq, Serialize)]
-struct Seen {
+struct Sight {
     /// What nobody could look at, at the last poll.
     lost: Vec<String>,
     /// What nobody could before that, and somebody could then.
     back: Vec<String>,
 }
 
-impl Seen {
+impl Sight {
     /// Remembers what is lost now, for the next poll.
-    fn remember<'a>(lost: impl Iterator<Item = &'a String>) {
-        let before: Self = remembered(SEEN);
+    fn follow<'a>(self, lost: impl Iterator<Item = &'a String>) {
         let lost: Vec<String> = lost.cloned().collect();
         let still: BTreeSet<&str> = lost.iter().map(String::as_str).collect();
-        let back = before.lost.iter().filter(|name| !still.contains(name.as_str())).cloned().collect();
+        let back = self.lost.iter().filter(|name| !still.contains(name.as_str())).cloned().collect();
         let now = Self { lost, back };
-        if now != before {
-            remember(SEEN, &now, REMEMBERED);
+        if now != self {
+            remember(SIGHT, &now, REMEMBERED);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What is looked at less often than at every poll.
 //!
 //! The last look is remembered in the target's cache, by the poll's own time. Where that is gone, it is looked again. What
-//! could not be read then is said at each poll in between, and numbers are given again, because what is known of it stands. What nobody could
-//! look at, and somebody can again, is looked at at once.
+//! could not be read then is said at each poll in between, and numbers are given again, because what is known of it stands.
+//! What nobody could look at, and somebody can again, is looked at at once; so is everything when the target's settings changed.
 
 use crate::Look;
 use crate::memory::{remember, remembered};
@@ -16,6 +16,8 @@ struct Looked {
     /// From when on, and until when that will do. Milliseconds since 1970.
     from: u64,
     until: u64,
+    /// Of the settings then.
+    settings: u64,
     /// What could not be read.
     notes: Vec<String>,
     /// Numbers for graphs.
@@ -49,9 +51,10 @@ impl<S> Look<S> {
     /// Whether it is time to look at this again. What is noted, and what samples are added, from here to [`Look::looked`]
     /// belong to it.
     pub fn is_due(&mut self, part: &str) -> bool {
-        let Looked { from, until, notes, samples } = remembered(&key(part));
+        let Looked { from, until, settings, notes, samples } = remembered(&key(part));
         // A look of tomorrow was before the clock was set back.
-        let due = !(from..until).contains(&self.milliseconds()) || self.back.iter().any(|name| is_of(name, part));
+        let stands = settings == self.settings_hash && (from..until).contains(&self.milliseconds());
+        let due = !stands || self.back().iter().any(|name| is_of(name, part));
         if due {
             self.due.push(part.to_owned());
             self.notes.begin();
@@ -73,7 +76,7 @@ impl<S> Look<S> {
         let from = self.milliseconds();
         let samples = self.report.samples.iter().skip(self.samples_before).map(Number::of).collect();
         let until = from + period.as_millis() as u64;
-        let looked = Looked { from, until, notes: self.notes.begun(), samples };
+        let looked = Looked { from, until, settings: self.settings_hash, notes: self.notes.begun(), samples };
         // A cache that is full means one look too many.
         remember(&key(part), &looked, period);
     }

@@ -11,7 +11,7 @@
 //! | `/cluster/replication`, and `/nodes/N/replication` of nodes with a job's source | each minute |
 //! | `/cluster/config/qdevice` of a cluster | each five minutes |
 //! | `/cluster/backup-info/not-backed-up`, `/cluster/backup`, `/nodes/N/tasks` of each node | each five minutes |
-//! | `/nodes/N/certificates/info`, `/nodes/N/disks/zfs` of each node; where that is wanted `/nodes/N/disks/list`, `/nodes/N/apt/update`, `/nodes/N/subscription` | each hour |
+//! | `/nodes/N/certificates/info`, `/nodes/N/disks/zfs` of each node; where that is wanted `/nodes/N/disks/list`, `/nodes/N/apt/update`, `/nodes/N/subscription` (for samples too) | each hour |
 //! | `/cluster/ceph/status`, or `/nodes/N/ceph/status` where the node that was asked has no Ceph | each minute, where there is Ceph; else each hour |
 //! | `/access/permissions` | where nothing is seen, or a node is not heard: is there nothing, or are there no rights? |
 //! | `/nodes/N/tasks` of a guest | at a first look, of ten guests at most that must run and do not: who stopped them? |

@@ -1,10 +1,10 @@
 //! Which guests are started with their node: only a guest's own configuration says so, which costs a request for each.
 //!
-//! So it is an option, and a few are asked in a poll, those first whose answer is oldest.
+//! So it is an option, for what must run and for samples, and a few are asked in a poll, those first whose answer is oldest.
 
-use crate::Look;
 use crate::nodes::{Nodes, answers};
 use crate::resources::Guest;
+use crate::{Look, samples};
 use polliwog_sdk::lenient::{Field, Flag};
 use proxmox::{remember, remembered};
 use serde::Deserialize;
@@ -27,19 +27,18 @@ struct Config {
 /// What is known of each guest: whether it is started with its node, and when that was asked, in seconds since 1970.
 type Known = BTreeMap<u64, (bool, f64)>;
 
-/// The guests that must run because they are started with their node, as far as that is known by now.
+/// The guests that must run because they are started with their node, where that is wanted and as far as it is known by
+/// now.
 pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTreeSet<u64> {
-    if !look.settings.guests.expected_by_onboot {
+    let expects = look.settings.guests.expected_by_onboot;
+    if !expects && !look.settings.samples_onboot {
         return BTreeSet::new();
     }
     let mut known: Known = remembered(KEY);
     let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
     known.retain(|id, _| ids.contains(id));
     let asked = oldest(guests, nodes, &known, look.seconds());
-    let path = |guest: &&Guest| {
-        let kind = if guest.container { "lxc" } else { "qemu" };
-        format!("/nodes/{}/{kind}/{}/config", guest.node, guest.id)
-    };
+    let path = |guest: &&Guest| format!("/nodes/{}/{}/{}/config", guest.node, guest.kind(), guest.id);
     let replies = look.api.ask_all(asked.iter().map(path).collect());
     for (guest, answer) in asked.iter().zip(replies) {
         let config = answer.read::<Config>();
@@ -58,6 +57,12 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
         }
     }
     remember(KEY, &known, REMEMBERED);
+    if look.settings.samples || look.settings.samples_onboot {
+        samples::onboot(look, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.0))));
+    }
+    if !expects {
+        return BTreeSet::new();
+    }
     known.into_iter().filter(|(_, (onboot, _))| *onboot).map(|(id, _)| id).collect()
 }
 

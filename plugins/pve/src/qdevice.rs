@@ -1,7 +1,7 @@
 //! The QDevice: a vote from outside, on which a cluster of two nodes depends for its quorum.
 
-use crate::Look;
 use crate::cluster::Cluster;
+use crate::{Look, samples};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
 use proxmox::{Part, judged};
@@ -21,13 +21,28 @@ struct Device {
     state: Field<Text>,
     #[serde(rename = "QNetd host")]
     host: Field<Text>,
+    #[serde(rename = "Algorithm")]
+    algorithm: Field<Text>,
+    #[serde(rename = "Tie-breaker")]
+    tie_breaker: Field<Text>,
+}
+
+impl Device {
+    /// By prometheus-pve-exporter's names.
+    fn labels(&self) -> [(&'static str, &Field<Text>); 5] {
+        [
+            ("model", &self.model),
+            ("algorithm", &self.algorithm),
+            ("qnetd_host", &self.host),
+            ("tie_breaker", &self.tie_breaker),
+            ("state", &self.state),
+        ]
+    }
 }
 
 pub(crate) fn report(look: &mut Look, cluster: &Cluster) {
     // A node that stands alone has no votes. Where the cluster could not be read, this is a part of what could not.
-    if cluster.name().is_none() {
-        return;
-    }
+    let Some(name) = cluster.name() else { return };
     if !look.is_due(PART.0) {
         return look.report.keep(PART.0);
     }
@@ -38,11 +53,18 @@ pub(crate) fn report(look: &mut Look, cluster: &Cluster) {
         read => look.part(PART, read),
     };
     let Some(device) = device else { return };
+    let there = !matches!((&device.state, &device.model), (Field::Absent, Field::Absent));
+    let connected = device.state.get().is_some_and(|Text(state)| state == "Connected");
+    if there && look.settings.samples {
+        samples::qdevice(look, name, connected, device.labels());
+    }
     look.looked(PART.0, PERIOD);
-    let verdict = match (&device.state, &device.model) {
-        (Field::Absent, Field::Absent) => return,
-        (Field::Is(Text(state)), _) if state == "Connected" => (Status::Ok, None),
-        (Field::Is(Text(state)), _) => {
+    if !there {
+        return;
+    }
+    let verdict = match &device.state {
+        Field::Is(_) if connected => (Status::Ok, None),
+        Field::Is(Text(state)) => {
             let why = format!(
                 "its state is {state:?}: the cluster lacks its vote; look at \"corosync-qdevice-tool -s\" on the nodes, and \
                  at corosync-qnetd on its host"

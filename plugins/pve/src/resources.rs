@@ -75,6 +75,13 @@ pub(crate) struct Guest {
     pub root: Option<f64>,
 }
 
+impl Guest {
+    /// What the API calls what it is.
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.container { "lxc" } else { "qemu" }
+    }
+}
+
 /// A storage as one node sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Storage {

@@ -1,13 +1,14 @@
 //! Numbers for graphs, under the names that prometheus-pve-exporter gives them, so that dashboards made for it go on working.
 //!
 //! An option, because they are many: 17 for each guest. The host adds `instance` and `instance_type`. Other than there, states
-//! of HA and locks are given for those that have one.
+//! of HA and locks are given for those that have one, and what is asked of nodes and guests themselves is asked of all of them.
 
 use crate::Look;
 use crate::cluster::Cluster;
+use crate::resources::Guest;
 use polliwog_sdk::Sample;
 use polliwog_sdk::lenient::{Field, Number, Text};
-use proxmox::Answer;
+use proxmox::{Answer, seconds};
 use serde::Deserialize;
 
 /// The host takes 100,000 in a report.
@@ -28,6 +29,8 @@ const GUEST_STATES: [&str; 11] = [
 const NODE_STATES: [&str; 5] = ["online", "maintenance", "unknown", "fence", "gone"];
 const LOCKS: [&str; 9] =
     ["backup", "clone", "create", "migrate", "rollback", "snapshot", "snapshot-delete", "suspended", "suspending"];
+
+const SUBSCRIPTIONS: [&str; 6] = ["new", "notfound", "active", "invalid", "expired", "suspended"];
 
 /// One entry of `/cluster/resources`, by its numbers.
 #[derive(Default, Deserialize)]
@@ -90,6 +93,55 @@ fn cluster_samples(cluster: &Cluster) -> Vec<Sample> {
             sample.with_label("quorate", u8::from(quorate).to_string()).with_label("version", version.to_string())
         });
     nodes.chain(itself).chain(node_info).chain(cluster_info).collect()
+}
+
+/// `/nodes/N/subscription`, by its numbers.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Subscription {
+    level: Field<Text>,
+    status: Field<Text>,
+    nextduedate: Field<Text>,
+}
+
+/// Adds what a node says of its subscription, `subscription/pve1`. That it cannot be read is said elsewhere.
+pub(crate) fn subscription(look: &mut Look, name: &str, answer: Answer) {
+    let Ok(found) = answer.read::<Subscription>() else { return };
+    let Some(node) = name.split_once('/').map(|(_, node)| node).filter(|_| look.settings.samples) else { return };
+    let id = format!("node/{node}");
+    let word = |field: &Field<Text>| field.get().map_or("unknown".to_owned(), |Text(text)| text.clone());
+    let status = word(&found.status).to_lowercase();
+    let one = |state: &&str| one_of("pve_subscription_status", &id, ("status", state), *state == status);
+    let samples = &mut look.report.samples;
+    samples.push(
+        Sample::gauge("pve_subscription_info", 1.0).with_label("id", &id).with_label("level", word(&found.level)),
+    );
+    samples.extend(SUBSCRIPTIONS.iter().map(one));
+    // A day without a time zone; the exporter takes its own.
+    let due = found.nextduedate.get().and_then(|Text(day)| seconds(&format!("{day}T00:00:00Z")));
+    let due = due.map(|due| Sample::gauge("pve_subscription_next_due_timestamp_seconds", due).with_label("id", &id));
+    samples.extend(due);
+}
+
+/// Adds what the QDevice says: whether it is connected, and what `labels` say of it.
+pub(crate) fn qdevice(look: &mut Look, cluster: &str, connected: bool, labels: [(&str, &Field<Text>); 5]) {
+    let gauge = |name: &str, value: f64| Sample::gauge(name, value).with_label("id", format!("cluster/{cluster}"));
+    let info = labels.into_iter().fold(gauge("pve_qdevice_info", 1.0), |info, (label, field)| {
+        info.with_label(label, field.get().map(|Text(text)| text.clone()).unwrap_or_default())
+    });
+    look.report.samples.extend([gauge("pve_qdevice_up", f64::from(u8::from(connected))), info]);
+}
+
+/// Adds whether these guests are started with their node.
+pub(crate) fn onboot<'a>(look: &mut Look, guests: impl Iterator<Item = (&'a Guest, bool)>) {
+    for (guest, onboot) in guests {
+        let kind = guest.kind();
+        let sample = Sample::gauge("pve_onboot_status", f64::from(u8::from(onboot)))
+            .with_label("id", format!("{kind}/{}", guest.id))
+            .with_label("node", &guest.node)
+            .with_label("type", kind);
+        look.report.samples.push(sample);
+    }
 }
 
 /// `pve_version_info`.
@@ -171,14 +223,15 @@ impl Entry {
 
 fn states(samples: &mut Vec<Sample>, id: &str, state: &Field<Text>, all: &[&str]) {
     let Some(Text(found)) = state.get() else { return };
-    samples.extend(all.iter().map(|state| one_of("pve_ha_state", id, (state, *state == found))));
+    samples.extend(all.iter().map(|state| one_of("pve_ha_state", id, ("state", state), *state == found)));
 }
 
 fn locks(samples: &mut Vec<Sample>, id: &str, lock: &Field<Text>) {
     let Some(Text(found)) = lock.get() else { return };
-    samples.extend(LOCKS.iter().map(|state| one_of("pve_lock_state", id, (state, *state == found))));
+    samples.extend(LOCKS.iter().map(|state| one_of("pve_lock_state", id, ("state", state), *state == found)));
 }
 
-fn one_of(name: &str, id: &str, (state, is): (&str, bool)) -> Sample {
-    Sample::gauge(name, f64::from(u8::from(is))).with_label("id", id).with_label("state", state)
+/// One of the values that a label may have, and whether it has that one.
+fn one_of(name: &str, id: &str, (label, value): (&str, &str), is: bool) -> Sample {
+    Sample::gauge(name, f64::from(u8::from(is))).with_label("id", id).with_label(label, value)
 }

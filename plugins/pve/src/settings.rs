@@ -28,8 +28,10 @@ pub struct Settings {
     /// What HA manages.
     pub ha: Ha,
     /// Whether numbers of nodes, guests and storages are given as metrics, under the names that prometheus-pve-exporter has for
-    /// them.
+    /// them. Each node is asked for its subscription once an hour then.
     pub samples: bool,
+    /// Whether `pve_onboot_status` is one of them. Costs a request for each guest, 20 in a poll at most, in turn.
+    pub samples_onboot: bool,
 }
 
 /// Virtual machines and containers. Each is named by its number, its name, `tag:TAG` or `pool:POOL`, with `*` for any text.

@@ -1,7 +1,7 @@
 //! What is asked of each node once an hour: certificates, ZFS pools, and, where that is wanted, disks, updates, subscriptions.
 
-use crate::Look;
 use crate::nodes::{Node, Nodes, answers, unreachable_because};
+use crate::{Look, samples};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{
@@ -40,25 +40,23 @@ struct Update {
 }
 
 pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
-    let wanted = &look.settings.upkeep;
+    let (wanted, subscription) = (&look.settings.upkeep, look.settings.subscription);
+    let status = Fact::new("subscription", "/subscription", subscribed);
     let all = [
-        (true, Fact { sort: "certificate", path: "/certificates/info", slow: false, read: certificate }),
-        (wanted.zfs, Fact { sort: "zfs", path: "/disks/zfs", slow: false, read: pools }),
-        (wanted.disks, Fact { sort: "disks", path: "/disks/list", slow: true, read: disks }),
-        (wanted.updates, Fact { sort: "updates", path: "/apt/update", slow: false, read: updates }),
-        (
-            look.settings.subscription,
-            Fact { sort: "subscription", path: "/subscription", slow: false, read: subscribed },
-        ),
+        (true, Fact::new("certificate", "/certificates/info", certificate)),
+        (wanted.zfs, Fact::new("zfs", "/disks/zfs", pools)),
+        (wanted.disks, Fact::new("disks", "/disks/list", disks).slow()),
+        (wanted.updates, Fact::new("updates", "/apt/update", updates)),
+        (subscription || look.settings.samples, if subscription { status } else { status.numbers_only() }),
     ];
     let facts: Vec<Fact<_>> = all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, fact)| fact).collect();
     let wanted = nodes.iter().filter(|(_, node)| node.wanted).map(|(name, _)| name);
     let (there, gone): (Vec<&String>, Vec<&String>) = wanted.partition(|name| answers(nodes, name));
     for name in gone {
-        for Fact { sort, .. } in &facts {
-            look.report.keep(format!("{sort}/{name}"));
+        for dependency in facts.iter().filter_map(|fact| fact.name(name)) {
+            look.report.keep(dependency.clone());
             if nodes.get(name).is_some_and(Node::is_offline) {
-                look.lose(format!("{sort}/{name}"), format!("nobody can see it: its node {name} is offline"));
+                look.lose(dependency, format!("nobody can see it: its node {name} is offline"));
             }
         }
     }
@@ -86,6 +84,7 @@ fn renew(file: &str) -> &'static str {
 }
 
 fn subscribed(look: &mut Look, name: String, answer: Answer) -> Read {
+    samples::subscription(look, &name, answer.clone());
     subscription(look, (name, "pve-subscription"), answer)
 }
 

@@ -5,6 +5,7 @@
 mod pbs;
 mod pmg;
 mod pve;
+mod pve_samples;
 
 use model::{FailureCategory, Outcome, Report};
 use tests::proxmox::{Bench, difference, lines};

@@ -393,7 +393,9 @@ impl Estate<'_> {
             return json!({});
         }
         let state = if self.has("qdevice-lost") { "Connect failed" } else { "Connected" };
-        json!({ "Model": "Net", "State": state, "QNetd host": "192.0.2.200:5403", "Algorithm": "Fifty-Fifty split" })
+        json!({ "Model": "Net", "State": state, "QNetd host": "192.0.2.200:5403", "Algorithm": "Fifty-Fifty split",
+            "Tie-breaker": "Node with lowest node ID",
+        })
     }
 
     fn jobs(&self) -> Value {

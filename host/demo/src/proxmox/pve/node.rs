@@ -23,7 +23,7 @@ impl Estate<'_> {
             ["certificates", "info"] => {
                 Reply::Data(certificates(self.wish, self.now, ["pve-root-ca.pem", "pve-ssl.pem"]))
             }
-            ["subscription"] => Reply::Data(subscription(self.wish)),
+            ["subscription"] => Reply::Data(self.subscription()),
             ["disks", "zfs"] => Reply::Data(self.zfs()),
             ["disks", "list"] => Reply::Data(self.disks()),
             ["apt", "update"] if self.has("updates") => Reply::Data(json!([
@@ -42,6 +42,15 @@ impl Estate<'_> {
             ),
             _ => Reply::Error(501, "Method not implemented".to_owned(), String::new()),
         }
+    }
+
+    /// pve-manager: PVE/API2/Subscription.pm, get. Its level is c, b, s or p; Backup Server has none.
+    fn subscription(&self) -> Value {
+        let mut found = subscription(self.wish);
+        if found.get("productname").is_some() {
+            found["level"] = json!("c");
+        }
+        found
     }
 
     /// pve-manager: PVE/API2/Replication.pm, job_status.
