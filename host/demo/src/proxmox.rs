@@ -19,6 +19,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use hyper::ext::ReasonPhrase;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -94,12 +95,17 @@ enum Reply {
     /// 200, in an envelope that says how many there are of what it holds a part of.
     Counted(Value, usize),
     /// 401, after three seconds: reason phrase and body.
-    Refused(&'static str, &'static str),
+    Refused(Cow<'static, str>, &'static str),
     /// None.
     Never,
 }
 
 impl Reply {
+    /// A log-in that is refused, without a body.
+    fn unauthorized(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::Refused(reason.into(), "")
+    }
+
     /// A node cannot be reached by the one that was asked (AnyEvent::HTTP's own codes, passed through).
     fn proxy(status: u16, reason: &str) -> Self {
         Self::Error(status, reason.to_owned(), String::new())
@@ -219,7 +225,7 @@ async fn respond(wish: &Wish, reply: Reply) -> Response {
         Reply::Error(status, reason, body) => (status, reason, body),
         Reply::Refused(reason, body) => {
             sleep(REFUSED).await;
-            (401, reason.to_owned(), body.to_owned())
+            (401, reason.into_owned(), body.to_owned())
         }
         Reply::Never => {
             sleep(NEVER).await;

@@ -6,6 +6,7 @@ mod pbs;
 mod pmg;
 mod pve;
 mod pve_samples;
+mod versions;
 
 use model::{FailureCategory, Outcome, Report};
 use tests::proxmox::{Bench, difference, lines};

@@ -30,7 +30,7 @@ pub(super) const WISHES: &[(&str, &str)] = &[
     ("job-running", ""),
     ("job-failing", "it failed, and runs again"),
     ("job-never", ""),
-    ("old", "a version without push"),
+    ("old", "Backup Server 3.2"),
     ("group-old", ""),
     ("group-hidden", ""),
     ("walk-hangs", ""),
@@ -51,15 +51,13 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
     // proxmox-rest-server: rest.rs. Text that claims to be JSON.
     match asked.authorization.map(|value| value.strip_prefix("PBSAPIToken=")) {
         Some(Some(token)) if token == PBS_TOKEN => {}
-        _ => return Reply::Refused("Unauthorized", "authentication failed - invalid ticket"),
+        _ => return Reply::Refused("Unauthorized".into(), "authentication failed - invalid ticket"),
     }
     let server = Server { wish, now: asked.now };
     let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
     let hidden = wish.has("no-rights");
     match parts[..] {
-        ["version"] => Reply::Data(
-            json!({ "version": "4.2", "release": "0", "repoid": "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567" }),
-        ),
+        ["version"] => Reply::Data(server.version()),
         ["access", "permissions"] => Reply::Data(server.permissions()),
         ["nodes", _, "status"] if hidden || wish.has("no-audit") => forbidden(),
         ["nodes", _, "status"] => Reply::Data(server.status()),
@@ -108,6 +106,21 @@ impl Server<'_> {
         self.wish.has(word)
     }
 
+    fn version(&self) -> Value {
+        let (version, release) = if self.has("old") { ("3.2", "4") } else { ("4.2", "0") };
+        json!({ "version": version, "release": release, "repoid": "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567" })
+    }
+
+    /// Backup Server 3.2 knew no removable datastores and no others than file systems (pbs-api-types of that time).
+    fn aged(&self, mut datastores: Value) -> Value {
+        if self.has("old") {
+            for datastore in datastores.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+                ["mount-status", "backend-type"].iter().for_each(|new| drop(datastore.remove(*new)));
+            }
+        }
+        datastores
+    }
+
     fn permissions(&self) -> Value {
         match (self.has("no-rights"), self.has("no-audit")) {
             (true, _) => json!({}),
@@ -152,7 +165,9 @@ impl Server<'_> {
         if self.has("s3") {
             archive["backend-type"] = json!("s3");
         }
-        json!([{ "store": "fast", "comment": "NVMe", "mount-status": "nonremovable", "backend-type": "filesystem" }, archive])
+        let fast =
+            json!({ "store": "fast", "comment": "NVMe", "mount-status": "nonremovable", "backend-type": "filesystem" });
+        self.aged(json!([fast, archive]))
     }
 
     /// pbs-api-types: datastore.rs, DataStoreStatusListItem.
@@ -174,7 +189,7 @@ impl Server<'_> {
             }
             archive["estimated-full-date"] = json!(0);
         }
-        json!([fast, archive])
+        self.aged(json!([fast, archive]))
     }
 
     fn size(&self, store: &str) -> Value {

@@ -50,9 +50,9 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
         .and_then(|cookies| cookies.split(';').find_map(|cookie| cookie.trim().strip_prefix("PMGAuthCookie=")));
     match ticket {
         Some(ticket) if gateway.takes(ticket) => {}
-        Some(_) => return Reply::Refused("permission denied - invalid PMG ticket", ""),
-        None if asked.authorization.is_some() => return Reply::Refused("API tokens not implemented", ""),
-        None => return Reply::Refused("No ticket", ""),
+        Some(_) => return Reply::unauthorized("permission denied - invalid PMG ticket"),
+        None if asked.authorization.is_some() => return Reply::unauthorized("API tokens not implemented"),
+        None => return Reply::unauthorized("No ticket"),
     }
     match parts[..] {
         ["version"] => Reply::Data(json!({ "version": "9.1.0", "release": "9.1", "repoid": "0a1b2c3d" })),
@@ -110,7 +110,7 @@ impl Gateway<'_> {
         let (user, password) = (field("username"), field("password"));
         let good = self.takes(password) || password == PMG_PASSWORD && !self.has("password-changed");
         if user != PMG_USER || !good {
-            return Reply::Refused("authentication failure", "");
+            return Reply::unauthorized("authentication failure");
         }
         let half = if self.has("tfa") { "!tfa!" } else { "" };
         let mut data = json!({

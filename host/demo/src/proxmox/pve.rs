@@ -3,6 +3,7 @@
 //! What can be wished is in [`WISHES`], and is told to whoever asks for `/pve`.
 
 mod node;
+mod old;
 
 use super::{Asked, PVE_TOKEN, Reply, Wish, certificates, subscription};
 use serde_json::{Value, json};
@@ -67,6 +68,7 @@ pub(super) const WISHES: &[(&str, &str)] = &[
     ("disk-worn", ""),
     ("disk-overworn", ""),
     ("updates", "the token may see them"),
+    ("old", "Proxmox VE 6.2"),
     ("broken", "500 from everything of the cluster"),
 ];
 
@@ -79,35 +81,14 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
     // pve-manager: PVE/HTTPServer.pm, auth_handler.
     match asked.authorization.map(|value| value.strip_prefix("PVEAPIToken=")) {
         Some(Some(token)) if token == PVE_TOKEN => {}
-        Some(Some(_)) => return Reply::Refused("Authentication failed!", ""),
-        _ => return Reply::Refused("No ticket", ""),
+        Some(Some(token)) if wish.has("old") => return Reply::unauthorized(old::refusal(token)),
+        Some(Some(_)) => return Reply::unauthorized("Authentication failed!"),
+        _ => return Reply::unauthorized("No ticket"),
     }
     let estate = Estate { wish, now: asked.now };
     let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
-    match parts[..] {
-        ["access", "domains"] => {
-            Reply::Data(json!([{ "realm": "pam", "type": "pam" }, { "realm": "pve", "type": "pve" }]))
-        }
-        ["version"] => Reply::Data(json!({ "version": "9.1.6", "release": "9.1", "repoid": "5a1b2c3d4e5f6071" })),
-        ["access", "permissions"] => Reply::Data(estate.permissions()),
-        ["cluster", ..] if wish.has("broken") => server_error("cluster not ready - no quorum?"),
-        ["cluster", "status"] => estate.audited(Estate::status),
-        ["cluster", "resources"] => Reply::Data(estate.resources()),
-        ["cluster", "ha", "status", "current"] => estate.audited(Estate::ha),
-        ["cluster", "config", "qdevice"] => estate.audited(Estate::qdevice),
-        ["cluster", "replication"] => Reply::Data(estate.jobs()),
-        ["cluster", "tasks"] => Reply::Data(estate.tasks()),
-        ["cluster", "backup"] => estate.audited(Estate::backup_jobs),
-        // pve-manager: PVE/API2/Ceph, where the node's own programs are looked for first (pve-storage: PVE/Ceph/Tools.pm).
-        ["cluster", "ceph", "status"] if wish.has("ceph-elsewhere") => {
-            server_error("binary not installed: /usr/bin/ceph-mon")
-        }
-        ["cluster", "ceph", "status"] => estate.ceph(),
-        ["cluster", "backup-info", "not-backed-up"] => estate.audited(Estate::uncovered),
-        ["nodes"] => Reply::Data(estate.fingerprints()),
-        ["nodes", node, ref rest @ ..] => estate.of_node(node, rest, asked.query),
-        _ => Reply::Error(501, format!("Method 'GET {}' not implemented", asked.path), String::new()),
-    }
+    let reply = estate.answer(&parts, asked);
+    if wish.has("old") { old::aged(&parts, asked.query, reply) } else { reply }
 }
 
 /// pve-http-server: PVE/APIServer/Formatter/Standard.pm.
@@ -129,6 +110,30 @@ struct Estate<'a> {
 }
 
 impl Estate<'_> {
+    fn answer(&self, parts: &[&str], asked: &Asked<'_>) -> Reply {
+        match *parts {
+            ["version"] => Reply::Data(json!({ "version": "9.1.6", "release": "9.1", "repoid": "5a1b2c3d4e5f6071" })),
+            ["access", "permissions"] => Reply::Data(self.permissions()),
+            ["cluster", ..] if self.has("broken") => server_error("cluster not ready - no quorum?"),
+            ["cluster", "status"] => self.audited(Estate::status),
+            ["cluster", "resources"] => Reply::Data(self.resources()),
+            ["cluster", "ha", "status", "current"] => self.audited(Estate::ha),
+            ["cluster", "config", "qdevice"] => self.audited(Estate::qdevice),
+            ["cluster", "replication"] => Reply::Data(self.jobs()),
+            ["cluster", "tasks"] => Reply::Data(self.tasks()),
+            ["cluster", "backup"] => self.audited(Estate::backup_jobs),
+            // pve-manager: PVE/API2/Ceph, where the node's own programs are looked for first (pve-storage: PVE/Ceph/Tools.pm).
+            ["cluster", "ceph", "status"] if self.has("ceph-elsewhere") => {
+                server_error("binary not installed: /usr/bin/ceph-mon")
+            }
+            ["cluster", "ceph", "status"] => self.ceph(),
+            ["cluster", "backup-info", "not-backed-up"] => self.audited(Estate::uncovered),
+            ["nodes"] => Reply::Data(self.fingerprints()),
+            ["nodes", node, ref rest @ ..] => self.of_node(node, rest, asked.query),
+            _ => Reply::Error(501, format!("Method 'GET {}' not implemented", asked.path), String::new()),
+        }
+    }
+
     fn has(&self, word: &str) -> bool {
         self.wish.has(word)
     }
@@ -455,6 +460,9 @@ impl Estate<'_> {
         };
         let mut nightly = job("backup-7f3a-1", !self.has("backups-off"));
         nightly["all"] = json!(1);
+        if self.has("uncovered") {
+            nightly["exclude"] = json!("101,102");
+        }
         if !self.has("backup-off") {
             return json!([nightly]);
         }

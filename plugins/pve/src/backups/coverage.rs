@@ -1,0 +1,167 @@
+//! Guests that are in no backup job.
+
+use super::{PART, excluded};
+use crate::Look;
+use crate::resources::Guest;
+use polliwog_sdk::lenient::{Field, Flag, Number, Text};
+use polliwog_sdk::{Sample, Status};
+use proxmox::{Notes, Trouble, count, judged, list};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// One entry of `/cluster/backup-info/not-backed-up`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Uncovered {
+    vmid: Field<Number>,
+    name: Field<Text>,
+    #[serde(rename = "type")]
+    kind: Field<Text>,
+}
+
+impl Uncovered {
+    fn of(guest: &Guest) -> Self {
+        let text = |text: &str| Field::Is(Text(text.to_owned()));
+        Self {
+            vmid: Field::Is(Number(guest.id as f64)),
+            name: guest.name.as_deref().map_or_else(Field::default, text),
+            kind: text(guest.kind()),
+        }
+    }
+
+    /// Under prometheus-pve-exporter's name.
+    fn sample(&self) -> Option<Sample> {
+        let (Number(id), Text(kind)) = (self.vmid.get()?, self.kind.get()?);
+        Some(Sample::gauge("pve_not_backed_up_info", 1.0).with_label("id", format!("{kind}/{id}")))
+    }
+
+    /// The largest that there can be has nine digits.
+    fn id(&self, notes: &mut Notes) -> Option<u64> {
+        let id = notes.number(&self.vmid, || "vmid of a guest in no backup job".to_owned());
+        id.filter(|id| *id < 1e9).map(|id| id as u64)
+    }
+
+    fn shown(&self) -> String {
+        self.name.get().map_or_else(|| "one without a name".to_owned(), |Text(name)| name.clone())
+    }
+}
+
+/// One entry of `/cluster/backup`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Job {
+    enabled: Field<Flag>,
+    all: Field<Flag>,
+    /// Numbers with commas between.
+    vmid: Field<Text>,
+    exclude: Field<Text>,
+    pool: Field<Text>,
+    node: Field<Text>,
+}
+
+impl Job {
+    pub(super) fn is_on(&self) -> bool {
+        self.enabled.get().is_none_or(|Flag(enabled)| *enabled)
+    }
+
+    /// Whether it backs a guest up, by what it is told.
+    pub(super) fn covers(&self, guest: &Guest) -> bool {
+        let id = guest.id.to_string();
+        let names = |field: &Field<Text>| {
+            field.get().is_some_and(|Text(list)| list.split([',', ' ', ';']).any(|name| name == id))
+        };
+        let here = self.node.get().is_none_or(|Text(node)| node.is_empty() || *node == guest.node);
+        let all = self.all.get().is_some_and(|Flag(all)| *all);
+        let pool = self.pool.get().is_some_and(|Text(pool)| guest.pool.as_ref() == Some(pool));
+        here && (names(&self.vmid) || (all || pool) && !names(&self.exclude))
+    }
+}
+
+/// What is in no job, and the jobs.
+fn read(look: &mut Look, guests: &[Guest]) -> Result<(Vec<Uncovered>, Vec<Job>), Trouble> {
+    let [uncovered, jobs] = look.api.ask(["/cluster/backup-info/not-backed-up", "/cluster/backup"]);
+    let jobs: Result<Vec<Job>, Trouble> = jobs.list(&mut look.notes);
+    let mut uncovered = uncovered.list(&mut look.notes);
+    let is_not_served = |uncovered: &Result<Vec<Uncovered>, Trouble>| {
+        uncovered.as_ref().is_err_and(|trouble| trouble.code == "not_served")
+    };
+    if is_not_served(&uncovered) {
+        // Before 7.0 it stood elsewhere.
+        let [elsewhere] = look.api.ask(["/cluster/backupinfo/not_backed_up"]);
+        uncovered = elsewhere.list(&mut look.notes);
+    }
+    if is_not_served(&uncovered) {
+        // Before 6.3 nowhere; the jobs say it too.
+        let jobs = jobs?;
+        let in_none = |guest: &&Guest| !jobs.iter().any(|job| job.covers(guest));
+        return Ok((guests.iter().filter(in_none).map(Uncovered::of).collect(), jobs));
+    }
+    Ok((uncovered?, jobs?))
+}
+
+/// Guests that no job covers; gives whether there is no need to ask again soon, and the jobs.
+pub(super) fn report(look: &mut Look, guests: &[Guest], cluster: &str) -> (bool, Vec<Job>) {
+    let read = read(look, guests);
+    let settled = read.as_ref().err().is_none_or(|trouble| trouble.permanent);
+    let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return (settled, Vec::new()) };
+    if look.settings.samples {
+        look.report.samples.extend(uncovered.iter().filter_map(Uncovered::sample));
+        let all = Sample::gauge("pve_not_backed_up_total", uncovered.len() as f64);
+        look.report.samples.push(all.with_label("id", format!("cluster/{cluster}")));
+    }
+    let by_id: BTreeMap<u64, &Guest> = guests.iter().map(|guest| (guest.id, guest)).collect();
+    let (mut missing, mut unread) = (Vec::new(), Vec::new());
+    for entry in &uncovered {
+        match entry.id(&mut look.notes) {
+            // One of which nothing is known may be a template.
+            Some(id) => {
+                let guest = by_id.get(&id).filter(|guest| guest.name.is_some() || guest.status != "unknown");
+                missing.extend(guest.and_then(|guest| needs_backup(look, guest, entry)));
+            }
+            None => unread.push(entry.shown()),
+        }
+    }
+    let (active, off): (Vec<&Job>, Vec<&Job>) = jobs.iter().partition(|job| job.is_on());
+    let only_off =
+        |guest: &&Guest| off.iter().any(|job| job.covers(guest)) && !active.iter().any(|job| job.covers(guest));
+    if !active.is_empty() {
+        // Jobs that are switched off count as cover there.
+        let guests = guests.iter().filter(only_off).filter(|guest| !excluded(look, guest));
+        missing.extend(guests.map(|guest| format!("{} (its job is switched off)", guest.shown())));
+    }
+    let (active, off) = (active.len(), off.len());
+    let needing = guests.iter().any(|guest| !excluded(look, guest));
+    let verdict = if guests.is_empty() {
+        (Status::Unknown, Some("no guests are to be seen, so nobody can say which need a backup".to_owned()))
+    } else if active == 0 && needing {
+        let why = "no backup job is switched on: add one, or list guests that need none in backups.exclude".to_owned();
+        (Status::Warning, Some(why))
+    } else if missing.is_empty() && !unread.is_empty() {
+        let why = format!("guests in no backup job are listed without their numbers: {}", list(&unread));
+        (Status::Unknown, Some(why))
+    } else if missing.is_empty() {
+        (Status::Ok, None)
+    } else {
+        let are = if missing.len() == 1 { "is" } else { "are" };
+        let why = format!(
+            "{} {are} in no backup job that runs: {}; add {} to a job, or to backups.exclude in the settings",
+            count(missing.len(), "guest"),
+            list(&missing),
+            if missing.len() == 1 { "it" } else { "them" },
+        );
+        (Status::Warning, Some(why))
+    };
+    let dependency = judged(PART.0.to_owned(), "pve-backup", verdict);
+    let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
+    look.add(dependency.with_description(format!("{} switched on{off}", count(active, "backup job"))));
+    (true, jobs)
+}
+
+/// How a guest in no job is shown; nothing where it needs none. Templates, which the list has too, are no guests.
+fn needs_backup(look: &Look, guest: &Guest, entry: &Uncovered) -> Option<String> {
+    let named = || match entry.name.get() {
+        Some(Text(name)) if guest.name.is_none() => format!("{} ({name})", guest.id),
+        _ => guest.shown(),
+    };
+    (!excluded(look, guest)).then(named)
+}
