@@ -112,7 +112,9 @@ impl Reply {
     }
 }
 
-/// What is listed of a node's certificates (PVE/CertHelpers.pm), of these two files: the second ends in a year, or, with `certificate-ends`, in two days, or, with `certificate-ended`, two days ago.
+/// What is listed of a node's certificates (PVE/CertHelpers.pm), of these two files: the first ends in ten years, or, with
+/// `ca-ends`, in two days; the second ends in a year, or, with `certificate-ends`, in two days, or, with `certificate-ended`,
+/// two days ago.
 fn certificates(wish: &Wish, now: i64, files: [&str; 2]) -> Value {
     const DAY: i64 = 24 * 3600;
     let days = if wish.has("certificate-ends") {
@@ -130,7 +132,7 @@ fn certificates(wish: &Wish, now: i64, files: [&str; 2]) -> Value {
         })
     };
     let [long, own] = files;
-    json!([entry(long, 3650), entry(own, days)])
+    json!([entry(long, if wish.has("ca-ends") { 2 } else { 3650 }), entry(own, days)])
 }
 
 /// What all three say of a subscription: most nodes have none. With `subscribed` there is one, and with

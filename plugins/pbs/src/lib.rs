@@ -127,7 +127,7 @@ fn certificate(look: &mut Look) {
     let dependency = match look.api.certificate_ends() {
         Some(end) => {
             let shown = (end, "the certificate that it shows".to_owned());
-            proxmox::certificate(look, (NAME.to_owned(), "pbs-certificate", |_| RENEW), limits, shown)
+            proxmox::certificate(look, (NAME.to_owned(), "pbs-certificate", |_| RENEW), limits, vec![shown])
         }
         None => Dependency::skipped(NAME)
             .with_kind("pbs-certificate")

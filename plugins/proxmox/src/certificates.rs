@@ -44,41 +44,49 @@ struct Entry {
     notafter: Field<Number>,
 }
 
-/// A node's certificates, by the one that ends first. `renew` says how that of a file is renewed there.
+/// A node's certificates. `renew` says how that of a file is renewed there.
 pub fn certificates<S>(
     look: &mut Look<S>,
-    (name, kind, renew): (String, &str, fn(&str) -> &'static str),
+    naming: (String, &str, fn(&str) -> &'static str),
     limits: CertificateLimits,
     answer: Answer,
 ) -> Result<Dependency, Trouble> {
     let entries: Vec<Entry> = answer.list(&mut look.notes)?;
-    let mut first: Option<(f64, String)> = None;
+    let mut ends: Vec<(f64, String)> = Vec::new();
     for entry in &entries {
         let file = entry.filename.get().map_or_else(|| "a certificate".to_owned(), |Text(file)| file.clone());
-        let Some(end) = look.notes.number(&entry.notafter, || format!("notafter of {file}")) else { continue };
-        if first.as_ref().is_none_or(|(known, _)| end < *known) {
-            first = Some((end, file));
-        }
+        let end = look.notes.number(&entry.notafter, || format!("notafter of {file}"));
+        ends.extend(end.map(|end| (end, file)));
     }
-    let Some(first) = first else {
-        let why = "the node does not say when its certificates end".to_owned();
-        return Ok(judged(name, kind, (Status::Unknown, Some(why))));
-    };
-    Ok(certificate(look, (name, kind, renew), limits, first))
+    Ok(certificate(look, naming, limits, ends))
 }
 
-/// A certificate by when it ends, in seconds since 1970, and the name of its file.
+/// Certificates by when they end, in seconds since 1970, and the names of their files.
 pub fn certificate<S>(
     look: &Look<S>,
     (name, kind, renew): (String, &str, fn(&str) -> &'static str),
     limits: CertificateLimits,
-    (end, file): (f64, String),
+    mut ends: Vec<(f64, String)>,
 ) -> Dependency {
-    let when = moment(end).unwrap_or_default();
-    let (status, _) = limits.remaining().judge((end - look.seconds()) / DAY);
-    let over = end <= look.seconds();
-    let ends = if over { "has expired, at" } else { "expires at" };
-    let why = (status != Status::Ok).then(|| format!("{file} {ends} {when}: {}", renew(&file)));
-    judged(name, kind, (status, why))
-        .with_description(format!("{file} {} good until {when}", if over { "was" } else { "is" }))
+    ends.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    let is_over = |end: f64| end <= look.seconds();
+    let when = |end: f64| moment(end).unwrap_or_default();
+    let judge = |(end, file): &(f64, String)| {
+        let (status, _) = limits.remaining().judge((end - look.seconds()) / DAY);
+        let ends = if is_over(*end) { "has expired, at" } else { "expires at" };
+        (status, format!("{file} {ends} {}: {}", when(*end), renew(file)))
+    };
+    let Some((first, file)) = ends.first() else {
+        let why = "the node does not say when its certificates end".to_owned();
+        return judged(name, kind, (Status::Unknown, Some(why)));
+    };
+    let bad: Vec<(Status, String)> = ends.iter().map(judge).filter(|(status, _)| *status != Status::Ok).collect();
+    // The first to end is the worst.
+    let status = bad.first().map_or(Status::Ok, |(status, _)| *status);
+    let why: Vec<String> = bad.into_iter().map(|(_, why)| why).collect();
+    judged(name, kind, (status, (!why.is_empty()).then(|| why.join("; ")))).with_description(format!(
+        "{file} {} good until {}",
+        if is_over(*first) { "was" } else { "is" },
+        when(*first)
+    ))
 }

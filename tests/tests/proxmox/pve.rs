@@ -202,7 +202,13 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
             "certificate-ends",
             &["certificate/pve* critical: pve-ssl.pem expires at 2026-11-22 12:00 UTC: run \"pvecm updatecerts*"],
         ),
-        ("certificate-ended", &["certificate/pve* critical: pve-ssl.pem has expired, at 2026-11-18 12:00 UTC*"]),
+        (
+            "certificate-ended+ca-ends",
+            &[
+                "certificate/pve* critical: pve-ssl.pem has expired, at 2026-11-18 12:00 UTC: run \"pvecm updatecerts*; \
+               pve-root-ca.pem expires at 2026-11-22 12:00 UTC: it signs those of all nodes*",
+            ],
+        ),
         // Nothing is read in another way than a healthy estate.
         ("strings", &[]),
         ("unwrapped", &[]),

@@ -60,6 +60,7 @@ pub(super) const WISHES: &[(&str, &str)] = &[
     ("ceph-err", ""),
     ("certificate-ends", ""),
     ("certificate-ended", ""),
+    ("ca-ends", "the cluster's own authority"),
     ("subscribed", ""),
     ("subscription-expired", ""),
     ("zfs-degraded", ""),
