@@ -14,6 +14,8 @@ const HALF: f64 = 50.0;
 /// After the list of all did not come in time, each is asked for by itself for so long.
 const SINGLY: Duration = Duration::from_secs(10 * 60);
 const HUNG: &str = "datastore-usage";
+const UNMOUNTED: &str = "its removable disk is not mounted";
+const SWAPPED: &str = "where it is taken away in turn, name it in datastores.may_rest";
 
 /// One entry of `/admin/datastore`.
 #[derive(Debug, Default, Deserialize)]
@@ -80,14 +82,16 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) 
             None => verdict,
         };
         let rests = verdict.rests || maintained(entry).is_some();
-        let dependency = judged(format!("datastore/{name}"), "pbs-datastore", (verdict.status, verdict.why.clone()));
         let may_rest =
             rests && verdict.status == Status::Warning && look.settings.datastores.may_rest.match_any([name.as_str()]);
+        let shown = format!("datastore/{name}");
         look.add(match verdict.why {
-            Some(why) if may_rest => {
-                Dependency::skipped(dependency.name).with_kind("pbs-datastore").with_description(why)
+            Some(why) if may_rest => Dependency::skipped(shown).with_kind("pbs-datastore").with_description(why),
+            why => {
+                let hint = |why| if why == UNMOUNTED { format!("{why}; {SWAPPED}") } else { why };
+                let dependency = judged(shown, "pbs-datastore", (verdict.status, why.map(hint)));
+                Dependency { description: verdict.description, ..dependency }
             }
-            _ => Dependency { description: verdict.description, ..dependency },
         });
         let lost = !verdict.readable && !may_rest && verdict.status != Status::Unknown;
         seen.push(Store { name: name.clone(), readable: verdict.readable, rests, lost });
@@ -183,8 +187,7 @@ fn is_unmounted(entry: &Listed, usage: &Usage) -> bool {
 }
 
 fn unmounted() -> Verdict {
-    let why = "its removable disk is not mounted; where it is taken away in turn, name it in datastores.may_rest";
-    Verdict { readable: false, rests: true, ..Verdict::of(Status::Warning, why.to_owned()) }
+    Verdict { readable: false, rests: true, ..Verdict::of(Status::Warning, UNMOUNTED.to_owned()) }
 }
 
 fn judge(look: &mut Look, name: &str, entry: &Listed, usage: &Usage) -> Verdict {

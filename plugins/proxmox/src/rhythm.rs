@@ -24,26 +24,22 @@ struct Looked {
     samples: Vec<Number>,
 }
 
-/// A sample, to be remembered.
+/// A sample, to be remembered: its name, whether it only goes up, labels, value. There may be thousands, so that it is short.
 #[derive(Deserialize, Serialize)]
-struct Number {
-    name: String,
-    counts: bool,
-    labels: Vec<(String, String)>,
-    value: f64,
-}
+struct Number(String, bool, Vec<(String, String)>, f64);
 
 impl Number {
     fn of(sample: &Sample) -> Self {
         let labels = sample.labels.iter().map(|label| (label.name.clone(), label.value.clone())).collect();
         let counts = matches!(sample.kind, SampleKind::Counter);
-        Self { name: sample.name.clone(), counts, labels, value: sample.value }
+        Self(sample.name.clone(), counts, labels, sample.value)
     }
 
     fn sample(self) -> Sample {
-        let kind = if self.counts { SampleKind::Counter } else { SampleKind::Gauge };
-        let labels = self.labels.into_iter().map(|(name, value)| Label { name, value }).collect();
-        Sample { name: self.name, kind, labels, value: self.value }
+        let Self(name, counts, labels, value) = self;
+        let kind = if counts { SampleKind::Counter } else { SampleKind::Gauge };
+        let labels = labels.into_iter().map(|(name, value)| Label { name, value }).collect();
+        Sample { name, kind, labels, value }
     }
 }
 

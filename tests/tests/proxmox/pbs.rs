@@ -262,4 +262,7 @@ async fn pbs_settings_say_what_counts() {
     let resting = poll("unmounted", 10).await;
     assert!(!lines(&resting).contains_key("group/archive/vm/100"), "{resting:?}");
     assert!(resting.kept.contains(&"group/archive/".to_owned()), "{resting:?}");
+    let archive = resting.dependencies.iter().find(|found| found.name == "datastore/archive");
+    let said = archive.and_then(|archive| archive.description.as_deref());
+    assert_eq!(said, Some("its removable disk is not mounted"), "what is named needs no advice to name it");
 }
