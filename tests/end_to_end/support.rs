@@ -20,7 +20,7 @@ pub(crate) type Answer = Arc<dyn Fn(usize) -> Vec<u8> + Send + Sync>;
 /// An HTTP/1.1 server on loopback that counts requests.
 pub(crate) struct Server {
     pub(crate) port: u16,
-    pub(crate) requests: Arc<Mutex<HashMap<String, usize>>>,
+    pub(crate) requests: Arc<Mutex<Requests>>,
 }
 
 /// A 200 with a body.
@@ -36,11 +36,14 @@ pub(crate) fn always(answer: Vec<u8>) -> Answer {
     Arc::new(move |_| answer.clone())
 }
 
+/// How many requests there were for each path, and the last of them.
+type Requests = HashMap<String, (usize, String)>;
+
 impl Server {
     pub(crate) fn start(routes: Vec<(&'static str, Answer)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let requests: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
+        let requests: Arc<Mutex<Requests>> = Arc::default();
         let seen = requests.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -56,11 +59,16 @@ impl Server {
     }
 
     pub(crate) fn count(&self, path: &str) -> usize {
-        self.requests.lock().unwrap().get(path).copied().unwrap_or(0)
+        self.requests.lock().unwrap().get(path).map_or(0, |(count, _)| *count)
+    }
+
+    /// The last request for a path, without its body.
+    pub(crate) fn last(&self, path: &str) -> String {
+        self.requests.lock().unwrap().get(path).map_or_else(String::new, |(_, head)| head.clone())
     }
 }
 
-fn serve(mut stream: TcpStream, routes: &[(&'static str, Answer)], seen: &Mutex<HashMap<String, usize>>) {
+fn serve(mut stream: TcpStream, routes: &[(&'static str, Answer)], seen: &Mutex<Requests>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     loop {
         let mut head = String::new();
@@ -72,8 +80,8 @@ fn serve(mut stream: TcpStream, routes: &[(&'static str, Answer)], seen: &Mutex<
         let path = head.split(' ').nth(1).unwrap_or("/").to_owned();
         let number = {
             let mut seen = seen.lock().unwrap();
-            let count = seen.entry(path.clone()).or_default();
-            *count += 1;
+            let (count, last) = seen.entry(path.clone()).or_default();
+            (*count, *last) = (*count + 1, head);
             *count - 1
         };
         let route = routes.iter().find(|(known, _)| *known == path);

@@ -6,6 +6,8 @@
 
 mod watch;
 
+pub(crate) use watch::Named;
+
 use crate::common::Document;
 use crate::config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting, show_duration};
 use crate::driver::{Configured, Message};
@@ -13,13 +15,12 @@ use crate::estate::{self, Files, Target};
 use crate::plugins::{PluginSet, Served};
 use model::{Event, EventKind, Kind, TargetId};
 use sandbox::Sandbox;
+use scheduler::Change;
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use store::{Known, Store};
 use tokio::sync::Mutex;
-use watch::Named;
 use web::{CommandError, SettingView, SettingsView};
 
 /// What is known of so many targets that are in the file no more is kept in memory, in case they come back.
@@ -71,10 +72,19 @@ pub(crate) struct Fitted {
     pub targets: BTreeMap<TargetId, Arc<Target>>,
 }
 
+impl Fitted {
+    /// Whether what it is made of says the same: secrets and certificates too.
+    fn is_same(&self, before: &Self) -> bool {
+        let same = |target: &Arc<Target>| {
+            let before = before.targets.get(target.id());
+            before.is_some_and(|before| target.change_from(before) == Change::Nothing)
+        };
+        self.targets.len() == before.targets.len() && self.targets.values().all(same)
+    }
+}
+
 struct State {
     document: Document,
-    /// The files that it names, or that the one does which was refused last.
-    named: Named,
     fitted: Fitted,
     /// What is known of targets that are in the file no more, in case they come back.
     dormant: HashMap<TargetId, Known>,
@@ -164,7 +174,7 @@ fn all(problems: &[Problem]) -> String {
 impl Configurator {
     /// For a host that runs with this, and knows this of targets that are in the file no more.
     pub(crate) fn new(parts: Parts, document: Document, fitted: Fitted, dormant: HashMap<TargetId, Known>) -> Self {
-        let state = State { document, named: Named::by(&fitted.config), fitted, dormant };
+        let state = State { document, fitted, dormant };
         let shown = RwLock::new(Shown { names: state.names(), settings: state.view(Vec::new()) });
         Self { parts, state: Mutex::new(state), shown }
     }
@@ -246,29 +256,48 @@ impl Configurator {
         PluginSet::clone(&plugins)
     }
 
-    /// Reads the file again.
-    async fn reload(&self) {
+    /// Reads the file again; gives the files that it names now, where that can be read.
+    async fn reload(&self) -> Option<Named> {
         let mut state = self.state.lock().await;
-        let Some(path) = state.document.path.clone() else { return };
-        if let Err(problems) = self.reread(&mut state, path).await {
-            for problem in &problems {
-                tracing::error!("{problem}");
+        let path = state.document.path.clone()?;
+        let name = state.document.name.clone();
+        let problem = |message: String| Problem { place: name.clone(), message };
+        let document = match Document::read(path) {
+            Ok(document) => document,
+            Err(message) => {
+                self.refuse(&state, &[problem(message)]);
+                return None;
             }
-            tracing::error!("{} is not taken up; the host goes on as it was", state.document.name);
-            self.show(&state, &problems);
+        };
+        let overrides = &state.fitted.overrides;
+        let config = document.config(&self.parts.checker.places, self.parts.checker.demo, overrides);
+        // Of a file that is refused too: what is wrong with it may be one that is not there yet.
+        let named = config.ok().map(|config| Named::by(&config));
+        if let Err(problems) = self.reread(&mut state, document).await {
+            self.refuse(&state, &problems);
         }
+        named
     }
 
-    async fn reread(&self, state: &mut State, path: PathBuf) -> Result<(), Vec<Problem>> {
-        let name = state.document.name.clone();
-        let failed = |message: String| vec![Problem { place: name.clone(), message }];
-        let document = Document::read(path).map_err(&failed)?;
-        let overrides = state.fitted.overrides.clone();
-        // Now, because what is wrong with it may be a file that is not there yet.
-        if let Ok(config) = document.config(&self.parts.checker.places, self.parts.checker.demo, &overrides) {
-            state.named = Named::by(&config);
+    fn refuse(&self, state: &State, problems: &[Problem]) {
+        for problem in problems {
+            tracing::error!("{problem}");
         }
+        tracing::error!("{} is not taken up; the host goes on as it was", state.document.name);
+        self.show(state, problems);
+    }
+
+    async fn reread(&self, state: &mut State, document: Document) -> Result<(), Vec<Problem>> {
+        let name = document.name.clone();
+        let failed = |message: String| vec![Problem { place: name.clone(), message }];
+        let overrides = state.fitted.overrides.clone();
         let fitted = self.parts.checker.fit(&document, overrides, (&state.fitted.targets, Files::Reread)).await?;
+        if document.text == state.document.text && fitted.is_same(&state.fitted) {
+            // A file was written anew, and says what it said.
+            state.document = document;
+            self.show(state, &[]);
+            return Ok(());
+        }
         if fitted.targets.is_empty() && !state.fitted.targets.is_empty() {
             let message =
                 "it has no [[target]] any more, as if it had been cut short: start the host anew if that is meant";

@@ -4,7 +4,7 @@ use crate::cli::RunArguments;
 use crate::clock::{self, Clock, random_bytes};
 use crate::common::{Document, compiler, counted, print};
 use crate::config::{Config, Overrides, Problem};
-use crate::configurator::{self, Checker, Configurator, DORMANT};
+use crate::configurator::{self, Checker, Configurator, DORMANT, Named};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
 use crate::estate::{self, Files, Target};
 use crate::host::{ENDING, RunningHost};
@@ -35,6 +35,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
         Ok(config) => config,
         Err(problems) => return Ok(refuse(&problems)),
     };
+    let named = Named::by(&config);
     if arguments.demo {
         demo::start(arguments.demo_port, clock::seconds).await?;
     }
@@ -116,7 +117,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
 
     let needed = keeper::Parts { configurator: configurator.clone(), store: store.clone(), clock };
     let keeping = tokio::spawn(keeper.watch(needed, ending.clone()));
-    let watching = tokio::spawn(configurator.watch(ending.clone()));
+    let watching = tokio::spawn(configurator.watch(named, ending.clone()));
     asked.wait().await;
     tracing::info!("ending: nothing more is started; what is under way has 30 s");
     ending.cancel();

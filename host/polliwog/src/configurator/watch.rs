@@ -15,10 +15,11 @@ const LOOK: Duration = Duration::from_secs(1);
 const GONE: u32 = 5;
 
 impl Configurator {
-    /// Reads the file again whenever it, or one that it names, has changed and stood still for a look.
-    pub(crate) async fn watch(self: Arc<Self>, ending: CancellationToken) {
+    /// Reads the file again whenever it, or one that it names, has changed and stood still for a look. `named`: those, as they
+    /// were before they were read.
+    pub(crate) async fn watch(self: Arc<Self>, mut named: Named, ending: CancellationToken) {
         let Document { path: Some(path), stamp, name, .. } = self.state.lock().await.document.clone() else { return };
-        let (mut taken, mut before, mut gone) = (stamp, stamp, 0);
+        let (mut taken, mut before, mut gone, mut another) = (stamp, stamp, 0, false);
         let mut ticks = tokio::time::interval(LOOK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -26,7 +27,11 @@ impl Configurator {
                 _ = ticks.tick() => {}
                 () = ending.cancelled() => return,
             }
-            let now = Stamp::of(&path);
+            // On a thread of its own: a file system that hangs holds up nothing else.
+            let file = path.clone();
+            let look = move || (Stamp::of(&file), named.have_changed(), named);
+            let Ok((now, changed, looked)) = tokio::task::spawn_blocking(look).await else { return };
+            (named, another) = (looked, another || changed);
             gone = if now.is_none() { gone + 1 } else { 0 };
             if gone == GONE {
                 let message = "the file is gone; the host goes on as it was, and cannot start again without it";
@@ -34,10 +39,11 @@ impl Configurator {
                 self.show(&*self.state.lock().await, &[Problem { place: name.clone(), message: message.to_owned() }]);
                 taken = None;
             }
-            let another = self.state.lock().await.named.have_changed();
             if now.is_some() && now == before && (now != taken || another) {
-                taken = now;
-                self.reload().await;
+                (taken, another) = (now, false);
+                if let Some(found) = self.reload().await {
+                    named = found;
+                }
             }
             before = now;
         }
@@ -45,7 +51,7 @@ impl Configurator {
 }
 
 /// The files that a configuration names.
-pub(super) struct Named(BTreeMap<PathBuf, Looks>);
+pub(crate) struct Named(BTreeMap<PathBuf, Looks>);
 
 /// What a file was like when it was taken up, and at the last look.
 #[derive(Clone, Copy)]
@@ -56,7 +62,7 @@ struct Looks {
 
 impl Named {
     /// As they are now. To be asked before they are read.
-    pub(super) fn by(config: &Config) -> Self {
+    pub(crate) fn by(config: &Config) -> Self {
         let files = config.targets.iter().flat_map(TargetConfig::files);
         let looks = |path: &Path| {
             let now = Stamp::of(path);
