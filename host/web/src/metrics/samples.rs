@@ -40,16 +40,15 @@ pub(super) fn register<'a>(states: &mut Registry, samples: impl Iterator<Item = 
         }
     }
     for (name, (kind, values)) in &families {
-        // OpenMetrics names a counter without its suffix. That may be a gauge's name, and there may be one of a name only.
-        let base = name.strip_suffix("_total").unwrap_or(name);
-        match kind {
-            SampleKind::Counter if base == *name || !families.contains_key(base) => {
-                states.register(base, HELP, family(values, count));
-            }
-            SampleKind::Counter | SampleKind::Untyped => {
+        // OpenMetrics names a counter without its suffix, which it must have. Without it, it may be the name of another, and there
+        // may be one of a name only.
+        let base = name.strip_suffix("_total").filter(|base| !base.is_empty() && !families.contains_key(base));
+        match (kind, base) {
+            (SampleKind::Gauge, _) => states.register(*name, HELP, family(values, FloatGauge::set)),
+            (SampleKind::Counter, Some(base)) => states.register(base, HELP, family(values, count)),
+            (SampleKind::Counter | SampleKind::Untyped, _) => {
                 states.register(*name, HELP, family(values, |unknown: &Unknown, value| unknown.0.set(value)));
             }
-            SampleKind::Gauge => states.register(*name, HELP, family(values, FloatGauge::set)),
         }
     }
 }
@@ -87,6 +86,9 @@ mod tests {
             ("two", sample("sent_total", gauge, 4.0)),
             ("two", sample("sent_total", counter, -5.0)),
             ("one", sample("odd", SampleKind::Untyped, 6.0)),
+            ("one", sample("_total", counter, 7.0)),
+            ("one", sample("bare", counter, 8.0)),
+            ("one", sample("bare_total", counter, 9.0)),
         ];
         let mut registry = Registry::default();
         register(&mut registry, samples.iter().map(|(target, sample)| (labels(target), sample)));
@@ -95,10 +97,16 @@ mod tests {
         let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("# HELP")).collect();
         lines.sort_unstable();
         let expected = [
+            "# TYPE _total unknown",
+            "# TYPE bare unknown",
+            "# TYPE bare_total unknown",
             "# TYPE odd unknown",
             "# TYPE read_bytes gauge",
             "# TYPE read_bytes_total unknown",
             "# TYPE sent counter",
+            "_total{instance=\"one\",id=\"a\"} 7.0",
+            "bare_total{instance=\"one\",id=\"a\"} 9.0",
+            "bare{instance=\"one\",id=\"a\"} 8.0",
             "odd{instance=\"one\",id=\"a\"} 6.0",
             "read_bytes_total{instance=\"one\",id=\"a\"} 2.0",
             "read_bytes{instance=\"one\",id=\"a\"} 1.0",
