@@ -1,8 +1,8 @@
 //! Kind `pve`: a Proxmox VE cluster, or a node that stands alone.
 //!
 //! One request of the whole cluster is worth one of each guest: what `/cluster/...` says is asked at every poll, what only
-//! a node itself can say where it matters, and nothing of a guest. So the number of requests depends on the number of
-//! nodes, and never on that of guests.
+//! a node itself can say where it matters, and nothing of a guest unless that is asked for. So the number of requests depends
+//! on the number of nodes, and not on that of guests.
 //!
 //! | asked | how often |
 //! |---|---|
@@ -10,10 +10,11 @@
 //! | `/nodes/N/storage` | each poll, of nodes that have a storage which nobody hears of |
 //! | `/cluster/replication`, and `/nodes/N/replication` of nodes with a job's source | each minute |
 //! | `/cluster/config/qdevice` of a cluster | each five minutes |
-//! | `/cluster/backup-info/not-backed-up`, `/cluster/backup`, `/nodes/N/tasks` of each node | each five minutes |
+//! | `/cluster/backup-info/not-backed-up` (`/cluster/backupinfo/not_backed_up` before 7.0), `/cluster/backup`, `/nodes/N/tasks` of each node | each five minutes |
 //! | `/nodes/N/certificates/info`, `/nodes/N/disks/zfs` of each node; where that is wanted `/nodes/N/disks/list`, `/nodes/N/apt/update`, `/nodes/N/subscription` (for samples too) | each hour |
 //! | `/cluster/ceph/status`, or `/nodes/N/ceph/status` where the node that was asked has no Ceph | each minute, where there is Ceph; else each hour |
 //! | `/access/permissions` | where nothing is seen, or a node is not heard: is there nothing, or are there no rights? |
+//! | `/nodes/N/qemu/ID/config`, `/nodes/N/lxc/ID/config` | where `onboot` is asked for: of 20 guests at each poll at most, and of none more often than each ten minutes |
 //! | `/nodes/N/tasks` of a guest | at a first look, of ten guests at most that must run and do not: who stopped them? |
 //!
 //! Dependencies: `api`, `cluster/quorum`, `cluster/qdevice`, `resources` (whether it is known what there is), `node/N`, `guest/ID`, `storage/S` where shared and `storage/S@N` else, `ha`,
@@ -86,6 +87,7 @@ impl Poller for Pve {
         let authorize = |api: Api| Ok(api.with_header("authorization", "PVEAPIToken=${secret.token}"));
         let mut look = Look::new(connect(target, Product::Ve, authorize)?, settings, target);
         poll(&mut look);
+        samples::bound(&mut look);
         Ok(look.finish())
     }
 }

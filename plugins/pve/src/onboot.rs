@@ -24,8 +24,9 @@ struct Config {
     onboot: Field<Flag>,
 }
 
-/// What is known of each guest: whether it is started with its node, and when that was asked, in seconds since 1970.
-type Known = BTreeMap<u64, (bool, f64)>;
+/// What is known of each guest: whether it is started with its node, where that could be read, and when it was asked, in seconds
+/// since 1970.
+type Known = BTreeMap<u64, (Option<bool>, f64)>;
 
 /// The guests that must run because they are started with their node, where that is wanted and as far as it is known by
 /// now.
@@ -45,12 +46,15 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
         crate::nodes::asked(&guest.node, &config);
         match config {
             Ok(config) => {
-                let onboot = look.notes.flag(&config.onboot, || format!("onboot of {}", guest.shown()));
-                known.insert(guest.id, (onboot.unwrap_or_default(), look.seconds()));
+                let onboot = match &config.onboot {
+                    Field::Absent => Some(false),
+                    onboot => look.notes.flag(onboot, || format!("onboot of {}", guest.shown())),
+                };
+                known.insert(guest.id, (onboot, look.seconds()));
             }
             Err(trouble) => {
                 // Others have their turn first.
-                let before = known.get(&guest.id).is_some_and(|(onboot, _)| *onboot);
+                let before = known.get(&guest.id).and_then(|(onboot, _)| *onboot);
                 known.insert(guest.id, (before, look.seconds()));
                 look.notes.say(|| format!("onboot of {}: {}", guest.shown(), trouble.sentence));
             }
@@ -58,12 +62,12 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
     }
     remember(KEY, &known, REMEMBERED);
     if look.settings.samples || look.settings.samples_onboot {
-        samples::onboot(look, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.0))));
+        samples::onboot(look, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.0?))));
     }
     if !expects {
         return BTreeSet::new();
     }
-    known.into_iter().filter(|(_, (onboot, _))| *onboot).map(|(id, _)| id).collect()
+    known.into_iter().filter(|(_, (onboot, _))| *onboot == Some(true)).map(|(id, _)| id).collect()
 }
 
 fn oldest<'a>(guests: &'a [Guest], nodes: &Nodes, known: &Known, now: f64) -> Vec<&'a Guest> {

@@ -230,7 +230,7 @@ impl Entry {
             node,
             shared: notes.flag(&self.shared, || format!("shared of {}", self.shown())).unwrap_or_default(),
             plugin: self.text(&self.plugintype, "plugintype", notes),
-            // Before 6.3 there is no status.
+            // Where it says nothing, sizes are a sign that somebody hears of it.
             available: status.map_or(total.is_some(), |status| status == "available"),
             used,
             total,

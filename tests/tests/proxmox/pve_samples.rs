@@ -112,3 +112,33 @@ async fn pve_gives_a_number_for_as_long_as_what_it_says_stands() {
     assert_eq!(names(&other), BTreeSet::from(["pve_onboot_status"]));
     assert_eq!(lines(&other).get("subscription/pve1").map(String::as_str), Some("ok"));
 }
+
+/// A guest is 17 numbers, and a report has 100,000 at most.
+#[tokio::test(flavor = "multi_thread")]
+async fn pve_gives_as_many_numbers_as_a_report_takes() {
+    let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"samples": true}"#);
+    let report = bench.report("guests-6000").await;
+    assert_eq!(report.samples.len(), 100_000);
+    assert!(
+        report.warnings.iter().any(|warning| warning.contains("numbers, and 100000 at most are taken")),
+        "{:?}",
+        report.warnings
+    );
+    let report = bench.report("guests-5000").await;
+    assert!(
+        (85_000..100_000).contains(&report.samples.len()) && report.warnings.is_empty(),
+        "{}",
+        report.samples.len()
+    );
+}
+
+/// That a configuration cannot be read does not say that its guest is not started with its node.
+#[tokio::test(flavor = "multi_thread")]
+async fn pve_gives_no_number_for_what_it_could_not_read() {
+    let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"samples_onboot": true}"#);
+    let report = bench.report("node-unreachable").await;
+    let of_pve3 =
+        report.samples.iter().filter(|sample| sample.labels.contains(&("node".to_owned(), "pve3".to_owned())));
+    assert_eq!((of_pve3.count(), names(&report).len()), (0, 1), "{:?}", report.samples);
+    assert!(bench.report("lists").await.samples.is_empty());
+}

@@ -64,6 +64,20 @@ impl Job {
         self.enabled.get().is_none_or(|Flag(enabled)| *enabled)
     }
 
+    /// A field that holds something else than it should, where there is one.
+    fn odd(&self) -> Option<String> {
+        fn found<T>(name: &str, field: &Field<T>) -> Option<String> {
+            match field {
+                Field::Odd(odd) => Some(format!("its {name} is {odd}")),
+                Field::Absent | Field::Is(_) => None,
+            }
+        }
+        let flags = [("enabled", &self.enabled), ("all", &self.all)];
+        let texts = [("vmid", &self.vmid), ("exclude", &self.exclude), ("pool", &self.pool), ("node", &self.node)];
+        let flags = flags.into_iter().find_map(|(name, field)| found(name, field));
+        flags.or_else(|| texts.into_iter().find_map(|(name, field)| found(name, field)))
+    }
+
     /// Whether it backs a guest up, by what it is told.
     pub(super) fn covers(&self, guest: &Guest) -> bool {
         let id = guest.id.to_string();
@@ -73,7 +87,8 @@ impl Job {
         let here = self.node.get().is_none_or(|Text(node)| node.is_empty() || *node == guest.node);
         let all = self.all.get().is_some_and(|Flag(all)| *all);
         let pool = self.pool.get().is_some_and(|Text(pool)| guest.pool.as_ref() == Some(pool));
-        here && (names(&self.vmid) || (all || pool) && !names(&self.exclude))
+        // Of a pool nobody is left out (pve-manager: PVE/VZDump.pm, get_included_guests).
+        here && (names(&self.vmid) || pool || all && !names(&self.exclude))
     }
 }
 
@@ -91,8 +106,12 @@ fn read(look: &mut Look, guests: &[Guest]) -> Result<(Vec<Uncovered>, Vec<Job>),
         uncovered = elsewhere.list(&mut look.notes);
     }
     if is_not_served(&uncovered) {
-        // Before 6.3 nowhere; the jobs say it too.
+        // Before 6.2-9 nowhere; the jobs say it too.
         let jobs = jobs?;
+        if let Some(odd) = jobs.iter().find_map(Job::odd) {
+            let sentence = format!("which guests a backup job covers cannot be read: {odd}");
+            return Err(Trouble::permanent("unexpected_shape", sentence));
+        }
         let in_none = |guest: &&Guest| !jobs.iter().any(|job| job.covers(guest));
         return Ok((guests.iter().filter(in_none).map(Uncovered::of).collect(), jobs));
     }

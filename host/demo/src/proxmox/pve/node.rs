@@ -44,10 +44,10 @@ impl Estate<'_> {
         }
     }
 
-    /// pve-manager: PVE/API2/Subscription.pm, get. Its level is c, b, s or p; Backup Server has none.
+    /// pve-manager: PVE/API2/Subscription.pm, get. While it is active it has a level, c, b, s or p; Backup Server has none.
     fn subscription(&self) -> Value {
         let mut found = subscription(self.wish);
-        if found.get("productname").is_some() {
+        if found["status"] == "active" {
             found["level"] = json!("c");
         }
         found

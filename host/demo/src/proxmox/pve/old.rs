@@ -26,7 +26,7 @@ pub(super) fn refusal(token: &str) -> String {
 pub(super) fn aged(parts: &[&str], query: &str, reply: Reply) -> Reply {
     match (parts, reply) {
         (["version"], _) => Reply::Data(json!({ "version": "6.2-4", "release": "6.2", "repoid": "9824516a" })),
-        // Guests in no job are listed since 6.3; what is not known is not implemented (PVE/HTTPServer.pm, rest_handler).
+        // Guests in no job are listed since 6.2-9; what is not known is not implemented (PVE/HTTPServer.pm, rest_handler).
         (["cluster", "backup-info", ..], _) => {
             Reply::Error(501, format!("Method 'GET /{}' not implemented", parts.join("/")), String::new())
         }
@@ -67,8 +67,6 @@ fn data(parts: &[&str], mut data: Value) -> Value {
             }
             without(data, |entry| entry["type"] == "fencing")
         }
-        // PVE/API2/Certificates.pm, info.
-        ["nodes", _, "certificates", "info"] => without(data, |entry| entry["filename"] == "pve-root-ca.pem"),
         // PVE/API2/Subscription.pm, get.
         ["nodes", _, "subscription"] => {
             let status = match data["status"].as_str() {
