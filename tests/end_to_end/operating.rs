@@ -255,10 +255,15 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     assert_eq!(two["deadLetters"][0]["target"], "denied");
     assert_eq!(two["deadLetters"][0]["lastError"]["code"], "unauthorized");
     assert!(explain("lost").contains("is a dead letter: it is looked at every half hour"), "{}", explain("lost"));
+    let listed = host.command(&folder, &["targets"]).1;
+    assert!(listed.contains("unauthorized (dead letter)"), "{listed}");
+    let said = |line: &str| until(line, || host.log.lock().unwrap().clone(), |log| log.contains(line));
+    said("denied is a dead letter, and polled every half hour until it answers: ");
 
     fail_three_times(&host, &folder, "down");
     let open = until("its breaker is open", || host.target("down"), |target| target["breaker"]["state"] == "open");
     assert!(explain("down").contains("its breaker is open"), "{}", explain("down"));
+    said("down failed 3 times in a row and is left alone for a while: ");
     assert!(host.asked(&folder, &["breaker"])["breakers"].to_string().contains("\"state\":\"open\""), "{open}");
     let stats = host.get("/api/v1/scheduler/stats");
     for key in ["JobsProcessed", "JobsSkipped", "CommandsCreated", "CommandsFailed", "BackpressureSkips", "QueueSize"] {
@@ -270,6 +275,7 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
 
     host.asked(&folder, &["dead-letter", "retry", "denied"]);
     until("denied answers", || host.target("denied"), |target| polled(target) && target["deadLetter"].is_null());
+    said("denied is polled again as it was");
     host.asked(&folder, &["dead-letter", "drop", "lost"]);
     until("none is left", dead, |dead| dead["total"] == 0);
     assert_eq!(host.target("lost")["state"], "disabled");

@@ -36,6 +36,8 @@ pub(crate) struct Stamp {
     file: (u64, u64),
     length: u64,
     modified: (i64, i64),
+    /// When who may read it changed, or anything else of it.
+    changed: (i64, i64),
 }
 
 impl Stamp {
@@ -43,7 +45,8 @@ impl Stamp {
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
         let modified = (metadata.mtime(), metadata.mtime_nsec());
-        Some(Self { file: (metadata.dev(), metadata.ino()), length: metadata.len(), modified })
+        let changed = (metadata.ctime(), metadata.ctime_nsec());
+        Some(Self { file: (metadata.dev(), metadata.ino()), length: metadata.len(), modified, changed })
     }
 }
 

@@ -4,6 +4,7 @@
 //! most every 2 ms and handles all due times and finished polls then. Every trigger (time, a finished poll, a commit, a
 //! person) comes in by the same channel and takes the same path.
 
+mod log;
 mod moments;
 mod wishes;
 mod worker;
@@ -300,7 +301,7 @@ impl Driver {
                 Action::Emit(kind) => match kind.target().cloned() {
                     Some(target) => steps.entry(target).or_default().events.push(Event { at, kind }),
                     None => {
-                        self.log_of_plugins(&kind);
+                        log::of_plugin(&kind, &self.parts.plugins);
                         self.parts.store.writer().event(Event { at, kind });
                     }
                 },
@@ -309,16 +310,6 @@ impl Driver {
         }
         for (target, step) in steps {
             self.settle(&target, step);
-        }
-    }
-
-    fn log_of_plugins(&self, kind: &EventKind) {
-        if let EventKind::PluginQuarantined { plugin, targets } = kind {
-            let source = self.parts.plugins.get(plugin).map_or("no plugin", |served| &served.source);
-            tracing::warn!(
-                "{source} is in quarantine: the latest polls of {targets} targets of kind {plugin}, one after another, ended \
-                 in faults of its own; it is tried every 5 min, and when its file changes (`polliwog plugin list` says why)"
-            );
         }
     }
 
@@ -343,6 +334,7 @@ impl Driver {
     fn settle(&mut self, id: &TargetId, step: Step) {
         let now = self.parts.clock.now();
         let Step { mut events, urgent, finished } = step;
+        log::of_target(&events, finished.as_ref().and_then(|finished| finished.failure.as_ref()));
         let known = self.targets.get(id).cloned().zip(self.scheduler.status(id, now));
         let Some((target, status)) = known else {
             // That a target is gone is told all the same.

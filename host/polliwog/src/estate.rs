@@ -389,8 +389,10 @@ fn secrets(
                 let hint = spec.hint.as_deref().unwrap_or("it does not have the expected form");
                 let bare = value.expose_secret().trim_matches(|c: char| c.is_whitespace() || "\u{feff}\"'".contains(c));
                 // Nobody sees those.
-                let around = if pattern.is_match(bare) {
-                    "it has blanks or quotes around it, which do not belong to it; "
+                let around = if bare.is_empty() {
+                    "it is empty; "
+                } else if pattern.is_match(bare) {
+                    "it has blanks, quotes or a byte order mark around it, which do not belong to it; "
                 } else {
                     ""
                 };

@@ -89,7 +89,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
     let both = json!({ "health": health, "stats": stats, "problems": problems });
     answer(remote, &both, |_| {
         for problem in problems.as_array().into_iter().flatten() {
-            eprintln!("{}: {}", text(&settings["file"]), text(problem));
+            eprintln!("{}", text(problem));
         }
         let failing = health["breakers"].as_array().map_or(0, Vec::len);
         let (scheduler, queue) = (&stats["scheduler"], &health["queue"]);
@@ -160,8 +160,13 @@ async fn list_targets(remote: &Remote) -> anyhow::Result<u8> {
     }
     answer(remote, &json!({ "total": all.len(), "targets": all }), |found| {
         let columns = ["id", "kind", "status", "state", "cadence", "intervalMs", "nextRun", "consecutiveFailures"];
-        let heading = ["TARGET", "KIND", "STATUS", "STATE", "CADENCE", "INTERVAL MS", "NEXT RUN", "FAILURES"];
-        table(&heading, &rows(&found["targets"], &columns))
+        let heading = ["TARGET", "KIND", "STATUS", "STATE", "CADENCE", "INTERVAL MS", "NEXT RUN", "FAILURES", "ERROR"];
+        let mut rows = rows(&found["targets"], &columns);
+        for (row, target) in rows.iter_mut().zip(found["targets"].as_array().into_iter().flatten()) {
+            let dead = if target["deadLetter"].is_null() { "" } else { " (dead letter)" };
+            row.push(text(&target["lastError"]["code"]) + dead);
+        }
+        table(&heading, &rows)
     })
 }
 
@@ -232,7 +237,7 @@ pub(crate) async fn settings(remote: &Remote, command: Option<SettingsCommand>) 
     let found = ask(remote, method, &path, body).await?;
     answer(remote, &found, |found| {
         for problem in found["problems"].as_array().into_iter().flatten() {
-            eprintln!("{}: {}", text(&found["file"]), text(problem));
+            eprintln!("{}", text(problem));
         }
         if found["forgotten"] == true {
             return print("it is forgotten");

@@ -38,7 +38,7 @@ impl Format {
     }
 }
 
-/// A counter is named with its suffix here, `unknown` is `untyped`, and there is no mark at the end.
+/// A counter is named with its suffix here, any other `unknown` is `untyped`, and there is no mark at the end.
 fn plain(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;
@@ -52,7 +52,12 @@ fn plain(open_metrics: &str) -> String {
             continue;
         };
         let name = if kind == "counter" { Cow::Owned(format!("{name}_total")) } else { Cow::Borrowed(name) };
-        let kind = if kind == "unknown" { "untyped" } else { kind };
+        let kind = match kind {
+            // A counter that OpenMetrics could not name.
+            "unknown" if name.ends_with("_total") => "counter",
+            "unknown" => "untyped",
+            kind => kind,
+        };
         if let Some((_, said)) = help.take() {
             text.push_str(&format!("# HELP {name} {said}\n"));
         }
@@ -82,10 +87,12 @@ mod tests {
     fn the_older_format_names_counters_with_their_suffix() {
         let open_metrics = "# HELP polls Polls by result.\n# TYPE polls counter\npolls_total{result=\"a # TYPE b\"} 1\n\
                             # HELP depth How many.\n# TYPE depth gauge\ndepth 2\n\
-                            # HELP read_total Reported.\n# TYPE read_total unknown\nread_total 3\n# EOF\n";
+                            # HELP read_total Reported.\n# TYPE read_total unknown\nread_total 3\n\
+                            # HELP odd Reported.\n# TYPE odd unknown\nodd 4\n# EOF\n";
         let expected = "# HELP polls_total Polls by result.\n# TYPE polls_total counter\npolls_total{result=\"a # TYPE b\"} 1\n\
                         # HELP depth How many.\n# TYPE depth gauge\ndepth 2\n\
-                        # HELP read_total Reported.\n# TYPE read_total untyped\nread_total 3\n";
+                        # HELP read_total Reported.\n# TYPE read_total counter\nread_total 3\n\
+                        # HELP odd Reported.\n# TYPE odd untyped\nodd 4\n";
         assert_eq!(Format::Plain.of(open_metrics.to_owned()), expected);
         assert_eq!(Format::OpenMetrics.of(open_metrics.to_owned()), open_metrics);
     }
