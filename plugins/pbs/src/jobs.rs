@@ -194,10 +194,11 @@ impl Job {
     fn description(&self) -> Option<String> {
         let when =
             |field: &Field<Number>| field.get().filter(|Number(at)| *at > 0.0).and_then(|Number(at)| moment(*at));
+        let running = self.is_running().then(|| "it runs, and how the run before ended is not to be had".to_owned());
         let last = when(&self.last_run_endtime).map(|last| format!("last run ended at {last}"));
         let next = when(&self.next_run).map(|next| format!("next due at {next}"));
-        let both: Vec<String> = last.into_iter().chain(next).collect();
-        (!both.is_empty()).then(|| both.join(", "))
+        let all: Vec<String> = running.into_iter().chain(last).chain(next).collect();
+        (!all.is_empty()).then(|| all.join(", "))
     }
 }
 

@@ -56,7 +56,9 @@ impl Poller for Pbs {
                 "An API token with the roles Audit on / and RemoteAudit on /remote, whole: USER@REALM!NAME:SECRET"
                     .to_owned(),
             required: true,
-            pattern: Some("[^@!=: ]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z0-9_][A-Za-z0-9._-]*:[A-Za-z0-9-]{8,}".to_owned()),
+            pattern: Some(
+                "[^@!=: \u{feff}]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z0-9_][A-Za-z0-9._-]*:[A-Za-z0-9-]{8,}".to_owned(),
+            ),
             hint: Some(
                 "write the whole token, as in monitor@pbs!polliwog:12345678-1234-1234-1234-123456789abc: user, realm, \
                  name of the token, and its secret behind a colon (not =, which Proxmox VE has)"

@@ -15,11 +15,12 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// An origin has this long to answer at all. A refused log-in alone takes Proxmox 3 s.
+/// An origin has this long to answer at all, or a fifth of the poll's time where that is more. A refused log-in alone takes
+/// Proxmox 3 s.
 const PROBE_MS: u32 = 6_000;
-/// One request has this long, or a third of the poll's time where that is less: what hangs must leave time for the rest. Far
-/// less than the 30 s that a node waits for another one.
-const REQUEST_MS: u32 = 10_000;
+/// One request has this part of the poll's time, by default 10 s: what hangs must leave time for the rest. Far less than the
+/// 30 s that a node waits for another one.
+const REQUEST: u32 = 3;
 /// This part of a poll's time may go into finding an origin that answers.
 const PROBING: f64 = 0.7;
 /// An origin that was silent is asked last for so long.
@@ -83,7 +84,8 @@ pub fn connect(
     // Each has its share, and enough is left for what is to be asked then.
     let share = (f64::from(target.timeout_ms) * PROBING / origins.len() as f64) as u32;
     for (origin, base) in origins {
-        let (probe_ms, request_ms) = (PROBE_MS.min(share), REQUEST_MS.min(target.timeout_ms / 3));
+        let probe_ms = share.min(PROBE_MS.max(target.timeout_ms / 5));
+        let request_ms = target.timeout_ms / REQUEST;
         let api = Api {
             product,
             base: base.clone(),
@@ -194,7 +196,7 @@ impl Api {
         let results = send_all(paths.iter().map(|path| self.get(path)).collect());
         let answer = |(path, result): (String, Result<Response, HttpError>)| {
             let result = result.map_err(|error| self.passed_on(&path, error));
-            Answer { product: self.product, path, result }
+            Answer { product: self.product, path, limit_ms: self.request_ms, result }
         };
         paths.into_iter().zip(results).map(answer).collect()
     }
@@ -217,6 +219,8 @@ impl Api {
 pub struct Answer {
     product: Product,
     path: String,
+    /// How long it may take.
+    limit_ms: u32,
     result: Result<Response, Trouble>,
 }
 
@@ -232,7 +236,7 @@ impl Answer {
     pub fn cost(&self) -> (usize, f64) {
         match &self.result {
             Ok(response) => (response.body().len(), response.total_ms()),
-            Err(_) => (0, f64::from(REQUEST_MS)),
+            Err(_) => (0, f64::from(self.limit_ms)),
         }
     }
 

@@ -142,9 +142,12 @@ impl Trouble {
         let hint = match code.as_str() {
             "connect_refused" | "protocol" | "tls_failed" => wrong_port(product, base),
             "closed" if base.starts_with("http://") => wrong_port(product, base),
-            "timeout" | "connect_failed" => {
-                Some("check that the machine is up and no firewall stands between".to_owned())
-            }
+            "timeout" => Some(
+                "check that the machine is up and no firewall stands between; one that is slow needs a longer timeout, of \
+                 which it has a fifth for its first answer"
+                    .to_owned(),
+            ),
+            "connect_failed" => Some("check that the machine is up and no firewall stands between".to_owned()),
             "tls_fingerprint_mismatch" | "tls_untrusted" => Some(format!(
                 "\"polliwog setup {} {base}\" shows it, and the command that shows there which one is right",
                 product.kind()

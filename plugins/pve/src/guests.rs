@@ -8,7 +8,7 @@ use crate::ha::{Service, Services};
 use crate::nodes::{Nodes, State, parent};
 use crate::resources::{Guest, Resources, wanted};
 use crate::settings;
-use crate::stopped::{AllStopped, Stopped};
+use crate::stopped::{Memory, Stopped};
 use crate::tasks::Task;
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{Grade, Unseen, judged, moment, remember, remembered};
@@ -42,8 +42,8 @@ pub(crate) struct Seen<'a> {
 pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
     let guests = &resources.guests;
     let onboot = crate::onboot::expected(look, guests, seen.nodes);
-    let before: Option<AllStopped> = remembered(STOPPED);
-    let mut stopped = AllStopped::new();
+    let before: Memory = remembered(STOPPED);
+    let mut memory = Memory::default();
     let (mut looked_at, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
     let expected_names = look.settings.guests.expected.clone();
     let mut unseen = expected_names.unseen();
@@ -63,8 +63,8 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
         let state = seen.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
         let unheard = guest.status == "unknown" && seen.quiet.contains(&guest.node);
         if state == State::Offline || unheard {
-            stopped
-                .extend(before.iter().flatten().filter(|(id, _)| **id == guest.id).map(|(id, it)| (*id, it.clone())));
+            memory.watched.extend(before.watched.get(&guest.id));
+            memory.stopped.extend(before.stopped.get_key_value(&guest.id).map(|(id, it)| (*id, it.clone())));
         }
         if unheard {
             look.report.keep(guest.dependency());
@@ -76,8 +76,9 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
             may_rest(guest)
         } else {
             let told = by_ha.is_some_and(|service| service.wants_stopped());
-            let (verdict, down) = expected_to_run(guest, told, (look, before.as_ref(), seen));
-            stopped.extend(down.map(|down| (guest.id, down)));
+            let (verdict, down) = expected_to_run(guest, told, (look, &before, seen));
+            memory.watched.insert(guest.id);
+            memory.stopped.extend(down.map(|down| (guest.id, down)));
             verdict
         };
         let verdict = if verdict == Verdict::Well { full(look, guest) } else { verdict };
@@ -87,8 +88,8 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
         look.warn_of_api("no guest is looked at: see guests.include and guests.exclude in the settings");
     }
     absent(look, resources, unseen, nameless);
-    if before.as_ref() != Some(&stopped) {
-        remember(STOPPED, &stopped, REMEMBERED);
+    if before != memory {
+        remember(STOPPED, &memory, REMEMBERED);
     }
 }
 
@@ -96,9 +97,9 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
 fn expected_to_run(
     guest: &Guest,
     told_to_stop: bool,
-    (look, before, seen): (&Look, Option<&AllStopped>, &Seen<'_>),
+    (look, before, seen): (&Look, &Memory, &Seen<'_>),
 ) -> (Verdict, Option<Stopped>) {
-    let known = before.and_then(|before| before.get(&guest.id)).cloned();
+    let known = before.stopped.get(&guest.id).cloned();
     let verdict = must_run(guest, told_to_stop);
     let held = guest.lock.as_deref().filter(|lock| *lock != "suspended" && guest.status == "stopped");
     match (verdict, held) {
@@ -107,7 +108,8 @@ fn expected_to_run(
         (Some(verdict), None) => (verdict, known),
         (verdict, _) => {
             let now = look.seconds();
-            let stopped = known.unwrap_or_else(|| Stopped::new(now, before.is_none())).at(now, guest.lock.as_deref());
+            let first = !before.watched.contains(&guest.id);
+            let stopped = known.unwrap_or_else(|| Stopped::new(now, first)).at(now, guest.lock.as_deref());
             let stopped = stopped.explained(guest, look, seen);
             let stale = held.filter(|_| now - stopped.held >= STALE_LOCK).map(|lock| stale_lock(guest, lock, &stopped));
             let verdict = stale.or(verdict).unwrap_or_else(|| down(&stopped, now, &look.settings.guests));

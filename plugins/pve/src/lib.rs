@@ -70,10 +70,10 @@ impl Poller for Pve {
             name: "token".to_owned(),
             description: "An API token with the role PVEAuditor on /, whole: USER@REALM!NAME=SECRET".to_owned(),
             required: true,
-            pattern: Some("[^ :/]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z][A-Za-z0-9._-]*=[A-Za-z0-9-]{8,}".to_owned()),
+            pattern: Some("[^ :/=\u{feff}]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z][A-Za-z0-9._-]*=[A-Za-z0-9-]{8,}".to_owned()),
             hint: Some(
                 "write the whole token, as in monitor@pve!polliwog=12345678-1234-1234-1234-123456789abc: user, realm, \
-                 name of the token, and its secret behind the = (not :, which Backup Server has)"
+                 name of the token, and its secret behind the = (not :, which Backup Server has), without PVEAPIToken= before it"
                     .to_owned(),
             ),
         }]

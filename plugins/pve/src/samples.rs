@@ -1,8 +1,8 @@
 //! Numbers for graphs, under the names that prometheus-pve-exporter gives them, so that dashboards made for it go on working.
 //!
-//! An option, because they are many: 17 for each guest. The host adds `instance` and `instance_type`. Other than there, states
-//! of HA and locks are given for those that have one, a guest whose configuration has no `onboot` is not started with its node,
-//! and what is asked of nodes and guests themselves is asked of all of them.
+//! An option, because they are many: 37 for each guest. The host adds `instance` and `instance_type`. Other than there, where
+//! there are very many guests, states of HA and locks are given of those that have one; a guest whose configuration has no
+//! `onboot` is not started with its node; and what is asked of nodes and guests themselves is asked of all of them.
 
 use crate::Look;
 use crate::cluster::Cluster;
@@ -14,6 +14,8 @@ use serde::Deserialize;
 
 /// So many the host takes in a report.
 const MOST: usize = 100_000;
+/// Of so many guests each has 20 numbers that are 0 where it has no state of HA and no lock; of more there is no room for that.
+const WITH_ZEROS: usize = 2_000;
 const GUEST_STATES: [&str; 11] = [
     "stopped",
     "request_stop",
@@ -69,7 +71,8 @@ pub(crate) fn report(look: &mut Look, cluster: &Cluster, resources: Answer) {
     let mut samples = cluster_samples(cluster);
     samples.push(version(look));
     let Ok(entries) = resources.read::<Vec<Entry>>() else { return };
-    entries.iter().for_each(|entry| entry.add(&mut samples));
+    let zeros = entries.iter().filter(|entry| entry.is_guest()).count() <= WITH_ZEROS;
+    entries.iter().for_each(|entry| entry.add(&mut samples, zeros));
     look.report.samples.extend(samples);
 }
 
@@ -155,9 +158,14 @@ fn version(look: &Look) -> Sample {
 }
 
 impl Entry {
-    fn add(&self, samples: &mut Vec<Sample>) {
+    fn is_guest(&self) -> bool {
+        self.kind.get().is_some_and(|Text(kind)| matches!(kind.as_str(), "qemu" | "lxc"))
+    }
+
+    /// `zeros`: of a guest in no state too.
+    fn add(&self, samples: &mut Vec<Sample>, zeros: bool) {
         let (Some(Text(kind)), Some(Text(id))) = (self.kind.get(), self.id.get()) else { return };
-        let guest = matches!(kind.as_str(), "qemu" | "lxc");
+        let guest = self.is_guest();
         if !guest && !matches!(kind.as_str(), "node" | "storage") {
             return;
         }
@@ -173,8 +181,15 @@ impl Entry {
             let up = status == if guest { "running" } else { "available" };
             samples.push(Sample::gauge("pve_up", f64::from(u8::from(up))).with_label("id", id));
         }
-        states(samples, id, &self.hastate, if guest { &GUEST_STATES } else { &NODE_STATES });
-        locks(samples, id, &self.lock);
+        if guest && (zeros || self.hastate != Field::Absent) {
+            states(samples, ("pve_ha_state", id), &self.hastate, &GUEST_STATES);
+        }
+        if guest && (zeros || self.lock != Field::Absent) {
+            states(samples, ("pve_lock_state", id), &self.lock, &LOCKS);
+        }
+        if kind == "node" {
+            states(samples, ("pve_ha_state", id), &self.hastate, &NODE_STATES);
+        }
         samples.extend(self.info(kind, id));
     }
 
@@ -225,14 +240,10 @@ impl Entry {
     }
 }
 
-fn states(samples: &mut Vec<Sample>, id: &str, state: &Field<Text>, all: &[&str]) {
-    let Some(Text(found)) = state.get() else { return };
-    samples.extend(all.iter().map(|state| one_of("pve_ha_state", id, ("state", state), *state == found)));
-}
-
-fn locks(samples: &mut Vec<Sample>, id: &str, lock: &Field<Text>) {
-    let Some(Text(found)) = lock.get() else { return };
-    samples.extend(LOCKS.iter().map(|state| one_of("pve_lock_state", id, ("state", state), *state == found)));
+/// One for each state that there is: 1 for the one that it is in.
+fn states(samples: &mut Vec<Sample>, (name, id): (&str, &str), state: &Field<Text>, all: &[&str]) {
+    let found = state.get().map(|Text(found)| found.as_str());
+    samples.extend(all.iter().map(|state| one_of(name, id, ("state", state), found == Some(*state))));
 }
 
 /// One of the values that a label may have, and whether it has that one.

@@ -6,7 +6,7 @@ use crate::resources::Guest;
 use crate::tasks::{Act, last_act};
 use proxmox::Notes;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A guest that ran at the last poll was stopped by a task that is no older than this: a shutdown may take minutes. Seconds.
 const RECENT: f64 = 15.0 * 60.0;
@@ -27,8 +27,14 @@ pub(crate) struct Stopped {
     asked: bool,
 }
 
-/// Each by its number.
-pub(crate) type AllStopped = BTreeMap<u64, Stopped>;
+/// What a poll remembers for the next.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    /// The guests that had to run, by their numbers: of one that must since then nobody knows whether it ran before.
+    pub watched: BTreeSet<u64>,
+    /// Those of them that did not, by their numbers.
+    pub stopped: BTreeMap<u64, Stopped>,
+}
 
 impl Stopped {
     /// `first`: nobody knows whether it ran before.

@@ -485,3 +485,19 @@ async fn pve_requests_do_not_grow_with_guests() {
         assert_eq!(counts[0][1], 5, "{nodes} nodes");
     }
 }
+
+/// Of a guest that must run from now on nobody knows whether it ran before.
+#[tokio::test(flavor = "multi_thread")]
+async fn pve_does_not_say_since_when_where_nobody_looked() {
+    let mut bench = Bench::new("pve", COMPILE).await;
+    let poll = async |bench: &Bench, seconds: i64| {
+        let done = bench.poll_at("pve/guest-stopped+no-ha", Some("same"), NOW + seconds).await;
+        let Outcome::Success(report) = done.outcome else { panic!("{:?}", done.outcome) };
+        lines(&report)["guest/100"].clone()
+    };
+    bench = bench.with_settings(r#"{"guests": {"expected": ["101"]}}"#);
+    assert_eq!(poll(&bench, 0).await, "ok (skipped)");
+    bench = bench.with_settings(r#"{"guests": {"expected": ["100", "101"]}}"#);
+    assert!(poll(&bench, 600).await.contains("since when is not known"));
+    assert!(poll(&bench, 900).await.contains("since 2026-11-20 12:10 UTC or longer"));
+}

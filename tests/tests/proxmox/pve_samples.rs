@@ -82,14 +82,19 @@ async fn pve_gives_every_number_that_the_exporter_gives() {
         // 2027-03-01.
         (r#"pve_subscription_next_due_timestamp_seconds{id="node/pve2"}"#, 1_803_859_200.0),
         (r#"pve_qdevice_up{id="cluster/lab"}"#, 1.0),
+        (r#"pve_lock_state{id="qemu/100",state="backup"}"#, 1.0),
+        (r#"pve_lock_state{id="qemu/101",state="backup"}"#, 0.0),
+        (r#"pve_ha_state{id="qemu/101",state="started"}"#, 1.0),
+        (r#"pve_ha_state{id="lxc/105",state="started"}"#, 0.0),
     ] {
         assert_eq!(value(&report, series), Some(expected), "{series} of {:#?}", report.samples);
     }
     // They are for graphs, and judge nothing.
     assert!(report.dependencies.iter().all(|found| !found.name.starts_with("subscription")));
     assert_eq!(lines(&report).get("guest/100").map(String::as_str), Some("ok (skipped)"));
-    let lost = bench.report("qdevice-lost").await;
+    let lost = bench.report("qdevice-lost+node-offline").await;
     assert_eq!(value(&lost, r#"pve_qdevice_up{id="cluster/lab"}"#), Some(0.0));
+    assert_eq!(value(&lost, r#"pve_ha_state{id="node/pve3",state="online"}"#), Some(0.0));
 }
 
 /// What is looked at less often than at every poll.
@@ -113,7 +118,7 @@ async fn pve_gives_a_number_for_as_long_as_what_it_says_stands() {
     assert_eq!(lines(&other).get("subscription/pve1").map(String::as_str), Some("ok"));
 }
 
-/// A guest is 17 numbers, and a report has 100,000 at most.
+/// A guest is 17 numbers and 20 for states, where there is room for those, and a report has 100,000 at most.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_gives_as_many_numbers_as_a_report_takes() {
     let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"samples": true}"#);
@@ -124,6 +129,8 @@ async fn pve_gives_as_many_numbers_as_a_report_takes() {
         "{:?}",
         report.warnings
     );
+    let report = bench.report("guests-1999").await;
+    assert!((73_900..75_000).contains(&report.samples.len()), "{}", report.samples.len());
     let report = bench.report("guests-5000").await;
     assert!(
         (85_000..100_000).contains(&report.samples.len()) && report.warnings.is_empty(),

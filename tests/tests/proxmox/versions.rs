@@ -40,8 +40,9 @@ async fn pve_6_2_is_judged_as_9_1_is() {
         let found = lines(&bench.report(&format!("old+{wish}")).await);
         assert!(found.values().all(|line| !line.starts_with("critical")), "{wish}: {found:?}");
         let sized = || found.iter().filter(|(name, _)| name.starts_with("storage/"));
+        let coverage = &found["backup/coverage"];
+        assert!(coverage.starts_with("unknown: "), "{wish}: {coverage}");
         if wish == "lists" {
-            let coverage = &found["backup/coverage"];
             assert!(
                 coverage.starts_with("unknown: which guests a backup job covers cannot be read: its enabled is"),
                 "{coverage}"

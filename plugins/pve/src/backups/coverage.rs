@@ -64,7 +64,7 @@ impl Job {
         self.enabled.get().is_none_or(|Flag(enabled)| *enabled)
     }
 
-    /// A field that holds something else than it should, where there is one.
+    /// What of it cannot be, where there is such a thing.
     fn odd(&self) -> Option<String> {
         fn found<T>(name: &str, field: &Field<T>) -> Option<String> {
             match field {
@@ -75,7 +75,10 @@ impl Job {
         let flags = [("enabled", &self.enabled), ("all", &self.all)];
         let texts = [("vmid", &self.vmid), ("exclude", &self.exclude), ("pool", &self.pool), ("node", &self.node)];
         let flags = flags.into_iter().find_map(|(name, field)| found(name, field));
-        flags.or_else(|| texts.into_iter().find_map(|(name, field)| found(name, field)))
+        let odd = flags.or_else(|| texts.into_iter().find_map(|(name, field)| found(name, field)));
+        // It must have one of these.
+        let any = self.all.get().is_some_and(|Flag(all)| *all) || self.vmid.get().or(self.pool.get()).is_some();
+        odd.or_else(|| (!any).then(|| "it has neither all nor vmid nor pool".to_owned()))
     }
 
     /// Whether it backs a guest up, by what it is told.
