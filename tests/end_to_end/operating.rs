@@ -181,6 +181,8 @@ fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
     let (_, page) = get(&host.api, "/fragments/targets", Some(TOKEN));
     assert!(page.contains("is in force; the host goes on") && page.contains("did you mean"), "{page}");
     assert_eq!(host.get("/api/v1/targets")["total"], 2, "nothing changed");
+    host.asked(&folder, &["settings", "set", "scheduler.base_interval", "20s"]);
+    assert_eq!(seen(), problems, "it is as wrong as before");
 
     // Another URL is another target: everything of it starts anew.
     Host::configure(&folder, &renamed.replace("/a\"", "/b\""));

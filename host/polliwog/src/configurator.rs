@@ -86,6 +86,8 @@ impl Fitted {
 struct State {
     document: Document,
     fitted: Fitted,
+    /// Why the file as it is now is not what is in force; nothing where it is.
+    problems: Vec<String>,
     /// What is known of targets that are in the file no more, in case they come back.
     dormant: HashMap<TargetId, Known>,
 }
@@ -174,8 +176,8 @@ fn all(problems: &[Problem]) -> String {
 impl Configurator {
     /// For a host that runs with this, and knows this of targets that are in the file no more.
     pub(crate) fn new(parts: Parts, document: Document, fitted: Fitted, dormant: HashMap<TargetId, Known>) -> Self {
-        let state = State { document, fitted, dormant };
-        let shown = RwLock::new(Shown { names: state.names(), settings: state.view(Vec::new()) });
+        let state = State { document, fitted, problems: Vec::new(), dormant };
+        let shown = RwLock::new(Shown { names: state.names(), settings: state.view() });
         Self { parts, state: Mutex::new(state), shown }
     }
 
@@ -265,26 +267,27 @@ impl Configurator {
         let document = match Document::read(path) {
             Ok(document) => document,
             Err(message) => {
-                self.refuse(&state, &[problem(message)]);
+                self.refuse(&mut state, &[problem(message)]);
                 return None;
             }
         };
-        let overrides = &state.fitted.overrides;
-        let config = document.config(&self.parts.checker.places, self.parts.checker.demo, overrides);
-        // Of a file that is refused too: what is wrong with it may be one that is not there yet.
-        let named = config.ok().map(|config| Named::by(&config));
+        // Of a file that is refused too: what is wrong with it may be one that is not there yet. Settings name none.
+        let Checker { places, demo, .. } = &self.parts.checker;
+        let named = document.config(places, *demo, &Overrides::new()).ok().map(|config| Named::by(&config));
         if let Err(problems) = self.reread(&mut state, document).await {
-            self.refuse(&state, &problems);
+            self.refuse(&mut state, &problems);
         }
         named
     }
 
-    fn refuse(&self, state: &State, problems: &[Problem]) {
+    /// The host goes on as it was, and says why until the file is taken up.
+    fn refuse(&self, state: &mut State, problems: &[Problem]) {
         for problem in problems {
             tracing::error!("{problem}");
         }
         tracing::error!("{} is not taken up; the host goes on as it was", state.document.name);
-        self.show(state, problems);
+        state.problems = problems.iter().map(ToString::to_string).collect();
+        self.show(state);
     }
 
     async fn reread(&self, state: &mut State, document: Document) -> Result<(), Vec<Problem>> {
@@ -295,7 +298,8 @@ impl Configurator {
         if document.text == state.document.text && fitted.is_same(&state.fitted) {
             // A file was written anew, and says what it said.
             state.document = document;
-            self.show(state, &[]);
+            state.problems.clear();
+            self.show(state);
             return Ok(());
         }
         if fitted.targets.is_empty() && !state.fitted.targets.is_empty() {
@@ -306,7 +310,11 @@ impl Configurator {
         for (key, problem) in &fitted.parked {
             tracing::warn!("the setting {key} is not in force any more: {problem}");
         }
-        self.take_up(state, (document, fitted), None).await.map_err(failed)?;
+        let before = std::mem::take(&mut state.problems);
+        if let Err(why) = self.take_up(state, (document, fitted), None).await {
+            state.problems = before;
+            return Err(failed(why));
+        }
         tracing::info!("{name} was read again");
         let kind = EventKind::SettingsChanged { what: name, value: None };
         self.parts.store.writer().event(Event { at: self.parts.clock.wall(), kind });
@@ -362,13 +370,12 @@ impl Configurator {
         }
         fitted.config.file.clone_from(&document.name);
         (state.document, state.fitted) = (document, fitted);
-        self.show(state, &[]);
+        self.show(state);
         Ok(())
     }
 
-    fn show(&self, state: &State, problems: &[Problem]) {
-        let problems = problems.iter().map(ToString::to_string).collect();
-        let shown = Shown { names: state.names(), settings: state.view(problems) };
+    fn show(&self, state: &State) {
+        let shown = Shown { names: state.names(), settings: state.view() };
         *self.shown.write().unwrap_or_else(PoisonError::into_inner) = shown;
     }
 }
@@ -427,7 +434,7 @@ impl State {
         scheduler.map(|(key, value)| (key.to_owned(), value)).chain(targets)
     }
 
-    fn view(&self, problems: Vec<String>) -> SettingsView {
+    fn view(&self) -> SettingsView {
         let Fitted { config, overrides, parked, .. } = &self.fitted;
         let mut known = std::collections::HashSet::new();
         let mut settings = Vec::new();
@@ -446,7 +453,7 @@ impl State {
             let value = overrides.get(key).map_or("", String::as_str);
             format!("the setting {key} = {value} is kept and not in force: {why}; unset it, or set it anew")
         });
-        let problems = problems.into_iter().chain(parked).collect();
+        let problems = self.problems.iter().cloned().chain(parked).collect();
         SettingsView { file: self.document.name.clone(), problems, settings }
     }
 }

@@ -60,7 +60,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    runtime.block_on(async {
+    let done = runtime.block_on(async {
         match arguments.command {
             Command::Run(arguments) => run::run(arguments).await,
             Command::Check { common, json } => check::check(&common, json).await,
@@ -87,7 +87,10 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
                 plugin_command::inspect::inspect(&file, json).await
             }
         }
-    })
+    });
+    // What is still under way waits for a file system that hangs, and nobody for it.
+    runtime.shutdown_background();
+    done
 }
 
 /// Serves recorded bodies until it is ended.

@@ -30,13 +30,17 @@ impl Configurator {
             // On a thread of its own: a file system that hangs holds up nothing else.
             let file = path.clone();
             let look = move || (Stamp::of(&file), named.have_changed(), named);
-            let Ok((now, changed, looked)) = tokio::task::spawn_blocking(look).await else { return };
+            let looked = tokio::select! {
+                looked = tokio::task::spawn_blocking(look) => looked,
+                () = ending.cancelled() => return,
+            };
+            let Ok((now, changed, looked)) = looked else { return };
             (named, another) = (looked, another || changed);
             gone = if now.is_none() { gone + 1 } else { 0 };
             if gone == GONE {
-                let message = "the file is gone; the host goes on as it was, and cannot start again without it";
-                tracing::error!("{name}: {message}");
-                self.show(&*self.state.lock().await, &[Problem { place: name.clone(), message: message.to_owned() }]);
+                let message =
+                    "the file is gone; the host goes on as it was, and cannot start again without it".to_owned();
+                self.refuse(&mut *self.state.lock().await, &[Problem { place: name.clone(), message }]);
                 taken = None;
             }
             if now.is_some() && now == before && (now != taken || another) {
