@@ -81,11 +81,8 @@ pub fn connect(
 ) -> Result<(Api, Dependency), Trouble> {
     let mut passed_over: Vec<(String, Trouble)> = Vec::new();
     let origins = in_order(target);
-    // Each has its share, and enough is left for what is to be asked then.
-    let share = (f64::from(target.timeout_ms) * PROBING / origins.len() as f64) as u32;
+    let (probe_ms, request_ms) = limits(target.timeout_ms, origins.len());
     for (origin, base) in origins {
-        let probe_ms = share.min(PROBE_MS.max(target.timeout_ms / 5));
-        let request_ms = target.timeout_ms / REQUEST;
         let api = Api {
             product,
             base: base.clone(),
@@ -260,6 +257,13 @@ impl Answer {
         let path = self.path.clone();
         Ok(self.read::<Listed<T>>()?.noted(notes, &path))
     }
+}
+
+/// How long an origin has to answer at all, and how long one request may take, by how long the poll may. Each origin has its
+/// share, and enough is left for what is to be asked then. Milliseconds.
+fn limits(timeout_ms: u32, origins: usize) -> (u32, u32) {
+    let share = (f64::from(timeout_ms) * PROBING / origins as f64) as u32;
+    (share.min(PROBE_MS.max(timeout_ms / 5)), timeout_ms / REQUEST)
 }
 
 /// That an origin did not answer.

@@ -143,8 +143,8 @@ impl Trouble {
             "connect_refused" | "protocol" | "tls_failed" => wrong_port(product, base),
             "closed" if base.starts_with("http://") => wrong_port(product, base),
             "timeout" => Some(
-                "check that the machine is up and no firewall stands between; one that is slow needs a longer timeout, of \
-                 which it has a fifth for its first answer"
+                "check that the machine is up and no firewall stands between; one that is slow needs a longer timeout: \
+                 above 30 s a fifth of it is for its first answer"
                     .to_owned(),
             ),
             "connect_failed" => Some("check that the machine is up and no firewall stands between".to_owned()),

@@ -21,6 +21,7 @@ use std::time::Duration;
 const STALE_LOCK: f64 = 12.0 * 3600.0;
 /// Where stopped guests that must run are remembered between polls, and for how long.
 const STOPPED: &str = "stopped";
+const DAY: f64 = 24.0 * 3600.0;
 const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 
 /// What guests are called, by their numbers, for when their node is gone and its guests have only numbers; and how often that
@@ -43,7 +44,7 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
     let guests = &resources.guests;
     let onboot = crate::onboot::expected(look, guests, seen.nodes);
     let before: Memory = remembered(STOPPED);
-    let mut memory = Memory::default();
+    let mut memory = Memory { day: (look.seconds() / DAY) as u64, ..Memory::default() };
     let (mut looked_at, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
     let expected_names = look.settings.guests.expected.clone();
     let mut unseen = expected_names.unseen();
@@ -63,8 +64,11 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
         let state = seen.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
         let unheard = guest.status == "unknown" && seen.quiet.contains(&guest.node);
         if state == State::Offline || unheard {
-            memory.watched.extend(before.watched.get(&guest.id));
             memory.stopped.extend(before.stopped.get_key_value(&guest.id).map(|(id, it)| (*id, it.clone())));
+        }
+        if unheard || guest.status == "unknown" && state != State::Offline {
+            // It is not seen for a moment. Behind a node that is offline anything may be done to it.
+            memory.watched.extend(before.watched.get(&guest.id));
         }
         if unheard {
             look.report.keep(guest.dependency());
@@ -77,7 +81,9 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
         } else {
             let told = by_ha.is_some_and(|service| service.wants_stopped());
             let (verdict, down) = expected_to_run(guest, told, (look, &before, seen));
-            memory.watched.insert(guest.id);
+            if guest.status != "unknown" {
+                memory.watched.insert(guest.id);
+            }
             memory.stopped.extend(down.map(|down| (guest.id, down)));
             verdict
         };
@@ -88,8 +94,8 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
         look.warn_of_api("no guest is looked at: see guests.include and guests.exclude in the settings");
     }
     absent(look, resources, unseen, nameless);
-    if before != memory {
-        remember(STOPPED, &memory, REMEMBERED);
+    if before != memory && !remember(STOPPED, &memory, REMEMBERED) {
+        look.notes.say(|| "there is no room to remember which guests stand still, and since when".to_owned());
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
     let path = |guest: &&Guest| format!("/nodes/{}/{}/{}/config", guest.node, guest.kind(), guest.id);
     let replies = look.api.ask_all(asked.iter().map(path).collect());
     for (guest, answer) in asked.iter().zip(replies) {
+        let before = known.get(&guest.id).and_then(|(onboot, _)| *onboot);
         let config = answer.read::<Config>();
         crate::nodes::asked(&guest.node, &config);
         match config {
@@ -50,17 +51,18 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
                     Field::Absent => Some(false),
                     onboot => look.notes.flag(onboot, || format!("onboot of {}", guest.shown())),
                 };
-                known.insert(guest.id, (onboot, look.seconds()));
+                known.insert(guest.id, (onboot.or(before), look.seconds()));
             }
             Err(trouble) => {
                 // Others have their turn first.
-                let before = known.get(&guest.id).and_then(|(onboot, _)| *onboot);
                 known.insert(guest.id, (before, look.seconds()));
                 look.notes.say(|| format!("onboot of {}: {}", guest.shown(), trouble.sentence));
             }
         }
     }
-    remember(KEY, &known, REMEMBERED);
+    if !remember(KEY, &known, REMEMBERED) {
+        look.notes.say(|| "there is no room to remember which guests are started with their node".to_owned());
+    }
     if look.settings.samples || look.settings.samples_onboot {
         samples::onboot(look, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.0?))));
     }

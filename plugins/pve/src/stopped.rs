@@ -13,6 +13,7 @@ const RECENT: f64 = 15.0 * 60.0;
 
 /// A guest that must run and did not at some poll, until it is seen running.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Packed", into = "Packed")]
 pub(crate) struct Stopped {
     /// When it was first seen so, in seconds since 1970.
     pub since: f64,
@@ -34,6 +35,23 @@ pub(crate) struct Memory {
     pub watched: BTreeSet<u64>,
     /// Those of them that did not, by their numbers.
     pub stopped: BTreeMap<u64, Stopped>,
+    /// The day, since 1970: what does not change is written again each day, so that it is not forgotten.
+    pub day: u64,
+}
+
+/// The same in little space: there may be thousands.
+type Packed = (f64, Option<String>, f64, Option<(String, f64)>, f64, bool);
+
+impl From<Packed> for Stopped {
+    fn from((since, lock, held, by, not_before, asked): Packed) -> Self {
+        Self { since, lock, held, by, not_before, asked }
+    }
+}
+
+impl From<Stopped> for Packed {
+    fn from(Stopped { since, lock, held, by, not_before, asked }: Stopped) -> Self {
+        (since, lock, held, by, not_before, asked)
+    }
 }
 
 impl Stopped {

@@ -486,18 +486,28 @@ async fn pve_requests_do_not_grow_with_guests() {
     }
 }
 
-/// Of a guest that must run from now on nobody knows whether it ran before.
+/// Of a guest that nobody looked at nobody knows whether it ran.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_does_not_say_since_when_where_nobody_looked() {
-    let mut bench = Bench::new("pve", COMPILE).await;
-    let poll = async |bench: &Bench, seconds: i64| {
-        let done = bench.poll_at("pve/guest-stopped+no-ha", Some("same"), NOW + seconds).await;
+    let poll = async |bench: &Bench, target: &str, wish: &str, seconds: i64| {
+        let done = bench.poll_at(&format!("pve/no-ha+nodes-1+{wish}"), Some(target), NOW + seconds).await;
         let Outcome::Success(report) = done.outcome else { panic!("{:?}", done.outcome) };
         lines(&report)["guest/100"].clone()
     };
-    bench = bench.with_settings(r#"{"guests": {"expected": ["101"]}}"#);
-    assert_eq!(poll(&bench, 0).await, "ok (skipped)");
+    let unseen = "since when is not known at a first look";
+    // It must run from now on.
+    let mut bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"guests": {"expected": ["101"]}}"#);
+    assert_eq!(poll(&bench, "new", "guest-stopped", 0).await, "ok (skipped)");
     bench = bench.with_settings(r#"{"guests": {"expected": ["100", "101"]}}"#);
-    assert!(poll(&bench, 600).await.contains("since when is not known"));
-    assert!(poll(&bench, 900).await.contains("since 2026-11-20 12:10 UTC or longer"));
+    assert!(poll(&bench, "new", "guest-stopped", 600).await.contains(unseen));
+    assert!(poll(&bench, "new", "guest-stopped", 900).await.contains("since 2026-11-20 12:10 UTC or longer"));
+    // Its node did not speak of it yet, or was away.
+    assert!(poll(&bench, "mute", "mute", 0).await.starts_with("unknown"));
+    assert!(poll(&bench, "mute", "guest-stopped", 60).await.contains(unseen));
+    assert_eq!(poll(&bench, "away", "healthy", 0).await, "ok");
+    assert!(poll(&bench, "away", "node-offline", 60).await.starts_with("unknown"));
+    assert!(poll(&bench, "away", "guest-stopped", 4_000).await.contains(unseen));
+    // It ran a moment ago.
+    assert_eq!(poll(&bench, "seen", "healthy", 0).await, "ok");
+    assert!(poll(&bench, "seen", "guest-stopped", 60).await.ends_with("is stopped since 2026-11-20 12:01 UTC"));
 }

@@ -41,8 +41,9 @@ pub(super) fn register<'a>(states: &mut Registry, samples: impl Iterator<Item = 
     }
     for (name, (kind, values)) in &families {
         // OpenMetrics names a counter without its suffix, which it must have. Without it, it may be the name of another, and there
-        // may be one of a name only.
-        let base = name.strip_suffix("_total").filter(|base| !base.is_empty() && !families.contains_key(base));
+        // may be one of a name only; `_created` belongs to a counter as well.
+        let is_free = |base: &&str| !families.contains_key(base) && !families.contains_key(&*format!("{base}_created"));
+        let base = name.strip_suffix("_total").filter(|base| !base.is_empty()).filter(is_free);
         match (kind, base) {
             (SampleKind::Gauge, _) => states.register(*name, HELP, family(values, FloatGauge::set)),
             (SampleKind::Counter, Some(base)) => states.register(base, HELP, family(values, count)),

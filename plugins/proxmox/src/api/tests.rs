@@ -102,3 +102,17 @@ fn what_people_copy_along_is_no_part_of_the_address() {
         assert_eq!(base(url), expected);
     }
 }
+
+#[test]
+fn who_gives_a_poll_more_time_gives_an_origin_more() {
+    for (timeout_ms, origins, expected) in [
+        (30_000, 1, (6_000, 10_000)),
+        (30_000, 3, (6_000, 10_000)),
+        (30_000, 4, (5_250, 10_000)),
+        (60_000, 1, (12_000, 20_000)),
+        (60_000, 4, (10_500, 20_000)),
+        (2_000, 1, (1_400, 666)),
+    ] {
+        assert_eq!(limits(timeout_ms, origins), expected, "{timeout_ms} {origins}");
+    }
+}
