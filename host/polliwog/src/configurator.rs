@@ -262,12 +262,11 @@ impl Configurator {
     async fn reload(&self) -> Option<Named> {
         let mut state = self.state.lock().await;
         let path = state.document.path.clone()?;
-        let name = state.document.name.clone();
-        let problem = |message: String| Problem { place: name.clone(), message };
         let document = match Document::read(path) {
             Ok(document) => document,
             Err(message) => {
-                self.refuse(&mut state, &[problem(message)]);
+                let place = state.document.name.clone();
+                self.refuse(&mut state, &[Problem { place, message }]);
                 return None;
             }
         };
@@ -310,11 +309,8 @@ impl Configurator {
         for (key, problem) in &fitted.parked {
             tracing::warn!("the setting {key} is not in force any more: {problem}");
         }
-        let before = std::mem::take(&mut state.problems);
-        if let Err(why) = self.take_up(state, (document, fitted), None).await {
-            state.problems = before;
-            return Err(failed(why));
-        }
+        state.problems.clear();
+        self.take_up(state, (document, fitted), None).await.map_err(failed)?;
         tracing::info!("{name} was read again");
         let kind = EventKind::SettingsChanged { what: name, value: None };
         self.parts.store.writer().event(Event { at: self.parts.clock.wall(), kind });

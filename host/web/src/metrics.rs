@@ -130,11 +130,7 @@ impl Metrics {
         let mut states = Registry::default();
         let prefix = &self.prefix;
         let mut gauges = |name: &str, help: &str, values: Vec<(Labels, f64)>| {
-            let family = Family::<Labels, FloatGauge>::default();
-            for (labels, value) in values {
-                family.get_or_create(&labels).set(value);
-            }
-            states.register(format!("{prefix}_{name}"), help, family);
+            states.register(format!("{prefix}_{name}"), help, family(&values, FloatGauge::set));
         };
         let by_target = |value: &dyn Fn(&TargetView) -> Option<f64>| -> Vec<(Labels, f64)> {
             overview.targets.iter().filter_map(|t| Some((instance(&t.kind, &t.id), value(t)?))).collect()
@@ -192,11 +188,7 @@ fn plugins(states: &mut Registry, prefix: &str, plugins: &[PluginView]) {
     };
     let served: Vec<(Labels, &PluginView)> = plugins.iter().filter_map(|view| Some((of(view)?, view))).collect();
     let mut counter = |name: &str, help: &str, values: Vec<Value>| {
-        let family = Family::<Labels, FloatCounter>::default();
-        for (labels, value) in values {
-            family.get_or_create(&labels).inc_by(value);
-        }
-        states.register(format!("{prefix}_plugin_{name}"), help, family);
+        states.register(format!("{prefix}_plugin_{name}"), help, family(&values, FloatCounter::inc_by));
     };
     type Read = fn(&PluginUsage) -> f64;
     let counters: [(&str, &str, Read); 6] = [
@@ -220,11 +212,7 @@ fn plugins(states: &mut Registry, prefix: &str, plugins: &[PluginView]) {
     counter("faults", "Polls that ended in a plugin's own fault", by_name("reason", |usage| &usage.faults_by_reason));
     counter("secret_uses", "Polls that used a secret", by_name("secret", |usage| &usage.secrets));
     let mut gauge = |name: &str, help: &str, values: Vec<Value>| {
-        let family = Family::<Labels, FloatGauge>::default();
-        for (labels, value) in values {
-            family.get_or_create(&labels).set(value);
-        }
-        states.register(format!("{prefix}_plugin_{name}"), help, family);
+        states.register(format!("{prefix}_plugin_{name}"), help, family(&values, FloatGauge::set));
     };
     let each =
         |read: fn(&PluginView) -> f64| served.iter().map(|(labels, view)| (labels.clone(), read(view))).collect();
@@ -237,6 +225,15 @@ fn plugins(states: &mut Registry, prefix: &str, plugins: &[PluginView]) {
     let refused = FloatGauge::default();
     refused.set(plugins.iter().filter(|view| view.refusal.is_some()).count() as f64);
     states.register(format!("{prefix}_plugins_refused"), "Plugin files that are refused", refused);
+}
+
+/// A family with these values, each set in its own way.
+fn family<M: Default, R>(values: &[Value], set: impl Fn(&M, f64) -> R) -> Family<Labels, M> {
+    let family = Family::<Labels, M>::default();
+    for (labels, value) in values {
+        set(&family.get_or_create(labels), *value);
+    }
+    family
 }
 
 fn staleness(target: &TargetView, now: Timestamp) -> f64 {

@@ -1,14 +1,12 @@
 //! Limits that do not flap: what is past one is so until it is clearly not.
 
-use crate::memory::{remember, remembered};
+use crate::memory::{LONG, remember, remembered};
 use polliwog_sdk::Status;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// What was past a limit is past it until it is back by this part of the limit: after 85 % until below 80.75 %.
 const BACK: f64 = 0.05;
 const KEY: &str = "grades";
-const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 
 /// A pair of limits: for a warning, and for critical.
 pub trait Graded: Copy {
@@ -107,7 +105,7 @@ impl Grades {
     /// For the next poll.
     pub(crate) fn keep(self) {
         if self.now != self.before {
-            remember(KEY, &self.now, REMEMBERED);
+            remember(KEY, &self.now, LONG);
         }
     }
 }

@@ -40,7 +40,7 @@ pub use host::{Host, HostLimits, Space, share};
 pub use hourly::{Fact, hourly};
 pub use judge::{Limits, Remaining, Verdict, percent, worse};
 pub use look::{Look, Part, judged};
-pub use memory::{remember, remembered};
+pub use memory::{LONG, remember, remembered};
 pub use notes::Notes;
 pub use patterns::{Patterns, Unseen};
 pub use subscription::subscription;

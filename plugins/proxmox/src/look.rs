@@ -1,17 +1,14 @@
 //! One poll under way: who is asked, what is reported.
 
-use crate::memory::{remember, remembered};
+use crate::memory::{LONG, remember, remembered};
+use crate::rhythm::Rhythm;
 use crate::{Api, Grades, Notes, Trouble, Verdict, list, roll};
 use polliwog_sdk::{Dependency, Report, Status, Target, cache};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
 
 /// What is known of a part stands for so long while it cannot be read; then nobody knows any more. Milliseconds.
 const STANDS_MS: u64 = 2 * 60 * 1000;
-/// Longer than anything is out of order.
-const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 
 /// One poll under way.
 pub struct Look<S> {
@@ -32,11 +29,8 @@ pub struct Look<S> {
     lost: Vec<(String, String)>,
     /// Those of them that were looked at in vain, and have a time of their own to be looked at again.
     in_vain: BTreeSet<String>,
-    /// Parts that are looked at in this poll, of those that are not at each.
-    pub(crate) due: Vec<String>,
-    /// How many samples there were before the part that is being looked at.
-    pub(crate) samples_before: usize,
-    pub(crate) settings_hash: u64,
+    /// What is looked at less often than at every poll.
+    pub(crate) rhythm: Rhythm,
     before: Sight,
 }
 
@@ -48,8 +42,6 @@ impl<S> Look<S> {
     /// A poll of an API that answers; `dependency` says how it does.
     pub fn new((api, dependency): (Api, Dependency), settings: S, target: &Target) -> Self {
         let report = [dependency].into_iter().collect();
-        let mut settings_hash = DefaultHasher::new();
-        target.settings.hash(&mut settings_hash);
         Self {
             api,
             settings,
@@ -60,9 +52,7 @@ impl<S> Look<S> {
             missed: Vec::new(),
             lost: Vec::new(),
             in_vain: BTreeSet::new(),
-            due: Vec::new(),
-            samples_before: 0,
-            settings_hash: settings_hash.finish(),
+            rhythm: Rhythm::new(&target.settings),
             before: remembered(SIGHT),
         }
     }
@@ -125,7 +115,7 @@ impl<S> Look<S> {
             Ok(read) => {
                 cache::remove(&missed);
                 // A cache that is full means that what is known does not stand.
-                let _ = cache::set(&known(name), b"", REMEMBERED);
+                let _ = cache::set(&known(name), b"", LONG);
                 return Some(read);
             }
             Err(trouble) => trouble,
@@ -133,11 +123,11 @@ impl<S> Look<S> {
         let since = remembered::<Option<u64>>(&missed).unwrap_or(self.now);
         let mut kept = members.to_vec();
         // A cache that is full means that what is known stands longer.
-        remember(&missed, &since, REMEMBERED);
+        remember(&missed, &since, LONG);
         if trouble.permanent || self.now.saturating_sub(since) >= STANDS_MS {
             for member in members {
                 let why = format!("it cannot be looked at: {name:?} says why");
-                if self.is_looked_at(member) {
+                if self.rhythm.looks_at(member) {
                     self.lose_at_look((*member).to_owned(), why);
                 } else {
                     self.lose(*member, why);
@@ -212,7 +202,7 @@ impl Sight {
         let back = self.lost.iter().filter(|name| !still.contains(name.as_str())).cloned().collect();
         let now = Self { lost, back };
         if now != self {
-            remember(SIGHT, &now, REMEMBERED);
+            remember(SIGHT, &now, LONG);
         }
     }
 }

@@ -5,6 +5,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
+/// Longer than anything is out of order.
+pub const LONG: Duration = Duration::from_secs(45 * 24 * 60 * 60);
+
 /// What was remembered under a key; the default where nothing is, or it is no longer of this shape.
 pub fn remembered<T: DeserializeOwned + Default>(key: &str) -> T {
     cache::get(key).and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default()

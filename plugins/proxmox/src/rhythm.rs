@@ -8,7 +8,32 @@ use crate::Look;
 use crate::memory::{remember, remembered};
 use polliwog_sdk::{Label, Sample, SampleKind};
 use serde::{Deserialize, Serialize};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
+
+/// What of it concerns a poll.
+pub(crate) struct Rhythm {
+    /// Of the target's settings.
+    settings: u64,
+    /// Parts that are looked at in this poll.
+    due: Vec<String>,
+    /// How many samples there were before the part that is being looked at.
+    samples_before: usize,
+}
+
+impl Rhythm {
+    /// With a target's settings.
+    pub(crate) fn new(settings: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        settings.hash(&mut hasher);
+        Self { settings: hasher.finish(), due: Vec::new(), samples_before: 0 }
+    }
+
+    /// Whether a dependency of this name, or those of this prefix, are looked at in this poll with a part that is not at each.
+    pub(crate) fn looks_at(&self, name: &str) -> bool {
+        self.due.iter().any(|part| is_of(name, part))
+    }
+}
 
 /// A look.
 #[derive(Default, Deserialize, Serialize)]
@@ -16,7 +41,7 @@ struct Looked {
     /// From when on, and until when that will do. Milliseconds since 1970.
     from: u64,
     until: u64,
-    /// Of the settings then.
+    /// Of the settings then, as [`Rhythm::settings`].
     settings: u64,
     /// What could not be read.
     notes: Vec<String>,
@@ -49,12 +74,12 @@ impl<S> Look<S> {
     pub fn is_due(&mut self, part: &str) -> bool {
         let Looked { from, until, settings, notes, samples } = remembered(&key(part));
         // A look of tomorrow was before the clock was set back.
-        let stands = settings == self.settings_hash && (from..until).contains(&self.milliseconds());
+        let stands = settings == self.rhythm.settings && (from..until).contains(&self.milliseconds());
         let due = !stands || self.back().iter().any(|name| is_of(name, part));
         if due {
-            self.due.push(part.to_owned());
+            self.rhythm.due.push(part.to_owned());
             self.notes.begin();
-            self.samples_before = self.report.samples.len();
+            self.rhythm.samples_before = self.report.samples.len();
         } else {
             self.report.samples.extend(samples.into_iter().map(Number::sample));
             notes.into_iter().for_each(|note| self.notes.say(|| note));
@@ -62,17 +87,12 @@ impl<S> Look<S> {
         due
     }
 
-    /// Whether it is looked at in this poll with a part that is not at each.
-    pub(crate) fn is_looked_at(&self, name: &str) -> bool {
-        self.due.iter().any(|part| is_of(name, part))
-    }
-
     /// It was looked at: the next time is after so long.
     pub fn looked(&mut self, part: &str, period: Duration) {
         let from = self.milliseconds();
-        let samples = self.report.samples.iter().skip(self.samples_before).map(Number::of).collect();
+        let samples = self.report.samples.iter().skip(self.rhythm.samples_before).map(Number::of).collect();
         let until = from + period.as_millis() as u64;
-        let looked = Looked { from, until, settings: self.settings_hash, notes: self.notes.begun(), samples };
+        let looked = Looked { from, until, settings: self.rhythm.settings, notes: self.notes.begun(), samples };
         // A cache that is full means one look too many.
         remember(&key(part), &looked, period);
     }

@@ -3,15 +3,13 @@
 //! A plugin begins each poll anew, and what it does not name the host calls missing, as if somebody had removed it.
 //! Dependencies are remembered by family, which is what their names begin with: `guest`.
 
-use crate::memory::{remember, remembered};
+use crate::memory::{LONG, remember, remembered};
 use polliwog_sdk::{Dependency, Report, Status, cache};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
 
 const MARKS: &str = "roll";
-const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 
 /// What of a dependency does not depend on how it is: name, kind, title, parent. There may be thousands, so that it is short.
 #[derive(Debug, Deserialize, Serialize)]
@@ -49,14 +47,14 @@ pub(crate) fn remember_all(report: &Report, now: u64) {
         let before = if kept.is_empty() { Vec::new() } else { family_of(family) };
         let entries: Vec<Entry> =
             members.iter().map(|member| Entry::of(member)).chain(before.into_iter().filter(stands)).collect();
-        if remember(&key(family), &entries, REMEMBERED) {
+        if remember(&key(family), &entries, LONG) {
             marks.insert(family.to_owned(), (mark, now));
         } else {
             marks.remove(family);
         }
     }
     if marks != before {
-        remember(MARKS, &marks, REMEMBERED);
+        remember(MARKS, &marks, LONG);
     }
 }
 

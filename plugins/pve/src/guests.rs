@@ -11,7 +11,7 @@ use crate::settings;
 use crate::stopped::{Memory, Stopped};
 use crate::tasks::Task;
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Grade, Unseen, judged, moment, remember, remembered};
+use proxmox::{Grade, LONG, Unseen, judged, moment, remember, remembered};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +19,9 @@ use std::time::Duration;
 
 /// A lock of this age holds nothing any more: its task ended without it, with its node perhaps. Seconds.
 const STALE_LOCK: f64 = 12.0 * 3600.0;
-/// Where stopped guests that must run are remembered between polls, and for how long.
+/// Where stopped guests that must run are remembered between polls.
 const STOPPED: &str = "stopped";
 const DAY: f64 = 24.0 * 3600.0;
-const REMEMBERED: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 
 /// What guests are called, by their numbers, for when their node is gone and its guests have only numbers; and how often that
 /// is remembered anew.
@@ -42,7 +41,7 @@ pub(crate) struct Seen<'a> {
 
 pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
     let guests = &resources.guests;
-    let onboot = crate::onboot::expected(look, guests, seen.nodes);
+    let onboot = crate::onboot::report(look, guests, seen.nodes);
     let before: Memory = remembered(STOPPED);
     let mut memory = Memory { day: (look.seconds() / DAY) as u64, ..Memory::default() };
     let (mut looked_at, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
@@ -94,7 +93,7 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
         look.warn_of_api("no guest is looked at: see guests.include and guests.exclude in the settings");
     }
     absent(look, resources, unseen, nameless);
-    if before != memory && !remember(STOPPED, &memory, REMEMBERED) {
+    if before != memory && !remember(STOPPED, &memory, LONG) {
         look.notes.say(|| "there is no room to remember which guests stand still, and since when".to_owned());
     }
 }
@@ -185,7 +184,7 @@ pub(crate) fn recall(look: &mut Look, resources: &mut Resources) {
         let called = |guest: &Guest| Called(guest.name.clone(), guest.tags.clone(), guest.pool.clone());
         names.guests = resources.guests.iter().map(|guest| (guest.id, called(guest))).collect();
         names.templates = resources.templates.keys().copied().collect();
-        remember(NAMES, &names, REMEMBERED);
+        remember(NAMES, &names, LONG);
         look.looked(NAMES, NAMED);
     }
 }

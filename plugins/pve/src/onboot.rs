@@ -28,13 +28,22 @@ struct Config {
 /// since 1970.
 type Known = BTreeMap<u64, (Option<bool>, f64)>;
 
-/// The guests that must run because they are started with their node, where that is wanted and as far as it is known by
-/// now.
-pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTreeSet<u64> {
+/// Gives the samples, and the guests that must run because they are started with their node: both where they are wanted, and as
+/// far as it is known by now.
+pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTreeSet<u64> {
     let expects = look.settings.guests.expected_by_onboot;
     if !expects && !look.settings.samples_onboot {
         return BTreeSet::new();
     }
+    let known = ask(look, guests, nodes);
+    if look.settings.samples || look.settings.samples_onboot {
+        samples::onboot(look, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.0?))));
+    }
+    known.into_iter().filter(|(_, (onboot, _))| expects && *onboot == Some(true)).map(|(id, _)| id).collect()
+}
+
+/// Asks for the next few, and gives what is known of all.
+fn ask(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> Known {
     let mut known: Known = remembered(KEY);
     let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
     known.retain(|id, _| ids.contains(id));
@@ -42,34 +51,24 @@ pub(crate) fn expected(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTre
     let path = |guest: &&Guest| format!("/nodes/{}/{}/{}/config", guest.node, guest.kind(), guest.id);
     let replies = look.api.ask_all(asked.iter().map(path).collect());
     for (guest, answer) in asked.iter().zip(replies) {
-        let before = known.get(&guest.id).and_then(|(onboot, _)| *onboot);
         let config = answer.read::<Config>();
         crate::nodes::asked(&guest.node, &config);
-        match config {
-            Ok(config) => {
-                let onboot = match &config.onboot {
-                    Field::Absent => Some(false),
-                    onboot => look.notes.flag(onboot, || format!("onboot of {}", guest.shown())),
-                };
-                known.insert(guest.id, (onboot.or(before), look.seconds()));
-            }
+        let onboot = match config.map(|config| config.onboot) {
+            Ok(Field::Absent) => Some(false),
+            Ok(onboot) => look.notes.flag(&onboot, || format!("onboot of {}", guest.shown())),
             Err(trouble) => {
-                // Others have their turn first.
-                known.insert(guest.id, (before, look.seconds()));
                 look.notes.say(|| format!("onboot of {}: {}", guest.shown(), trouble.sentence));
+                None
             }
-        }
+        };
+        // Where it could not be read what was known stands, and others have their turn first.
+        let before = known.get(&guest.id).and_then(|(onboot, _)| *onboot);
+        known.insert(guest.id, (onboot.or(before), look.seconds()));
     }
     if !remember(KEY, &known, REMEMBERED) {
         look.notes.say(|| "there is no room to remember which guests are started with their node".to_owned());
     }
-    if look.settings.samples || look.settings.samples_onboot {
-        samples::onboot(look, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.0?))));
-    }
-    if !expects {
-        return BTreeSet::new();
-    }
-    known.into_iter().filter(|(_, (onboot, _))| *onboot == Some(true)).map(|(id, _)| id).collect()
+    known
 }
 
 fn oldest<'a>(guests: &'a [Guest], nodes: &Nodes, known: &Known, now: f64) -> Vec<&'a Guest> {

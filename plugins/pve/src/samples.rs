@@ -113,8 +113,8 @@ struct Subscription {
 
 /// Adds what a node says of its subscription, `subscription/pve1`. That it cannot be read is said elsewhere.
 pub(crate) fn subscription(look: &mut Look, name: &str, answer: Answer) {
+    let Some((_, node)) = name.split_once('/').filter(|_| look.settings.samples) else { return };
     let Ok(found) = answer.read::<Subscription>() else { return };
-    let Some(node) = name.split_once('/').map(|(_, node)| node).filter(|_| look.settings.samples) else { return };
     let id = format!("node/{node}");
     let word = |field: &Field<Text>| field.get().map_or("unknown".to_owned(), |Text(text)| text.clone());
     let status = word(&found.status).to_lowercase();
@@ -169,14 +169,11 @@ impl Entry {
         if !guest && !matches!(kind.as_str(), "node" | "storage") {
             return;
         }
-        for (name, field) in self.gauges() {
-            let number = field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
-            samples.extend(number.map(|number| Sample::gauge(name, number).with_label("id", id)));
-        }
-        for (name, field) in self.counters() {
-            let number = field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
-            samples.extend(number.map(|number| Sample::counter(name, number).with_label("id", id)));
-        }
+        let number = |field: &Field<Number>| field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
+        let gauge = |(name, field)| Some(Sample::gauge(name, number(field)?).with_label("id", id));
+        let counter = |(name, field)| Some(Sample::counter(name, number(field)?).with_label("id", id));
+        samples.extend(self.gauges().into_iter().filter_map(gauge));
+        samples.extend(self.counters().into_iter().filter_map(counter));
         if let Some(Text(status)) = self.status.get().filter(|_| kind != "node") {
             let up = status == if guest { "running" } else { "available" };
             samples.push(Sample::gauge("pve_up", f64::from(u8::from(up))).with_label("id", id));

@@ -5,6 +5,7 @@
 mod pbs;
 mod pmg;
 mod pve;
+mod pve_memory;
 mod pve_samples;
 mod versions;
 

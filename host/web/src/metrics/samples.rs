@@ -1,9 +1,8 @@
 //! What plugins report.
 
-use super::{FloatCounter, FloatGauge, Labels, Value};
+use super::{FloatCounter, FloatGauge, Labels, Value, family};
 use model::{Sample, SampleKind};
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
@@ -57,14 +56,6 @@ pub(super) fn register<'a>(states: &mut Registry, samples: impl Iterator<Item = 
 /// A counter that is negative is none; its value is left at 0.
 fn count(counter: &FloatCounter, value: f64) -> f64 {
     counter.inc_by(value.max(0.0))
-}
-
-fn family<M: Default, R>(values: &[Value], set: impl Fn(&M, f64) -> R) -> Family<Labels, M> {
-    let family = Family::<Labels, M>::default();
-    for (labels, value) in values {
-        set(&family.get_or_create(labels), *value);
-    }
-    family
 }
 
 #[cfg(test)]
