@@ -21,67 +21,91 @@ pub struct Gauges {
     pub connections: AtomicU64,
 }
 
-/// Requests at a time for each host, first come first served.
+/// Requests at a time for each host, first come first served. One kind of targets has three quarters of them at most: what
+/// hangs there must not keep others from the same machine.
 #[derive(Debug)]
 pub(crate) struct Slots {
     limit: usize,
-    hosts: Mutex<HashMap<Arc<str>, Arc<Semaphore>>>,
+    by_host: Named,
+    by_share: Named,
 }
+
+/// Semaphores by name, remembered only while they are in use.
+#[derive(Debug, Default)]
+struct Named(Mutex<HashMap<Arc<str>, Arc<Semaphore>>>);
 
 /// A slot; given back when dropped.
 pub(crate) struct Slot<'a> {
     slots: &'a Slots,
     host: Arc<str>,
-    permit: Option<OwnedSemaphorePermit>,
+    share: Arc<str>,
+    permits: [Option<OwnedSemaphorePermit>; 2],
 }
 
 impl Slots {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { limit: limit.max(1), hosts: Mutex::default() }
+        Self { limit: limit.max(1), by_host: Named::default(), by_share: Named::default() }
     }
 
-    pub(crate) async fn acquire(&self, host: &Arc<str>, gauges: &Gauges) -> Slot<'_> {
-        let semaphore = {
-            let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-            hosts.entry(host.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.limit))).clone()
-        };
-        let mut slot = Slot { slots: self, host: host.clone(), permit: None };
-        if semaphore.available_permits() == 0 {
+    pub(crate) async fn acquire(&self, host: &Arc<str>, share: &str, gauges: &Gauges) -> Slot<'_> {
+        let share: Arc<str> = format!("{share} {host}").into();
+        let of_share = self.by_share.get(&share, (self.limit * 3).div_ceil(4));
+        let of_host = self.by_host.get(host, self.limit);
+        let mut slot = Slot { slots: self, host: host.clone(), share, permits: [None, None] };
+        if of_share.available_permits() == 0 || of_host.available_permits() == 0 {
             gauges.waited_for_slot.fetch_add(1, Ordering::Relaxed);
         }
-        slot.permit = Some(semaphore.acquire_owned().await.expect("slots are never closed"));
+        slot.permits[0] = Some(of_share.acquire_owned().await.expect("slots are never closed"));
+        slot.permits[1] = Some(of_host.acquire_owned().await.expect("slots are never closed"));
         slot
+    }
+}
+
+impl Named {
+    fn get(&self, name: &Arc<str>, limit: usize) -> Arc<Semaphore> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(name.clone()).or_insert_with(|| Arc::new(Semaphore::new(limit))).clone()
+    }
+
+    /// Forgets a semaphore that nothing else holds or waits for.
+    fn forget(&self, name: &Arc<str>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.get(name).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
+            all.remove(name);
+        }
     }
 }
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.permit = None;
-        let mut hosts = self.slots.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        // Nobody else holds or waits: a host is remembered only while it is in use.
-        if hosts.get(&self.host).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
-            hosts.remove(&self.host);
-        }
+        self.permits = [None, None];
+        self.slots.by_host.forget(&self.host);
+        self.slots.by_share.forget(&self.share);
     }
 }
 
 /// Bytes of bodies held at a time.
+///
+/// A quarter of them is for the first piece of each body alone: slow answers that are large never keep small ones waiting.
 #[derive(Debug)]
 pub(crate) struct Bytes {
-    semaphore: Arc<Semaphore>,
+    first: Arc<Semaphore>,
+    more: Arc<Semaphore>,
     total: usize,
 }
 
 /// A share of the budget; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
-    permit: OwnedSemaphorePermit,
+    first: OwnedSemaphorePermit,
+    more: Option<OwnedSemaphorePermit>,
 }
 
 impl Bytes {
     pub(crate) fn new(bytes: usize) -> Self {
-        let total = (bytes / UNIT).clamp(1, u32::MAX as usize / 2);
-        Self { semaphore: Arc::new(Semaphore::new(total)), total }
+        let total = (bytes / UNIT).clamp(2, u32::MAX as usize / 2);
+        let first = total / 4 + 1;
+        Self { first: Arc::new(Semaphore::new(first)), more: Arc::new(Semaphore::new(total - first)), total }
     }
 
     /// What may be held in all.
@@ -92,33 +116,77 @@ impl Bytes {
     /// Takes `bytes` when they are free now.
     pub(crate) fn try_hold(&self, bytes: usize) -> Option<Held> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).ok()?;
-        let permit = self.semaphore.clone().try_acquire_many_owned(units).ok()?;
-        Some(Held { permit })
+        if let Ok(first) = self.first.clone().try_acquire_many_owned(units) {
+            return Some(Held { first, more: None });
+        }
+        let first = self.first.clone().try_acquire_many_owned(0).ok()?;
+        let more = self.more.clone().try_acquire_many_owned(units).ok()?;
+        Some(Held { first, more: Some(more) })
     }
 
-    /// Waits until `bytes` are free. No more than the whole budget is ever waited for.
+    /// Waits until `bytes` are free for the first piece of a body.
     pub(crate) async fn hold(&self, bytes: usize, gauges: &Gauges) -> Held {
-        let units = bytes.div_ceil(UNIT).min(self.total) as u32;
-        if self.semaphore.available_permits() < units as usize {
+        Held { first: Self::wait(&self.first, self.total / 4 + 1, bytes, gauges).await, more: None }
+    }
+
+    /// Waits until `bytes` are free for more of a body. What the larger part can never give comes from the other one, so that
+    /// a single body can have everything.
+    pub(crate) async fn grow(&self, held: &mut Held, bytes: usize, gauges: &Gauges) {
+        let (first, all) = (self.total / 4 + 1, self.total - self.total / 4 - 1);
+        let have = held.more.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let units = bytes.div_ceil(UNIT);
+        let of_more = units.min(all - have);
+        let more = Self::wait(&self.more, all, of_more * UNIT, gauges).await;
+        match &mut held.more {
+            Some(held) => held.merge(more),
+            None => held.more = Some(more),
+        }
+        let rest = (units - of_more).min(first - held.first.num_permits());
+        if rest > 0 {
+            held.first.merge(Self::wait(&self.first, first, rest * UNIT, gauges).await);
+        }
+    }
+
+    /// No more than there is in all is ever waited for.
+    async fn wait(from: &Arc<Semaphore>, all: usize, bytes: usize, gauges: &Gauges) -> OwnedSemaphorePermit {
+        let units = bytes.div_ceil(UNIT).min(all) as u32;
+        if from.available_permits() < units as usize {
             gauges.waited_for_bytes.fetch_add(1, Ordering::Relaxed);
         }
-        let permit = self.semaphore.clone().acquire_many_owned(units).await.expect("the budget is never closed");
-        Held { permit }
+        from.clone().acquire_many_owned(units).await.expect("the budget is never closed")
     }
 }
 
 impl Held {
     pub(crate) fn bytes(&self) -> usize {
-        self.permit.num_permits() * UNIT
+        (self.first.num_permits() + self.more.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)) * UNIT
     }
 
-    pub(crate) fn add(&mut self, more: Self) {
-        self.permit.merge(more.permit);
-    }
-
-    /// Gives back what is held beyond `bytes`.
+    /// Gives back what is held beyond `bytes`: of what is for first pieces as much as there is.
     pub(crate) fn shrink(&mut self, bytes: usize) {
-        let surplus = self.permit.num_permits().saturating_sub(bytes.div_ceil(UNIT));
-        drop(self.permit.split(surplus));
+        let surplus = (self.bytes() / UNIT).saturating_sub(bytes.div_ceil(UNIT));
+        let of_first = self.first.num_permits().min(surplus);
+        drop(self.first.split(of_first));
+        drop(self.more.as_mut().and_then(|more| more.split(surplus - of_first)));
+    }
+}
+
+/// Connections that the process may have open, idle ones too.
+#[derive(Debug)]
+pub(crate) struct Sockets(Arc<Semaphore>);
+
+impl Sockets {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self(Arc::new(Semaphore::new(limit.clamp(1, Semaphore::MAX_PERMITS))))
+    }
+
+    /// A socket when one is free now.
+    pub(crate) fn try_take(&self) -> Option<OwnedSemaphorePermit> {
+        self.0.clone().try_acquire_owned().ok()
+    }
+
+    /// Waits until one is free.
+    pub(crate) async fn take(&self) -> OwnedSemaphorePermit {
+        self.0.clone().acquire_owned().await.expect("sockets are never closed")
     }
 }

@@ -1,14 +1,23 @@
 //! Secrets that an answer brings: the ticket of a log-in.
 //!
-//! A plugin says where in an answer the value stands. The host keeps it, in memory only, for this target and this version
-//! of its plugin; the plugin sees stars, and uses it by its name like any other secret.
+//! A plugin names the place of the value in an answer. The host keeps it, in memory only, for this target and this version
+//! of its plugin; the plugin sees stars in that place, and uses the value by its name like any other secret.
+//!
+//! A captured value is masked in the answer that brought it, in its place, together with all cookies of that answer. It is
+//! not looked for by value: servers make tickets of what they are sent, and a plugin that chooses what it sends could learn
+//! an operator's secret from where stars appear.
 
 use crate::Error;
+use crate::mask::{self, Region};
 use crate::message::{Capture, CaptureSource, Request, Response};
-use crate::secrets::Secrets;
+use crate::secrets::{Secrets, check_value};
 use secrecy::SecretString;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -16,11 +25,18 @@ use tokio::time::Instant;
 /// One request may capture so many values, and one target may keep so many.
 const MOST: usize = 8;
 /// The longest value, in bytes. A Proxmox ticket has about 400.
-const LONGEST: usize = 16 << 10;
-/// The longest name, in bytes.
+const LONGEST: usize = 4 << 10;
+/// The longest name of a secret, header or cookie, in bytes.
 const NAME: usize = 64;
+/// The longest JSON pointer, in bytes and in steps.
+const POINTER: (usize, usize) = (256, 8);
+/// The longest body that a JSON pointer is followed in, in bytes. Answers to a log-in are short.
+const BODY: usize = 1 << 20;
 /// Longer than any ticket lives.
 const MOST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Values that were captured, by name.
+pub(crate) type Values = BTreeMap<String, SecretString>;
 
 /// What was captured for one target by one version of its plugin. Never printed.
 #[derive(Debug, Default)]
@@ -29,13 +45,13 @@ pub struct Captured(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     values: BTreeMap<String, (SecretString, Instant)>,
-    /// Those of them that are good, ready for use.
-    good: Arc<Secrets>,
+    /// Those of them that have not expired, ready for use.
+    good: Arc<Values>,
 }
 
 impl Captured {
     /// Those that have not expired.
-    pub(crate) fn good(&self) -> Arc<Secrets> {
+    pub(crate) fn good(&self) -> Arc<Values> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if state.values.values().any(|(_, expires)| *expires <= now) {
@@ -52,23 +68,29 @@ impl Captured {
         }
     }
 
-    /// Keeps what an answer holds; what it does not hold is not kept.
-    pub(crate) fn keep(&self, captures: &[Capture], answer: &Answer<'_>) -> Result<(), Error> {
+    /// Keeps what an answer holds, and returns where it stood; what the answer does not hold is not kept.
+    ///
+    /// Fails if a value cannot be a secret, or if the plugin sent it itself.
+    pub(crate) fn keep(&self, (captures, sent): (&[Capture], &Sent), answer: &Answer<'_>) -> Result<Vec<Place>, Error> {
         if captures.is_empty() || !(200..300).contains(&answer.status) {
-            return Ok(());
+            return Ok(Vec::new());
         }
+        let mut places = answer.cookies();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = captures.iter().try_for_each(|capture| match answer.find(&capture.source) {
-            Some(value) => state.keep(capture, value),
-            None => Ok(()),
+        let kept = captures.iter().try_for_each(|capture| {
+            if let Some((value, place)) = answer.find(capture)? {
+                places.push(place);
+                state.keep(capture, value, sent)?;
+            }
+            Ok(())
         });
         state.renew();
-        kept
+        kept.map(|()| places)
     }
 }
 
 impl State {
-    fn keep(&mut self, capture: &Capture, value: String) -> Result<(), Error> {
+    fn keep(&mut self, capture: &Capture, value: String, sent: &Sent) -> Result<(), Error> {
         let Capture { name, ttl, .. } = capture;
         let refused = |why: String| Error::CaptureRefused { name: name.clone(), why };
         if value.len() > LONGEST {
@@ -77,30 +99,64 @@ impl State {
         if self.values.len() >= MOST && !self.values.contains_key(name) {
             return Err(refused(format!("{MOST} are kept already")));
         }
-        Secrets::check(name, &value).map_err(|error| refused(error.to_string()))?;
+        check_value(name, &value).map_err(|error| refused(error.to_string()))?;
+        if sent.contains(&value) {
+            return Err(refused("the plugin sent it itself".to_owned()));
+        }
         self.values.insert(name.clone(), (SecretString::from(value), Instant::now() + (*ttl).min(MOST_TTL)));
         Ok(())
     }
 
     fn renew(&mut self) {
-        let values = self.values.iter().map(|(name, (value, _))| (name.clone(), value.clone())).collect();
-        self.good = Arc::new(Secrets::new(values).expect("each was checked when it was kept"));
+        self.good = Arc::new(self.values.iter().map(|(name, (value, _))| (name.clone(), value.clone())).collect());
     }
 }
 
-/// What captures a request asks for may be; `operators` are the names that are taken.
+/// What a plugin wrote into a request that captures, before secrets were filled in.
+#[derive(Default)]
+pub(crate) struct Sent(Vec<String>);
+
+impl Sent {
+    /// Empty for a request that captures nothing: then nobody asks.
+    pub(crate) fn of(request: &Request) -> Self {
+        if request.captures.is_empty() {
+            return Self::default();
+        }
+        let headers = request.headers.iter().map(|(_, value)| value.clone());
+        let body = request.body.iter().map(|body| String::from_utf8_lossy(body).into_owned());
+        Self([request.path.clone()].into_iter().chain(headers).chain(body).collect())
+    }
+
+    fn contains(&self, value: &str) -> bool {
+        self.0.iter().any(|text| text.contains(value))
+    }
+}
+
+/// Checks the captures of a request; `operators` has the names that are taken.
 pub(crate) fn check(request: &Request, operators: &Secrets) -> Result<(), Error> {
     let bad = |why: String| Err(Error::BadRequest(why));
     if request.captures.len() > MOST {
         return bad(format!("it captures more than {MOST} values"));
     }
-    for Capture { name, .. } in &request.captures {
+    for Capture { name, source, .. } in &request.captures {
         let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
         if name.is_empty() || name.len() > NAME || !plain {
-            return bad(format!("it captures {name:?}, which is no name of a secret: use letters, digits, _ and -"));
+            return bad("it captures under a name that is not 1 to 64 letters, digits, _ and -".to_owned());
         }
         if operators.contains(name) {
             return bad(format!("it captures {name:?}, which is the name of a secret of the target's own"));
+        }
+        let (longest, steps) = POINTER;
+        match source {
+            CaptureSource::JsonPointer(pointer) if pointer.len() > longest || pointer.matches('/').count() > steps => {
+                return bad(format!(
+                    "it captures {name:?} by a JSON pointer of more than {longest} bytes or {steps} steps"
+                ));
+            }
+            CaptureSource::Header(of) | CaptureSource::Cookie(of) if of.len() > NAME => {
+                return bad(format!("it captures {name:?} from a header or cookie of more than {NAME} bytes"));
+            }
+            _ => {}
         }
     }
     Ok(())
@@ -113,43 +169,174 @@ pub(crate) struct Answer<'a> {
     pub body: &'a [u8],
 }
 
+/// Where in an answer a captured value stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The content of a JSON string in the body, and the length of what it means.
+    Body(Range<usize>, usize),
+    /// A part of the value of the header with this index.
+    Header(usize, Range<usize>),
+}
+
+impl Place {
+    /// Puts stars in each place. By place and never by value: a plugin that has guessed a captured value must not see
+    /// whether it was right, because the server may have made the value of an operator's secret.
+    pub(crate) fn star(places: Vec<Self>, headers: &mut [(String, String)], body: &mut Vec<u8>) {
+        let mut in_body = Vec::new();
+        for place in places {
+            match place {
+                Self::Body(source, stars) => in_body.push(Region { source, stars }),
+                Self::Header(index, range) => {
+                    if let Some((_, value)) = headers.get_mut(index) {
+                        let region = Region { stars: range.len(), source: range };
+                        let starred = mask::replaced(std::mem::take(value).into_bytes(), vec![region]);
+                        *value = String::from_utf8_lossy(&starred).into_owned();
+                    }
+                }
+            }
+        }
+        *body = mask::replaced(std::mem::take(body), in_body);
+    }
+}
+
 impl<'a> Answer<'a> {
     pub(crate) fn of(response: &'a Response) -> Self {
         Self { status: response.status, headers: &response.headers, body: &response.body }
     }
 
-    fn find(&self, source: &CaptureSource) -> Option<String> {
-        match source {
-            CaptureSource::JsonPointer(pointer) => pointed(self.body, pointer),
-            CaptureSource::Header(name) => self.named(name).next().map(str::to_owned),
-            CaptureSource::Cookie(name) => self.named("set-cookie").find_map(|cookie| {
+    fn find(&self, capture: &Capture) -> Result<Option<(String, Place)>, Error> {
+        match &capture.source {
+            CaptureSource::JsonPointer(_) if self.body.len() > BODY => {
+                let why = format!("the answer is longer than {BODY} bytes");
+                Err(Error::CaptureRefused { name: capture.name.clone(), why })
+            }
+            CaptureSource::JsonPointer(pointer) => Ok(pointed(self.body, pointer)),
+            CaptureSource::Header(name) => Ok(self.named(name).next().map(|(index, value)| {
+                let place = Place::Header(index, 0..value.len());
+                (value.to_owned(), place)
+            })),
+            CaptureSource::Cookie(name) => Ok(self.named("set-cookie").find_map(|(index, cookie)| {
                 let (found, value) = cookie.split(';').next()?.split_once('=')?;
-                (found.trim() == name).then(|| value.trim().trim_matches('"').to_owned())
-            }),
+                let place = Place::Header(index, 0..cookie.len());
+                (found.trim() == name).then(|| (value.trim().trim_matches('"').to_owned(), place))
+            })),
         }
     }
 
-    fn named(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.headers.iter().filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    /// Every cookie that the answer sets: what logs a plugin in by its body often stands there as well.
+    fn cookies(&self) -> Vec<Place> {
+        self.named("set-cookie").map(|(index, value)| Place::Header(index, 0..value.len())).collect()
+    }
+
+    fn named(&self, name: &str) -> impl Iterator<Item = (usize, &str)> {
+        let named = self.headers.iter().enumerate().filter(|(_, (found, _))| found.eq_ignore_ascii_case(name));
+        named.map(|(index, (_, value))| (index, value.as_str()))
     }
 }
 
-/// The string at a JSON pointer. Only the way there is read.
-fn pointed(body: &[u8], pointer: &str) -> Option<String> {
-    let mut at: &RawValue = serde_json::from_slice(body).ok()?;
-    let path = if pointer.is_empty() { "" } else { pointer.strip_prefix('/')? };
-    for token in path.split('/').filter(|_| !pointer.is_empty()) {
-        let token = token.replace("~1", "/").replace("~0", "~");
-        at = match at.get().as_bytes().first() {
-            Some(b'{') => serde_json::from_str::<BTreeMap<String, &RawValue>>(at.get()).ok()?.remove(&token)?,
-            Some(b'[') => {
-                let index: usize = token.parse().ok()?;
-                serde_json::from_str::<Vec<&RawValue>>(at.get()).ok()?.get(index).copied()?
-            }
-            _ => return None,
-        };
+/// The string at a JSON pointer, and its place. The body is read once.
+fn pointed(body: &[u8], pointer: &str) -> Option<(String, Place)> {
+    let steps: Vec<String> = match pointer.strip_prefix('/') {
+        Some(steps) => steps.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect(),
+        None if pointer.is_empty() => Vec::new(),
+        None => return None,
+    };
+    let found = Walk(&steps).deserialize(&mut serde_json::Deserializer::from_slice(body)).ok()??.get();
+    let value: String = serde_json::from_str(found).ok()?;
+    // The raw value is a part of the body, with its quotes.
+    let start = found.as_ptr() as usize - body.as_ptr() as usize;
+    let place = Place::Body(start + 1..start + found.len() - 1, value.len());
+    Some((value, place))
+}
+
+/// Follows a path through JSON; `None` where it leads nowhere. Of a key that occurs twice the last counts.
+struct Walk<'p>(&'p [String]);
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        if self.0.is_empty() { Deserialize::deserialize(json).map(Some) } else { json.deserialize_any(self) }
     }
-    serde_json::from_str(at.get()).ok()
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(here) = map.next_key_seed(Is(&self.0[0]))? {
+            if here {
+                found = map.next_value_seed(Walk(&self.0[1..]))?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let wanted = self.0[0].parse().unwrap_or(usize::MAX);
+        for _ in 0..wanted {
+            if seq.next_element::<IgnoredAny>()?.is_none() {
+                return Ok(None);
+            }
+        }
+        let found = seq.next_element_seed(Walk(&self.0[1..]))?.flatten();
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(found)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+}
+
+/// Whether a key is this one, without a copy of it.
+struct Is<'p>(&'p str);
+
+impl<'de> DeserializeSeed<'de> for Is<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, key: D) -> Result<bool, D::Error> {
+        key.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Is<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<bool, E> {
+        Ok(key == self.0)
+    }
 }
 
 #[cfg(test)]
@@ -160,18 +347,27 @@ mod tests {
         Answer { status: 200, headers, body: body.as_bytes() }
     }
 
+    fn capture(name: &str, source: CaptureSource, seconds: u64) -> Capture {
+        Capture { name: name.to_owned(), source, ttl: Duration::from_secs(seconds) }
+    }
+
+    fn pointer(at: &str) -> CaptureSource {
+        CaptureSource::JsonPointer(at.to_owned())
+    }
+
     #[test]
-    fn values_are_found_where_they_stand() {
+    fn values_are_found_and_starred_in_their_place() {
         let headers =
             [("Set-Cookie", "a=1; Path=/"), ("set-cookie", "Ticket=\"PMG:x::abc=\"; Secure"), ("X-Token", "12345678")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let body = r#"{"data": {"ticket": "PMG:root@pam:65::\u0041bc", "a/b~c": ["x", "y"], "n": 5}}"#;
-        let pointer = |at: &str| CaptureSource::JsonPointer(at.to_owned());
+        let body = r#"{"data": {"ticket": "no", "ticket": "PMG:root@pam:65::\u0041bc", "a/b~c": ["x", "y"], "n": 5}}"#;
         for (source, expected) in [
             (pointer("/data/ticket"), Some("PMG:root@pam:65::Abc")),
             (pointer("/data/a~1b~0c/1"), Some("y")),
             (pointer("/data/a~1b~0c/2"), None),
+            (pointer("/data/a~1b~0c/x"), None),
             (pointer("/data/n"), None),
+            (pointer("/data/n/m"), None),
             (pointer("/data"), None),
             (pointer("data/ticket"), None),
             (pointer(""), None),
@@ -179,37 +375,82 @@ mod tests {
             (CaptureSource::Cookie("Ticket".to_owned()), Some("PMG:x::abc=")),
             (CaptureSource::Cookie("ticket".to_owned()), None),
         ] {
-            assert_eq!(answer(&headers, body).find(&source).as_deref(), expected, "{source:?}");
+            let found = answer(&headers, body).find(&capture("t", source.clone(), 1)).unwrap();
+            assert_eq!(found.as_ref().map(|(value, _)| value.as_str()), expected, "{source:?}");
+            let Some((value, place)) = found else { continue };
+            let (mut headers, mut starred) = (headers.clone(), body.as_bytes().to_vec());
+            Place::star(vec![place], &mut headers, &mut starred);
+            let starred = String::from_utf8(starred).unwrap();
+            let left = format!("{starred} {headers:?}");
+            assert!(!left.contains(&value) || value == "y", "{left}");
+            assert!(serde_json::from_str::<serde_json::Value>(&starred).is_ok(), "{starred}");
         }
-        assert_eq!(answer(&[], "no json").find(&pointer("/x")), None);
-        assert_eq!(answer(&[], "\"whole\"").find(&pointer("")).as_deref(), Some("whole"));
+        let find = |body, at| answer(&[], body).find(&capture("t", pointer(at), 1)).unwrap().map(|(value, _)| value);
+        assert_eq!(find("no json", "/x"), None);
+        assert_eq!(find("\"whole\"", "").as_deref(), Some("whole"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_kept_expires_and_has_its_limits() {
         let captured = Captured::default();
-        let capture = |name: &str, seconds| Capture {
-            name: name.to_owned(),
-            source: CaptureSource::JsonPointer("/t".to_owned()),
-            ttl: Duration::from_secs(seconds),
-        };
-        let keep = |capture, body: &str| captured.keep(&[capture], &answer(&[], body));
-        keep(capture("a", 60), r#"{"t": "first-ticket"}"#).unwrap();
-        keep(capture("b", 90), r#"{"other": "first-ticket"}"#).unwrap();
-        assert_eq!(captured.good().names().collect::<Vec<_>>(), ["a"]);
-        for refused in [r#"{"t": "short"}"#.to_owned(), format!(r#"{{"t": "{}"}}"#, "x".repeat(LONGEST + 1))] {
-            assert_eq!(keep(capture("b", 60), &refused).unwrap_err().code(), "capture_refused");
+        let at_t = |name: &str, seconds| capture(name, pointer("/t"), seconds);
+        let keep = |capture, body: &str| captured.keep((&[capture], &Sent::default()), &answer(&[], body));
+        keep(at_t("a", 60), r#"{"t": "first-ticket"}"#).unwrap();
+        keep(at_t("b", 90), r#"{"other": "first-ticket"}"#).unwrap();
+        assert_eq!(captured.good().keys().collect::<Vec<_>>(), ["a"]);
+        for refused in [
+            r#"{"t": "short"}"#.to_owned(),
+            format!(r#"{{"t": "{}"}}"#, "x".repeat(LONGEST + 1)),
+            format!(r#"{{"t": "long-enough"}}{}"#, " ".repeat(BODY)),
+        ] {
+            assert_eq!(keep(at_t("b", 60), &refused).unwrap_err().code(), "capture_refused");
         }
         tokio::time::advance(Duration::from_secs(60)).await;
         assert!(captured.good().is_empty());
         for number in 0..MOST {
-            keep(capture(&format!("n{number}"), 60), r#"{"t": "some-ticket"}"#).unwrap();
+            keep(at_t(&format!("n{number}"), 60), r#"{"t": "some-ticket"}"#).unwrap();
         }
-        assert!(keep(capture("more", 60), r#"{"t": "some-ticket"}"#).is_err());
+        assert!(keep(at_t("more", 60), r#"{"t": "some-ticket"}"#).is_err());
         captured.forget("n0");
-        keep(capture("more", 60), r#"{"t": "some-ticket"}"#).unwrap();
+        keep(at_t("more", 60), r#"{"t": "some-ticket"}"#).unwrap();
         let refused = Answer { status: 401, ..answer(&[], r#"{"t": "other-ticket"}"#) };
-        captured.keep(&[capture("n9", 60)], &refused).unwrap();
-        assert!(!captured.good().contains("n9"));
+        captured.keep((&[at_t("n9", 60)], &Sent::default()), &refused).unwrap();
+        assert!(!captured.good().contains_key("n9"));
+    }
+
+    #[test]
+    fn a_value_that_the_plugin_sent_is_not_captured_and_cookies_are_starred() {
+        let captured = Captured::default();
+        let request = Request {
+            captures: vec![capture("t", pointer("/t"), 60)],
+            headers: vec![("x".to_owned(), "a guessed-ticket".to_owned())],
+            ..Request::get("/echo")
+        };
+        let sent = Sent::of(&request);
+        let keep = |body: &str, headers| captured.keep((&request.captures, &sent), &answer(headers, body));
+        assert_eq!(keep(r#"{"t": "guessed-ticket"}"#, &[]).unwrap_err().code(), "capture_refused");
+        assert!(captured.good().is_empty());
+        let cookie = [("set-cookie".to_owned(), "session=fresh-ticket; Secure".to_owned())];
+        let places = keep(r#"{"t": "fresh-ticket"}"#, &cookie).unwrap();
+        let (mut headers, mut body) = (cookie.clone(), br#"{"t": "fresh-ticket"}"#.to_vec());
+        Place::star(places, &mut headers, &mut body);
+        assert!(!format!("{headers:?}{}", String::from_utf8_lossy(&body)).contains("fresh"), "{headers:?}");
+    }
+
+    #[test]
+    fn what_a_request_captures_has_limits() {
+        let of = |source| Request { captures: vec![capture("t", source, 60)], ..Request::get("") };
+        for (source, good) in [
+            (pointer(&"/a".repeat(8)), true),
+            (pointer(&"/a".repeat(9)), false),
+            (pointer(&format!("/{}", "a".repeat(256))), false),
+            (CaptureSource::Header("x".repeat(65)), false),
+            (CaptureSource::Cookie("x".repeat(64)), true),
+        ] {
+            assert_eq!(check(&of(source.clone()), &Secrets::default()).is_ok(), good, "{source:?}");
+        }
+        // Deep and wide bodies are read once.
+        let deep = format!("{}\"value-at-the-end\"{}", "[".repeat(100_000), "]".repeat(100_000));
+        assert_eq!(answer(&[], &deep).find(&capture("t", pointer("/0/0/0"), 1)).unwrap(), None);
     }
 }

@@ -156,6 +156,9 @@ async fn first_to_answer(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
             Err(error) => failures.push((address, error)),
         }
     }
+    if let Some(means) = failures.iter().find_map(|(_, error)| missing_means(error)) {
+        return Err(Error::OutOfMeans(means));
+    }
     let tried: Vec<String> = failures.iter().take(SHOWN).map(|(address, _)| address.to_string()).collect();
     let address = tried.join(", ");
     if failures.iter().all(|(_, error)| error.kind() == io::ErrorKind::ConnectionRefused) {
@@ -163,6 +166,15 @@ async fn first_to_answer(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
     }
     let why = failures.pop().map_or_else(String::new, |(_, error)| without_os_number(&error));
     Err(Error::ConnectFailed { address, why })
+}
+
+/// What this machine lacks, where that is why a connection could not be made (errno's ENFILE, EMFILE, ENOMEM and ENOBUFS).
+fn missing_means(error: &io::Error) -> Option<&'static str> {
+    match error.raw_os_error()? {
+        23 | 24 => Some("file descriptors"),
+        12 | 105 => Some("memory for connections"),
+        _ => None,
+    }
 }
 
 /// "Connection refused (os error 111)" without what only a kernel developer wants to know.

@@ -17,6 +17,8 @@ pub enum Error {
     CaptureRefused { name: String, why: String },
     #[error("the poll has already made {0} requests, which is its limit")]
     TooManyRequests(u32),
+    #[error("the poll's requests are longer than {limit} bytes in all, which is its limit")]
+    TooMuchSent { limit: usize },
     #[error("the host name {0} does not exist: check its spelling and the DNS server")]
     DnsNotFound(String),
     #[error("the host name {name} could not be looked up ({why}): check the DNS server")]
@@ -62,6 +64,8 @@ pub enum Error {
          poll less at once"
     )]
     Overloaded { limit: usize },
+    #[error("this host is out of {0}: raise its limit, or poll less at once")]
+    OutOfMeans(&'static str),
     #[error("the answer's body is compressed ({0}) although nobody asked for that: turn it off for this path")]
     EncodedBody(String),
     #[error("the recording holds no {0}: record it anew")]
@@ -81,6 +85,7 @@ impl Error {
             Self::SecretUnknown(_) => "secret_unknown",
             Self::CaptureRefused { .. } => "capture_refused",
             Self::TooManyRequests(_) => "too_many_requests_in_poll",
+            Self::TooMuchSent { .. } => "too_much_sent_in_poll",
             Self::DnsNotFound(_) => "dns_not_found",
             Self::DnsFailed { .. } => "dns_failed",
             Self::ConnectRefused(_) => "connect_refused",
@@ -98,8 +103,14 @@ impl Error {
             Self::HeadersTooLarge { .. } => "headers_too_large",
             Self::BodyTooLarge { .. } => "body_too_large",
             Self::Overloaded { .. } => "overloaded",
+            Self::OutOfMeans(_) => "host_out_of_means",
             Self::EncodedBody(_) => "encoded_body",
         }
+    }
+
+    /// Whether it was this host that could not, and not the target.
+    pub(crate) const fn is_ours(&self) -> bool {
+        matches!(self, Self::Overloaded { .. } | Self::OutOfMeans(_))
     }
 
     /// Whether another try may help.
@@ -116,6 +127,7 @@ impl Error {
                 | Self::Closed(_)
                 | Self::Protocol { .. }
                 | Self::Overloaded { .. }
+                | Self::OutOfMeans(_)
                 | Self::Recorded { retryable: true, .. }
         )
     }

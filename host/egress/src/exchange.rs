@@ -1,7 +1,8 @@
 //! One request on the wire and its whole answer, unmasked.
 
-use crate::budget::{Bytes as Budget, Gauges, Held, Slots};
+use crate::budget::{Bytes as Budget, Gauges, Held, Slots, Sockets};
 use crate::connect::{Destination, Phases, Resolve, Stream, connect, without_os_number};
+use crate::patience::Patient;
 use crate::pool::{Connection, Key, Pool, Sender};
 use crate::tls::Certificate;
 use crate::{Error, Method, Timing};
@@ -14,17 +15,20 @@ use hyper::header::{CONTENT_ENCODING, HOST, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Uri, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 
 /// Header bytes and headers of one answer.
 const HEADER_BYTES: usize = 64 * 1024;
 const HEADER_COUNT: usize = 256;
+/// Bytes before the head of an answer is complete: the head itself, and informational answers (1xx) before it, of which a
+/// server may send any number.
+/// What the library reads ahead of a body, some 400 kB, counts as well.
+const BEFORE_HEAD: usize = 1 << 20;
 /// The first piece of the budget for a body, whatever length it promises; each further one doubles what is held.
 const FIRST_HOLD: usize = 64 * 1024;
 /// A body that is being read waits no longer than this for more of the budget, because it holds some while it waits.
@@ -41,6 +45,45 @@ pub(crate) struct Plan {
     pub body: Bytes,
     /// Whether others that ask for the same may have the same answer.
     pub shared: bool,
+    /// Who asks, as far as slots are shared out.
+    pub share: Arc<str>,
+    /// What the poll that asks may read at a time.
+    pub reading: Arc<Reading>,
+}
+
+/// Bytes of bodies that one poll reads just now, and how many it may.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub limit: usize,
+    pub bytes: AtomicUsize,
+}
+
+/// What of one body counts as being read; no more once it is dropped.
+struct Counted<'a> {
+    reading: &'a Reading,
+    bytes: usize,
+}
+
+impl Counted<'_> {
+    /// Counts one more piece; false when the poll reads too much at a time.
+    fn add(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        self.reading.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.reading.limit
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.reading.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Plan {
+    /// Bytes that the request takes on the wire, near enough.
+    pub(crate) fn size(&self) -> usize {
+        let headers: usize = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        self.path_and_query.len() + headers + self.body.len()
+    }
 }
 
 /// A whole answer as it came.
@@ -79,6 +122,7 @@ pub(crate) struct Common {
     pub user_agent: HeaderValue,
     pub slots: Slots,
     pub bytes: Budget,
+    pub sockets: Sockets,
     pub gauges: Gauges,
 }
 
@@ -86,13 +130,28 @@ pub(crate) struct Common {
 #[derive(Debug)]
 pub(crate) struct Progress {
     phase: Mutex<&'static str>,
+    /// Whether it waits for something of ours: a slot, a socket, a part of the budget.
+    held_up: AtomicBool,
     /// The largest cap of anybody who waits for the answer.
     pub cap: AtomicUsize,
 }
 
 impl Progress {
     pub(crate) fn new(cap: usize) -> Self {
-        Self { phase: Mutex::new("waiting for its turn"), cap: AtomicUsize::new(cap) }
+        let held_up = AtomicBool::new(true);
+        Self { phase: Mutex::new("waiting for its turn"), held_up, cap: AtomicUsize::new(cap) }
+    }
+
+    /// Whether the request waits for this host, and not for the target.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.held_up.load(Ordering::Relaxed)
+    }
+
+    async fn held_up<T>(&self, waiting: impl Future<Output = T>) -> T {
+        self.held_up.store(true, Ordering::Relaxed);
+        let result = waiting.await;
+        self.held_up.store(false, Ordering::Relaxed);
+        result
     }
 
     pub(crate) fn phase(&self) -> &'static str {
@@ -105,7 +164,8 @@ impl Progress {
 }
 
 pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress: &Progress) -> Result<Raw, Error> {
-    let _slot = common.slots.acquire(&plan.destination.origin.host, &common.gauges).await;
+    let slot = common.slots.acquire(&plan.destination.origin.host, &plan.share, &common.gauges);
+    let _slot = progress.held_up(slot).await;
     let start = Instant::now();
     let key = Key::of(&plan.destination);
     while let Some(connection) = pool.take(&key) {
@@ -115,9 +175,16 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
             result => return result,
         }
     }
+    let socket = match common.sockets.try_take() {
+        Some(socket) => socket,
+        None => {
+            pool.make_room();
+            progress.held_up(common.sockets.take()).await
+        }
+    };
     let (stream, phases) =
         connect(&plan.destination, (&common.own, &*common.resolver), |phase| progress.enter(phase)).await?;
-    let connection = open(stream, plan).await?;
+    let connection = open(stream, plan, socket).await?;
     common.gauges.connections.fetch_add(1, Ordering::Relaxed);
     attempt(common, pool, plan, progress, (connection, phases, start)).await
 }
@@ -130,7 +197,13 @@ async fn attempt(
     (mut connection, phases, start): (Connection, Phases, Instant),
 ) -> Result<Raw, Error> {
     progress.enter("waiting for the answer");
+    if let Some(patience) = &connection.patience {
+        patience.store(BEFORE_HEAD, Ordering::Relaxed);
+    }
     let response = send(&mut connection, plan, &common.user_agent).await?;
+    if let Some(patience) = &connection.patience {
+        patience.store(usize::MAX, Ordering::Relaxed);
+    }
     let first_byte = start.elapsed();
     let encoding = response.headers().get(CONTENT_ENCODING).filter(|value| *value != "identity");
     // An answer without a body (to HEAD, or 304) may well say how its body would be encoded.
@@ -139,7 +212,10 @@ async fn attempt(
     }
     progress.enter("reading the answer");
     let (parts, incoming) = response.into_parts();
-    let (body, held) = read(common, incoming, &progress.cap, plan).await?;
+    let (body, held) = read(common, incoming, progress, plan).await?;
+    // Where there is no body by the rules, a server may send one all the same, and late: it would be taken for the beginning
+    // of the next answer.
+    let may_stray = plan.method == Method::Head || matches!(parts.status.as_u16(), 204 | 304);
     let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
     let raw = Raw {
         status: parts.status.as_u16(),
@@ -156,31 +232,37 @@ async fn attempt(
         tls: connection.certificate.clone(),
         held: Some(held),
     };
-    pool.put(Key::of(&plan.destination), connection);
+    if !may_stray || matches!(connection.sender, Sender::Http2(_)) {
+        pool.put(Key::of(&plan.destination), connection);
+    }
     Ok(raw)
 }
 
-async fn open(stream: Stream, plan: &Plan) -> Result<Connection, Error> {
+async fn open(stream: Stream, plan: &Plan, socket: OwnedSemaphorePermit) -> Result<Connection, Error> {
     match stream {
-        Stream::Plain(io) => Ok(Connection::new(http1(io, plan).await?, None)),
-        Stream::Tls { stream, certificate, http2: false } => {
-            Ok(Connection::new(http1(stream, plan).await?, certificate))
-        }
+        Stream::Plain(io) => http1(io, (plan, None, socket)).await,
+        Stream::Tls { stream, certificate, http2: false } => http1(stream, (plan, certificate, socket)).await,
         Stream::Tls { stream, certificate, http2: true } => {
-            Ok(Connection::new(http2(stream, plan).await?, certificate))
+            Ok(Connection::new(http2(stream, plan).await?, certificate, socket))
         }
     }
 }
 
 /// The connection's own task ends with the connection, or when its last sender is dropped.
-async fn http1<S>(io: TokioIo<S>, plan: &Plan) -> Result<Sender, Error>
+async fn http1<S>(
+    io: TokioIo<S>,
+    (plan, certificate, socket): (&Plan, Option<Arc<Certificate>>, OwnedSemaphorePermit),
+) -> Result<Connection, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let handshake = http1::Builder::new().max_header_size(HEADER_BYTES).max_headers(HEADER_COUNT).handshake(io);
-    let (sender, connection) = handshake.await.map_err(|error| translate(&error, plan))?;
+    let (io, patience) = Patient::new(io.into_inner());
+    let builder = http1::Builder::new().max_header_size(HEADER_BYTES).max_headers(HEADER_COUNT).to_owned();
+    let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(|error| translate(&error, plan))?;
     tokio::spawn(connection);
-    Ok(Sender::Http1(sender))
+    let mut connection = Connection::new(Sender::Http1(sender), certificate, socket);
+    connection.patience = Some(patience);
+    Ok(connection)
 }
 
 async fn http2<S>(io: TokioIo<S>, plan: &Plan) -> Result<Sender, Error>
@@ -239,28 +321,29 @@ async fn send(
 async fn read(
     common: &Common,
     mut incoming: Incoming,
-    cap: &AtomicUsize,
+    progress: &Progress,
     plan: &Plan,
 ) -> Result<(Vec<u8>, Held), Error> {
-    let limit = || cap.load(Ordering::Relaxed);
+    let limit = || progress.cap.load(Ordering::Relaxed);
+    let mut counted = Counted { reading: &plan.reading, bytes: 0 };
     let promised = incoming.size_hint().exact().and_then(|length| usize::try_from(length).ok());
     if promised.is_some_and(|length| length > limit()) {
         return Err(Error::BodyTooLarge { limit: limit() });
     }
     let expected = promised.unwrap_or(FIRST_HOLD).min(FIRST_HOLD).min(limit());
-    let mut held = common.bytes.hold(expected, &common.gauges).await;
+    let mut held = progress.held_up(common.bytes.hold(expected, &common.gauges)).await;
     let mut body = Vec::with_capacity(expected);
     while let Some(frame) = incoming.frame().await {
         let frame = frame.map_err(|error| translate(&error, plan))?;
         let Ok(data) = frame.into_data() else { continue };
         let length = body.len() + data.len();
-        if length > limit() {
+        if length > limit() || !counted.add(data.len()) {
             return Err(Error::BodyTooLarge { limit: limit() });
         }
         while length > held.bytes() {
             let more = held.bytes().max(length - held.bytes()).min(limit());
-            let grown = timeout(GROWING, common.bytes.hold(more, &common.gauges)).await;
-            held.add(grown.map_err(|_| Error::Overloaded { limit: common.bytes.limit() })?);
+            let grown = timeout(GROWING, common.bytes.grow(&mut held, more, &common.gauges)).await;
+            grown.map_err(|_| Error::Overloaded { limit: common.bytes.limit() })?;
         }
         body.extend_from_slice(&data);
     }
@@ -288,6 +371,7 @@ fn translate(error: &hyper::Error, plan: &Plan) -> Error {
     while let Some(cause) = source {
         if let Some(io) = cause.downcast_ref::<std::io::Error>() {
             return match io.kind() {
+                std::io::ErrorKind::FileTooLarge => Error::HeadersTooLarge { limit: BEFORE_HEAD, count: HEADER_COUNT },
                 std::io::ErrorKind::ConnectionReset
                 | std::io::ErrorKind::BrokenPipe
                 | std::io::ErrorKind::UnexpectedEof

@@ -126,6 +126,10 @@ impl Grant {
     }
 }
 
+/// Why a request is denied that its target's origin would allow.
+const NARROWED: &str =
+    "the operator allows this kind only what [plugins.limits.KIND] says under methods and path_prefixes";
+
 /// What an operator allows a kind's requests to be, where that is less than everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Narrowing {
@@ -136,15 +140,36 @@ pub struct Narrowing {
     pub path_prefixes: Option<Vec<String>>,
 }
 
+/// Headers by which some servers take a request for one of another method or path.
+const OVERRIDES: [&str; 13] = [
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+    "x-original-method",
+    "x-original-uri",
+    "x-original-url",
+    "x-override-url",
+    "x-rewrite-url",
+    "x-forwarded-method",
+    "x-forwarded-path",
+    "x-forwarded-prefix",
+    "x-forwarded-uri",
+    "x-real-url",
+];
+
 impl Narrowing {
+    /// Whether a header may be sent; `name` is in lower case and has no underscores.
+    pub(crate) fn check_header(&self, name: &str) -> Result<(), Error> {
+        let narrowed = self.methods.is_some() || self.path_prefixes.is_some();
+        if !narrowed || !OVERRIDES.contains(&name) {
+            return Ok(());
+        }
+        Err(Error::Denied { what: format!("the header {name}"), why: NARROWED })
+    }
+
     /// Whether a request may be made; its path is the one that is sent.
     pub(crate) fn check(&self, method: Method, path_and_query: &str) -> Result<(), Error> {
-        let denied = |what: String| {
-            Err(Error::Denied {
-                what,
-                why: "the operator allows this kind only what [plugins.limits.KIND] says under methods and path_prefixes",
-            })
-        };
+        let denied = |what: String| Err(Error::Denied { what, why: NARROWED });
         if self.methods.as_ref().is_some_and(|methods| !methods.contains(&method)) {
             return denied(format!("the method {}", method.as_str()));
         }
@@ -157,12 +182,32 @@ impl Narrowing {
         {
             return denied(format!("a path with {odd}"));
         }
+        // Some servers read an overlong form of a character as that character, as %c0%ae for a dot.
+        if std::str::from_utf8(&unescaped(path)).is_err() {
+            return denied("a path that is not UTF-8 when it is decoded".to_owned());
+        }
         let allows = |prefix: &String| {
             path.strip_prefix(prefix.as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/'))
         };
         if prefixes.iter().any(allows) { Ok(()) } else { denied(format!("the path {path}")) }
     }
+}
+
+/// A path with its percent-encoded bytes.
+fn unescaped(path: &str) -> Vec<u8> {
+    let mut rest = path.as_bytes();
+    let mut bytes = Vec::with_capacity(rest.len());
+    while let [first, behind @ ..] = rest {
+        let escaped = behind.get(..2).and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        let (byte, left) = match escaped.filter(|_| *first == b'%') {
+            Some(byte) => (byte, &behind[2..]),
+            None => (*first, behind),
+        };
+        bytes.push(byte);
+        rest = left;
+    }
+    bytes
 }
 
 #[cfg(test)]
@@ -189,10 +234,19 @@ mod tests {
             "/api2/json//x",
             "/api2/json/..;/access",
             "/api2/json/%252e%252e/access",
+            "/api2/json/%c0%ae%c0%ae/access",
+            "/api2/json%c0%afaccess",
+            "/api2/json/%e0%80%af",
         ] {
             assert!(narrowing.check(Method::Get, path).is_err(), "{path}");
         }
+        assert_eq!(narrowing.check(Method::Get, "/health/%c3%bc"), Ok(()));
         assert_eq!(Narrowing::default().check(Method::Delete, "/anything%2f"), Ok(()));
+        for header in OVERRIDES {
+            assert!(narrowing.check_header(header).is_err(), "{header}");
+            assert_eq!(Narrowing::default().check_header(header), Ok(()), "{header}");
+        }
+        assert_eq!(narrowing.check_header("x-token"), Ok(()));
     }
 
     #[test]

@@ -10,8 +10,9 @@
 //! - [`Session`] is one poll's: a [`Grant`] (origins, TLS, secrets), limits, a deadline.
 //!
 //! Invariant: no connection is made to an address that [`address`] has not allowed.
-//! Invariant: no value of a secret is in anything that a [`Session`] gives back. (An origin that knows a secret could
-//! still send it back in a form that nobody can know: that is out of reach.)
+//! Invariant: nothing that a [`Session`] returns depends on the value of an operator's secret, as far as the forms go that
+//! the module `mask` names. (An origin that knows a secret can still send it back in a form that is not recognised, and
+//! whoever guesses the first 8 bytes of a secret at once can see that.)
 //!
 //! # Error codes
 //!
@@ -22,6 +23,7 @@
 //! | `capture_refused` | no | the answer holds a value to be captured that can be no secret |
 //! | `secret_unknown` | no | the request names a secret that the target does not have |
 //! | `too_many_requests_in_poll` | no | the poll has used up its requests |
+//! | `too_much_sent_in_poll` | no | the poll's requests are longer than a poll's may be |
 //! | `dns_not_found` | yes | nobody knows the host name |
 //! | `dns_failed` | yes | the name could not be looked up |
 //! | `connect_refused` | yes | nothing listens there |
@@ -39,6 +41,7 @@
 //! | `headers_too_large` | no | more or longer headers than allowed |
 //! | `body_too_large` | no | a longer body than allowed |
 //! | `overloaded` | yes | the host holds as many bytes of answers as it may |
+//! | `host_out_of_means` | yes | the host has no descriptor or memory left for a connection |
 //! | `encoded_body` | no | a compressed body, which nobody asked for |
 //! | `not_recorded` | no | a recording is replayed, and does not have the answer |
 
@@ -54,6 +57,7 @@ mod exchange;
 mod grant;
 mod mask;
 mod message;
+mod patience;
 mod pool;
 mod recording;
 mod secrets;

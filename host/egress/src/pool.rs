@@ -7,8 +7,10 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
 use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 /// An origin's idle connections beyond this many are closed.
@@ -31,7 +33,11 @@ pub(crate) enum Sender {
 pub(crate) struct Connection {
     pub sender: Sender,
     pub certificate: Option<Arc<Certificate>>,
+    /// What may be read before the answer's head is complete; `None` where the protocol bounds it.
+    pub patience: Option<Arc<AtomicUsize>>,
     born: Instant,
+    /// Shared by those who share the connection.
+    socket: Arc<OwnedSemaphorePermit>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,9 +79,15 @@ impl Pool {
             // An HTTP/2 connection carries many requests at once; it stays for the others.
             if let Sender::Http2(sender) = &connection.sender {
                 let shared = Sender::Http2(sender.clone());
-                let (certificate, born) = (connection.certificate.clone(), connection.born);
+                let same = Connection {
+                    sender: shared,
+                    certificate: connection.certificate.clone(),
+                    patience: None,
+                    born: connection.born,
+                    socket: connection.socket.clone(),
+                };
                 held.push((Instant::now(), connection));
-                found = Some(Connection { sender: shared, certificate, born });
+                found = Some(same);
             } else {
                 found = Some(connection);
             }
@@ -103,6 +115,13 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Closes idle connections where descriptors are short.
+    pub(crate) fn make_room(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).forget_old();
+    }
+}
+
 impl Idle {
     /// Closes what is closed or too old, and where that is not enough, the older half.
     fn forget_old(&mut self) {
@@ -118,8 +137,8 @@ impl Idle {
 }
 
 impl Connection {
-    pub(crate) fn new(sender: Sender, certificate: Option<Arc<Certificate>>) -> Self {
-        Self { sender, certificate, born: Instant::now() }
+    pub(crate) fn new(sender: Sender, certificate: Option<Arc<Certificate>>, socket: OwnedSemaphorePermit) -> Self {
+        Self { sender, certificate, patience: None, born: Instant::now(), socket: Arc::new(socket) }
     }
 
     fn is_over(&self) -> bool {

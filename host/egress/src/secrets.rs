@@ -3,21 +3,22 @@
 //! `${secret.NAME}` in header values and bodies, `${basic.NAME}` in header values.
 
 use crate::Error;
-use crate::mask::Masker;
+use crate::captures::Values;
+use crate::mask::{Masker, SHORTEST};
 use crate::message::BodyEncoding;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
-/// Shorter values would star out half of every answer.
-const SHORTEST: usize = 8;
+/// References that one header or body may hold.
+const REFERENCES: usize = 16;
 
 /// A target's secrets by name. Never printed.
 #[derive(Debug, Default)]
 pub struct Secrets {
-    values: BTreeMap<String, SecretString>,
+    values: Values,
     masker: Masker,
 }
 
@@ -32,20 +33,9 @@ pub struct InvalidSecret {
 impl Secrets {
     /// Checks each value: at least 8 bytes, without CR, LF and NUL.
     pub fn new(values: BTreeMap<String, SecretString>) -> Result<Self, InvalidSecret> {
-        values.iter().try_for_each(|(name, value)| Self::check(name, value.expose_secret()))?;
+        values.iter().try_for_each(|(name, value)| check_value(name, value.expose_secret()))?;
         let masker = Masker::new(values.values().map(ExposeSecret::expose_secret));
         Ok(Self { values, masker })
-    }
-
-    pub(crate) fn check(name: &str, value: &str) -> Result<(), InvalidSecret> {
-        let why = if value.len() < SHORTEST {
-            "is shorter than 8 bytes, too short to be masked in answers: use a longer one"
-        } else if value.contains(['\r', '\n', '\0']) {
-            "contains a line break or a NUL byte: remove it (a file may end in one line break)"
-        } else {
-            return Ok(());
-        };
-        Err(InvalidSecret { name: name.to_owned(), why })
     }
 
     /// Whether there is a secret of this name.
@@ -58,66 +48,50 @@ impl Secrets {
         self.values.keys().map(String::as_str)
     }
 
-    /// Whether there are none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.values.is_empty()
+    /// A header, a reason or an error as the plugin may see it.
+    pub(crate) async fn masked(&self, text: String) -> String {
+        self.masker.text(text).await
+    }
+
+    /// A body as the plugin may see it.
+    pub(crate) async fn masked_body(&self, body: Vec<u8>) -> Vec<u8> {
+        self.masker.body(body).await
     }
 }
 
-/// All secrets that a request may name, or that an answer is masked for: the operator's, and what was captured.
-pub(crate) struct Known<'a>(pub &'a [&'a Secrets]);
+/// Whether a value can be a secret: at least 8 bytes, without CR, LF and NUL.
+pub(crate) fn check_value(name: &str, value: &str) -> Result<(), InvalidSecret> {
+    let why = if value.len() < SHORTEST {
+        "is shorter than 8 bytes, too short to be masked in answers: use a longer one"
+    } else if value.contains(['\r', '\n', '\0']) {
+        "contains a line break or a NUL byte: remove it (a file may end in one line break)"
+    } else {
+        return Ok(());
+    };
+    Err(InvalidSecret { name: name.to_owned(), why })
+}
+
+/// All secrets that a request may name: the operator's, and what was captured.
+pub(crate) struct Known<'a> {
+    pub operators: &'a Secrets,
+    pub captured: &'a Values,
+}
 
 impl Known<'_> {
     /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.iter().all(|secrets| secrets.is_empty())
+        self.operators.values.is_empty() && self.captured.is_empty()
     }
 
     fn value(&self, name: &str) -> Option<&SecretString> {
-        self.0.iter().find_map(|secrets| secrets.values.get(name))
+        self.operators.values.get(name).or_else(|| self.captured.get(name))
     }
 
     /// Names of the secrets that a text refers to, those that are there.
     pub(crate) fn named_in<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
         let names = text.split("${").skip(1).filter_map(|rest| rest.split_once('}')?.0.split_once('.'));
         let known = names.filter(|(scheme, name)| matches!(*scheme, "secret" | "basic") && self.value(name).is_some());
-        known.map(|(_, name)| name)
-    }
-
-    /// A header, a reason or an error as the plugin may see it.
-    pub(crate) fn masked(&self, text: String) -> String {
-        let masked = self.masked_by_each(text.into_bytes(), Masker::text);
-        String::from_utf8(masked).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
-    }
-
-    /// A body as the plugin may see it.
-    pub(crate) fn masked_body(&self, body: Vec<u8>) -> Vec<u8> {
-        self.masked_by_each(body, Masker::body)
-    }
-
-    /// A secret may be a part of another one, or overlap it: each is looked for in the original, not in what the one before
-    /// left of it.
-    fn masked_by_each(&self, original: Vec<u8>, mask: impl Fn(&Masker, Vec<u8>) -> Vec<u8>) -> Vec<u8> {
-        let mut maskers: Vec<&Masker> =
-            self.0.iter().filter(|secrets| !secrets.is_empty()).map(|secrets| &secrets.masker).collect();
-        if let [one] = maskers[..] {
-            return mask(one, original);
-        }
-        let each: Vec<Vec<u8>> = maskers.iter().map(|masker| mask(masker, original.clone())).collect();
-        if each.iter().any(|masked| masked.len() != original.len()) {
-            // Stars are shorter than escapes that they stand for. Then those go first that others may be a part of.
-            maskers.sort_by_key(|masker| Reverse(masker.longest()));
-            return maskers.into_iter().fold(original, |masked, masker| mask(masker, masked));
-        }
-        let mut all = original.clone();
-        for masked in each {
-            for ((byte, masked), original) in all.iter_mut().zip(masked).zip(&original) {
-                if masked != *original {
-                    *byte = masked;
-                }
-            }
-        }
-        all
+        known.map(|(_, name)| name).take(REFERENCES)
     }
 
     /// A header's value with its secrets filled in.
@@ -143,12 +117,17 @@ impl Known<'_> {
     fn expand(&self, text: &str, render: impl Fn(&str, &str) -> Option<String>) -> Result<String, Error> {
         let mut expanded = String::with_capacity(text.len());
         let mut rest = text;
+        let mut references = 0;
         while let Some(at) = rest.find("${") {
             expanded.push_str(&rest[..at]);
             rest = &rest[at..];
-            let reference = rest.find('}').and_then(|end| Some((end, rest[2..end].split_once('.')?)));
-            match reference {
-                Some((end, (scheme @ ("secret" | "basic"), name))) => {
+            match reference(rest) {
+                Some((end, scheme, name)) => {
+                    references += 1;
+                    if references > REFERENCES {
+                        let why = format!("a header or its body refers to secrets more than {REFERENCES} times");
+                        return Err(Error::BadRequest(why));
+                    }
                     let value = self.value(name).ok_or_else(|| Error::SecretUnknown(name.to_owned()))?;
                     match render(scheme, value.expose_secret()) {
                         Some(value) => expanded.push_str(&value),
@@ -156,7 +135,7 @@ impl Known<'_> {
                     }
                     rest = &rest[end + 1..];
                 }
-                _ => {
+                None => {
                     expanded.push_str("${");
                     rest = &rest[2..];
                 }
@@ -167,12 +146,24 @@ impl Known<'_> {
     }
 }
 
+/// The reference that a text begins with: where it ends, its scheme and its name.
+fn reference(text: &str) -> Option<(usize, &str, &str)> {
+    /// Longer than any reference: the end of one is not looked for in all that follows.
+    const LONGEST: usize = 256;
+    let end = text.bytes().take(LONGEST).position(|byte| byte == b'}')?;
+    let (scheme, name) = text[2..end].split_once('.')?;
+    matches!(scheme, "secret" | "basic").then_some((end, scheme, name))
+}
+
 fn encoded(secret: &str, encoding: BodyEncoding) -> String {
     match encoding {
         BodyEncoding::Raw => secret.to_owned(),
-        BodyEncoding::Form => secret.bytes().fold(String::new(), |form, byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => form + &char::from(byte).to_string(),
-            _ => form + &format!("%{byte:02X}"),
+        BodyEncoding::Form => secret.bytes().fold(String::new(), |mut form, byte| {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => form.push(byte.into()),
+                _ => write!(form, "%{byte:02X}").expect("a string takes what is written"),
+            }
+            form
         }),
         BodyEncoding::Json => {
             let quoted = serde_json::Value::from(secret).to_string();
@@ -191,26 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_inside_or_across_another_one_is_masked_with_it() {
-        let of = |value: &str| Secrets::new([("x".to_owned(), SecretString::from(value))].into()).unwrap();
-        let (password, ticket, other) = (of("monitor1"), of("PMG:monitor1@pmg:SIGNED"), of("SIGNED-AND-MORE"));
-        let (empty, body) =
-            (Secrets::default(), r#"["PMG:monitor1@pmg:SIGNED-AND-MORE", "\u0050MG:monitor1@pmg:SIGNED"]"#);
-        let stars = |count: usize| "*".repeat(count);
-        for all in [[&password, &ticket, &other, &empty], [&other, &empty, &ticket, &password]] {
-            let seen = Known(&all).masked_body(body.as_bytes().to_vec());
-            let seen = String::from_utf8(seen).unwrap();
-            assert!(!seen.contains("SIGNED") && !seen.contains("monitor"), "{seen}");
-            assert!(serde_json::from_str::<Vec<String>>(&seen).is_ok(), "{seen}");
-            assert_eq!(Known(&all).masked("PMG:monitor1@pmg:SIGNED-AND-MORE!".to_owned()), stars(32) + "!");
-        }
-    }
-
-    #[test]
     fn references_are_filled_in() {
-        let (operators, captured) = (secrets(), Secrets::default());
-        let all = [&captured, &operators];
-        let secrets = Known(&all);
+        let operators = secrets();
+        let secrets = Known { operators: &operators, captured: &Values::new() };
         for (text, expected) in [
             ("plain", "plain"),
             ("Bearer ${secret.token}!", "Bearer s3cr\"t &val!"),
@@ -230,6 +204,9 @@ mod tests {
             assert_eq!(String::from_utf8(body).unwrap(), expected);
         }
         assert_eq!(secrets.expand_body(vec![0xff, b'$'], BodyEncoding::Raw).unwrap(), vec![0xff, b'$']);
+        let many = |count: usize| secrets.expand_body("${secret.token}".repeat(count).into_bytes(), BodyEncoding::Raw);
+        assert!(many(REFERENCES).is_ok());
+        assert_eq!(many(REFERENCES + 1).unwrap_err().code(), "bad_request");
     }
 
     #[test]

@@ -1,39 +1,54 @@
 //! The public face: the process's egress, a lane's, and one poll's.
 
-use crate::budget::{Bytes, Gauges, Slots};
-use crate::captures::{self, Captured};
+use crate::budget::{Bytes, Gauges, Slots, Sockets};
+use crate::captures::{self, Answer, Captured, Place, Sent};
 use crate::coalesce::Flights;
 use crate::connect::{Destination, Resolve, SystemResolver};
-use crate::exchange::{Common, Plan, Raw, exchange};
+use crate::exchange::{Common, Plan, Raw, Reading, exchange};
 use crate::message::{Request, Response};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
-use crate::secrets::Known;
+use crate::secrets::{Known, Secrets};
 use crate::tls::Certificate;
-use crate::{Error, Grant, Origin, OriginGrant, requested};
+use crate::{Error, Grant, Narrowing, Origin, OriginGrant, requested};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-/// What the host decides about each of these; a plugin's word would break the connection or a promise.
-const FORBIDDEN_HEADERS: [&str; 12] = [
+/// What the host decides about each of these; a plugin's word would break the connection or a promise. The answer to a
+/// request for a range, a difference or a character set of the plugin's choice can hold a secret in a form that is not
+/// recognised.
+const FORBIDDEN_HEADERS: [&str; 16] = [
+    "a-im",
+    "accept-charset",
     "accept-encoding",
     "connection",
     "content-length",
     "expect",
     "host",
     "http2-settings",
+    "if-range",
     "keep-alive",
+    "range",
     "te",
     "trailer",
     "transfer-encoding",
     "upgrade",
     "proxy-connection",
 ];
+
+/// Headers of one request, and bytes of their names and values.
+const HEADERS: (usize, usize) = (100, 64 << 10);
+/// Bytes of one request's body, with its secrets filled in.
+const BODY: usize = 1 << 20;
+/// A poll with more requests under way than this waits for itself, and not for others.
+const OWN: usize = 10;
+/// Bytes that one poll may send in all.
+const SENT: usize = 8 << 20;
 
 /// The room's settings.
 #[derive(Clone, Debug)]
@@ -42,13 +57,20 @@ pub struct Config {
     pub max_requests_per_host: usize,
     /// Bytes of bodies held at a time, over the whole process.
     pub max_body_bytes_in_flight: usize,
+    /// Connections that may be open at a time, idle ones too.
+    pub max_connections: usize,
     /// Where this process listens: never connected to by a name.
     pub own_listeners: Vec<SocketAddr>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { max_requests_per_host: 20, max_body_bytes_in_flight: 256 << 20, own_listeners: Vec::new() }
+        Self {
+            max_requests_per_host: 20,
+            max_body_bytes_in_flight: 256 << 20,
+            max_connections: 16_384,
+            own_listeners: Vec::new(),
+        }
     }
 }
 
@@ -81,6 +103,7 @@ impl Egress {
             user_agent: HeaderValue::from_static(concat!("polliwog/", env!("CARGO_PKG_VERSION"))),
             slots: Slots::new(config.max_requests_per_host),
             bytes: Bytes::new(config.max_body_bytes_in_flight),
+            sockets: Sockets::new(config.max_connections),
             gauges: Gauges::default(),
         };
         Self { common: Arc::new(common), flights: Arc::default() }
@@ -125,7 +148,16 @@ pub struct Session {
     deadline: Instant,
     requests: AtomicU32,
     bytes: AtomicUsize,
+    /// Bytes of requests.
+    sent: AtomicUsize,
+    share: Arc<str>,
+    reading: Arc<Reading>,
+    /// Requests of this poll that wait for their answer.
+    waiting: AtomicUsize,
+    /// Whether a request failed for want of something that this host should have had.
+    starved: AtomicBool,
     secrets: Mutex<BTreeSet<String>>,
+    masking: tokio::sync::Mutex<()>,
     captured: Arc<Captured>,
     tape: Tape,
 }
@@ -133,15 +165,41 @@ pub struct Session {
 impl Session {
     /// For a poll that ends at `deadline` at the latest.
     pub fn new(lane: Lane, grant: Arc<Grant>, limits: Limits, deadline: Instant) -> Self {
-        let (requests, bytes, secrets) = (AtomicU32::new(0), AtomicUsize::new(0), Mutex::default());
-        let captured = Arc::default();
-        Self { lane, grant, limits, deadline, requests, bytes, secrets, captured, tape: Tape::Off }
+        Self {
+            lane,
+            grant,
+            limits,
+            deadline,
+            requests: AtomicU32::new(0),
+            bytes: AtomicUsize::new(0),
+            sent: AtomicUsize::new(0),
+            share: "".into(),
+            reading: Arc::new(Reading { limit: limits.bodies, bytes: AtomicUsize::new(0) }),
+            waiting: AtomicUsize::new(0),
+            starved: AtomicBool::new(false),
+            secrets: Mutex::default(),
+            masking: tokio::sync::Mutex::default(),
+            captured: Arc::default(),
+            tape: Tape::Off,
+        }
     }
 
     /// The same, recording, or answered from a recording.
     #[must_use]
     pub fn with_tape(self, tape: Tape) -> Self {
         Self { tape, ..self }
+    }
+
+    /// The same, for targets of this kind: slots are shared out by it.
+    #[must_use]
+    pub fn with_share(self, kind: &str) -> Self {
+        Self { share: kind.into(), ..self }
+    }
+
+    /// Whether a request failed because this host lacked something, or because others held what it waited for. What came of
+    /// the poll then says nothing of its target.
+    pub fn was_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed)
     }
 
     /// The same, with what was captured before, and room for what will be.
@@ -152,7 +210,7 @@ impl Session {
 
     /// Whether a secret of this name is the operator's, or was captured and has not expired.
     pub fn has_secret(&self, name: &str) -> bool {
-        self.grant.secrets.contains(name) || self.captured.good().contains(name)
+        self.grant.secrets.contains(name) || self.captured.good().contains_key(name)
     }
 
     /// Drops a captured secret.
@@ -205,6 +263,16 @@ impl Session {
     }
 
     async fn answer(&self, request: Request) -> Result<Response, Error> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let result = self.exchanged(request).await;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        if result.as_ref().is_err_and(Error::is_ours) {
+            self.starved.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    async fn exchanged(&self, request: Request) -> Result<Response, Error> {
         if self.requests.fetch_add(1, Ordering::Relaxed) >= self.limits.requests {
             return Err(Error::TooManyRequests(self.limits.requests));
         }
@@ -215,18 +283,21 @@ impl Session {
         let left = self.limits.bodies.saturating_sub(self.bytes.load(Ordering::Relaxed));
         let cap = self.limits.body.min(left);
         let captured = self.captured.good();
-        let all = [&self.grant.secrets, &*captured];
-        let known = Known(&all);
+        let secrets = &self.grant.secrets;
+        let known = Known { operators: secrets, captured: &captured };
         if !known.is_empty() {
             self.note_secrets(&request, &known);
         }
-        let captures = request.captures.clone();
-        let plan = plan(&self.grant, &known, request)?;
+        let (captures, sent) = (request.captures.clone(), Sent::of(&request));
+        let plan = plan((&self.grant, &self.share, &self.reading), &known, request)?;
+        if self.sent.fetch_add(plan.size(), Ordering::Relaxed).saturating_add(plan.size()) > SENT {
+            return Err(Error::TooMuchSent { limit: SENT });
+        }
         if let Tape::Replay(player) = &self.tape {
             let url = format!("{}{}", plan.destination.origin, plan.path_and_query);
             let response = player.answer(plan.method.as_str(), &url)?.replayed()?;
             self.count_body(response.body.len(), cap)?;
-            self.captured.keep(&captures, &captures::Answer::of(&response))?;
+            self.captured.keep((&captures, &sent), &Answer::of(&response))?;
             return Ok(response);
         }
         let Lane { egress, handle, pool } = &self.lane;
@@ -235,9 +306,14 @@ impl Session {
             exchange(&common, &pool, &plan, &progress).await
         });
         let raw = match timeout_at(deadline, flight.answer.clone()).await {
-            Ok(result) => result.map_err(|error| masked(&known, error))?,
+            Ok(Ok(raw)) => raw,
+            Ok(Err(error)) => return Err(masked(secrets, error).await),
             Err(_) => {
                 let (after, phase) = (start.elapsed(), flight.progress.phase());
+                // One that asks for very much at once waits for itself.
+                if flight.progress.is_held_up() && self.waiting.load(Ordering::Relaxed) <= OWN {
+                    self.starved.store(true, Ordering::Relaxed);
+                }
                 // Whoever gave it longer than the poll has left cannot blame the server.
                 let cut = timeout.is_some_and(|timeout| start + timeout > self.deadline);
                 return Err(if cut { Error::PollOver { after, phase } } else { Error::Timeout { after, phase } });
@@ -255,14 +331,13 @@ impl Session {
                 shared.copy(held)
             }
         };
-        let Raw { status, headers, body, .. } = &raw;
-        self.captured.keep(&captures, &captures::Answer { status: *status, headers, body })?;
-        // What was good when it was asked, and what this answer brought: a ticket may come back that it replaces.
-        let brought = self.captured.good();
-        if Arc::ptr_eq(&brought, &captured) {
-            return Ok(respond(&known, raw));
-        }
-        Ok(respond(&Known(&[&self.grant.secrets, &captured, &brought]), raw))
+        let mut raw = raw;
+        let answer = Answer { status: raw.status, headers: &raw.headers, body: &raw.body };
+        let places = self.captured.keep((&captures, &sent), &answer)?;
+        Place::star(places, &mut raw.headers, &mut raw.body);
+        // One answer of a poll at a time: hundreds that come together would share a turn.
+        let _turn = self.masking.lock().await;
+        Ok(respond(secrets, raw).await)
     }
 
     fn count_body(&self, length: usize, cap: usize) -> Result<(), Error> {
@@ -275,53 +350,76 @@ impl Session {
 }
 
 /// The answer as the plugin may see it.
-fn respond(known: &Known<'_>, raw: Raw) -> Response {
-    let certificate = |tls: Arc<Certificate>| {
-        let tls = Certificate::clone(&tls);
-        Certificate { subject: known.masked(tls.subject), issuer: known.masked(tls.issuer), ..tls }
-    };
-    Response {
-        status: raw.status,
-        reason: known.masked(raw.reason),
-        headers: raw.headers.into_iter().map(|(name, value)| (known.masked(name), known.masked(value))).collect(),
-        body: known.masked_body(raw.body),
-        timing: raw.timing,
-        tls: raw.tls.map(certificate),
-        _held: raw.held,
+async fn respond(secrets: &Secrets, raw: Raw) -> Response {
+    let body = secrets.masked_body(raw.body).await;
+    let mut headers = Vec::with_capacity(raw.headers.len());
+    for (name, value) in raw.headers {
+        // The length before masking tells how many characters of a secret had to be escaped.
+        let is_length = name == "content-length" && !body.is_empty();
+        let value = if is_length { body.len().to_string() } else { secrets.masked(value).await };
+        headers.push((secrets.masked(name).await, value));
     }
+    let tls = match raw.tls {
+        Some(tls) => {
+            let tls = Certificate::clone(&tls);
+            let (subject, issuer) = (secrets.masked(tls.subject).await, secrets.masked(tls.issuer).await);
+            Some(Certificate { subject, issuer, ..tls })
+        }
+        None => None,
+    };
+    let reason = secrets.masked(raw.reason).await;
+    Response { status: raw.status, reason, headers, body, timing: raw.timing, tls, _held: raw.held }
 }
 
 /// A server's words can stand in an error, and a secret in them.
-fn masked(known: &Known<'_>, error: Error) -> Error {
+async fn masked(secrets: &Secrets, error: Error) -> Error {
     match error {
-        Error::Protocol { name, why } => Error::Protocol { name, why: known.masked(why) },
-        Error::TlsFailed { name, why } => Error::TlsFailed { name, why: known.masked(why) },
-        Error::EncodedBody(encoding) => Error::EncodedBody(known.masked(encoding)),
+        Error::Protocol { name, why } => Error::Protocol { name, why: secrets.masked(why).await },
+        Error::TlsFailed { name, why } => Error::TlsFailed { name, why: secrets.masked(why).await },
+        Error::EncodedBody(encoding) => Error::EncodedBody(secrets.masked(encoding).await),
         other => other,
     }
 }
 
 /// Checks a request against the grant and fills in its secrets.
-fn plan(grant: &Grant, known: &Known<'_>, request: Request) -> Result<Plan, Error> {
+fn plan(
+    (grant, share, reading): (&Grant, &Arc<str>, &Arc<Reading>),
+    known: &Known<'_>,
+    request: Request,
+) -> Result<Plan, Error> {
     let (origin, path_and_query) = address(grant, &request.path)?;
     grant.narrowing.check(request.method, &path_and_query)?;
     let OriginGrant { tls, .. } = grant.origins.iter().find(|granted| granted.origin == origin).ok_or_else(|| {
         let what = format!("{origin} is not an origin of this target");
         Error::Denied { what, why: "a request goes to the target's url or one of its also, and nowhere else" }
     })?;
-    let mut headers = HeaderMap::with_capacity(request.headers.len());
+    let (most, longest) = HEADERS;
+    if request.headers.len() > most {
+        return Err(Error::BadRequest(format!("it has {} headers, more than {most}", request.headers.len())));
+    }
+    let mut headers = HeaderMap::new();
+    let mut bytes = 0;
     for (name, value) in &request.headers {
-        let (name, value) = header(known, name, value)?;
+        let (name, value) = header(&grant.narrowing, known, (name, value))?;
+        bytes += name.as_str().len() + value.len();
+        if bytes > longest {
+            return Err(Error::BadRequest(format!("its headers are longer than {longest} bytes in all")));
+        }
         headers.append(name, value);
     }
     let body = match request.body {
-        Some(body) => known.expand_body(body, request.body_encoding)?,
+        Some(body) if body.len() <= BODY => known.expand_body(body, request.body_encoding)?,
+        Some(body) => body,
         None => Vec::new(),
     };
+    if body.len() > BODY {
+        return Err(Error::BadRequest(format!("its body is longer than {BODY} bytes")));
+    }
     let destination = Destination { origin, tls: tls.clone(), reach: grant.reach.clone() };
     // Whoever joined would get an answer with a secret in it that is not theirs.
     let shared = request.captures.is_empty();
-    Ok(Plan { destination, method: request.method, path_and_query, headers, body: body.into(), shared })
+    let (share, reading) = (share.clone(), reading.clone());
+    Ok(Plan { destination, method: request.method, path_and_query, headers, body: body.into(), shared, share, reading })
 }
 
 fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
@@ -333,11 +431,20 @@ fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
     requested(&url).map_err(|error| Error::BadRequest(error.to_string()))
 }
 
-fn header(known: &Known<'_>, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Error> {
-    let name: HeaderName = name.parse().map_err(|_| Error::BadRequest(format!("{name:?} is no name of a header")))?;
-    if FORBIDDEN_HEADERS.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
+fn header(
+    narrowing: &Narrowing,
+    known: &Known<'_>,
+    (name, value): (&str, &str),
+) -> Result<(HeaderName, HeaderValue), Error> {
+    let bad =
+        || Error::BadRequest(format!("{:?} is not the name of a header", name.chars().take(60).collect::<String>()));
+    let name: HeaderName = name.parse().map_err(|_| bad())?;
+    // Some servers take the one for the other.
+    let usual = name.as_str().replace('_', "-");
+    if FORBIDDEN_HEADERS.contains(&usual.as_str()) || usual.starts_with("proxy-") {
         return Err(Error::BadRequest(format!("the header {name} is the host's to set")));
     }
+    narrowing.check_header(&usual)?;
     let expanded = known.expand_header(value)?;
     let mut value = HeaderValue::from_bytes(expanded.as_bytes()).map_err(|_| {
         Error::BadRequest(format!("the value of its header {name} has a line break or control character"))

@@ -8,11 +8,15 @@
 mod event;
 mod ids;
 mod outcome;
+mod pulse;
 mod report;
+mod text;
 mod time;
 
 pub use event::{Event, EventKind};
 pub use ids::{InvalidId, Kind, TargetId};
 pub use outcome::{Cause, Failure, FailureCategory, Outcome};
+pub use pulse::{Alive, Pulse};
 pub use report::{Dependency, Json, Report, Sample, SampleKind, Status};
+pub use text::is_invisible;
 pub use time::{Moment, Timestamp};

@@ -1,10 +1,10 @@
 //! `check`: everything that is wrong, before it is run.
 
 use crate::cli::Common;
-use crate::common::{compiler, counted, examine, print};
+use crate::common::{compiler, counted, examine, print, print_json};
 use crate::config::{Config, Problem, line, suggestion};
 use crate::estate::{self, Files};
-use crate::plugins::{Keeper, PluginSet};
+use crate::plugins::{Judging, Keeper, PluginSet};
 use egress::Egress;
 use sandbox::Sandbox;
 use serde_json::json;
@@ -27,7 +27,7 @@ pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
             all.iter().map(|p| json!({ "place": p.place, "message": p.message })).collect()
         };
         let found = json!({ "ok": problems.is_empty(), "problems": list(&problems), "warnings": list(&warnings) });
-        print(&found.to_string())?;
+        print_json(&found)?;
     } else {
         let problem_lines = problems.iter().map(ToString::to_string);
         let warning_lines = warnings.iter().map(|warning| format!("{warning} (a warning)"));
@@ -46,7 +46,10 @@ async fn look(config: &Config) -> anyhow::Result<(Vec<Problem>, Vec<Problem>)> {
     let egress = Egress::new(egress::Config::default());
     let sandbox = Sandbox::new(sandbox::Config::default(), compiler(&config.data_dir)?, &egress)?;
     let sandbox = Arc::new(sandbox);
-    let plugins = Keeper::start(sandbox.clone(), &config.plugin_dir, &config.data_dir).await.set().clone();
+    let plugins = Keeper::start(sandbox.clone(), (&config.plugin_dir, &config.data_dir), config.trust(), Judging::All)
+        .await
+        .set()
+        .clone();
     let refused = plugins.refused().iter();
     let mut problems: Vec<Problem> =
         refused.map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() }).collect();

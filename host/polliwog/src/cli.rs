@@ -97,6 +97,14 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// The admin token of the running host
+    Token {
+        /// What is to be done
+        #[command(subcommand)]
+        command: TokenCommand,
+        #[command(flatten)]
+        common: Remote,
+    },
     /// Serve recorded bodies of Proxmox products from a directory, so that they can be polled
     ///
     /// A body is named by what it answers, with _ for / (pve/cluster_resources.json), and stands in a simulated estate that
@@ -191,6 +199,13 @@ pub(crate) enum TargetsCommand {
         #[arg(value_parser = CHANGEABLE)]
         key: String,
     },
+}
+
+/// What is to be done with the admin token.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make another one and print it; the one before is not right any more, and pages must log in again
+    Rotate,
 }
 
 /// What is to be done with dead letters.
@@ -352,6 +367,15 @@ pub(crate) enum PluginCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Allow a file of the plugin directory to take over a kind that has targets
+    ///
+    /// What is allowed are these very bytes; the running host takes them within seconds.
+    Accept {
+        /// Its name in the plugin directory, or its path
+        file: PathBuf,
+        #[command(flatten)]
+        common: Common,
     },
     /// Make a project for a plugin, which builds, passes its test and polls the demo
     New {

@@ -16,7 +16,7 @@ use crate::plugins::{PluginSet, Served};
 use model::{Event, EventKind, Kind, TargetId};
 use sandbox::Sandbox;
 use scheduler::Change;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use store::{Known, Store};
@@ -94,6 +94,7 @@ struct State {
 
 struct Shown {
     names: HashMap<TargetId, String>,
+    kinds: BTreeSet<Kind>,
     settings: SettingsView,
 }
 
@@ -177,7 +178,7 @@ impl Configurator {
     /// For a host that runs with this, and knows this of targets that are in the file no more.
     pub(crate) fn new(parts: Parts, document: Document, fitted: Fitted, dormant: HashMap<TargetId, Known>) -> Self {
         let state = State { document, fitted, problems: Vec::new(), dormant };
-        let shown = RwLock::new(Shown { names: state.names(), settings: state.view() });
+        let shown = RwLock::new(Shown { names: state.names(), kinds: state.kinds(), settings: state.view() });
         Self { parts, state: Mutex::new(state), shown }
     }
 
@@ -228,6 +229,11 @@ impl Configurator {
                     .to_owned(),
             )),
         }
+    }
+
+    /// Kinds that have targets.
+    pub(crate) fn kinds_in_use(&self) -> BTreeSet<Kind> {
+        self.shown.read().unwrap_or_else(PoisonError::into_inner).kinds.clone()
     }
 
     /// Who serves which kind now.
@@ -371,7 +377,7 @@ impl Configurator {
     }
 
     fn show(&self, state: &State) {
-        let shown = Shown { names: state.names(), settings: state.view() };
+        let shown = Shown { names: state.names(), kinds: state.kinds(), settings: state.view() };
         *self.shown.write().unwrap_or_else(PoisonError::into_inner) = shown;
     }
 }
@@ -379,6 +385,10 @@ impl Configurator {
 impl State {
     fn names(&self) -> HashMap<TargetId, String> {
         self.fitted.targets.values().map(|target| (target.id().clone(), target.config.name.clone())).collect()
+    }
+
+    fn kinds(&self) -> BTreeSet<Kind> {
+        self.fitted.targets.values().map(|target| target.config.kind.clone()).collect()
     }
 
     /// Whether there is such a setting, and, where it is to have a value, nothing that wins over it.
@@ -456,15 +466,20 @@ impl State {
 
 /// What is read at a start only, and is another now.
 fn needs_a_start(before: &Config, after: &Config) -> Vec<&'static str> {
-    let store = |config: &Config| (config.store.path.clone(), config.store.history_days, config.store.history_rows);
+    let store = |config: &Config| {
+        let store = &config.store;
+        (store.path.clone(), store.history_days, store.history_rows, store.history_bytes)
+    };
     let checks = [
         ("server.listen", before.listen != after.listen),
         ("server.metrics_listen", before.metrics_listen != after.metrics_listen),
+        ("server.hosts", before.hosts != after.hosts),
         ("metrics.prefix", before.metrics_prefix != after.metrics_prefix),
         ("[store]", store(before) != store(after)),
         ("egress.max_requests_per_host", before.max_requests_per_host != after.max_requests_per_host),
         ("egress.max_body_bytes_in_flight", before.max_body_bytes_in_flight != after.max_body_bytes_in_flight),
         ("plugins.dir", before.plugin_dir != after.plugin_dir),
+        ("plugins.trust", before.trusted_plugins != after.trusted_plugins),
         ("plugins.instance_slots", before.instance_slots != after.instance_slots),
     ];
     checks.into_iter().filter(|(_, changed)| *changed).map(|(what, _)| what).collect()

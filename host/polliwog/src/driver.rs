@@ -12,7 +12,7 @@ mod worker;
 use crate::clock::Clock;
 use crate::estate::{Published, Target};
 use crate::plugins::PluginSet;
-use model::{Event, EventKind, Kind, Moment, TargetId};
+use model::{Alive, Event, EventKind, Kind, Moment, Pulse, TargetId};
 use sandbox::Sandbox;
 use scheduler::{Action, Ask, Change, Counters, Explanation, Input, Place, Scheduler, Settings, TargetStatus};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -32,7 +32,7 @@ const TICK: Duration = Duration::from_millis(2);
 /// What merely continued is written this often; the contract says 30 s at the latest.
 const FLUSH: Duration = Duration::from_secs(25);
 /// What is under way at a shutdown has this long.
-const GRACE: Duration = Duration::from_secs(30);
+const GRACE: Duration = Duration::from_secs(15);
 /// Latency windows that are gathered for one target while the database takes nothing; older ones go.
 const POINTS: usize = 100_000;
 /// Results of one target that wait for the database before operators' wishes wait too.
@@ -60,8 +60,6 @@ pub(crate) enum Message {
 
 /// Why a target runs next when it does.
 pub(crate) struct Explained {
-    /// When that was asked.
-    pub now: Moment,
     /// The scheduler's word.
     pub explanation: Explanation,
     /// Why its last poll failed.
@@ -86,8 +84,6 @@ pub(crate) struct Configured {
 
 /// The scheduler at one moment.
 pub(crate) struct Snapshot {
-    /// When.
-    pub now: Moment,
     /// Whether the cadence is adaptive.
     pub adaptive: bool,
     /// Targets that wait.
@@ -213,15 +209,18 @@ impl Driver {
     }
 
     /// Runs until the host ends.
-    pub(crate) fn run(mut self, messages: &Receiver<Message>) {
+    pub(crate) fn run(mut self, messages: &Receiver<Message>, pulse: &Arc<Pulse>) {
+        let alive = Alive(pulse.clone());
         self.act(None);
         let mut woken = self.parts.clock.now();
         loop {
+            alive.0.wait();
             let first = match messages.recv_timeout(self.patience()) {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
+            alive.0.beat();
             // What else comes within the tick is handled in the same turn.
             let early = TICK.saturating_sub(self.parts.clock.now().since(woken));
             if !early.is_zero() {
@@ -272,7 +271,7 @@ impl Driver {
                 let now = self.parts.clock.now();
                 let failure = self.targets.get(&target).and_then(|target| target.published().failure.clone());
                 let explanation = self.scheduler.explain(&target, now);
-                drop(reply.send(explanation.map(|explanation| Explained { now, explanation, failure })));
+                drop(reply.send(explanation.map(|explanation| Explained { explanation, failure })));
             }
             Message::Configured(configured) => self.configure(*configured),
             Message::Shutdown(reply) => {
@@ -482,7 +481,7 @@ impl Driver {
             })
             .collect();
         if !progress.is_empty() {
-            self.parts.store.writer().progress(progress, at);
+            self.parts.store.writer().progress(progress, at, self.parts.clock.is_plausible());
         }
     }
 

@@ -1,9 +1,13 @@
 //! The host as the web room sees it.
 
-use crate::clock::Clock;
+use crate::clock::{Clock, random_bytes};
 use crate::configurator::Configurator;
 use crate::driver::{Explained, Message, Snapshot};
 use crate::estate::Target;
+use crate::health::Health;
+use crate::logging::Log;
+use crate::plugins::hex;
+use crate::run::ADMIN_TOKEN;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use model::{Moment, TargetId, Timestamp};
@@ -17,7 +21,7 @@ use std::time::Duration;
 use store::Store;
 use tokio::sync::oneshot;
 use web::{
-    BreakerView, CommandError, DeadView, DependencyView, ExplanationView, Overview, PluginView, PollErrorView,
+    Auth, BreakerView, CommandError, DeadView, DependencyView, ExplanationView, Overview, PluginView, PollErrorView,
     ProcessView, SchedulerView, SettingsView, TargetView, Wish,
 };
 
@@ -36,6 +40,12 @@ pub(crate) struct RunningHost {
     pub configurator: Arc<Configurator>,
     /// The way out, for its numbers.
     pub egress: egress::Egress,
+    /// Whether the threads that everything depends on still work.
+    pub health: Arc<Health>,
+    /// What happens to our listeners.
+    pub web: Arc<web::Gauges>,
+    /// The log, for what of it was lost.
+    pub log: Arc<Log>,
     /// Where messages go.
     pub sender: SyncSender<Message>,
 }
@@ -57,7 +67,7 @@ impl RunningHost {
         let counters = snapshot.counters;
         let (demoted, waited) = self.sandbox.counters();
         let store = self.store.writer().gauges();
-        let egress = self.egress.gauges();
+        let (egress, web) = (self.egress.gauges(), &self.web);
         let count = |value: &std::sync::atomic::AtomicU64| value.load(Ordering::Relaxed) as f64;
         let in_flight: usize = snapshot.in_flight.values().sum();
         let numbers = vec![
@@ -110,6 +120,17 @@ impl RunningHost {
             ("polliwog_store_queued", "Results that wait for the database", false, count(&store.queued)),
             ("polliwog_store_transactions", "Transactions committed", true, count(&store.transactions)),
             ("polliwog_store_failures", "Transactions that failed and were tried again", true, count(&store.failures)),
+            ("polliwog_web_connections", "Connections to pages, API and metrics", false, count(&web.connections)),
+            (
+                "polliwog_web_timed_out",
+                "Connections given up because the other side was too slow",
+                true,
+                count(&web.timed_out),
+            ),
+            ("polliwog_web_wrong_tokens", "Requests with a wrong token", true, count(&web.wrong_tokens)),
+            ("polliwog_web_foreign_hosts", "Requests that named another host", true, count(&web.foreign_hosts)),
+            ("polliwog_web_panics", "Requests whose handler panicked", true, count(&web.panics)),
+            ("polliwog_log_lines_lost", "Lines of the log that could not be written", true, self.log.lost() as f64),
         ];
         ProcessView { numbers }
     }
@@ -138,7 +159,7 @@ impl web::Host for RunningHost {
                     process: ProcessView::default(),
                 };
             };
-            let times = Times { now: snapshot.now, wall: at };
+            let times = Times(self.clock);
             let quarantined =
                 snapshot.quarantined.iter().map(|(kind, until)| (kind.clone(), times.at(*until))).collect();
             Overview {
@@ -157,7 +178,15 @@ impl web::Host for RunningHost {
         .boxed()
     }
 
+    fn health(&self) -> Result<(), String> {
+        self.health.failure().map_or(Ok(()), Err)
+    }
+
     fn readiness(&self) -> Result<(), String> {
+        self.health()?;
+        if let Some(trouble) = self.store.writer().trouble() {
+            return Err(trouble);
+        }
         let failing = self.store.writer().gauges().failing.load(Ordering::Relaxed);
         if failing >= TROUBLE { Err("the database does not take results: see the log".to_owned()) } else { Ok(()) }
     }
@@ -177,9 +206,9 @@ impl web::Host for RunningHost {
         async move {
             let id = target.clone();
             let explained = self.send(|reply| Message::Explain(id, reply)).await?;
-            let Explained { now, explanation, failure } =
+            let Explained { explanation, failure } =
                 explained.ok_or_else(|| CommandError::NoTarget(target.to_string()))?;
-            let times = Times { now, wall: self.clock.wall() };
+            let times = Times(self.clock);
             let terms = explanation.terms.into_iter().map(|term| (term.name, term.value, term.meaning));
             let failure = failure.map(|f| ("last_error", f.code, format!("{} ({})", f.message, f.category.as_str())));
             let terms = terms.chain(failure);
@@ -219,6 +248,25 @@ impl web::Host for RunningHost {
         async move { tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())? }.boxed()
     }
 
+    fn keep_session(&self, hash: web::TokenHash, until: Option<Timestamp>) {
+        self.store.writer().session(hash, until);
+    }
+
+    fn rotate_token(&self) -> Result<String, CommandError> {
+        if crate::common::environment(ADMIN_TOKEN).is_some() {
+            let message =
+                format!("the environment variable {ADMIN_TOKEN} sets the token: change it there and start again");
+            return Err(CommandError::Conflict(message));
+        }
+        let token = hex(&random_bytes::<32>());
+        self.store.writer().admin_token(Auth::hash(&token), self.clock.wall());
+        Ok(token)
+    }
+
+    fn random_id(&self) -> String {
+        hex(&random_bytes::<32>())
+    }
+
     fn target_name(&self, target: &TargetId) -> Option<String> {
         self.configurator.name(target)
     }
@@ -228,17 +276,13 @@ impl web::Host for RunningHost {
     }
 }
 
-/// One moment on both clocks.
+/// Moments as times for people.
 #[derive(Clone, Copy)]
-struct Times {
-    now: Moment,
-    wall: Timestamp,
-}
+struct Times(Clock);
 
 impl Times {
     fn at(&self, moment: Moment) -> Timestamp {
-        let offset = (moment.as_nanos() - self.now.as_nanos()) / 1_000_000;
-        Timestamp::from_millis(self.wall.as_millis().saturating_add(offset))
+        self.0.at(moment)
     }
 }
 
@@ -339,5 +383,5 @@ fn dependency(facts: &store::Facts, live: Option<&store::Live>) -> DependencyVie
     }
 }
 
-/// How long ending may take altogether.
-pub(crate) const ENDING: Duration = Duration::from_secs(45);
+/// How long the threads that only look after files may take to end, and the driver: its polls have 15 s.
+pub(crate) const ENDING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(17));

@@ -3,6 +3,8 @@
 //! This crate wires the rooms together: command line, configuration, the driver, and the host as the web room sees it.
 
 #![forbid(unsafe_code)]
+// They panic when nothing reads what they write.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
 
 mod api;
 mod check;
@@ -13,7 +15,10 @@ mod config;
 mod configurator;
 mod driver;
 mod estate;
+mod health;
 mod host;
+mod logging;
+mod means;
 mod plugin_command;
 mod plugins;
 mod poll;
@@ -24,11 +29,11 @@ mod simulate;
 
 use anyhow::Context;
 use clap::Parser;
-use cli::{Arguments, Command, PluginCommand};
-use std::io::IsTerminal;
+use cli::{Arguments, Command, PluginCommand, TokenCommand};
+use logging::Log;
 use std::path::Path;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
+use std::sync::Arc;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -45,7 +50,7 @@ fn main() -> ExitCode {
     match carry_out(arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("polliwog: {error:#}");
+            common::complain(format_args!("polliwog: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -54,7 +59,7 @@ fn main() -> ExitCode {
 /// Does what was asked; gives the exit code.
 fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
     let level = if matches!(arguments.command, Command::Run(_)) { "info" } else { "warn" };
-    log(level)?;
+    let log = Arc::new(Log::start(level)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -62,7 +67,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
         .context("starting the runtime")?;
     let done = runtime.block_on(async {
         match arguments.command {
-            Command::Run(arguments) => run::run(arguments).await,
+            Command::Run(arguments) => run::run(arguments, log.clone()).await,
             Command::Check { common, json } => check::check(&common, json).await,
             Command::Poll(arguments) => poll::poll(arguments).await,
             Command::Explain { target, common } => remote::explain(&common, &target).await,
@@ -71,11 +76,13 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::DeadLetter { command, common } => remote::dead_letter(&common, command).await,
             Command::Breaker { command, common } => remote::breaker(&common, command).await,
             Command::Settings { command, common } => remote::settings(&common, command).await,
+            Command::Token { command: TokenCommand::Rotate, common } => remote::rotate_token(&common).await,
             Command::Replay { dir, port } => replay(&dir, port).await,
             Command::Setup(arguments) => setup::setup(arguments).await,
             Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,
             Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list::list(&common, json).await,
             Command::CompilePlugin => unreachable!("done before there was a runtime"),
+            Command::Plugin(PluginCommand::Accept { file, common }) => plugin_command::accept::accept(&file, &common),
             Command::Plugin(PluginCommand::New { name, lang }) => plugin_command::new::new(&name, lang),
             Command::Plugin(PluginCommand::Test { path, update, json }) => {
                 plugin_command::test::test(&path, update, json).await
@@ -97,23 +104,9 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
 async fn replay(dir: &Path, port: u16) -> anyhow::Result<u8> {
     let files = demo::Replayed::read(dir).map_err(anyhow::Error::msg)?;
     let count = common::counted(files.names().count(), "file");
-    let ready = |address| eprintln!("serving {count} at http://{address}/, each under its name; Ctrl-C ends it");
+    let ready = |address| {
+        common::complain(format_args!("serving {count} at http://{address}/, each under its name; Ctrl-C ends it"));
+    };
     demo::replay(files, port, clock::seconds, ready).await?;
     Ok(0)
-}
-
-/// What is logged goes to stderr; `RUST_LOG` says how much.
-fn log(level: &str) -> anyhow::Result<()> {
-    let filter = match std::env::var("RUST_LOG") {
-        Ok(filter) => EnvFilter::try_new(&filter).with_context(|| format!("RUST_LOG={filter:?}"))?,
-        Err(_) => EnvFilter::new(level),
-    };
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(colours)
-        .with_target(false)
-        .init();
-    Ok(())
 }

@@ -1,5 +1,6 @@
 //! `plugin`: for those who write plugins, and for those who run them.
 
+pub(crate) mod accept;
 pub(crate) mod bench;
 pub(crate) mod inspect;
 pub(crate) mod list;

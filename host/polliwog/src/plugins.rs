@@ -10,6 +10,7 @@ mod folder;
 pub(crate) mod keeper;
 mod last;
 mod shelf;
+mod trust;
 
 use account::Account;
 use model::Kind;
@@ -19,7 +20,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 pub(crate) use folder::read;
-pub(crate) use keeper::Keeper;
+pub(crate) use keeper::{Judging, Keeper};
+pub(crate) use trust::Trust;
 
 /// What stands for a file's name where a plugin came with the host.
 pub(crate) const BUILT_IN: &str = "built-in";

@@ -4,11 +4,11 @@ pub(crate) mod output;
 
 use crate::cli::{PollArguments, USAGE};
 use crate::clock::Clock;
-use crate::common::{compiler, counted, environment, print, read};
+use crate::common::{compiler, complain, counted, environment, print, print_json, read};
 use crate::config::{Config, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
 use crate::plugin_command::recording::{Recording, Told};
-use crate::plugins::Keeper;
+use crate::plugins::{Judging, Keeper};
 use anyhow::{Context, anyhow};
 use egress::{Egress, Fingerprint, Origin, Recorder, Tape};
 use model::{Kind, TargetId};
@@ -24,7 +24,7 @@ const AD_HOC: &str = "ad-hoc";
 /// Polls once; the exit code tells the worst of what was found, and that nothing could be.
 pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
     Ok(poll_once(arguments).await.unwrap_or_else(|error| {
-        eprintln!("polliwog: {error:#}");
+        complain(format_args!("polliwog: {error:#}"));
         output::FAILED
     }))
 }
@@ -32,13 +32,13 @@ pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
 async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     let clock = Clock::start();
     if let Some(Err(why)) = arguments.record.as_deref().map(Recording::may_be_written) {
-        eprintln!("polliwog: --record: {why}");
+        complain(format_args!("polliwog: --record: {why}"));
         return Ok(USAGE);
     }
     let (config, mut target) = match wanted(&arguments) {
         Ok(found) => found,
         Err(Unusable::Usage(error)) => {
-            eprintln!("polliwog: {error:#}");
+            complain(format_args!("polliwog: {error:#}"));
             return Ok(USAGE);
         }
         Err(Unusable::Other(error)) => return Err(error),
@@ -53,11 +53,19 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
             plugin
         }
         None => {
-            let plugins = Keeper::start(sandbox.clone(), &config.plugin_dir, &config.data_dir).await.set().clone();
+            let plugins =
+                Keeper::start(sandbox.clone(), (&config.plugin_dir, &config.data_dir), config.trust(), Judging::All)
+                    .await
+                    .set()
+                    .clone();
             let Some(served) = plugins.get(&target.kind) else {
                 let kinds: Vec<&str> =
                     plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
-                eprintln!("polliwog: no plugin serves kind {}: there are {}", target.kind, kinds.join(", "));
+                complain(format_args!(
+                    "polliwog: no plugin serves kind {}: there are {}",
+                    target.kind,
+                    kinds.join(", ")
+                ));
                 return Ok(output::FAILED);
             };
             served.plugin.clone()
@@ -65,7 +73,7 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     };
     let problems = sandbox.check_settings(&plugin, &target.settings).await.map_err(|why| anyhow!("settings: {why}"))?;
     if !problems.is_empty() {
-        problems.iter().for_each(|problem| eprintln!("polliwog: settings: {problem}"));
+        problems.iter().for_each(|problem| complain(format_args!("polliwog: settings: {problem}")));
         return Ok(USAGE);
     }
     let limits = config.limits.get(&target.kind).cloned().unwrap_or_default();
@@ -83,13 +91,15 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
             tape: recorder.clone().map_or(Tape::Off, Tape::Record),
         })
         .await;
-    let text =
-        if arguments.json { output::json(&ready, &plugin, &done).to_string() } else { output::text(&ready, &done) };
-    print(text.trim_end())?;
+    if arguments.json {
+        print_json(&output::json(&ready, &plugin, &done))?;
+    } else {
+        print(output::text(&ready, &done).trim_end())?;
+    }
     if let (Some(file), Some(recorder)) = (&arguments.record, recorder) {
         let told = Told { now, timeout: ready.timeout };
         Recording::of(&ready.config, &ready.told.secrets, told, recorder.exchanges()).write(file)?;
-        eprintln!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display());
+        complain(format_args!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display()));
     }
     Ok(output::exit_code(&done.outcome))
 }

@@ -2,7 +2,7 @@
 
 use crate::api::{self, Unanswered};
 use crate::cli::{BreakerCommand, DeadLetterCommand, Remote, SettingsCommand, TargetsCommand};
-use crate::common::print;
+use crate::common::{complain, print, print_json};
 use anyhow::anyhow;
 use egress::Method;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ fn text(value: &Value) -> String {
 /// Prints an answer as it came, or as a person reads it.
 fn answer(remote: &Remote, answer: &Value, show: impl FnOnce(&Value) -> anyhow::Result<()>) -> anyhow::Result<u8> {
     if remote.json {
-        print(&answer.to_string())?;
+        print_json(answer)?;
     } else {
         show(answer)?;
     }
@@ -89,7 +89,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
     let both = json!({ "health": health, "stats": stats, "problems": problems });
     answer(remote, &both, |_| {
         for problem in problems.as_array().into_iter().flatten() {
-            eprintln!("{}", text(problem));
+            complain(text(problem));
         }
         let failing = health["breakers"].as_array().map_or(0, Vec::len);
         let (scheduler, queue) = (&stats["scheduler"], &health["queue"]);
@@ -225,6 +225,12 @@ pub(crate) async fn breaker(remote: &Remote, command: Option<BreakerCommand>) ->
     }
 }
 
+/// `token rotate`.
+pub(crate) async fn rotate_token(remote: &Remote) -> anyhow::Result<u8> {
+    let made = ask(remote, Method::Post, "/api/v1/tokens/rotate", None).await?;
+    answer(remote, &made, |made| print(&text(&made["token"])))
+}
+
 /// `settings`.
 pub(crate) async fn settings(remote: &Remote, command: Option<SettingsCommand>) -> anyhow::Result<u8> {
     let one = |key: &str| format!("/api/v1/settings/{}", part(key));
@@ -237,7 +243,7 @@ pub(crate) async fn settings(remote: &Remote, command: Option<SettingsCommand>) 
     let found = ask(remote, method, &path, body).await?;
     answer(remote, &found, |found| {
         for problem in found["problems"].as_array().into_iter().flatten() {
-            eprintln!("{}", text(problem));
+            complain(text(problem));
         }
         if found["forgotten"] == true {
             return print("it is forgotten");

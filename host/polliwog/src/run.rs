@@ -2,16 +2,18 @@
 
 use crate::cli::RunArguments;
 use crate::clock::{self, Clock, random_bytes};
-use crate::common::{Document, compiler, counted, print};
+use crate::common::{Document, compiler, complain, counted, print};
 use crate::config::{Config, Overrides, Problem};
 use crate::configurator::{self, Checker, Configurator, DORMANT, Named};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
 use crate::estate::{self, Files, Target};
+use crate::health::Health;
 use crate::host::{ENDING, RunningHost};
-use crate::plugins::{Keeper, PluginSet, hex, keeper};
+use crate::logging::Log;
+use crate::plugins::{Judging, Keeper, PluginSet, hex, keeper};
 use anyhow::{Context, bail};
 use egress::Egress;
-use model::{Event, EventKind, TargetId, Timestamp};
+use model::{Event, EventKind, Pulse, TargetId, Timestamp};
 use sandbox::Sandbox;
 use scheduler::{Saved, Scheduler};
 use std::collections::HashMap;
@@ -23,11 +25,15 @@ use store::{FORGOTTEN, Known, Loaded, Opened, Schedule, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use web::{Announcer, Auth, Metrics};
+use web::{Announcer, Auth, Listening, Metrics};
 
-const ADMIN_TOKEN: &str = "POLLIWOG_ADMIN_TOKEN";
+/// Sets the admin token, for automation.
+pub(crate) const ADMIN_TOKEN: &str = "POLLIWOG_ADMIN_TOKEN";
+
 /// Runs the host until it is told to end.
-pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
+pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Result<u8> {
+    crate::means::raise_descriptors()?;
+    crate::means::keep_private();
     let clock = Clock::start();
     let (places, demo) = (arguments.common.places(), arguments.demo.then_some(arguments.demo_port));
     let document = Document::find(&places, arguments.demo)?;
@@ -43,11 +49,13 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let egress = Egress::new(egress::Config {
         max_requests_per_host: config.max_requests_per_host,
         max_body_bytes_in_flight: config.max_body_bytes_in_flight,
+        max_connections: crate::means::connections(),
         own_listeners: listeners,
     });
     let slots = sandbox::Config { instance_slots: config.instance_slots, ..sandbox::Config::default() };
     let sandbox = Arc::new(Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?);
-    let mut keeper = Keeper::start(sandbox.clone(), &config.plugin_dir, &config.data_dir).await;
+    let mut keeper =
+        Keeper::start(sandbox.clone(), (&config.plugin_dir, &config.data_dir), config.trust(), Judging::Known).await;
     let checker = Checker { places, demo, sandbox: sandbox.clone(), plugins: RwLock::default() };
     // As it is written, before anything is made.
     let written = match keeper.hold_against(&checker, &document).await {
@@ -98,31 +106,46 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<u8> {
     let (listen, metrics_listen) = (config.listen, config.metrics_listen);
     let needed = configurator::Parts { clock, checker, store: store.clone(), sender: sender.clone() };
     let configurator = Arc::new(Configurator::new(needed, document, fitted, dormant));
+    let web_gauges = Arc::new(web::Gauges::default());
+    let pulse = Pulse::new("driver");
+    let lanes = sandbox.lanes().pulses().iter().cloned();
+    let health = Health::new(lanes.chain([pulse.clone(), store.writer().pulse().clone()]).collect());
     let host = Arc::new(RunningHost {
         clock,
         sandbox,
         store: store.clone(),
         configurator: configurator.clone(),
         egress,
+        health: health.clone(),
+        web: web_gauges.clone(),
+        log,
         sender: sender.clone(),
     });
     // Before anybody can see that it runs: who ends it then has it saved all the same.
     let asked = EndAsked::listen()?;
     let ending = CancellationToken::new();
-    let listening = web::serve(listen, host.clone(), (announcer, auth.0), ending.clone()).await?;
-    let measured = web::serve_metrics(metrics_listen, host, metrics, ending.clone()).await?;
+    let both = Listening {
+        hosts: config.hosts.clone(),
+        connections: crate::means::served(),
+        gauges: web_gauges,
+        ending: ending.clone(),
+    };
+    let listening = web::serve(listen, host.clone(), (announcer, auth.0), both.clone()).await?;
+    let measured = web::serve_metrics(metrics_listen, host, metrics, both).await?;
     greet(listening, measured, targets.len(), auth.1.as_deref());
     let driver = Driver::new(parts, scheduler, restored);
-    let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(move || driver.run(&messages))?;
+    let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(move || driver.run(&messages, &pulse))?;
+    health.clone().watch(clock)?;
 
     let needed = keeper::Parts { configurator: configurator.clone(), store: store.clone(), clock };
     let keeping = tokio::spawn(keeper.watch(needed, ending.clone()));
     let watching = tokio::spawn(configurator.watch(named, ending.clone()));
     asked.wait().await;
-    tracing::info!("ending: nothing more is started; what is under way has 30 s");
+    health.end();
+    tracing::info!("ending: nothing more is started; what is under way has 15 s");
     ending.cancel();
     // It holds the database; what it is doing is done first, unless that takes too long.
-    let _ = tokio::time::timeout(ENDING, async { tokio::join!(watching, keeping) }).await;
+    let _ = tokio::time::timeout(ENDING.0, async { tokio::join!(watching, keeping) }).await;
     finish(sender, thread, store, clock).await
 }
 
@@ -135,16 +158,11 @@ async fn finish(
 ) -> anyhow::Result<u8> {
     let (reply, ended) = oneshot::channel();
     let sent = tokio::task::spawn_blocking(move || sender.send(Message::Shutdown(reply)));
-    tokio::time::timeout(ENDING, sent).await.context("the driver did not take the order to end")???;
-    tokio::time::timeout(ENDING, ended).await.context("the driver did not end in time")??;
+    tokio::time::timeout(ENDING.1, sent).await.context("the driver did not take the order to end")???;
+    tokio::time::timeout(ENDING.1, ended).await.context("the driver did not end in time")??;
     tokio::task::spawn_blocking(move || {
         let _ = driver.join();
-        let now = clock.wall();
-        match Arc::try_unwrap(store) {
-            Ok(store) => store.close(now),
-            // A request under way still reads; the writer ends when the last one lets go.
-            Err(shared) => shared.writer().finish(now),
-        }
+        store.close(clock.wall());
     })
     .await?;
     tracing::info!("everything is saved");
@@ -173,9 +191,12 @@ impl EndAsked {
 
 fn refuse(problems: &[Problem]) -> u8 {
     for problem in problems {
-        eprintln!("{problem}");
+        complain(problem);
     }
-    eprintln!("polliwog: {} in the configuration; nothing was started", counted(problems.len(), "problem"));
+    complain(format_args!(
+        "polliwog: {} in the configuration; nothing was started",
+        counted(problems.len(), "problem")
+    ));
     1
 }
 
@@ -210,20 +231,33 @@ fn open(config: &Config, now: Timestamp, sender: &SyncSender<Message>) -> anyhow
     Ok(Store::open(&config.store, now, Box::new(acknowledge))?)
 }
 
-/// The admin token: from the environment, or made at the first start and then known by its hash only.
+/// The admin token: from the environment, in the place of any earlier one, or made at the first start. Known by its hash.
 fn admin(store: &Store, clock: &Clock) -> anyhow::Result<(Auth, Option<String>)> {
-    if let Ok(token) = std::env::var(ADMIN_TOKEN) {
-        if token.len() < 16 {
-            bail!("{ADMIN_TOKEN} is shorter than 16 characters: use a long random one, as from `openssl rand -hex 32`");
+    let now = clock.wall();
+    let kept = store.reader().admin_token()?;
+    if let Some(token) = crate::common::environment(ADMIN_TOKEN) {
+        if token.len() < 16 || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            bail!(
+                "{ADMIN_TOKEN} is shorter than 16 characters or has others than visible ASCII: use a long random one, as from \
+                 `openssl rand -hex 32`"
+            );
         }
-        return Ok((Auth::new(Auth::hash(&token)), None));
+        let hash = Auth::hash(&token);
+        if kept == Some(hash) {
+            return Ok((Auth::new(hash, store.reader().sessions(now)?), None));
+        }
+        // Whoever had the token before, or logged in with it, is out.
+        let auth = Auth::new(hash, []);
+        store.reader().sessions(now)?.into_iter().for_each(|(session, _)| store.writer().session(session, None));
+        store.writer().admin_token(hash, now);
+        return Ok((auth, None));
     }
-    if let Some(hash) = store.reader().admin_token()? {
-        return Ok((Auth::new(hash), None));
+    if let Some(hash) = kept {
+        return Ok((Auth::new(hash, store.reader().sessions(now)?), None));
     }
     let token = hex(&random_bytes::<32>());
-    store.writer().admin_token(Auth::hash(&token), clock.wall());
-    Ok((Auth::new(Auth::hash(&token)), Some(token)))
+    store.writer().admin_token(Auth::hash(&token), now);
+    Ok((Auth::new(Auth::hash(&token), []), Some(token)))
 }
 
 /// A poll that found nothing new just before a kill may have been forgotten. Its target is taken to have been polled when
@@ -295,10 +329,12 @@ fn greet(listening: SocketAddr, measured: SocketAddr, targets: usize, token: Opt
         ),
         None => format!("Log in at http://{listening}/login with the admin token ({ADMIN_TOKEN} sets another)."),
     };
-    // A host runs on when nobody reads what it says.
-    if let Err(error) = print(&text) {
-        tracing::warn!("{error:#}");
-    }
+    // A host runs on when its output is not read or cannot be written.
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = print(&text) {
+            tracing::warn!("{error:#}");
+        }
+    });
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod members;
 mod server;
 
 use crate::cli::{ProductName, SetupArguments, USAGE};
-use crate::common::print;
+use crate::common::{complain, print, print_json};
 use anyhow::{Context, bail};
 use egress::{Fingerprint, Origin};
 use jiff::Timestamp;
@@ -95,7 +95,7 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
     let (url, confirmed) = match told {
         Ok(told) => told,
         Err(error) => {
-            eprintln!("polliwog: {error:#}");
+            complain(format_args!("polliwog: {error:#}"));
             return Ok(USAGE);
         }
     };
@@ -112,7 +112,7 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
         );
     }
     if let Some(doubt) = &seen.doubt {
-        eprintln!("polliwog: {doubt}");
+        complain(format_args!("polliwog: {doubt}"));
     }
     let (members, trouble) = match &arguments.secret {
         Some(secret) => {
@@ -125,13 +125,16 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
         None => (Vec::new(), None),
     };
     let found = Found { product, url: &url, username, seen: &seen, members: &members };
-    let text = if arguments.json { serde_json::to_string_pretty(&found.json())? } else { found.text() };
-    print(text.trim_end())?;
+    if arguments.json {
+        print_json(&found.json())?
+    } else {
+        print(found.text().trim_end())?
+    }
     match trouble {
         // It may be another product.
         None => Ok(u8::from(seen.doubt.is_some())),
         Some(error) => {
-            eprintln!("polliwog: the other members could not be asked for: {error:#}");
+            complain(format_args!("polliwog: the other members could not be asked for: {error:#}"));
             Ok(1)
         }
     }
@@ -217,10 +220,11 @@ impl Found<'_> {
             None => line(&format!("{url} is not encrypted: the secret would travel in the open.")),
             Some(certificate) => {
                 line(&format!("The certificate at {url}:"));
-                line(&format!("  fingerprint  {}", colons(&certificate.fingerprint)));
-                line(&format!("  subject      {}", certificate.subject));
-                line(&format!("  issuer       {}", certificate.issuer));
+                // Whoever made the certificate wrote these two; the fingerprint comes after them.
+                line(&format!("  subject      {}", shortened(&certificate.subject)));
+                line(&format!("  issuer       {}", shortened(&certificate.issuer)));
                 line(&format!("  valid        {} to {}", date(certificate.not_before), date(certificate.not_after)));
+                line(&format!("  fingerprint  {}", colons(&certificate.fingerprint)));
                 if seen.trusted {
                     line("This machine trusts who signed it: it need not be pinned.");
                 } else {
@@ -286,7 +290,7 @@ impl Found<'_> {
 fn line_of(member: &Member) -> String {
     let quoted = |text: &str| toml::Value::from(text).to_string();
     // A name is what the cluster says.
-    let name = member.name.replace(char::is_control, " ");
+    let name: String = member.name.chars().map(|c| if c.is_ascii_graphic() { c } else { ' ' }).take(60).collect();
     let Some(url) = &member.url else {
         return format!("    # {name} is a member too; the cluster does not say its address\n");
     };
@@ -313,6 +317,14 @@ fn id(product: &Product, url: &Url) -> String {
     let plain = plain.trim_matches('-');
     let id = if plain.starts_with(product.kind) { plain.to_owned() } else { format!("{}-{plain}", product.kind) };
     id.chars().take(63).collect()
+}
+
+/// A certificate's name on one line, without what a terminal would obey.
+fn shortened(name: &str) -> String {
+    const LONGEST: usize = 80;
+    let plain = name.chars().filter(|c| !c.is_control() && !model::is_invisible(*c));
+    let shown: String = plain.clone().take(LONGEST).collect();
+    if plain.count() > LONGEST { shown + "…" } else { shown }
 }
 
 /// As people compare them.

@@ -1,6 +1,6 @@
 //! `simulate`: the scheduler on a made-up estate.
 
-use crate::common::{print, read_text};
+use crate::common::{print, print_json, read_text};
 use crate::config::parse_duration;
 use anyhow::{Context, bail};
 use scheduler::Settings;
@@ -102,7 +102,7 @@ pub(crate) async fn simulate(file: &Path, seed: u64, as_json: bool) -> anyhow::R
     let simulated = estate.clone();
     let comparison = tokio::task::spawn_blocking(move || compare(&simulated, seed)).await?;
     if as_json {
-        print(&to_json(&estate, seed, &comparison).to_string())?;
+        print_json(&to_json(&estate, seed, &comparison))?;
     } else {
         show(&estate, seed, &comparison)?;
     }

@@ -11,7 +11,7 @@ use sha2::Sha256;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,8 +22,14 @@ use wasmtime::Engine;
 const ALL: u64 = 2 << 30;
 const EXTENSION: &str = "cwasm";
 const DRAFT: &str = "draft";
-/// Nobody writes for longer.
-const OLD: Duration = Duration::from_secs(600);
+/// Why a plugin was refused; a few bytes each.
+const REFUSAL: &str = "refusal";
+/// Refusals that are kept; the oldest go first.
+const REFUSALS: usize = 4096;
+/// The longest refusal, in bytes.
+const LONGEST_REFUSAL: u64 = 4096;
+/// A child that compiles ends within this.
+const OLD: Duration = Duration::from_secs(300);
 
 /// A folder of machine code.
 #[derive(Debug)]
@@ -58,7 +64,8 @@ impl Artifacts {
     fn clear_drafts(&self) {
         for path in self.files(DRAFT) {
             let age = fs::metadata(&path).and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
-            if age.is_some_and(|age| age > OLD) {
+            // Nobody else has this folder while the host has its lock; the age spares a command that compiles beside it.
+            if age.is_none_or(|age| age > OLD) {
                 let _ = fs::remove_file(&path);
             }
         }
@@ -106,6 +113,30 @@ impl Artifacts {
                 read => mac.update(&piece[..read]),
             }
         }
+    }
+
+    /// Why a plugin was refused by this version, where that is known.
+    pub(crate) fn refusal(&self, name: &Name) -> Option<String> {
+        let mut text = String::new();
+        File::open(self.refusal_path(name)).ok()?.take(LONGEST_REFUSAL).read_to_string(&mut text).ok()?;
+        Some(text)
+    }
+
+    pub(crate) fn keep_refusal(&self, name: &Name, text: &str) -> io::Result<()> {
+        let mut draft = self.draft()?.0;
+        draft.write_all(text.as_bytes())?;
+        draft.persist(self.refusal_path(name)).map_err(|error| error.error)?;
+        let mut kept = self.files(REFUSAL);
+        if kept.len() > REFUSALS {
+            kept.sort_by_key(|path| fs::metadata(path).and_then(|found| found.modified()).ok());
+            kept.truncate(kept.len() - REFUSALS);
+            kept.iter().for_each(|path| drop(fs::remove_file(path)));
+        }
+        Ok(())
+    }
+
+    fn refusal_path(&self, name: &Name) -> PathBuf {
+        self.folder.join(format!("{}-{}.{REFUSAL}", name.0, env!("CARGO_PKG_VERSION")))
     }
 
     /// A file to write to, under a name that nobody else has, which nobody reads before it is kept.

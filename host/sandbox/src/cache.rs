@@ -37,21 +37,28 @@ pub(crate) struct Cache {
 }
 
 struct Entries {
-    by_key: LruCache<(Owner, String), Entry>,
+    /// Of each plugin its own: when there is too much, the one that keeps most loses its oldest.
+    by_plugin: HashMap<[u8; 32], Share>,
     bytes: usize,
     by_owner: HashMap<Owner, usize>,
 }
 
+/// What the targets of one plugin keep.
+struct Share {
+    by_key: LruCache<(Owner, String), Entry>,
+    bytes: usize,
+}
+
 impl Cache {
     pub(crate) fn new() -> Self {
-        let entries = Entries { by_key: LruCache::unbounded(), bytes: 0, by_owner: HashMap::new() };
+        let entries = Entries { by_plugin: HashMap::new(), bytes: 0, by_owner: HashMap::new() };
         Self { entries: Mutex::new(entries) }
     }
 
     pub(crate) fn get(&self, owner: &Owner, key: &str) -> Option<Vec<u8>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (owner.clone(), key.to_owned());
-        let entry = entries.by_key.get(&key)?;
+        let entry = entries.by_plugin.get_mut(&owner.plugin)?.by_key.get(&key)?;
         if entry.expires <= Instant::now() {
             entries.remove(&key);
             return None;
@@ -71,11 +78,16 @@ impl Cache {
         if entries.by_owner.get(owner).copied().unwrap_or_default() + size > EACH {
             return Err(format!("a target keeps at most {EACH} bytes"));
         }
-        entries.by_key.put(key, Entry { value, expires: Instant::now() + ttl });
+        let empty = || Share { by_key: LruCache::unbounded(), bytes: 0 };
+        let share = entries.by_plugin.entry(owner.plugin).or_insert_with(empty);
+        share.by_key.put(key, Entry { value, expires: Instant::now() + ttl });
+        share.bytes += size;
         entries.bytes += size;
         *entries.by_owner.entry(owner.clone()).or_default() += size;
         while entries.bytes > ALL {
-            let Some(oldest) = entries.by_key.peek_lru().map(|(key, _)| key.clone()) else { break };
+            let largest = entries.by_plugin.values().max_by_key(|share| share.bytes);
+            let oldest = largest.and_then(|share| share.by_key.peek_lru()).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest else { break };
             entries.remove(&oldest);
         }
         Ok(())
@@ -89,7 +101,8 @@ impl Cache {
     /// Drops everything of a target.
     pub(crate) fn forget(&self, target: &TargetId) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_target = entries.by_key.iter().map(|(key, _)| key).filter(|(owner, _)| owner.target == *target);
+        let keys = entries.by_plugin.values().flat_map(|share| share.by_key.iter()).map(|(key, _)| key);
+        let of_target = keys.filter(|(owner, _)| owner.target == *target);
         for key in of_target.cloned().collect::<Vec<_>>() {
             entries.remove(&key);
         }
@@ -122,8 +135,13 @@ impl Vaults {
 
 impl Entries {
     fn remove(&mut self, key: &(Owner, String)) {
-        let Some(entry) = self.by_key.pop(key) else { return };
+        let Some(share) = self.by_plugin.get_mut(&key.0.plugin) else { return };
+        let Some(entry) = share.by_key.pop(key) else { return };
         let size = key.1.len() + entry.value.len() + OVERHEAD;
+        share.bytes -= size;
+        if share.by_key.is_empty() {
+            self.by_plugin.remove(&key.0.plugin);
+        }
         self.bytes -= size;
         if let Some(held) = self.by_owner.get_mut(&key.0) {
             *held -= size;
@@ -172,5 +190,18 @@ mod tests {
         cache.forget(&owner(68).target);
         assert_eq!(cache.get(&owner(68), "k"), None);
         assert!(cache.get(&owner(67), "k").is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_plugin_that_keeps_much_loses_its_own_and_not_what_others_keep() {
+        let cache = Cache::new();
+        let minute = Duration::from_secs(60);
+        let small = Owner { plugin: [9; 32], ..owner(1000) };
+        cache.set(&small, "k", vec![1; 100], minute).unwrap();
+        for n in 0..100 {
+            cache.set(&owner(n), "k", vec![0; EACH - 1000], minute).unwrap();
+        }
+        assert!(cache.get(&small, "k").is_some() && cache.get(&owner(99), "k").is_some());
+        assert_eq!(cache.get(&owner(0), "k"), None);
     }
 }

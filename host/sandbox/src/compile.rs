@@ -45,6 +45,8 @@ const THREADS: &str = "2";
 const NICE: i32 = 10;
 /// What of the child's words is read.
 const WORDS: u64 = 4096;
+/// Refusals that cost time to find, and hold for the same bytes whenever they are judged.
+const REMEMBERED: [&str; 5] = ["compile_limit", "not_valid", "too_large", "bad_descriptor", "describe_failed"];
 /// The child's exit code when the plugin is at fault.
 const NOT_VALID: u8 = 2;
 
@@ -119,6 +121,22 @@ impl Compiler {
     /// A plugin's machine code, where it was kept.
     pub(crate) fn kept(&self, engine: &Engine, digest: [u8; 32]) -> Option<PathBuf> {
         self.artifacts.find(&self.artifacts.name(digest, engine))
+    }
+
+    /// Why these bytes were refused before, by this version of the host.
+    pub(crate) fn refused(&self, engine: &Engine, digest: [u8; 32]) -> Option<Refusal> {
+        let text = self.artifacts.refusal(&self.artifacts.name(digest, engine))?;
+        let (code, message) = text.split_once('\n')?;
+        let code = REMEMBERED.into_iter().find(|known| *known == code)?;
+        Some(Refusal::new(code, clean(message, 1024)))
+    }
+
+    /// Keeps why a plugin was refused. What cannot be kept is found out again.
+    pub(crate) fn remember(&self, engine: &Engine, digest: [u8; 32], refusal: &Refusal) {
+        if REMEMBERED.contains(&refusal.code) {
+            let text = format!("{}\n{}", refusal.code, refusal.message);
+            let _ = self.artifacts.keep_refusal(&self.artifacts.name(digest, engine), &text);
+        }
     }
 
     async fn run(&self, bytes: &[u8], output: std::fs::File) -> Result<(), Refusal> {
@@ -244,6 +262,9 @@ fn limit_oneself() -> io::Result<()> {
         setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })?;
     }
     nice(NICE)?;
+    // A host that is killed leaves nobody behind who goes on for a minute.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     Ok(())
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Output is repaired where that is safe, with a warning, and refused where it is not.
 
+mod json;
+
 use crate::host::v0_1::types;
 use crate::limits::Limits;
 use model::{Dependency, Failure, FailureCategory, Json, Report, Sample, SampleKind, Status, Timestamp};
@@ -38,9 +40,7 @@ pub(crate) fn outcome(result: Result<types::Report, types::PollError>, limits: &
 
 /// Text as it may be shown: without control characters, at most `longest` bytes.
 pub(crate) fn clean(text: &str, longest: usize) -> String {
-    let odd = |c: char| {
-        c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
+    let odd = |c: char| c.is_control() || model::is_invisible(c);
     let mut cleaned = String::with_capacity(text.len().min(longest));
     for c in text.chars() {
         let c = if c == '\n' || c == '\t' { ' ' } else { c };
@@ -84,7 +84,7 @@ impl Repairs {
     }
 }
 
-fn report(report: types::Report, limits: &Limits) -> Result<Report, Failure> {
+fn report(mut report: types::Report, limits: &Limits) -> Result<Report, Failure> {
     let too_many = |what: &str, count: usize, limit: usize| format!("the report has {count} {what}, more than {limit}");
     if report.dependencies.len() > limits.dependencies {
         let message = too_many("dependencies", report.dependencies.len(), limits.dependencies);
@@ -99,6 +99,10 @@ fn report(report: types::Report, limits: &Limits) -> Result<Report, Failure> {
         return Err(refused(FailureCategory::Plugin, "too_many_kept", message));
     }
     let mut repairs = Repairs::default();
+    for name in names(&mut report).filter(|name| name.contains(model::is_invisible)) {
+        name.retain(|c| !model::is_invisible(c));
+        repairs.note(format!("the name {:?} is written without its invisible characters", clean(name, 60)));
+    }
     let dependencies = without_repeats(report.dependencies, &mut repairs);
     let mut dependencies: Vec<Dependency> =
         dependencies.into_iter().filter_map(|dependency| self::dependency(dependency, &mut repairs)).collect();
@@ -114,6 +118,12 @@ fn report(report: types::Report, limits: &Limits) -> Result<Report, Failure> {
     warnings.retain(|warning| !warning.is_empty() && seen.insert(warning.clone()));
     warnings.truncate(limits.warnings);
     Ok(Report { dependencies, kept, samples, warnings })
+}
+
+/// Everything in a report that names a dependency.
+fn names(report: &mut types::Report) -> impl Iterator<Item = &mut String> {
+    let of_dependencies = report.dependencies.iter_mut().flat_map(|d| [&mut d.name].into_iter().chain(&mut d.parent));
+    of_dependencies.chain(&mut report.kept)
 }
 
 /// Of two with one name the last wins, in the place of the first.
@@ -146,20 +156,21 @@ fn dependency(found: types::Dependency, repairs: &mut Repairs) -> Option<Depende
         return None;
     }
     let text = |text: Option<String>, longest| text.map(|text| clean(&text, longest)).filter(|text| !text.is_empty());
-    let mut json = |what: &str, text: Option<String>, object: bool| {
+    let mut checked = |what: &str, text: Option<String>, object: bool| {
         let text = text?;
-        let good = text.len() <= JSON
-            && serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok()
-            && (!object || text.trim_start().starts_with('{'));
+        let good = text.len() <= JSON && json::is_sound(&text) && (!object || text.trim_start().starts_with('{'));
         if !good {
             let shape = if object { "a JSON object" } else { "JSON" };
-            repairs.note(format!("{what} of {name:?} is left out: it is not {shape} of at most {JSON} bytes"));
+            repairs.note(format!(
+                "{what} of {name:?} is left out: it is not {shape} of at most {JSON} bytes with sensible numbers, characters and \
+                 nesting"
+            ));
         }
         good.then(|| Json::checked(text))
     };
-    let error = json("error", found.error, false).filter(|error| error.as_str().trim() != "null");
-    let contact = json("contact", found.contact, true);
-    let check_details = json("check-details", found.check_details, true);
+    let error = checked("error", found.error, false).filter(|error| error.as_str().trim() != "null");
+    let contact = checked("contact", found.contact, true);
+    let check_details = checked("check-details", found.check_details, true);
     let latency_ms = found.latency_ms.filter(|ms| {
         let good = ms.is_finite() && *ms >= 0.0;
         if !good {

@@ -4,19 +4,25 @@
 //! The slow lane takes what has used more CPU than a healthy poll does; it looks at its timers and its queue after every
 //! turn, so that eight endless loops share it fairly.
 
-use model::TargetId;
+use model::{Alive, Pulse, TargetId};
 use std::future::Future;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
+
+/// How often a lane shows that its tasks get their turns.
+const BEAT: Duration = Duration::from_secs(5);
 
 /// All lanes of a process.
 pub struct Lanes {
     lanes: Vec<Lane>,
     slow: Option<Runtime>,
+    pulses: Vec<Arc<Pulse>>,
 }
 
 struct Lane {
@@ -29,7 +35,12 @@ struct Lane {
 impl Lanes {
     /// Starts `count` lanes and the slow one.
     pub fn start(count: NonZeroUsize, egress: &egress::Egress) -> io::Result<Self> {
-        let lanes = (0..count.get()).map(|index| Lane::start(index, egress)).collect::<io::Result<_>>()?;
+        let pulses: Vec<Arc<Pulse>> = (0..count.get())
+            .map(|index| Pulse::new(format!("lane-{index}")))
+            .chain([Pulse::new("slow-lane")])
+            .collect();
+        let lanes =
+            pulses.iter().take(count.get()).map(|pulse| Lane::start(pulse, egress)).collect::<io::Result<_>>()?;
         let slow = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("slow-lane")
@@ -37,7 +48,13 @@ impl Lanes {
             .global_queue_interval(1)
             .enable_all()
             .build()?;
-        Ok(Self { lanes, slow: Some(slow) })
+        slow.spawn(beat(Alive(pulses[count.get()].clone())));
+        Ok(Self { lanes, slow: Some(slow), pulses })
+    }
+
+    /// The signs of life of all lanes.
+    pub fn pulses(&self) -> &[Arc<Pulse>] {
+        &self.pulses
     }
 
     /// Runs a future on a target's lane.
@@ -78,17 +95,29 @@ impl Drop for Lanes {
 }
 
 impl Lane {
-    fn start(index: usize, egress: &egress::Egress) -> io::Result<Self> {
+    fn start(pulse: &Arc<Pulse>, egress: &egress::Egress) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         // A look-up of a name that hangs must not hold the end up.
+        let alive = Alive(pulse.clone());
         let run = move || {
+            runtime.spawn(beat(alive));
             let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         };
-        let thread = thread::Builder::new().name(format!("lane-{index}")).spawn(run)?;
+        let thread = thread::Builder::new().name(pulse.name().to_owned()).spawn(run)?;
         let egress = egress.lane(handle.clone());
         Ok(Self { handle, egress, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+/// Shows that a runtime gives its tasks their turns. It ends with the runtime.
+async fn beat(alive: Alive) {
+    let mut ticks = tokio::time::interval(BEAT);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        alive.0.beat();
+        ticks.tick().await;
     }
 }

@@ -17,14 +17,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Store};
 
 const TITLE: usize = 256;
 const VERSION: usize = 64;
 const SECRETS: usize = 32;
-/// Bytes that a pattern of a secret may take once it is compiled.
-const PATTERN: usize = 1 << 20;
+/// Bytes of a secret's pattern, and bytes that it may take once it is compiled. Parsing a long one takes memory and time
+/// without a limit of its own.
+const PATTERN: (usize, usize) = (1 << 10, 1 << 20);
+/// Checking settings against a schema, and making a schema ready, take no longer.
+const SCHEMA: Duration = Duration::from_secs(5);
 /// Problems with settings that are shown one by one; the rest are counted.
 const PROBLEMS: usize = 20;
 /// What plugins of all three languages import of WASI; it is linked with nothing behind it.
@@ -154,8 +158,31 @@ impl Sandbox {
     pub async fn load(&self, bytes: &[u8]) -> Result<Plugin, Refusal> {
         check_format(bytes)?;
         let digest = Sha256::digest(bytes).into();
-        let compiled = self.compiler().compiled(self.engine(), bytes, digest).await?;
-        self.take(digest, Some(bytes.len()), compiled).await
+        // The same bytes are judged the same way: what took a minute to refuse takes none the next time.
+        if let Some(refusal) = self.compiler().refused(self.engine(), digest) {
+            return Err(refusal);
+        }
+        let loaded = match self.compiler().compiled(self.engine(), bytes, digest).await {
+            Ok(compiled) => self.take(digest, Some(bytes.len()), compiled).await,
+            Err(refusal) => Err(refusal),
+        };
+        if let Err(refusal) = loaded.as_ref().map_err(Clone::clone).map(drop)
+            && !refusal.is_passing()
+        {
+            self.compiler().remember(self.engine(), digest, &refusal);
+        }
+        loaded
+    }
+
+    /// Whether a file would be taken or refused without compiling it: what it was compiled to, or why it was refused, is
+    /// known.
+    pub fn is_judged(&self, bytes: &[u8]) -> bool {
+        if check_format(bytes).is_err() {
+            return true;
+        }
+        let digest = Sha256::digest(bytes).into();
+        self.compiler().refused(self.engine(), digest).is_some()
+            || self.compiler().kept(self.engine(), digest).is_some()
     }
 
     /// Takes a plugin whose file is no longer there, where its machine code was kept.
@@ -185,7 +212,9 @@ impl Sandbox {
             Refusal::new("contract_mismatch", message)
         })?;
         let described = self.describe(&pre).await?;
-        let (descriptor, schema) = check_descriptor(described)?;
+        // Bounded in itself; yet it must not hold up whoever else runs here.
+        let checked = tokio::task::spawn_blocking(move || check_descriptor(described));
+        let (descriptor, schema) = timeout(SCHEMA, checked).await.map_err(|_| slow())?.map_err(|_| slow())??;
         let inner = Inner { pre, descriptor, schema, digest, size, imports, compile_time };
         Ok(Plugin(Arc::new(inner)))
     }
@@ -193,7 +222,12 @@ impl Sandbox {
     /// What is wrong with settings: by their schema first, and where that has nothing to say, by the plugin itself. Fails
     /// where the plugin cannot tell, and says why: it would fail with any settings.
     pub async fn check_settings(&self, plugin: &Plugin, settings: &Value) -> Result<Vec<SettingsProblem>, String> {
-        let problems = plugin.0.schema.problems(&plugin.0.descriptor.settings_schema, settings);
+        let (inner, held) = (plugin.0.clone(), settings.clone());
+        let check = move || inner.schema.problems(&inner.descriptor.settings_schema, &held);
+        let checked = timeout(SCHEMA, tokio::task::spawn_blocking(check)).await;
+        let Ok(Ok(problems)) = checked else {
+            return Err("its schema could not check them in time: make schema or settings simpler".to_owned());
+        };
         if !problems.is_empty() {
             return Ok(problems);
         }
@@ -250,6 +284,11 @@ impl Sandbox {
             Refusal::new("describe_failed", format!("asking who it is failed ({}): {}", fault.code, fault.message))
         })
     }
+}
+
+/// Why a descriptor could not be checked.
+fn slow() -> Refusal {
+    Refusal::new("not_described", "its descriptor could not be checked in time: this machine is busy")
 }
 
 /// Maps machine code that this installation has compiled.
@@ -367,7 +406,12 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Schema), Ref
 
 fn secret(spec: v0_1::types::SecretSpec) -> Result<SecretSpec, Refusal> {
     let name = clean(&spec.name, VERSION);
-    let compile = |pattern: String| RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(PATTERN).build();
+    let (longest, compiled) = PATTERN;
+    if spec.pattern.as_ref().is_some_and(|pattern| pattern.len() > longest) {
+        let message = format!("the pattern of its secret {name:?} is longer than {longest} bytes");
+        return Err(Refusal::new("bad_descriptor", message));
+    }
+    let compile = |pattern: String| RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(compiled).build();
     let pattern = spec.pattern.map(compile).transpose();
     Ok(SecretSpec {
         pattern: pattern.map_err(|_| {

@@ -44,26 +44,53 @@ impl Meter {
     }
 }
 
-/// A future whose turns are measured.
+/// The CPU time of a call ran out.
+#[derive(Debug, thiserror::Error)]
+#[error("CPU time ran out")]
+pub(crate) struct CpuExhausted;
+
+/// What a call may use before it is moved to the slow lane, and before it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    pub healthy: Duration,
+    pub most: Duration,
+}
+
+/// A future whose turns are measured. It ends when they are too much: epochs look at a guest while it runs, this looks at
+/// what the host does for it.
 pub(crate) struct Metered<'a, T> {
-    future: Pin<Box<dyn Future<Output = T> + Send + 'a>>,
+    future: Option<Pin<Box<dyn Future<Output = T> + Send + 'a>>>,
     meter: Arc<Meter>,
+    budget: Budget,
 }
 
 impl<'a, T> Metered<'a, T> {
-    pub(crate) fn new(meter: Arc<Meter>, future: impl Future<Output = T> + Send + 'a) -> Self {
-        Self { future: Box::pin(future), meter }
+    pub(crate) fn new(meter: Arc<Meter>, budget: Budget, future: impl Future<Output = T> + Send + 'a) -> Self {
+        Self { future: Some(Box::pin(future)), meter, budget }
     }
 }
 
 impl<T> Future for Metered<'_, T> {
-    type Output = T;
+    type Output = Result<T, CpuExhausted>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.meter.seen.store(thread_cpu_nanos(), Ordering::Relaxed);
-        let result = self.future.as_mut().poll(context);
-        self.meter.look();
-        result
+        let Some(future) = &mut self.future else { return Poll::Ready(Err(CpuExhausted)) };
+        let result = future.as_mut().poll(context);
+        let used = self.meter.look();
+        match result {
+            Poll::Ready(result) => Poll::Ready(Ok(result)),
+            Poll::Pending if used > self.budget.most => {
+                self.future = None;
+                Poll::Ready(Err(CpuExhausted))
+            }
+            Poll::Pending => {
+                if used > self.budget.healthy {
+                    self.meter.demote();
+                }
+                Poll::Pending
+            }
+        }
     }
 }
 
@@ -87,19 +114,35 @@ mod tests {
         // A thread that waits while others work uses no CPU, whatever the clock on the wall says.
         let others = || while thread_cpu_nanos() < 200_000_000 {};
         let half = busy(Duration::from_millis(5));
-        Metered::new(meter.clone(), async move {
+        let budget = Budget { healthy: Duration::from_millis(2), most: Duration::from_secs(1) };
+        let metered = Metered::new(meter.clone(), budget, async move {
             half();
             std::thread::spawn(others).join().unwrap();
             tokio::task::yield_now().await;
-        })
-        .await;
+        });
+        metered.await.unwrap();
+        assert!(meter.is_demoted());
         let used = meter.used();
         assert!((Duration::from_millis(5)..Duration::from_millis(100)).contains(&used), "{used:?}");
         // The next turn may be on another thread, which has used more or less by then.
         let whole = busy(used + Duration::from_millis(5));
-        let elsewhere = Metered::new(meter.clone(), async move { whole() });
-        tokio::spawn(elsewhere).await.unwrap();
+        let elsewhere = Metered::new(meter.clone(), budget, async move { whole() });
+        tokio::spawn(elsewhere).await.unwrap().unwrap();
         let more = meter.used() - used;
         assert!((Duration::from_millis(5)..Duration::from_millis(100)).contains(&more), "{more:?}");
+    }
+    #[tokio::test]
+    async fn what_the_host_does_for_a_call_ends_it_too() {
+        let meter = Arc::new(Meter::default());
+        let (budget, own) = (Budget { healthy: Duration::ZERO, most: Duration::from_millis(3) }, meter.clone());
+        let endless = Metered::new(meter.clone(), budget, async move {
+            loop {
+                let begun = own.look();
+                while own.look() < begun + Duration::from_millis(1) {}
+                tokio::task::yield_now().await;
+            }
+        });
+        let ended: Result<std::convert::Infallible, CpuExhausted> = endless.await;
+        assert!(ended.is_err() && meter.used() >= Duration::from_millis(3));
     }
 }

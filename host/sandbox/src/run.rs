@@ -9,11 +9,13 @@ use crate::host::{Log, State};
 use crate::lanes::Lanes;
 use crate::limits::{Limiter, Limits};
 use crate::load::Plugin;
-use crate::meter::{Meter, Metered};
+use crate::meter::{Budget, CpuExhausted, Meter, Metered};
 use egress::{Grant, Session, Tape};
+use futures_util::FutureExt;
 use model::{Failure, FailureCategory, Outcome, TargetId, Timestamp};
 use std::future::{Future, poll_fn};
 use std::num::NonZeroUsize;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -151,11 +153,6 @@ pub(crate) struct Called<T> {
     pub usage: Usage,
 }
 
-/// The epoch callback's word for CPU time running out.
-#[derive(Debug, thiserror::Error)]
-#[error("CPU time ran out")]
-struct CpuExhausted;
-
 impl Sandbox {
     /// Sets up engine, linker and lanes.
     pub fn new(config: Config, compiler: Compiler, egress: &egress::Egress) -> Result<Self, SetupError> {
@@ -211,9 +208,18 @@ impl Sandbox {
         &self.linker
     }
 
-    /// Polls once, in a fresh instance.
+    /// Polls once, in a fresh instance. A panic of the host on the way is a fault of this one poll.
     pub async fn poll(&self, job: Job) -> Done {
         let started = Instant::now();
+        AssertUnwindSafe(self.poll_from(started, job)).catch_unwind().await.unwrap_or_else(|_| {
+            let message =
+                "the host itself failed while it carried out this poll: please report it, with the log".to_owned();
+            let usage = Usage { wall: started.elapsed(), ..Usage::default() };
+            Done { outcome: Outcome::Failure(plugin_fault("host_panic", message)), usage }
+        })
+    }
+
+    async fn poll_from(&self, started: Instant, job: Job) -> Done {
         let deadline = started + job.timeout;
         if self.slots.available_permits() == 0 {
             self.waited.fetch_add(1, Ordering::Relaxed);
@@ -227,7 +233,8 @@ impl Sandbox {
         let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
         let session = Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline - kept_back(wall));
         let owner = Owner { target: target.id.clone(), plugin: plugin.digest() };
-        let session = Arc::new(session.with_tape(tape).with_captured(self.captured.of(&owner)));
+        let session = session.with_tape(tape).with_share(plugin.descriptor().kind.as_str());
+        let session = Arc::new(session.with_captured(self.captured.of(&owner)));
         let call = Call {
             limits,
             log: Log::new(plugin.descriptor().kind.as_str(), target.id.as_str(), limits.log_lines),
@@ -246,6 +253,10 @@ impl Sandbox {
         };
         let Called { result, mut usage } = self.call(call, enter).await;
         usage.wall = started.elapsed();
+        if session.was_starved() {
+            // It says nothing of the target, whatever the plugin made of it.
+            return Done { outcome: Outcome::Skipped, usage };
+        }
         let outcome = match result.and_then(|result| convert::outcome(result, &limits)) {
             Ok(report) => Outcome::Success(report),
             Err(failure) => Outcome::Failure(failure),
@@ -276,7 +287,8 @@ impl Sandbox {
             drop(slot);
             (result, state)
         };
-        let metered = Metered::new(meter.clone(), future);
+        let budget = Budget { healthy: HEALTHY, most: limits.cpu };
+        let metered = Metered::new(meter.clone(), budget, future);
         let ended = tokio::time::timeout(wall, self.demotable(metered, meter.clone())).await;
         let mut usage = Usage { cpu: meter.used(), ..Usage::default() };
         if let Some(session) = requests {
@@ -284,10 +296,11 @@ impl Sandbox {
             (usage.requests, usage.bytes, usage.secrets) = (used.requests, used.bytes, session.secrets_used());
         }
         let result = match ended {
-            Ok((result, state)) => {
+            Ok(Ok((result, state))) => {
                 (usage.memory, usage.log_lines) = (state.limiter.memory(), state.log_lines());
                 result.map_err(|error| fault(&error, &state, &limits))
             }
+            Ok(Err(CpuExhausted)) => Err(cpu_fault(&limits)),
             Err(_) if waiting.is_set() || meter.used() < wall.min(limits.cpu) / BUSY => Err(Failure {
                 category: FailureCategory::Transient,
                 code: "timeout".to_owned(),
@@ -329,7 +342,11 @@ impl Sandbox {
     }
 
     /// Runs a call here until it has used more CPU than a healthy one; then on the slow lane.
-    async fn demotable<T: Send + 'static>(&self, mut call: Metered<'static, T>, meter: Arc<Meter>) -> T {
+    async fn demotable<T: Send + 'static>(
+        &self,
+        mut call: Metered<'static, T>,
+        meter: Arc<Meter>,
+    ) -> Result<T, CpuExhausted> {
         let healthy = poll_fn(|context| match Pin::new(&mut call).poll(context) {
             Poll::Ready(result) => Poll::Ready(Some(result)),
             Poll::Pending if meter.is_demoted() => Poll::Ready(None),
@@ -381,11 +398,14 @@ fn plugin_fault(code: &str, message: String) -> Failure {
     Failure { category: FailureCategory::Plugin, code: code.to_owned(), message, retry_after: None }
 }
 
+fn cpu_fault(limits: &Limits) -> Failure {
+    plugin_fault("cpu_limit", format!("the plugin used more than its {} ms of CPU time", limits.cpu.as_millis()))
+}
+
 /// Which limit ended a call, or what the guest did.
 fn fault(error: &wasmtime::Error, state: &State, limits: &Limits) -> Failure {
     if error.downcast_ref::<CpuExhausted>().is_some() {
-        let message = format!("the plugin used more than its {} ms of CPU time", limits.cpu.as_millis());
-        return plugin_fault("cpu_limit", message);
+        return cpu_fault(limits);
     }
     if let Some(code) = state.limiter.denied {
         let message = match code {

@@ -2,14 +2,20 @@
 
 use crate::convert::clean;
 use jsonschema::error::ValidationErrorKind;
-use jsonschema::{ValidationError, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 use std::fmt;
 
 /// The longest schema, in bytes.
 const LONGEST: usize = 256 << 10;
-/// Parts of a schema, with every reference followed. More would take longer to check than anybody waits.
-const PARTS: usize = 20_000;
+/// Parts of a schema, with every reference followed. Each takes some kilobytes once it is made ready.
+const PARTS: usize = 4_000;
+/// Parts inside one another, with every reference followed: the validator descends as deep on the stack.
+const DEPTH: usize = 64;
+/// Patterns of a schema, and bytes of one.
+const PATTERNS: (usize, usize) = (100, 256);
+/// Bytes that a pattern may take once it is compiled.
+const COMPILED: usize = 64 << 10;
 /// How much of what a schema's checker says is shown, in characters.
 const SHOWN: usize = 256;
 
@@ -46,8 +52,13 @@ impl Schema {
             return Err("is longer than 256 KiB".to_owned());
         }
         let document: Value = serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))?;
-        expand(&document, &document, &mut Vec::new(), &mut { PARTS })?;
-        let validator = jsonschema::validator_for(&document)
+        expand(&document, &document, &mut Vec::new(), &mut Budget { parts: PARTS, depth: DEPTH })?;
+        check_patterns(&document, &mut { PATTERNS.0 })?;
+        // Without backtracking: a pattern is a stranger's, and so may be what it is held against.
+        let patterns = PatternOptions::regex().size_limit(COMPILED).dfa_size_limit(COMPILED);
+        let validator = jsonschema::options()
+            .with_pattern_options(patterns)
+            .build(&document)
             .map_err(|error| format!("is no JSON Schema: {}", clean(&error.to_string(), SHOWN)))?;
         Ok((document, Self(validator)))
     }
@@ -125,8 +136,22 @@ fn suggestion(key: &str, known: &[&str]) -> String {
 
 /// Follows every reference of a schema, as a validator would, and fails where there is no end to that, or none in sight:
 /// the validator has no limit of its own.
-fn expand<'a>(root: &'a Value, part: &'a Value, path: &mut Vec<&'a str>, budget: &mut usize) -> Result<(), String> {
-    *budget = budget.checked_sub(1).ok_or_else(|| format!("has more than {PARTS} parts, references followed"))?;
+fn expand<'a>(root: &'a Value, part: &'a Value, path: &mut Vec<&'a str>, budget: &mut Budget) -> Result<(), String> {
+    let parts = budget.parts.checked_sub(1);
+    budget.parts = parts.ok_or_else(|| format!("has more than {PARTS} parts, references followed"))?;
+    let depth = budget.depth.checked_sub(1);
+    budget.depth = depth.ok_or_else(|| format!("is nested more than {DEPTH} deep, references followed"))?;
+    expand_inside(root, part, path, budget)?;
+    budget.depth += 1;
+    Ok(())
+}
+
+fn expand_inside<'a>(
+    root: &'a Value,
+    part: &'a Value,
+    path: &mut Vec<&'a str>,
+    budget: &mut Budget,
+) -> Result<(), String> {
     match part {
         Value::Array(parts) => parts.iter().try_for_each(|part| expand(root, part, path, budget)),
         Value::Object(entries) => {
@@ -147,7 +172,36 @@ fn expand<'a>(root: &'a Value, part: &'a Value, path: &mut Vec<&'a str>, budget:
     }
 }
 
-fn follow<'a>(root: &'a Value, target: &'a str, path: &mut Vec<&'a str>, budget: &mut usize) -> Result<(), String> {
+/// What a schema may still have.
+struct Budget {
+    parts: usize,
+    depth: usize,
+}
+
+/// Patterns, wherever they stand, are few and short: the time and memory to parse one are not bounded otherwise. The document
+/// is not deeply nested any more, but for definitions that nothing refers to; those stay within what the JSON parser allows.
+fn check_patterns(part: &Value, left: &mut usize) -> Result<(), String> {
+    let (most, longest) = PATTERNS;
+    let mut pattern = |text: &str| {
+        *left = left.checked_sub(1).ok_or_else(|| format!("has more than {most} patterns"))?;
+        if text.len() > longest { Err(format!("has a pattern of more than {longest} bytes")) } else { Ok(()) }
+    };
+    match part {
+        Value::Array(parts) => parts.iter().try_for_each(|part| check_patterns(part, left)),
+        Value::Object(entries) => {
+            if let Some(Value::String(text)) = entries.get("pattern") {
+                pattern(text)?;
+            }
+            if let Some(Value::Object(by_pattern)) = entries.get("patternProperties") {
+                by_pattern.keys().try_for_each(|text| pattern(text))?;
+            }
+            entries.values().try_for_each(|part| check_patterns(part, left))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn follow<'a>(root: &'a Value, target: &'a str, path: &mut Vec<&'a str>, budget: &mut Budget) -> Result<(), String> {
     if path.contains(&target) {
         return Err(format!("refers to itself by {}", clean(target, 60)));
     }
@@ -206,5 +260,37 @@ mod tests {
         {
             assert_eq!(SettingsProblem::said(said.to_owned()).setting.as_deref(), setting, "{said}");
         }
+    }
+
+    #[test]
+    fn a_schema_that_would_take_the_host_down_is_refused_at_once() {
+        let chain = |length: usize| {
+            let link = |n: usize| (format!("d{n}"), json!({ "not": { "$ref": format!("#/$defs/d{}", n + 1) } }));
+            let mut links: serde_json::Map<String, Value> = (0..length).map(link).collect();
+            links.insert(format!("d{length}"), json!(true));
+            json!({ "$ref": "#/$defs/d0", "$defs": links })
+        };
+        let nested = |depth: usize| (0..depth).fold(json!({}), |inner, _| json!({ "not": inner }));
+        let patterns = |count: usize, pattern: &str| {
+            let one = |n: usize| (format!("p{n}"), json!({ "pattern": pattern }));
+            json!({ "properties": (0..count).map(one).collect::<serde_json::Map<_, _>>() })
+        };
+        for (schema, why) in [
+            (chain(5_800), "nested"),
+            (nested(100), "nested"),
+            (json!({ "allOf": vec![json!({}); 5_000] }), "parts"),
+            (patterns(101, "a"), "patterns"),
+            (patterns(1, &"\\w".repeat(200)), "pattern"),
+            (patterns(1, "\\pL{100}"), "no JSON Schema"),
+            (patterns(1, "(?=a)b"), "no JSON Schema"),
+            (json!({ "patternProperties": { "x".repeat(300): {} } }), "pattern"),
+        ] {
+            let refused = Schema::read(&schema.to_string()).err().unwrap_or_default();
+            assert!(refused.contains(why), "{refused:?} should say {why:?}");
+        }
+        let good = patterns(50, "^[a-z]+(-[0-9]{1,3})?$").to_string();
+        let (document, schema) = Schema::read(&good).map_err(|why| panic!("{why}")).unwrap();
+        assert!(schema.problems(&document, &json!({ "p1": "ab-12" })).is_empty());
+        assert_eq!(schema.problems(&document, &json!({ "p1": "AB" })).len(), 1);
     }
 }

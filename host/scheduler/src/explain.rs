@@ -120,6 +120,12 @@ pub(crate) fn explain(
                 settings.max_in_flight
             )
         }
+        Place::Ready if target.is_doubtful() && settings.rate_per_second == 0 => format!(
+            "has been due for {} and waits: targets that were slow or failed last time share half of max_in_flight ({}), so \
+             that others are polled in time",
+            span(now.since(target.schedule.due)),
+            settings.max_in_flight
+        ),
         Place::Ready => format!(
             "has been due for {} and waits: no more than {} polls may start in a second (rate_per_second)",
             span(now.since(target.schedule.due)),

@@ -27,6 +27,8 @@ const MAX_UNWRITTEN: u8 = 5;
 const PROBE_SPREAD: f64 = 0.1;
 /// No delay is longer, whatever a machine sent.
 const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
+/// A poll that took longer makes its target a slow one.
+const SLOW: Duration = Duration::from_secs(1);
 /// A host that wakes this much later than it asked to has slept; what fell due meanwhile is spread as at a start.
 const SLEPT: Duration = Duration::from_secs(30);
 
@@ -164,6 +166,10 @@ pub struct Scheduler {
     targets: Vec<Option<Target>>,
     /// Due, and held back by nothing but a cap over the process.
     ready: BTreeSet<Turn>,
+    /// The same, of targets that were slow or failed last time: they share half of `max_in_flight`.
+    doubtful: BTreeSet<Turn>,
+    /// Polls under way that take from that half.
+    doubtful_in_flight: usize,
     hosts: Hosts,
     in_flight: usize,
     in_flight_by_kind: BTreeMap<Kind, usize>,
@@ -202,6 +208,8 @@ impl Scheduler {
             queue: Queue::new(),
             targets: Vec::new(),
             ready: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
+            doubtful_in_flight: 0,
             hosts: Hosts::default(),
             in_flight: 0,
             in_flight_by_kind: BTreeMap::new(),
@@ -269,7 +277,8 @@ impl Scheduler {
         if self.stopping {
             return None;
         }
-        let room = !self.ready.is_empty() && self.in_flight < self.max_in_flight();
+        let waits = !self.ready.is_empty() || (!self.doubtful.is_empty() && self.may_doubt());
+        let room = waits && self.in_flight < self.max_in_flight();
         let token = room.then(|| self.bucket.next(self.settings.rate_per_second));
         let probe = self.next_probe();
         self.queue.next_due().into_iter().chain(token).chain(probe).min()
@@ -277,6 +286,11 @@ impl Scheduler {
 
     fn max_in_flight(&self) -> usize {
         self.settings.max_in_flight.max(1)
+    }
+
+    /// Whether one more target that was slow or failed last time may be polled.
+    fn may_doubt(&self) -> bool {
+        self.doubtful_in_flight < (self.max_in_flight() / 2).max(1)
     }
 
     fn target(&self, slot: Slot) -> &Target {

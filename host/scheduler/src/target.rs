@@ -207,6 +207,9 @@ pub(crate) struct Flight {
     pub host: Arc<str>,
     pub kind: Kind,
     pub due: Moment,
+    pub started: Moment,
+    /// Whether it takes one of the slots for targets that were slow or failed last time.
+    pub doubtful: bool,
     /// The target was changed or removed since; its outcome says nothing any more.
     pub void: bool,
     /// Another version of its plugin serves since; its outcome says nothing of that one.
@@ -221,6 +224,8 @@ pub(crate) struct Turn {
     pub last_polled: Moment,
     pub id: TargetId,
     pub slot: Slot,
+    /// Whether its target was slow or failed last time.
+    pub doubtful: bool,
 }
 
 impl Ord for Turn {
@@ -272,6 +277,8 @@ pub(crate) struct Target {
     pub unwritten: u8,
     /// The scheduler's step in which it last became ready.
     pub ready_since: u64,
+    /// Whether its last poll took long.
+    pub slow: bool,
 }
 
 impl Target {
@@ -286,7 +293,13 @@ impl Target {
             spending: Spending::default(),
             unwritten: 0,
             ready_since: 0,
+            slow: false,
         }
+    }
+
+    /// Whether its last poll was slow or failed: then the next one may hang too.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.slow || self.schedule.failures > 0 || self.schedule.plugin_faults > 0
     }
 
     pub(crate) fn cadence(&self, settings: &Settings) -> Cadence {

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 /// Missing dependencies that are remembered for each target; beyond it the one missing longest is forgotten.
 const MISSING: usize = 1_000;
+/// Slashes of a name up to which a prefix may keep it: 25,000 names of nothing but slashes must not hold a lane up.
+const KEPT_DEPTH: usize = 16;
 /// What is recorded for a critical dependency that brings no error of its own (Depsera's words).
 const UNHEALTHY: &str = r#"{"unhealthy":true}"#;
 const UNHEALTHY_MESSAGE: &str = "Unhealthy";
@@ -223,9 +225,9 @@ impl Known {
 
     fn mark_missing(&mut self, names: &HashSet<&str>, kept: &[String], at: Timestamp, changes: &mut Changes) {
         let kept: HashSet<&str> = kept.iter().map(String::as_str).collect();
-        // A name is kept by itself, or by any of its beginnings that end in a slash.
+        // A name is kept by itself, or by any of its first beginnings that end in a slash.
         let is_kept = |name: &str| {
-            let prefixes = name.match_indices('/').map(|(at, _)| &name[..=at]);
+            let prefixes = name.match_indices('/').map(|(at, _)| &name[..=at]).take(KEPT_DEPTH);
             !kept.is_empty() && prefixes.chain([name]).any(|part| kept.contains(part))
         };
         for Dependency { facts, .. } in &mut self.dependencies {

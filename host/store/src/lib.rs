@@ -13,12 +13,15 @@
 #![forbid(unsafe_code)]
 
 mod changes;
+mod files;
 mod history;
 mod known;
+mod lock;
 mod open;
 mod reader;
 mod record;
 mod schema;
+mod spill;
 mod wire;
 mod writer;
 

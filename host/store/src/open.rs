@@ -1,15 +1,19 @@
 //! Opening a database: one process at a time, brought up to date, and what is known read back.
 
 use crate::known::{Dependency, Facts, Known, Live, PollFailure};
+use crate::lock::{Lock, NotLocked};
 use crate::reader::Reader;
 use crate::record::{Acknowledge, Schedule};
 use crate::schema::{MigrationError, migrate};
+use crate::spill;
 use crate::wire::{Journal, PointWire, Snapshot};
-use crate::writer::{Limits, Writer};
+use crate::writer::{Desk, Limits, Opening, SPILL, Writer};
 use model::{FailureCategory, Json, Kind, Status, TargetId, Timestamp};
 use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, TryLockError};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +27,8 @@ pub struct Config {
     pub history_days: u32,
     /// Rows of each history beyond this many go, oldest first.
     pub history_rows: u64,
+    /// Bytes of all histories beyond this many go, oldest first of whoever has most.
+    pub history_bytes: u64,
 }
 
 /// Why a database could not be opened.
@@ -31,8 +37,15 @@ pub struct Config {
 pub enum OpenError {
     #[error("{file} is in use by another polliwog: end that one, or give this one another --data-dir")]
     InUse { file: PathBuf },
-    #[error("{file} cannot be opened ({why}): check its permissions; if it is broken, move it away or restore a copy")]
+    #[error("{file} cannot be opened ({why}): check its permissions")]
     Open { file: PathBuf, why: String },
+    #[error(
+        "{file} is damaged ({why}): restore a copy ({file}.v*.bak are made before each upgrade), or move it away and start \
+         with an empty one"
+    )]
+    Damaged { file: PathBuf, why: String },
+    #[error("[store] path {file} has a name that belongs to another database's side files: end it with .db")]
+    SideFile { file: PathBuf },
     #[error("{file}: {source}")]
     Migrate { file: PathBuf, source: MigrationError },
 }
@@ -64,25 +77,39 @@ pub struct Opened {
 /// The database of a running host.
 pub struct Store {
     writer: Writer,
-    reader: Reader,
-    _lock: File,
+    reader: Arc<Reader>,
 }
 
 impl Store {
     /// Opens or makes a database. `acknowledge` hears of everything that is on disk.
     pub fn open(config: &Config, now: Timestamp, acknowledge: Acknowledge) -> Result<Opened, OpenError> {
-        let file = config.path.clone();
-        let failed = |error: &dyn std::fmt::Display| OpenError::Open { file: file.clone(), why: error.to_string() };
-        let lock = lock(&config.path)?;
-        let mut connection = connect(&config.path).map_err(|error| failed(&error))?;
-        migrate(&mut connection, &config.path).map_err(|source| OpenError::Migrate { file: file.clone(), source })?;
-        let (numbers, loaded, state) = load(&connection).map_err(|error| failed(&error))?;
-        let forgotten_until = state.forgotten_until;
-        let limits = Limits { days: config.history_days, rows: config.history_rows };
-        let writer = Writer::start(connection, state, numbers, limits, acknowledge).map_err(|error| failed(&error))?;
+        let path = config.path.clone();
+        let failed = |why: String| OpenError::Open { file: path.clone(), why };
+        let is_side_file = |ending: &&str| path.to_string_lossy().ends_with(ending);
+        if ["-wal", "-shm", "-journal", "-lock", SPILL, ".bak", ".draft"].iter().any(|ending| is_side_file(&ending)) {
+            return Err(OpenError::SideFile { file: path });
+        }
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
+        }
+        let lock = Lock::acquire(&path).map_err(|error| match error {
+            NotLocked::InUse => OpenError::InUse { file: path.clone() },
+            NotLocked::Unusable { file, why } => OpenError::Open { file, why: why.to_string() },
+        })?;
+        prepare(&path).map_err(|error| failed(error.to_string()))?;
+        let mut connection = connect(&path).map_err(|error| unusable(&path, &error))?;
+        migrate(&mut connection, &path).map_err(|source| OpenError::Migrate { file: path.clone(), source })?;
+        let limits = Limits { days: config.history_days, rows: config.history_rows, bytes: config.history_bytes };
+        let reader = Arc::new(Reader::new(path.clone()));
+        let opening = Opening { connection, lock, path: path.clone(), reader: reader.clone(), limits };
+        let mut desk = Desk::new(opening).map_err(|error| failed(error.to_string()))?;
+        let (mut targets, mut forgotten_until) = desk.load().map_err(|error| unusable(&path, &error))?;
+        if take_in(&mut desk, &path)? {
+            (targets, forgotten_until) = desk.load().map_err(|error| unusable(&path, &error))?;
+        }
+        let writer = Writer::start(desk, acknowledge).map_err(|error| failed(error.to_string()))?;
         writer.begin(now);
-        let reader = Reader::new(config.path.clone());
-        Ok(Opened { store: Self { writer, reader, _lock: lock }, targets: loaded, forgotten_until })
+        Ok(Opened { store: Self { writer, reader }, targets, forgotten_until })
     }
 
     /// Where results go.
@@ -95,33 +122,85 @@ impl Store {
         &self.reader
     }
 
-    /// Writes everything that was handed in, folds the journal, and closes the database.
-    pub fn close(self, now: Timestamp) {
+    /// Writes everything that was handed in, folds the journal and the write-ahead log, and closes the database. Returns
+    /// within seconds: what the database does not take by then goes to a file that the next start takes in.
+    pub fn close(&self, now: Timestamp) {
+        // A kept reader would hold the log up.
+        self.reader.close();
         self.writer.finish(now);
     }
 }
 
-fn lock(path: &Path) -> Result<File, OpenError> {
-    let name = path.with_extension("lock");
-    let failed = |why: String| OpenError::Open { file: name.clone(), why };
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
+/// Writes what an earlier host could not, where it left something.
+fn take_in(desk: &mut Desk, path: &Path) -> Result<bool, OpenError> {
+    let file = beside(path, SPILL);
+    let jobs = match spill::read(&file) {
+        Ok(None) => return Ok(false),
+        Ok(Some(jobs)) => jobs,
+        Err(error) => {
+            let aside = beside(path, "-spill.unreadable");
+            let kept = fs::rename(&file, &aside).map_or(file, |()| aside);
+            tracing::error!("results of an earlier run cannot be read ({error}); they are kept in {}", kept.display());
+            return Ok(false);
+        }
+    };
+    desk.take_in(&jobs).map_err(|error| unusable(path, &error))?;
+    tracing::warn!("{} results that an earlier run could not write are in the database now", jobs.len());
+    fs::remove_file(&file).map_err(|error| OpenError::Open { file, why: error.to_string() })?;
+    Ok(true)
+}
+
+/// A file beside the database: its whole name with an ending, so that no two databases share one.
+pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Makes the database's files readable for their owner only. SQLite makes its side files like the database.
+fn prepare(path: &Path) -> io::Result<()> {
+    fs::File::options().create(true).append(true).mode(0o600).open(path)?;
+    ["", "-wal", "-shm"].iter().try_for_each(|ending| match make_private(&beside(path, ending)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    })
+}
+
+pub(crate) fn make_private(file: &Path) -> io::Result<()> {
+    if fs::metadata(file)?.permissions().mode() & 0o077 == 0 {
+        return Ok(());
     }
-    let file = File::create(&name).map_err(|error| failed(error.to_string()))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse { file: path.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(failed(error.to_string())),
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600))
+}
+
+/// What SQLite says, without the statement that it says it of.
+pub(crate) fn plain(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqliteFailure(code, message) => message.clone().unwrap_or_else(|| code.to_string()),
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
     }
 }
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
+fn unusable(file: &Path, error: &rusqlite::Error) -> OpenError {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    let (file, why) = (file.to_owned(), plain(error));
+    match error {
+        rusqlite::Error::SqliteFailure(code, _) if !matches!(code.code, DatabaseCorrupt | NotADatabase) => {
+            OpenError::Open { file, why }
+        }
+        // A missing table or a value of another type is as good as a torn page.
+        _ => OpenError::Damaged { file, why },
+    }
+}
+
+pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
+    connection.busy_timeout(std::time::Duration::from_secs(2))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     // A WAL that grew once, behind a slow reader, is cut back to this at the next checkpoint.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    connection.busy_timeout(std::time::Duration::from_secs(10))?;
     Ok(connection)
 }
 
@@ -137,9 +216,9 @@ pub(crate) struct WriterState {
     pub forgotten_until: Option<Timestamp>,
 }
 
-type Everything = (HashMap<TargetId, i64>, HashMap<TargetId, Loaded>, WriterState);
+pub(crate) type Everything = (HashMap<TargetId, i64>, HashMap<TargetId, Loaded>, WriterState);
 
-fn load(connection: &Connection) -> rusqlite::Result<Everything> {
+pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Everything> {
     let state = journal(connection)?;
     let mut dependencies = dependencies(connection)?;
     let (mut numbers, mut loaded) = (HashMap::new(), HashMap::new());
@@ -230,7 +309,12 @@ fn dependencies(connection: &Connection) -> rusqlite::Result<HashMap<i64, Vec<Fa
 }
 
 fn facts(row: &Row<'_>) -> rusqlite::Result<Facts> {
-    let json = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<String>>(column)?.map(Json::checked));
+    // Earlier versions stored JSON that cannot be parsed.
+    let sound = |text: &String| serde_json::from_str::<serde_json::Value>(text).is_ok();
+    let json = |column| {
+        let text = row.get::<_, Option<String>>(column)?.filter(sound);
+        Ok::<_, rusqlite::Error>(text.map(Json::checked))
+    };
     let status = Status::from_word(&row.get::<_, String>(6)?).unwrap_or(Status::Unknown);
     let reported = model::Dependency {
         title: row.get(4)?,

@@ -18,8 +18,13 @@ const STEPS: i32 = 50_000_000;
 
 /// A read that did not work.
 #[derive(Debug, thiserror::Error)]
-#[error("the database could not be read: {0}")]
-pub struct ReadError(#[from] rusqlite::Error);
+#[allow(missing_docs, reason = "each variant's text says what it is")]
+pub enum ReadError {
+    #[error("the database could not be read: {}", crate::open::plain(.0))]
+    Failed(#[from] rusqlite::Error),
+    #[error("the database is closed: the host ends")]
+    Closed,
+}
 
 /// One entry of a dependency's error history: error, message, when. Without an error it is a recovery.
 pub type ErrorRow = (Option<String>, Option<String>, Timestamp);
@@ -30,7 +35,16 @@ pub type TransitionRow = (String, String, Timestamp);
 /// Where history comes from. Reads block: call them where that is allowed.
 pub struct Reader {
     path: PathBuf,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Idle>,
+}
+
+/// Connections kept for the next read.
+#[derive(Default)]
+struct Idle {
+    connections: Vec<Connection>,
+    /// Connections of an earlier generation are closed when their read is over.
+    generation: u64,
+    closed: bool,
 }
 
 impl Reader {
@@ -138,9 +152,39 @@ impl Reader {
         })
     }
 
+    /// Sessions of pages that have not expired: hash and end.
+    pub fn sessions(&self, now: Timestamp) -> Result<Vec<([u8; 32], Timestamp)>, ReadError> {
+        self.with(|connection| {
+            let mut statement =
+                connection.prepare_cached("SELECT hash, expires_at FROM session WHERE expires_at > ?1")?;
+            let session = |row: &Row<'_>| Ok((row.get(0)?, Timestamp::from_millis(row.get(1)?)));
+            statement.query_map([now.as_millis()], session)?.collect()
+        })
+    }
+
+    /// Closes every connection; later reads open new ones. The last connection to close folds the write-ahead log, and a
+    /// kept reader must not be it, nor hold it up.
+    pub(crate) fn renew(&self) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.connections.clear();
+        idle.generation += 1;
+    }
+
+    /// Closes every connection for good.
+    pub(crate) fn close(&self) {
+        self.renew();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+    }
+
     fn with<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, ReadError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let connection = match idle {
+        let (kept, generation) = {
+            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            if idle.closed {
+                return Err(ReadError::Closed);
+            }
+            (idle.connections.pop(), idle.generation)
+        };
+        let connection = match kept {
             Some(connection) => connection,
             None => {
                 let connection = Connection::open_with_flags(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -151,8 +195,8 @@ impl Reader {
         connection.progress_handler(STEPS, Some(|| true))?;
         let result = read(&connection)?;
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < KEPT {
-            idle.push(connection);
+        if idle.generation == generation && idle.connections.len() < KEPT {
+            idle.connections.push(connection);
         }
         Ok(result)
     }

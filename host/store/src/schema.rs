@@ -113,12 +113,47 @@ UPDATE target SET snapshot = NULL;
 DELETE FROM journal;
 ";
 
-/// Tables whose rows are bounded by age and count, with the column that numbers them.
-pub(crate) const HISTORY: [(&str, &str); 4] =
-    [("event", "sequence"), ("transition", "id"), ("error_history", "id"), ("poll_error_history", "id")];
+/// History is bounded for each target; sessions of pages outlive a restart; the file says whose it is.
+const V3: &str = "
+CREATE INDEX event_of_target ON event (target, sequence);
+CREATE INDEX transition_of_target ON transition (target, id);
+CREATE INDEX error_history_of_target ON error_history (target, id);
+CREATE INDEX poll_error_history_of_target ON poll_error_history (target, id);
+CREATE TABLE session (
+    hash BLOB PRIMARY KEY,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+PRAGMA application_id = 1349282924;
+";
+
+/// What the header of a database of ours says, from version 3 on: \"Pllw\" in ASCII.
+const APPLICATION: i32 = 1_349_282_924;
+
+/// A table whose rows are bounded by age, count and size.
+pub(crate) struct History {
+    pub table: &'static str,
+    /// The column that numbers its rows.
+    pub id: &'static str,
+    /// Whether its column `target` holds a target's number; else its id.
+    pub by_number: bool,
+    /// The bytes of a row, near enough.
+    pub bytes: &'static str,
+}
+
+pub(crate) const HISTORY: [History; 4] = [
+    History { table: "event", id: "sequence", by_number: false, bytes: "octet_length(body)" },
+    History { table: "transition", id: "id", by_number: true, bytes: "octet_length(dependency)" },
+    History {
+        table: "error_history",
+        id: "id",
+        by_number: true,
+        bytes: "octet_length(dependency) + coalesce(octet_length(error), 0) + coalesce(octet_length(message), 0)",
+    },
+    History { table: "poll_error_history", id: "id", by_number: true, bytes: "coalesce(octet_length(message), 0)" },
+];
 
 fn steps() -> Vec<M<'static>> {
-    vec![M::up(V1), M::up(V2)]
+    vec![M::up(V1), M::up(V2), M::up(V3)]
 }
 
 /// Why a database cannot be brought up to date.
@@ -127,6 +162,15 @@ fn steps() -> Vec<M<'static>> {
 pub enum MigrationError {
     #[error("the database was written by a newer version of polliwog: run that version, or restore the copy beside it")]
     Newer,
+    #[error(
+        "it is the database of another program, and is left as it is: give this one another place with --data-dir or \
+         [store] path"
+    )]
+    Foreign,
+    #[error(
+        "it has tables and says that it has none: it is damaged, or of another program; move it away, or restore a copy"
+    )]
+    Unversioned,
     #[error("no copy of the database could be made at {file}: {why}")]
     Copy { file: PathBuf, why: String },
     #[error("the migration to version {version} failed: {why}")]
@@ -139,13 +183,15 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Mi
     let newest = steps.len();
     let migrations = Migrations::new(steps);
     let failed =
-        |version: usize, error: &dyn std::fmt::Display| MigrationError::Step { version, why: error.to_string() };
+        |version: usize, error: &rusqlite_migration::Error| MigrationError::Step { version, why: reason(error) };
     let current = match migrations.current_version(connection) {
         Ok(SchemaVersion::NoneSet) => 0,
         Ok(SchemaVersion::Inside(version)) => version.get(),
         Ok(SchemaVersion::Outside(_)) => return Err(MigrationError::Newer),
         Err(error) => return Err(failed(0, &error)),
     };
+    check_owner(connection, current)
+        .map_err(|error| MigrationError::Step { version: current, why: error.to_string() })??;
     for version in current + 1..=newest {
         if version > 1 {
             copy(connection, path, version - 1)?;
@@ -155,8 +201,30 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Mi
     Ok(())
 }
 
+/// Whether the database is ours. Versions before 3 do not say so in its header; their tables do.
+fn check_owner(connection: &Connection, version: usize) -> rusqlite::Result<Result<(), MigrationError>> {
+    let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name IN ('target', 'dependency', 'journal', 'token')";
+    let ours: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    Ok(match (application, version) {
+        (0, 0) if tables == 0 => Ok(()),
+        (0 | APPLICATION, 0) if ours == 4 => Err(MigrationError::Unversioned),
+        (0, 1..=2) | (APPLICATION, 3..) if ours == 4 => Ok(()),
+        _ => Err(MigrationError::Foreign),
+    })
+}
+
+/// What went wrong, without the statement that it went wrong with.
+fn reason(error: &rusqlite_migration::Error) -> String {
+    match error {
+        rusqlite_migration::Error::RusqliteError { err, .. } => crate::open::plain(err),
+        other => other.to_string(),
+    }
+}
+
 fn copy(connection: &Connection, path: &Path, version: usize) -> Result<(), MigrationError> {
-    let file = path.with_extension(format!("v{version}.bak"));
+    let file = crate::open::beside(path, &format!(".v{version}.bak"));
     let failed = |error: &dyn std::fmt::Display| MigrationError::Copy { file: file.clone(), why: error.to_string() };
     match std::fs::remove_file(&file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&error)),
@@ -171,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_newer_database_is_refused_and_a_copy_holds_what_was_there() {
+    fn a_newer_or_foreign_database_is_refused_and_a_copy_holds_what_was_there() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("polliwog.db");
         let mut connection = Connection::open(&path).unwrap();
@@ -179,9 +247,35 @@ mod tests {
         connection.execute("INSERT INTO target (id, kind) VALUES ('a', 'http')", []).unwrap();
         copy(&connection, &path, 1).unwrap();
         copy(&connection, &path, 1).unwrap();
-        let copied = Connection::open(path.with_extension("v1.bak")).unwrap();
+        let copied = Connection::open(folder.path().join("polliwog.db.v1.bak")).unwrap();
         assert_eq!(copied.query_row("SELECT id FROM target", [], |row| row.get::<_, String>(0)).unwrap(), "a");
-        connection.pragma_update(None, "user_version", 99).unwrap();
-        assert!(matches!(migrate(&mut connection, &path), Err(MigrationError::Newer)));
+        let mut refused = |change: &str| {
+            connection.execute_batch(change).unwrap();
+            let why = migrate(&mut connection, &path).unwrap_err();
+            assert!(!why.to_string().contains("CREATE"), "{why}");
+            why
+        };
+        assert!(matches!(refused("PRAGMA user_version = 99"), MigrationError::Newer));
+        assert!(matches!(refused("PRAGMA user_version = 0"), MigrationError::Unversioned));
+        assert!(matches!(refused("PRAGMA user_version = 3; PRAGMA application_id = 5"), MigrationError::Foreign));
+        assert!(matches!(refused("PRAGMA application_id = 0"), MigrationError::Foreign));
+        for statement in ["CREATE TABLE notes (text)", "CREATE TABLE target (text); PRAGMA user_version = 1"] {
+            let mut other = Connection::open_in_memory().unwrap();
+            other.execute_batch(statement).unwrap();
+            assert!(matches!(migrate(&mut other, &path), Err(MigrationError::Foreign)), "{statement}");
+        }
+    }
+
+    #[test]
+    fn a_database_of_each_earlier_version_is_brought_up_to_date() {
+        let folder = tempfile::tempdir().unwrap();
+        for version in 1..steps().len() {
+            let path = folder.path().join(format!("{version}.db"));
+            let mut connection = Connection::open(&path).unwrap();
+            Migrations::new(steps()).to_version(&mut connection, version).unwrap();
+            migrate(&mut connection, &path).unwrap();
+            let found: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).unwrap();
+            assert_eq!(found, APPLICATION);
+        }
     }
 }

@@ -4,13 +4,19 @@
 //! (the scheduler's back-pressure), one flush of what merely continued, and the queue's length is a gauge.
 
 mod rows;
+mod shares;
 
-use crate::open::WriterState;
+use crate::files::{Files, Found};
+use crate::lock::Lock;
+use crate::open::{Loaded, beside, connect, load, plain};
+use crate::reader::Reader;
 use crate::record::{Acknowledge, Commit, Committed, Progress};
 use crate::wire::{PointWire, Snapshot};
-use model::{Event, TargetId, Timestamp};
+use model::{Alive, Event, Pulse, TargetId, Timestamp};
 use rusqlite::{Connection, params};
+use shares::Shares;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -21,19 +27,20 @@ use std::time::Duration;
 const GROUP: usize = 512;
 /// Rows of the journal before they are folded: about half an hour.
 const FOLD: u64 = 64;
-/// Rows that one pass of pruning takes from each history, so that no transaction is long.
-const PRUNED: i64 = 50_000;
 /// A failed transaction is tried again after this, doubling to the second.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
-/// How often a failed transaction is tried again once the host ends.
-const LAST_TRIES: u32 = 20;
+/// How often a failed transaction is tried again once the host ends. Each try waits for a lock for 2 s at most.
+const LAST_TRIES: u32 = 3;
+/// How often the files are looked at while nothing is written.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// How history is bounded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub days: u32,
     pub rows: u64,
+    pub bytes: u64,
 }
 
 /// Counters for whoever watches the host.
@@ -51,12 +58,15 @@ pub struct Gauges {
     pub flushes: AtomicU64,
 }
 
-enum Job {
+pub(crate) enum Job {
     Commit(Box<Commit>),
     Event(Event),
-    Progress(Vec<Progress>, Timestamp),
+    /// What merely continued, when, and whether that time can be trusted to say what is old.
+    Progress(Vec<Progress>, Timestamp, bool),
     Forget(TargetId, Timestamp),
     Token([u8; 32], Timestamp),
+    /// A session of pages, and its end; `None` ends it now.
+    Session([u8; 32], Option<Timestamp>),
     Setting(SettingChange),
     Begin(Timestamp),
     Finish(Timestamp),
@@ -69,46 +79,43 @@ struct Queue {
     /// The host ends: a database that takes nothing is not waited for any longer.
     ending: AtomicBool,
     more: Condvar,
+    /// What is wrong with the files, in one sentence.
+    trouble: Mutex<Option<String>>,
     gauges: Gauges,
 }
 
 /// Settings that are to be kept, or forgotten where they have no value.
-struct SettingChange {
-    values: Vec<(String, Option<String>)>,
-    at: Timestamp,
+pub(crate) struct SettingChange {
+    pub values: Vec<(String, Option<String>)>,
+    pub at: Timestamp,
     /// Told when it is on disk.
-    done: SyncSender<()>,
+    pub done: SyncSender<()>,
 }
 
 /// Where results go.
 pub struct Writer {
     queue: Arc<Queue>,
+    pulse: Arc<Pulse>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Writer {
-    pub(crate) fn start(
-        connection: Connection,
-        state: WriterState,
-        numbers: HashMap<TargetId, i64>,
-        limits: Limits,
-        acknowledge: Acknowledge,
-    ) -> std::io::Result<Self> {
-        let queue = Arc::new(Queue::default());
-        let mut desk = Desk {
-            connection,
-            numbers,
-            version: state.version,
-            snapshots: state.snapshots,
-            points: state.points,
-            loose: Vec::new(),
-            journal_rows: state.journal_rows,
-            limits,
-        };
-        let own = queue.clone();
-        let run = move || run(&own, &mut desk, &acknowledge);
+    pub(crate) fn start(mut desk: Desk, acknowledge: Acknowledge) -> std::io::Result<Self> {
+        let (queue, pulse) = (Arc::new(Queue::default()), Pulse::new("store"));
+        let (own, alive) = (queue.clone(), Alive(pulse.clone()));
+        let run = move || run(&own, &mut desk, &acknowledge, &alive.0);
         let thread = thread::Builder::new().name("store".to_owned()).spawn(run)?;
-        Ok(Self { queue, thread: Mutex::new(Some(thread)) })
+        Ok(Self { queue, pulse, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// The sign of life of its thread.
+    pub fn pulse(&self) -> &Arc<Pulse> {
+        &self.pulse
+    }
+
+    /// What is wrong with the database's files, in one sentence. Results are kept meanwhile, and nothing is told.
+    pub fn trouble(&self) -> Option<String> {
+        self.queue.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Commits what changed for a target.
@@ -121,10 +128,11 @@ impl Writer {
         self.push(Job::Event(event));
     }
 
-    /// Writes what merely continued; `now` is what history's age is counted from.
-    pub fn progress(&self, progress: Vec<Progress>, now: Timestamp) {
+    /// Writes what merely continued. History's age is counted from `now` where the clock `is_plausible`; a wrong one would
+    /// make all of it old.
+    pub fn progress(&self, progress: Vec<Progress>, now: Timestamp, is_plausible: bool) {
         self.queue.gauges.flushes.fetch_add(1, Ordering::Relaxed);
-        self.push(Job::Progress(progress, now));
+        self.push(Job::Progress(progress, now, is_plausible));
     }
 
     /// Notes that polls may happen from now on.
@@ -132,7 +140,12 @@ impl Writer {
         self.push(Job::Begin(now));
     }
 
-    /// Keeps the hash of an admin token.
+    /// Keeps a session of pages until its end; `None` ends it.
+    pub fn session(&self, hash: [u8; 32], until: Option<Timestamp>) {
+        self.push(Job::Session(hash, until));
+    }
+
+    /// Keeps the hash of the admin token, in the place of the one before.
     pub fn admin_token(&self, hash: [u8; 32], now: Timestamp) {
         self.push(Job::Token(hash, now));
     }
@@ -186,48 +199,70 @@ impl Drop for Writer {
     }
 }
 
-fn run(queue: &Queue, desk: &mut Desk, acknowledge: &Acknowledge) {
+fn run(queue: &Queue, desk: &mut Desk, acknowledge: &Acknowledge, pulse: &Pulse) {
     let gauges = &queue.gauges;
     loop {
+        pulse.wait();
         let group = next_group(queue);
+        pulse.beat();
         let finish = group.iter().any(|job| matches!(job, Job::Finish(_) | Job::Abandon));
-        let mut last_tries = 0;
-        while let Err(error) = desk.write(&group).map(|committed| committed.into_iter().for_each(acknowledge)) {
+        let (mut last_tries, mut committed) = (0, None);
+        while let Err(why) = attempt(desk, &group, &mut committed, queue) {
+            pulse.beat();
             gauges.failures.fetch_add(1, Ordering::Relaxed);
             let failed = gauges.failing.fetch_add(1, Ordering::Relaxed) + 1;
             if queue.ending.load(Ordering::Relaxed) {
                 last_tries += 1;
             }
             if last_tries > LAST_TRIES {
-                tracing::error!("the database did not take the last {} results ({error}): they are lost", group.len());
-                return;
+                return desk.spill(group, queue);
             }
             let longest = if last_tries > 0 { RETRY } else { RETRY_LONGEST };
             let wait = RETRY.saturating_mul(1 << failed.min(10)).min(longest);
-            tracing::error!("the database did not take {} results ({error}); trying again in {wait:?}", group.len());
+            tracing::error!("the database did not take {} results ({why}); trying again in {wait:?}", group.len());
             thread::sleep(wait);
         }
+        committed.into_iter().flatten().for_each(acknowledge);
         for job in &group {
             if let Job::Setting(change) = job {
-                // Whoever asked may have left.
+                // The one who asked may have left.
                 let _ = change.done.try_send(());
             }
         }
         let flushes = group.iter().filter(|job| matches!(job, Job::Progress(..))).count();
         gauges.flushes.fetch_sub(flushes as u64, Ordering::Relaxed);
-        gauges.transactions.fetch_add(1, Ordering::Relaxed);
+        gauges.transactions.fetch_add(u64::from(!group.is_empty()), Ordering::Relaxed);
         gauges.failing.store(0, Ordering::Relaxed);
         if finish {
-            return;
+            return desk.fold_log();
         }
     }
 }
 
-fn next_group(queue: &Queue) -> Vec<Job> {
-    let mut jobs = queue.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-    while jobs.is_empty() {
-        jobs = queue.more.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+/// Commits a group, once, and makes sure that it is in the files at the database's path. In one sentence, why not.
+fn attempt(
+    desk: &mut Desk,
+    group: &[Job],
+    committed: &mut Option<Vec<Committed>>,
+    queue: &Queue,
+) -> Result<(), String> {
+    let checked = desk.check_files();
+    *queue.trouble.lock().unwrap_or_else(PoisonError::into_inner) = checked.as_ref().err().cloned();
+    checked?;
+    if committed.is_none() && !group.is_empty() {
+        *committed = Some(desk.write(group).map_err(|error| plain(&error))?);
+        let checked = desk.check_files();
+        *queue.trouble.lock().unwrap_or_else(PoisonError::into_inner) = checked.as_ref().err().cloned();
+        checked?;
     }
+    Ok(())
+}
+
+/// What waits; empty when nothing has come for a while.
+fn next_group(queue: &Queue) -> Vec<Job> {
+    let jobs = queue.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = queue.more.wait_timeout_while(jobs, LOOK, |jobs| jobs.is_empty());
+    let (mut jobs, _) = waited.unwrap_or_else(PoisonError::into_inner);
     let count = jobs.len().min(GROUP);
     let group = jobs.drain(..count).collect();
     queue.gauges.queued.store(jobs.len() as u64, Ordering::Relaxed);
@@ -235,8 +270,17 @@ fn next_group(queue: &Queue) -> Vec<Job> {
 }
 
 /// The writer's connection and what it remembers.
-struct Desk {
+pub(crate) struct Desk {
     connection: Connection,
+    /// Closed after the connection: see there.
+    files: Files,
+    lock: Lock,
+    path: PathBuf,
+    reader: Arc<Reader>,
+    /// Changes when another connection writes.
+    data_version: i64,
+    /// What each target has of history; counted when it is first pruned.
+    shares: Option<Shares>,
     numbers: HashMap<TargetId, i64>,
     version: u64,
     /// What the journal holds, newest for each target, to be folded.
@@ -258,16 +302,145 @@ struct Draft {
     points: Vec<(i64, u32, PointWire)>,
     /// Points of this transaction's commits, and of earlier ones, until a row of the journal takes them.
     loose: Vec<(i64, u32, PointWire)>,
+    /// Rows of history: which, whose, how many bytes.
+    history: Vec<(usize, shares::Owner, usize)>,
     rows: u64,
     folded: bool,
 }
 
+/// What a writer starts with.
+pub(crate) struct Opening {
+    pub connection: Connection,
+    pub lock: Lock,
+    pub path: PathBuf,
+    pub reader: Arc<Reader>,
+    pub limits: Limits,
+}
+
 impl Desk {
+    pub(crate) fn new(opening: Opening) -> std::io::Result<Self> {
+        let Opening { connection, mut lock, path, reader, limits } = opening;
+        let files = Files::of(&path)?;
+        // It exists now, whatever was there before.
+        let _ = lock.follow(&path);
+        let data_version = data_version(&connection).unwrap_or_default();
+        Ok(Self {
+            connection,
+            files,
+            lock,
+            path,
+            reader,
+            data_version,
+            shares: None,
+            numbers: HashMap::new(),
+            version: 0,
+            snapshots: BTreeMap::new(),
+            points: Vec::new(),
+            loose: Vec::new(),
+            journal_rows: 0,
+            limits,
+        })
+    }
+
+    /// Makes sure that what is committed is in the files at the database's path; where they were deleted, by writing them
+    /// again from what is open. In one sentence, why that cannot be.
+    fn check_files(&mut self) -> Result<(), String> {
+        let path = self.path.display().to_string();
+        if self.lock.renew().is_err() {
+            return Err(format!(
+                "another polliwog has taken {path} after its lock was deleted: end one of the two; results are kept"
+            ));
+        }
+        match self.files.look() {
+            Found::Same => {}
+            Found::WalGone => {
+                tracing::warn!(
+                    "the write-ahead log of {path} was deleted or replaced by another program; it is written again"
+                );
+                self.reopen(|connection, _| fold(connection))?;
+            }
+            Found::Deleted => {
+                tracing::warn!("{path} was deleted while the host runs; it is written again from what is open");
+                self.reopen(|connection, path| write_again(connection, path))?;
+            }
+            Found::Replaced => {
+                return Err(format!(
+                    "{path} was replaced by another file while the host runs: put it back, or start the host again to use \
+                     the new one; results are kept and written at the next start"
+                ));
+            }
+            Found::Damaged => {
+                return Err(format!(
+                    "{path} was cut short or overwritten by another program: end the host, put a copy in its place and start \
+                     again; results are kept and written then"
+                ));
+            }
+        }
+        let version = data_version(&self.connection).map_err(|error| plain(&error))?;
+        if version != self.data_version {
+            self.data_version = version;
+            tracing::warn!("another program has written into {path}: the host may show what is no longer stored there");
+        }
+        Ok(())
+    }
+
+    /// Saves what the old connection still sees, and goes on with the files that are at the path then.
+    fn reopen(&mut self, save: impl FnOnce(&Connection, &Path) -> Result<(), String>) -> Result<(), String> {
+        self.reader.renew();
+        save(&self.connection, &self.path)?;
+        let connection = connect(&self.path).map_err(|error| plain(&error))?;
+        let files = Files::of(&self.path).map_err(|error| error.to_string())?;
+        // The old connection goes first: closing the old file would take its locks.
+        self.connection = connection;
+        self.files = files;
+        self.data_version = data_version(&self.connection).map_err(|error| plain(&error))?;
+        self.lock.follow(&self.path).map_err(|_| "another polliwog has taken the new database".to_owned())
+    }
+
+    /// Leaves one file at the end, with everything in it.
+    fn fold_log(&self) {
+        if let Err(why) = fold(&self.connection) {
+            tracing::info!("the write-ahead log is folded at the next start ({why})");
+        }
+    }
+
+    /// The host ends and the database takes nothing: what is left goes to a file that the next start takes in.
+    fn spill(&self, group: Vec<Job>, queue: &Queue) {
+        let rest = std::mem::take(&mut *queue.jobs.lock().unwrap_or_else(PoisonError::into_inner));
+        let all: Vec<Job> = group.into_iter().chain(rest).collect();
+        let count = all.iter().filter(|job| !matches!(job, Job::Begin(_) | Job::Finish(_) | Job::Abandon)).count();
+        let file = beside(&self.path, SPILL);
+        match crate::spill::write(&file, all.iter()) {
+            Ok(()) => tracing::error!(
+                "the database did not take the last {count} results; they are in {}, which the next start takes in",
+                file.display()
+            ),
+            Err(error) => tracing::error!(
+                "neither the database nor {} took the last {count} results ({error}): they are lost",
+                file.display()
+            ),
+        }
+    }
+
+    /// Writes what an earlier host could not.
+    pub(crate) fn take_in(&mut self, jobs: &[Job]) -> rusqlite::Result<()> {
+        jobs.chunks(GROUP).try_for_each(|group| self.write(group).map(drop))
+    }
+
+    /// What is in the database now, as at an open.
+    pub(crate) fn load(&mut self) -> rusqlite::Result<(HashMap<TargetId, Loaded>, Option<Timestamp>)> {
+        let (numbers, loaded, state) = load(&self.connection)?;
+        self.numbers = numbers;
+        (self.version, self.snapshots, self.points) = (state.version, state.snapshots, state.points);
+        self.journal_rows = state.journal_rows;
+        Ok((loaded, state.forgotten_until))
+    }
+
     fn write(&mut self, group: &[Job]) -> rusqlite::Result<Vec<Committed>> {
         let transaction = self.connection.transaction()?;
         let mut draft = Draft { version: self.version, loose: self.loose.clone(), ..Draft::default() };
         let mut committed = Vec::with_capacity(group.len());
-        let mut pruned_to = None;
+        let mut progressed = None;
         let (mut ended, mut forgotten_at) = (None, None);
         for job in group {
             match job {
@@ -276,19 +449,27 @@ impl Desk {
                     committed.push(rows::write_commit(&transaction, num, commit, &mut draft)?);
                 }
                 Job::Event(event) => {
-                    let events = rows::write_events(&transaction, std::slice::from_ref(event))?;
+                    let events = rows::write_events(&transaction, std::slice::from_ref(event), &mut draft)?;
                     committed.push(Committed { target: None, events });
                 }
-                Job::Progress(progress, now) => {
-                    pruned_to = Some(*now);
+                Job::Progress(progress, now, is_plausible) => {
+                    progressed = Some((*now, *is_plausible));
                     rows::write_progress(&transaction, &self.numbers, (progress, *now), &mut draft)?;
                 }
                 Job::Token(hash, now) => {
-                    let sql = "INSERT OR IGNORE INTO token (hash, scope, created_at) VALUES (?1, 'admin', ?2)";
+                    transaction.execute("DELETE FROM token WHERE scope = 'admin'", [])?;
+                    let sql = "INSERT INTO token (hash, scope, created_at) VALUES (?1, 'admin', ?2)";
                     transaction.execute(sql, params![hash, now.as_millis()])?;
                 }
+                Job::Session(hash, Some(until)) => {
+                    let sql = "INSERT OR REPLACE INTO session (hash, expires_at) VALUES (?1, ?2)";
+                    transaction.execute(sql, params![hash, until.as_millis()])?;
+                }
+                Job::Session(hash, None) => {
+                    transaction.execute("DELETE FROM session WHERE hash = ?1", [hash])?;
+                }
                 Job::Setting(change) => {
-                    let events = rows::write_setting(&transaction, change)?;
+                    let events = rows::write_setting(&transaction, change, &mut draft)?;
                     committed.push(Committed { target: None, events });
                 }
                 Job::Forget(target, now) => {
@@ -313,17 +494,31 @@ impl Desk {
             rows::fold(&transaction, snapshots, points.filter(|(of, ..)| !gone.contains(of)))?;
             draft.folded = true;
             draft.loose.clear();
-            if let Some(at) = ended.or(pruned_to).or(forgotten_at) {
+            if let Some(at) = ended.or(progressed.map(|(at, _)| at)).or(forgotten_at) {
                 rows::write_marker(&transaction, at, ended.is_some())?;
             }
-            if let Some(now) = pruned_to {
-                rows::prune_latency(&transaction, self.limits, now)?;
+        }
+        let mut shares = self.shares.take().filter(|_| draft.forgotten.is_empty());
+        if let Some(shares) = &mut shares {
+            for (table, owner, bytes) in std::mem::take(&mut draft.history) {
+                shares.add(table, owner, bytes as u64);
             }
         }
-        if let Some(now) = pruned_to {
-            rows::prune_history(&transaction, self.limits, now)?;
+        if let Some((now, is_plausible)) = progressed {
+            let now = is_plausible.then_some(now);
+            if draft.folded {
+                rows::prune_latency(&transaction, self.limits, now)?;
+            }
+            let mut counted = match shares {
+                Some(shares) => shares,
+                None => Shares::count(&transaction)?,
+            };
+            counted.prune(&transaction, self.limits, now)?;
+            shares = Some(counted);
         }
         transaction.commit()?;
+        // A transaction that fails leaves them uncounted, and they are counted again.
+        self.shares = shares;
         self.remember(draft);
         Ok(committed)
     }
@@ -347,6 +542,42 @@ impl Desk {
             self.journal_rows += draft.rows;
         }
     }
+}
+
+/// Results that could not be written lie beside the database in a file with this ending.
+pub(crate) const SPILL: &str = "-spill";
+
+fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "data_version", |row| row.get(0))
+}
+
+/// Moves what is in the write-ahead log into the database's file.
+fn fold(connection: &Connection) -> Result<(), String> {
+    let numbers = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+    match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], numbers) {
+        Ok((0, ..)) => Ok(()),
+        Ok(_) => Err("it is being read".to_owned()),
+        Err(error) => Err(plain(&error)),
+    }
+}
+
+/// Writes everything that a connection sees to a new file.
+fn write_again(connection: &Connection, path: &Path) -> Result<(), String> {
+    let text = path.to_str().ok_or("the path is not UTF-8")?;
+    let draft = beside(path, ".draft");
+    let draft_text = draft.to_str().unwrap_or(text);
+    let failed = |error: std::io::Error| error.to_string();
+    match std::fs::remove_file(&draft) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    for leftover in ["-wal", "-shm"] {
+        // Of the file that is gone; SQLite would take them for the new one's.
+        let _ = std::fs::remove_file(beside(path, leftover));
+    }
+    connection.execute("VACUUM INTO ?1", [draft_text]).map_err(|error| plain(&error))?;
+    crate::open::make_private(&draft).and_then(|()| std::fs::File::open(&draft)?.sync_all()).map_err(failed)?;
+    std::fs::rename(&draft, path).map_err(failed)
 }
 
 #[cfg(test)]

@@ -31,6 +31,11 @@ list.addEventListener("click", async (click) => {
   await fetch(`/api/v1/targets/${target}/poll`, { method: "POST", headers: { "X-CSRF-Token": csrf } });
 });
 
+document.getElementById("logout").addEventListener("click", async () => {
+  await fetch("/logout", { method: "POST", headers: { "X-CSRF-Token": csrf } });
+  location.assign("/login");
+});
+
 const events = new EventSource("/api/v1/events");
 events.onopen = () => { connection.textContent = "live"; refresh(); };
 events.onerror = () => { connection.textContent = "the host does not answer; what you see may be old"; };

@@ -1,5 +1,6 @@
 //! Programs' view: JSON.
 
+use crate::auth::Auth;
 use crate::host::{CommandError, Overview, Wish};
 use crate::server::Shared;
 use crate::wire::{self, Dependency, Target};
@@ -29,6 +30,16 @@ impl ApiError {
     }
 }
 
+impl ApiError {
+    pub(crate) fn too_many_guesses() -> Self {
+        Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too_many_guesses",
+            "too many wrong tokens come from there: wait a moment",
+        )
+    }
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut error = json!({ "code": self.code, "message": self.message });
@@ -50,13 +61,17 @@ impl From<CommandError> for ApiError {
     }
 }
 
-pub(crate) async fn healthz() -> &'static str {
-    "ok\n"
+pub(crate) async fn healthz(State(shared): State<Shared>) -> Response {
+    probe("ok\n", shared.host.health())
 }
 
 pub(crate) async fn readyz(State(shared): State<Shared>) -> Response {
-    match shared.host.readiness() {
-        Ok(()) => "ready\n".into_response(),
+    probe("ready\n", shared.host.readiness())
+}
+
+fn probe(good: &'static str, found: Result<(), String>) -> Response {
+    match found {
+        Ok(()) => good.into_response(),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
 }
@@ -142,8 +157,8 @@ pub(crate) async fn dependencies(State(shared): State<Shared>, query: Queried) -
         .flat_map(|target| target.dependencies.iter().map(move |dependency| (target, dependency)))
         .filter(|(_, dependency)| status.is_none_or(|status| dependency.status == status))
         .collect();
-    let page: Vec<_> = all.iter().skip(offset).take(limit).map(|(t, d)| Dependency::new(t, d)).collect();
-    Ok(Json(json!({ "total": all.len(), "dependencies": page })).into_response())
+    let dependencies = all.iter().skip(offset).take(limit).map(|(t, d)| Dependency::new(t, d)).collect();
+    Ok(Json(wire::Dependencies { total: all.len(), dependencies }).into_response())
 }
 
 pub(crate) async fn plugins(State(shared): State<Shared>) -> Response {
@@ -349,6 +364,15 @@ pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> 
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
     let Shared { host, announcer, ending, .. } = shared;
     crate::events::stream(host, announcer, last, ending).await.into_response()
+}
+
+/// Another admin token; it is shown this once. Sessions of pages end.
+pub(crate) async fn rotate_token(State(shared): State<Shared>) -> Result<Response, ApiError> {
+    let token = shared.host.rotate_token()?;
+    for ended in shared.auth.replace(Auth::hash(&token)) {
+        shared.host.keep_session(ended, None);
+    }
+    Ok(Json(json!({ "token": token })).into_response())
 }
 
 pub(crate) async fn not_this_way() -> ApiError {

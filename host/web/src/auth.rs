@@ -1,20 +1,48 @@
 //! Who may see.
 //!
-//! Programs send a bearer token; pages carry it in a cookie that scripts cannot read and other sites do not send. What is
-//! kept is the token's hash. A page's request that changes something must also show a token that only our pages know.
+//! Programs send a bearer token. A page logs in with the token once and gets a session of its own: a random id in a cookie
+//! that scripts cannot read and other sites do not send, with an end, and a log-out. Of tokens and sessions only hashes are
+//! kept. A page's request that changes something must also show a token that only our pages know.
+//!
+//! Wrong tokens are answered slowly, and only some at a time for each address, so that guessing is slow.
 
+use crate::gauges::Gauges;
 use axum::http::{HeaderMap, Method, header};
+use model::Timestamp;
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 const COOKIE: &str = "polliwog_session";
+/// Behind TLS: a browser takes a cookie with this name from this host alone, and only encrypted.
+const SECURE_COOKIE: &str = "__Host-polliwog_session";
+/// How long a log-in lasts.
+const SESSION: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Sessions at a time; the one that ends first makes room.
+const SESSIONS: usize = 1000;
+/// A wrong token is answered after this.
+const DELAY: Duration = Duration::from_secs(1);
+/// Wrong tokens of one address, and of all, that wait for their answer; more are refused unread.
+const GUESSES: (usize, usize) = (8, 64);
 
-/// The SHA-256 of a token.
+/// The SHA-256 of a token or of a session's id.
 pub type TokenHash = [u8; 32];
 
-/// The admin token's hash.
+/// The admin token's hash, and who is logged in.
 #[derive(Clone, Debug)]
 pub struct Auth {
-    hash: TokenHash,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    token: TokenHash,
+    sessions: HashMap<TokenHash, Timestamp>,
+    /// Wrong tokens that wait for their answer.
+    guesses: HashMap<IpAddr, usize>,
 }
 
 /// What a request showed.
@@ -22,14 +50,27 @@ pub struct Auth {
 pub(crate) enum Verdict {
     Allowed,
     NoToken,
+    /// A token that is not right.
+    WrongToken,
     /// A cookie without the page's own token: another site may be behind it.
     Forged,
 }
 
+/// A new session: what the browser keeps, and what the host keeps.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub cookie: String,
+    pub hash: TokenHash,
+    pub until: Timestamp,
+    /// The hash of a session that ended to make room.
+    pub ended: Option<TokenHash>,
+}
+
 impl Auth {
-    /// For the token with this hash.
-    pub fn new(hash: TokenHash) -> Self {
-        Self { hash }
+    /// For the token with this hash, and with sessions that have not ended.
+    pub fn new(token: TokenHash, sessions: impl IntoIterator<Item = (TokenHash, Timestamp)>) -> Self {
+        let state = State { token, sessions: sessions.into_iter().collect(), guesses: HashMap::new() };
+        Self { state: Arc::new(Mutex::new(state)) }
     }
 
     /// The hash under which a token is kept.
@@ -37,19 +78,63 @@ impl Auth {
         Sha256::digest(token).into()
     }
 
-    pub(crate) fn is_right(&self, token: &str) -> bool {
-        // Hashes of unknown tokens tell nothing of the right one, however long comparing them takes.
-        Self::hash(token) == self.hash
+    /// Another token is right from now on, and nobody is logged in any more; returns the sessions that ended.
+    pub fn replace(&self, token: TokenHash) -> Vec<TokenHash> {
+        let mut state = self.state();
+        state.token = token;
+        state.sessions.drain().map(|(hash, _)| hash).collect()
     }
 
-    pub(crate) fn judge(&self, method: &Method, headers: &HeaderMap) -> Verdict {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_right(&self, token: &str) -> bool {
+        // Hashes of unknown tokens tell nothing of the right one, however long comparing them takes.
+        Self::hash(token) == self.state().token
+    }
+
+    pub(crate) fn judge(&self, method: &Method, headers: &HeaderMap, now: Timestamp) -> Verdict {
         if let Some(token) = bearer(headers) {
-            return if self.is_right(token) { Verdict::Allowed } else { Verdict::NoToken };
+            return if self.is_right(token) { Verdict::Allowed } else { Verdict::WrongToken };
         }
-        let Some(token) = cookie(headers).filter(|token| self.is_right(token)) else { return Verdict::NoToken };
+        let Some(id) = cookie(headers).filter(|id| self.is_logged_in(id, now)) else { return Verdict::NoToken };
         let safe = matches!(*method, Method::GET | Method::HEAD);
         let shown = headers.get("x-csrf-token").and_then(|value| value.to_str().ok());
-        if safe || shown == Some(csrf(token).as_str()) { Verdict::Allowed } else { Verdict::Forged }
+        if safe || shown == Some(csrf(id).as_str()) { Verdict::Allowed } else { Verdict::Forged }
+    }
+
+    fn is_logged_in(&self, id: &str, now: Timestamp) -> bool {
+        self.state().sessions.get(&Self::hash(id)).is_some_and(|until| now < *until)
+    }
+
+    /// Logs in with a random id; `secure` where the page came over TLS.
+    pub(crate) fn log_in(&self, id: &str, secure: bool, now: Timestamp) -> Session {
+        let (hash, until) = (Self::hash(id), now.after(SESSION));
+        let mut state = self.state();
+        state.sessions.retain(|_, until| now < *until);
+        let first = state.sessions.iter().min_by_key(|(_, until)| **until).map(|(hash, _)| *hash);
+        let ended = first.filter(|_| state.sessions.len() >= SESSIONS);
+        if let Some(ended) = &ended {
+            state.sessions.remove(ended);
+        }
+        state.sessions.insert(hash, until);
+        let (name, more) = if secure { (SECURE_COOKIE, "; Secure") } else { (COOKIE, "") };
+        let age = SESSION.as_secs();
+        let cookie = format!("{name}={id}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age}{more}");
+        Session { cookie, hash, until, ended }
+    }
+
+    /// Ends the session of a request; returns its hash.
+    pub(crate) fn log_out(&self, headers: &HeaderMap) -> Option<TokenHash> {
+        let hash = Self::hash(cookie(headers)?);
+        self.state().sessions.remove(&hash).map(|_| hash)
+    }
+
+    /// Cookies that make a browser forget a session.
+    pub(crate) fn forgotten() -> [String; 2] {
+        let gone = "=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0";
+        [format!("{COOKIE}{gone}"), format!("{SECURE_COOKIE}{gone}; Secure")]
     }
 
     /// What our pages show when they change something.
@@ -57,9 +142,44 @@ impl Auth {
         cookie(headers).map(csrf)
     }
 
-    /// The cookie that a log-in sets.
-    pub(crate) fn cookie(token: &str) -> String {
-        format!("{COOKIE}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age=31536000")
+    /// Holds the answer to a wrong token back. False when too many of them wait already.
+    pub(crate) async fn hold_back(&self, peer: IpAddr, gauges: &Gauges) -> bool {
+        let wrong = gauges.wrong_tokens.fetch_add(1, Ordering::Relaxed) + 1;
+        // The first one, and then every so often: a log must not be filled by whoever guesses.
+        if wrong.is_power_of_two() {
+            tracing::warn!("a wrong token came from {peer}; that makes {wrong} since the start");
+        }
+        {
+            let mut state = self.state();
+            let (each, all) = GUESSES;
+            let waiting: usize = state.guesses.values().sum();
+            let own = state.guesses.entry(peer).or_default();
+            if *own >= each || waiting >= all {
+                return false;
+            }
+            *own += 1;
+        }
+        let _waiting = Waiting { auth: self, peer };
+        tokio::time::sleep(DELAY).await;
+        true
+    }
+}
+
+/// A wrong token that waits for its answer.
+struct Waiting<'a> {
+    auth: &'a Auth,
+    peer: IpAddr,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.auth.state();
+        if let Some(own) = state.guesses.get_mut(&self.peer) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                state.guesses.remove(&self.peer);
+            }
+        }
     }
 }
 
@@ -71,12 +191,15 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 fn cookie(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == COOKIE).map(|(_, value)| value)
+    let pairs: Vec<(&str, &str)> =
+        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('=')).collect();
+    // The secure one cannot have been set by another page of this name.
+    let named = |wanted| pairs.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
+    named(SECURE_COOKIE).or_else(|| named(COOKIE))
 }
 
-fn csrf(token: &str) -> String {
-    let digest = Sha256::digest(format!("csrf:{token}"));
+fn csrf(id: &str) -> String {
+    let digest = Sha256::digest(format!("csrf:{id}"));
     digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -84,28 +207,82 @@ fn csrf(token: &str) -> String {
 mod tests {
     use super::*;
 
-    fn judge(method: Method, pairs: &[(&'static str, &str)]) -> Verdict {
-        let headers = pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
-        Auth::new(Auth::hash("right-token")).judge(&method, &headers)
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(name, value)| (name.parse::<header::HeaderName>().unwrap(), value.parse().unwrap()))
+            .collect()
+    }
+
+    fn at(days: u64) -> Timestamp {
+        Timestamp::default().after(Duration::from_secs(days * 24 * 3600))
     }
 
     #[test]
-    fn a_token_or_a_cookie_is_needed_and_pages_prove_that_they_are_ours() {
-        let csrf = csrf("right-token");
-        let cookie = ("cookie", "a=b; polliwog_session=right-token");
-        for (method, headers, expected) in [
+    fn a_token_or_a_session_is_needed_and_pages_prove_that_they_are_ours() {
+        let auth = Auth::new(Auth::hash("right-token"), []);
+        let session = auth.log_in("random-id", false, at(0));
+        assert!(!session.cookie.contains("right-token") && !session.cookie.contains("Secure"));
+        let csrf = csrf("random-id");
+        let cookie = ("cookie", "a=b; polliwog_session=random-id");
+        for (method, pairs, expected) in [
             (Method::GET, vec![], Verdict::NoToken),
             (Method::GET, vec![("authorization", "Bearer right-token")], Verdict::Allowed),
             (Method::POST, vec![("authorization", "bearer right-token")], Verdict::Allowed),
-            (Method::GET, vec![("authorization", "Bearer wrong-token")], Verdict::NoToken),
+            (Method::GET, vec![("authorization", "Bearer wrong-token")], Verdict::WrongToken),
             (Method::GET, vec![("authorization", "Basic right-token")], Verdict::NoToken),
             (Method::GET, vec![cookie], Verdict::Allowed),
-            (Method::GET, vec![("cookie", "polliwog_session=wrong")], Verdict::NoToken),
+            (Method::GET, vec![("cookie", "polliwog_session=right-token")], Verdict::NoToken),
             (Method::POST, vec![cookie], Verdict::Forged),
             (Method::POST, vec![cookie, ("x-csrf-token", "guess")], Verdict::Forged),
             (Method::POST, vec![cookie, ("x-csrf-token", csrf.as_str())], Verdict::Allowed),
         ] {
-            assert_eq!(judge(method.clone(), &headers), expected, "{method} {headers:?}");
+            assert_eq!(auth.judge(&method, &headers(&pairs), at(29)), expected, "{method} {pairs:?}");
         }
+        assert_eq!(auth.judge(&Method::GET, &headers(&[cookie]), at(30)), Verdict::NoToken, "it has ended");
+    }
+
+    #[test]
+    fn a_session_ends_by_logging_out_and_with_the_token() {
+        let auth = Auth::new(Auth::hash("right-token"), [(Auth::hash("earlier"), at(5))]);
+        let logged_in = |id: &str| {
+            let cookie = format!("{SECURE_COOKIE}={id}; {COOKIE}=other");
+            auth.judge(&Method::GET, &headers(&[("cookie", &cookie)]), at(1)) == Verdict::Allowed
+        };
+        assert!(logged_in("earlier"), "it outlived a restart");
+        let session = auth.log_in("second", true, at(1));
+        assert!(session.cookie.starts_with("__Host-") && session.cookie.ends_with("; Secure"), "{}", session.cookie);
+        assert!(logged_in("second"));
+        let cookie = format!("{SECURE_COOKIE}=earlier");
+        assert_eq!(auth.log_out(&headers(&[("cookie", &cookie)])), Some(Auth::hash("earlier")));
+        assert!(!logged_in("earlier") && logged_in("second"));
+        assert_eq!(auth.replace(Auth::hash("another-token")), [Auth::hash("second")]);
+        assert!(!logged_in("second") && !auth.is_right("right-token") && auth.is_right("another-token"));
+    }
+
+    #[test]
+    fn there_are_so_many_sessions() {
+        let auth = Auth::new(Auth::hash("right-token"), []);
+        for number in 0..SESSIONS {
+            assert_eq!(
+                auth.log_in(&number.to_string(), false, at(0).after(Duration::from_secs(number as u64))).ended,
+                None
+            );
+        }
+        assert_eq!(auth.log_in("more", false, at(1)).ended, Some(Auth::hash("0")));
+        assert_eq!(auth.state().sessions.len(), SESSIONS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn guessing_is_slow() {
+        let (auth, gauges) = (Auth::new(Auth::hash("right-token"), []), Gauges::default());
+        let (peer, other): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let begun = tokio::time::Instant::now();
+        let guesses = (0..20).map(|_| auth.hold_back(peer, &gauges));
+        let (heard, other) = tokio::join!(futures_util::future::join_all(guesses), auth.hold_back(other, &gauges));
+        assert_eq!(heard.into_iter().filter(|heard| *heard).count(), GUESSES.0);
+        assert!(other && begun.elapsed() >= DELAY);
+        assert!(auth.state().guesses.is_empty());
+        assert_eq!(gauges.wrong_tokens.load(Ordering::Relaxed), 21);
     }
 }

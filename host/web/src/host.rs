@@ -1,5 +1,6 @@
 //! What this room needs of the host, and what it is shown.
 
+use crate::auth::TokenHash;
 use futures_util::future::BoxFuture;
 use model::{FailureCategory, Kind, Sample, Status, TargetId, Timestamp};
 use std::collections::BTreeMap;
@@ -13,6 +14,8 @@ pub type StoredEvents = Option<Vec<(i64, model::Event)>>;
 pub trait Host: Send + Sync + 'static {
     /// Everything that pages and lists show.
     fn overview(&self) -> BoxFuture<'_, Overview>;
+    /// Whether this process works; if not, why, and then it should be started again.
+    fn health(&self) -> Result<(), String>;
     /// Whether polls run and results are stored; if not, why.
     fn readiness(&self) -> Result<(), String>;
     /// Does something with a target.
@@ -27,6 +30,12 @@ pub trait Host: Send + Sync + 'static {
     fn plugins(&self) -> BoxFuture<'_, Vec<PluginView>>;
     /// Stored events after a place in the sequence.
     fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<StoredEvents, String>>;
+    /// Keeps a session of pages until its end, over a restart too; without an end it is over.
+    fn keep_session(&self, hash: TokenHash, until: Option<Timestamp>);
+    /// Makes another admin token and returns it; the one before is not right any more.
+    fn rotate_token(&self) -> Result<String, CommandError>;
+    /// Unpredictable text, for a session's id.
+    fn random_id(&self) -> String;
     /// A target's name.
     fn target_name(&self, target: &TargetId) -> Option<String>;
     /// The time.

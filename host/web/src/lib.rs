@@ -11,7 +11,9 @@
 mod api;
 mod auth;
 mod events;
+mod gauges;
 mod host;
+mod listener;
 mod metrics;
 mod page;
 mod server;
@@ -19,10 +21,11 @@ mod wire;
 
 pub use auth::{Auth, TokenHash};
 pub use events::{Announcement, Announcer};
+pub use gauges::Gauges;
 pub use host::{
     BreakerView, CommandError, DeadView, DependencyView, ExplanationView, Host, Overview, PluginUsage, PluginView,
     PollErrorView, ProcessView, SchedulerView, SettingView, SettingsView, StoredEvents, TargetView, Wish,
 };
 pub use metrics::{Metrics, PollMeasure};
-pub use server::{ServerError, serve, serve_metrics};
+pub use server::{Listening, ServerError, serve, serve_metrics};
 pub use wire::{dependency_id, event_json, plugin_json};

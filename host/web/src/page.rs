@@ -5,12 +5,13 @@ use crate::host::{DependencyView, Overview, SettingView, TargetView};
 use crate::server::Shared;
 use crate::wire::{time, worst};
 use axum::Form;
-use axum::extract::{Path, Query, State};
+use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use maud::{DOCTYPE, Markup, html};
 use model::{Status, Timestamp};
 use serde::Deserialize;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 const STYLE: &str = include_str!("../assets/style.css");
@@ -31,22 +32,53 @@ pub(crate) struct Token {
 }
 
 /// The link of the first start carries the token; without one there is a form.
-pub(crate) async fn login(State(shared): State<Shared>, Query(query): Query<Token>) -> Response {
+pub(crate) async fn login(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    Query(query): Query<Token>,
+) -> Response {
     match query.token {
-        Some(token) => admit(&shared, &token),
+        Some(token) => admit(&shared, (peer, &headers), &token).await,
         None => form(None).into_response(),
     }
 }
 
-pub(crate) async fn log_in(State(shared): State<Shared>, Form(form): Form<Token>) -> Response {
-    admit(&shared, form.token.as_deref().unwrap_or_default().trim())
+pub(crate) async fn log_in(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    Form(form): Form<Token>,
+) -> Response {
+    admit(&shared, (peer, &headers), form.token.as_deref().unwrap_or_default().trim()).await
 }
 
-fn admit(shared: &Shared, token: &str) -> Response {
+async fn admit(shared: &Shared, (peer, headers): (SocketAddr, &HeaderMap), token: &str) -> Response {
     if !shared.auth.is_right(token) {
+        if !shared.auth.hold_back(peer.ip(), &shared.gauges).await {
+            let problem = "Too many wrong tokens come from there. Wait a moment.";
+            return (StatusCode::TOO_MANY_REQUESTS, form(Some(problem))).into_response();
+        }
         return (StatusCode::UNAUTHORIZED, form(Some("This is not the token."))).into_response();
     }
-    ([(header::SET_COOKIE, Auth::cookie(token))], Redirect::to("/")).into_response()
+    // A proxy in front that speaks TLS says so; whoever says so without one only loses a cookie.
+    let secure =
+        headers.get("x-forwarded-proto").is_some_and(|scheme| scheme.as_bytes().eq_ignore_ascii_case(b"https"));
+    let session = shared.auth.log_in(&shared.host.random_id(), secure, shared.host.now());
+    if let Some(ended) = session.ended {
+        shared.host.keep_session(ended, None);
+    }
+    shared.host.keep_session(session.hash, Some(session.until));
+    ([(header::SET_COOKIE, session.cookie)], Redirect::to("/")).into_response()
+}
+
+pub(crate) async fn log_out(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    if let Some(ended) = shared.auth.log_out(&headers) {
+        shared.host.keep_session(ended, None);
+    }
+    let [plain, secure] = Auth::forgotten();
+    let cookies = AppendHeaders([(header::SET_COOKIE, plain), (header::SET_COOKIE, secure)]);
+    (StatusCode::NO_CONTENT, cookies).into_response()
 }
 
 fn form(problem: Option<&str>) -> Markup {
@@ -89,7 +121,7 @@ pub(crate) async fn index(State(shared): State<Shared>, headers: HeaderMap) -> M
     let body = html! {
         header.top {
             h1 { "Polliwog" }
-            nav { a href="/settings" { "Settings" } }
+            nav { a href="/settings" { "Settings" } " " button #logout type="button" { "Log out" } }
             p #connection role="status" { "connecting" }
         }
         main #targets { (problems(&shared)) (listing(&overview)) }
@@ -138,6 +170,9 @@ fn tells_something(setting: &SettingView) -> bool {
 fn problems(shared: &Shared) -> Markup {
     let settings = shared.host.settings();
     html! {
+        @if let Err(why) = shared.host.readiness() {
+            div.problem role="alert" { strong { "This host does not work as it should: " } (why) }
+        }
         @if !settings.problems.is_empty() {
             div.problem role="alert" {
                 strong { "Not all that is configured is in force; the host goes on as it was:" }

@@ -3,18 +3,27 @@
 use crate::api::{self, ApiError};
 use crate::auth::{Auth, Verdict};
 use crate::events::Announcer;
+use crate::gauges::Gauges;
 use crate::host::Host;
+use crate::listener::{self, Gate};
 use crate::metrics::{Format, Metrics};
 use crate::page;
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{delete, get, post};
+use futures_util::{FutureExt, stream};
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// A listener that could not be opened.
@@ -31,37 +40,80 @@ pub(crate) struct Shared {
     pub host: Arc<dyn Host>,
     pub announcer: Announcer,
     pub auth: Auth,
+    pub gauges: Arc<Gauges>,
     pub ending: CancellationToken,
 }
 
-/// Serves pages and API until `ending`; gives the address it listens on.
+/// What both listeners have in common.
+#[derive(Clone)]
+pub struct Listening {
+    /// Names by which this host may be asked, beside addresses and names of its own site.
+    pub hosts: Vec<String>,
+    /// Connections of one listener at a time.
+    pub connections: usize,
+    /// What happens to the listeners.
+    pub gauges: Arc<Gauges>,
+    /// When it is cancelled, they end.
+    pub ending: CancellationToken,
+}
+
+/// Scrapes that are answered at a time: each holds its whole answer until that is read.
+const SCRAPES: usize = 4;
+/// A scrape must be read within this.
+const SCRAPED: Duration = Duration::from_secs(30);
+
+/// Serves pages and API until the host ends; returns the address it listens on.
 pub async fn serve(
     address: SocketAddr,
     host: Arc<dyn Host>,
     (announcer, auth): (Announcer, Auth),
-    ending: CancellationToken,
+    listening: Listening,
 ) -> Result<SocketAddr, ServerError> {
-    let shared = Shared { host, announcer, auth, ending: ending.clone() };
-    listen(address, router(shared), ending).await
+    let (gauges, ending) = (listening.gauges.clone(), listening.ending.clone());
+    let shared = Shared { host, announcer, auth, gauges, ending };
+    listen(address, router(shared), listening).await
 }
 
-/// Serves `/metrics` until `ending`, to whoever asks.
+/// Serves `/metrics` until the host ends, without a token.
 pub async fn serve_metrics(
     address: SocketAddr,
     host: Arc<dyn Host>,
     metrics: Arc<Metrics>,
-    ending: CancellationToken,
+    listening: Listening,
 ) -> Result<SocketAddr, ServerError> {
+    let scrapes = Arc::new(Semaphore::new(SCRAPES));
     let scrape = async move |headers: HeaderMap| {
+        let Ok(Ok(slot)) = timeout(SCRAPED, scrapes.clone().acquire_owned()).await else {
+            return StatusCode::SERVICE_UNAVAILABLE.into_response();
+        };
         let format = Format::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
-        let text = metrics.render(&host.overview().await, host.now());
-        ([(header::CONTENT_TYPE, format.content_type())], format.of(text))
+        let text = format.of(metrics.render(&host.overview().await, host.now()));
+        let length = text.len();
+        let kind = [(header::CONTENT_TYPE, format.content_type()), (header::CONTENT_LENGTH, &length.to_string())];
+        (kind, scraped(text, slot)).into_response()
     };
     let routes = Router::new().route("/metrics", get(scrape)).fallback(async || Redirect::to("/metrics"));
-    listen(address, routes, ending).await
+    listen(address, routes, listening).await
 }
 
-async fn listen(address: SocketAddr, routes: Router, ending: CancellationToken) -> Result<SocketAddr, ServerError> {
+/// A scrape's answer, piece by piece, which ends when it is read too slowly.
+fn scraped(text: String, slot: OwnedSemaphorePermit) -> Body {
+    const PIECE: usize = 64 << 10;
+    let (text, deadline) = (Bytes::from(text), Instant::now() + SCRAPED);
+    let pieces = stream::unfold((text, slot), move |(mut text, slot)| async move {
+        if text.is_empty() {
+            return None;
+        }
+        if Instant::now() > deadline {
+            return Some((Err(std::io::Error::from(std::io::ErrorKind::TimedOut)), (Bytes::new(), slot)));
+        }
+        let piece = text.split_to(PIECE.min(text.len()));
+        Some((Ok(piece), (text, slot)))
+    });
+    Body::from_stream(pieces)
+}
+
+async fn listen(address: SocketAddr, routes: Router, listening: Listening) -> Result<SocketAddr, ServerError> {
     let failed = |error: std::io::Error| {
         let why = match error.kind() {
             std::io::ErrorKind::AddrInUse => "another program listens there: end it, or choose another port".to_owned(),
@@ -71,12 +123,9 @@ async fn listen(address: SocketAddr, routes: Router, ending: CancellationToken) 
     };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
-    let serving = axum::serve(listener, routes).with_graceful_shutdown(ending.cancelled_owned());
-    tokio::spawn(async move {
-        if let Err(error) = serving.await {
-            tracing::error!("the listener on {bound} ended: {error}");
-        }
-    });
+    let Listening { hosts, connections, gauges, ending } = listening;
+    let gate = Gate { hosts: hosts.into(), gauges, ending };
+    tokio::spawn(listener::serve((listener, connections), routes, gate));
     Ok(bound)
 }
 
@@ -102,6 +151,8 @@ fn router(shared: Shared) -> Router {
         .route("/api/v1/settings/{key}", get(api::setting).put(api::put_setting).delete(api::unset))
         .route("/api/v1/plugins", get(api::plugins))
         .route("/api/v1/events", get(api::events))
+        .route("/api/v1/tokens/rotate", post(api::rotate_token))
+        .route("/logout", post(page::log_out))
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::not_this_way)
         .layer(from_fn_with_state(shared.clone(), guard));
@@ -111,12 +162,22 @@ fn router(shared: Shared) -> Router {
         .route("/login", get(page::login).post(page::log_in))
         .route("/assets/{file}", get(page::asset))
         .merge(guarded)
+        .layer(from_fn_with_state(shared.clone(), caught))
         .layer(from_fn(hardened))
         .with_state(shared)
 }
 
-async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    match shared.auth.judge(request.method(), request.headers()) {
+async fn guard(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let verdict = shared.auth.judge(request.method(), request.headers(), shared.host.now());
+    if verdict == Verdict::WrongToken && !shared.auth.hold_back(peer.ip(), &shared.gauges).await {
+        return ApiError::too_many_guesses().into_response();
+    }
+    match verdict {
         Verdict::Allowed => next.run(request).await,
         Verdict::Forged => {
             ApiError::new(StatusCode::FORBIDDEN, "csrf", "the request lacks the page's X-CSRF-Token").into_response()
@@ -124,11 +185,26 @@ async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Re
         Verdict::NoToken if ["/", "/settings"].contains(&request.uri().path()) => {
             Redirect::to("/login").into_response()
         }
-        Verdict::NoToken => {
+        Verdict::NoToken | Verdict::WrongToken => {
             let message = "a token is needed: send it as Authorization: Bearer TOKEN, or log in at /login";
             let mut response = ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message).into_response();
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             response
+        }
+    }
+}
+
+/// A handler that panics is a defect of ours: the caller is told so, the log has the place, and the number of them shows in
+/// the metrics.
+async fn caught(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
+            shared.gauges.panics.fetch_add(1, Ordering::Relaxed);
+            tracing::error!("answering {method} {path:?} ended in a panic: please report it");
+            let message = "the host failed to answer this: see its log, and please report it";
+            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message).into_response()
         }
     }
 }

@@ -96,6 +96,14 @@ impl<'a> Dependency<'a> {
     }
 }
 
+/// A page of dependencies. Written as it is: going through [`Value`] would parse the JSON that plugins report again.
+#[derive(Serialize)]
+pub(crate) struct Dependencies<'a> {
+    /// All that match, on this page or not.
+    pub total: usize,
+    pub dependencies: Vec<Dependency<'a>>,
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Target<'a> {

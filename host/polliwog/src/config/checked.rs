@@ -5,6 +5,7 @@ use crate::config::places::{Places, data_dir};
 use crate::config::reader::{Notes, Overrides, Section, Source, count, suggestion, text};
 use crate::config::targets::{TargetConfig, alias_of, secret_source, targets};
 use crate::config::value::{Entry, Value, parse, show_duration};
+use crate::plugins::Trust;
 use egress::{Cidr, Method, Narrowing};
 use model::Kind;
 use scheduler::{Cadence, Profile, Settings};
@@ -29,6 +30,8 @@ pub(crate) struct Config {
     pub listen: SocketAddr,
     /// Where `/metrics` listens.
     pub metrics_listen: SocketAddr,
+    /// Names by which this host may be asked, beside addresses and names of its own site.
+    pub hosts: Vec<String>,
     /// The first word of our metrics' names.
     pub metrics_prefix: String,
     /// Where data lies.
@@ -41,6 +44,8 @@ pub(crate) struct Config {
     pub max_body_bytes_in_flight: usize,
     /// Where plugins are dropped.
     pub plugin_dir: PathBuf,
+    /// Files there that may take over a kind that has targets.
+    pub trusted_plugins: Vec<String>,
     /// Instances at a time.
     pub instance_slots: u32,
     /// What polls of a kind may use.
@@ -67,6 +72,11 @@ pub(crate) struct Limits {
 }
 
 impl Config {
+    /// Which plugin files may take over which kinds.
+    pub(crate) fn trust(&self) -> Trust {
+        Trust::new(&self.trusted_plugins, self.targets.iter().map(|target| target.kind.clone()), &self.data_dir)
+    }
+
     /// Reads a file's text as it is written, with the environment over it.
     pub(crate) fn written(
         document: (&str, &str),
@@ -129,7 +139,7 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
     for entry in document.iter().filter(|entry| !SECTIONS.contains(&entry.key.as_str())) {
         notes.at(entry.line, format!("unknown section {:?}{}", entry.key, suggestion(&entry.key, &SECTIONS)));
     }
-    let (listen, metrics_listen) = server(notes, Section::top(notes, document, "server"));
+    let (listen, metrics_listen, hosts) = server(notes, Section::top(notes, document, "server"));
     let scheduler = scheduler(notes, Section::top(notes, document, "scheduler"));
     let store = store_config(Section::top(notes, document, "store"), &data_dir);
     let egress = Section::top(notes, document, "egress");
@@ -150,6 +160,7 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
     egress.finish();
     let plugins = Section::top(notes, document, "plugins");
     let plugin_dir = plugins.text("dir").map_or_else(|| data_dir.join("plugins"), PathBuf::from);
+    let trusted_plugins = plugins.get("trust", words).unwrap_or_default();
     let instance_slots = at_least_one(&plugins, "instance_slots").unwrap_or(512);
     let limits = plugins.table("limits").map(|entries| limits(notes, entries)).unwrap_or_default();
     plugins.finish();
@@ -157,11 +168,13 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
     Config {
         listen,
         metrics_listen,
+        hosts,
         metrics_prefix: metrics_prefix(notes, Section::top(notes, document, "metrics")),
         store,
         max_requests_per_host,
         max_body_bytes_in_flight,
         plugin_dir,
+        trusted_plugins,
         instance_slots: u32::try_from(instance_slots).unwrap_or(u32::MAX),
         limits,
         targets: targets(notes, document, &scheduler),
@@ -181,7 +194,7 @@ fn check_api_secrets(notes: &Notes<'_>, document: &[Entry]) {
     }
 }
 
-fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr) {
+fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, Vec<String>) {
     let address = |value: &Value| {
         let text = text(value)?;
         text.parse::<SocketAddr>()
@@ -189,6 +202,7 @@ fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr) {
     };
     let listen = section.get("listen", address);
     let metrics = section.get("metrics_listen", address);
+    let hosts = section.get("hosts", words).unwrap_or_default();
     let line = section.line("metrics_listen");
     section.finish();
     let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
@@ -196,7 +210,7 @@ fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr) {
     if listen == metrics && listen.port() != 0 {
         notes.at(line, "metrics_listen is the same as listen: give it another port");
     }
-    (listen, metrics)
+    (listen, metrics, hosts)
 }
 
 fn metrics_prefix(notes: &Notes<'_>, section: Section<'_>) -> String {
@@ -216,6 +230,7 @@ fn store_config(section: Section<'_>, data_dir: &std::path::Path) -> store::Conf
         path: section.text("path").map_or_else(|| data_dir.join("polliwog.db"), PathBuf::from),
         history_days: section.count("history_days").map_or(365, |days| u32::try_from(days).unwrap_or(u32::MAX)),
         history_rows: section.count("history_rows").unwrap_or(1_000_000),
+        history_bytes: section.count("history_bytes").unwrap_or(2 << 30),
     };
     section.finish();
     config

@@ -8,11 +8,7 @@ use store::{DeadRecord, Schedule};
 
 /// A schedule as it is stored.
 pub(crate) fn wall(saved: &Saved, identity: i64, clock: &Clock) -> Schedule {
-    let (now, wall) = (clock.now(), clock.wall());
-    let at = |moment: Moment| {
-        let offset = (moment.as_nanos() - now.as_nanos()) / 1_000_000;
-        Timestamp::from_millis(wall.as_millis().saturating_add(offset))
-    };
+    let at = |moment: Moment| clock.at(moment);
     Schedule {
         identity,
         due: at(saved.due),
@@ -58,18 +54,19 @@ pub(crate) fn saved(schedule: &Schedule, clock: &Clock) -> Saved {
         due: at(schedule.due),
         interval: schedule.interval,
         failures: schedule.failures,
-        first_failure: schedule.first_failure.map(past),
+        // These are shown and decide nothing: a clock that was set back must not move their dates.
+        first_failure: schedule.first_failure.map(at),
         last_cause: schedule.last_cause,
         plugin_faults: schedule.plugin_faults,
         breaker: Breaker {
             state: if schedule.breaker_open { BreakerState::Open } else { BreakerState::Closed },
             open_for: schedule.open_for,
-            since: schedule.breaker_since.map(past),
+            since: schedule.breaker_since.map(at),
         },
         dead: schedule.dead.as_ref().map(|dead| DeadLetter {
             reason: DeadReason::from_word(&dead.reason).unwrap_or(DeadReason::Retries),
-            since: past(dead.since),
-            last_attempt: past(dead.last_attempt),
+            since: at(dead.since),
+            last_attempt: at(dead.last_attempt),
             retries: dead.retries,
         }),
         revived: schedule.revived,

@@ -128,7 +128,6 @@ impl Driver {
             status.place.waits() && now.since(status.schedule.due) > self.scheduler.settings().max
         };
         Snapshot {
-            now,
             adaptive: self.scheduler.settings().cadence != Cadence::Fixed,
             depth: self.scheduler.depth(),
             due_soon: self.scheduler.due_within(now, DUE_SOON),

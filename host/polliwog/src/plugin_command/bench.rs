@@ -4,7 +4,7 @@
 use super::list::bytes;
 use super::project::Project;
 use super::recording::Recording;
-use crate::common::print;
+use crate::common::{complain, print, print_json};
 use anyhow::{anyhow, bail};
 use model::{Failure, Outcome};
 use sandbox::Usage;
@@ -56,12 +56,17 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
     if as_json {
         let mut facts = first;
         facts["later"] = later.unwrap_or_default();
-        print(&facts.to_string())?;
+        print_json(&facts)?;
     } else {
         print(&readable(&file, &first, later.as_ref()))?;
     }
     let told = |polls: &str, failure: &Failure| {
-        eprintln!("polliwog: {polls} failed: {} ({}): {}", failure.code, failure.category.as_str(), failure.message);
+        complain(format_args!(
+            "polliwog: {polls} failed: {} ({}): {}",
+            failure.code,
+            failure.category.as_str(),
+            failure.message
+        ));
     };
     match (&failure, &later_failure) {
         (Some(failure), _) => told("polls", failure),

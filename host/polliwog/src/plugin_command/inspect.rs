@@ -2,7 +2,7 @@
 
 use super::list::bytes;
 use super::project::content;
-use crate::common::{fresh_compiler, print};
+use crate::common::{fresh_compiler, print, print_json};
 use crate::plugins::hex;
 use egress::Egress;
 use sandbox::{Plugin, Sandbox};
@@ -25,7 +25,11 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
     match loaded {
         Ok(plugin) => {
             let facts = facts(&name, &of_file, &plugin);
-            print(&if as_json { facts.to_string() } else { readable(&facts) })?;
+            if as_json {
+                print_json(&facts)?
+            } else {
+                print(&readable(&facts))?
+            }
             Ok(0)
         }
         Err((code, message)) => {
@@ -33,7 +37,7 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
                 let mut refused =
                     json!({ "file": name, "verdict": "refused", "error": { "code": code, "message": message } });
                 (refused["size"], refused["sha256"]) = (of_file["size"].clone(), of_file["sha256"].clone());
-                print(&refused.to_string())?;
+                print_json(&refused)?;
             } else {
                 print(&format!("{name}: refused ({code}): {message}"))?;
             }

@@ -2,8 +2,8 @@
 
 use crate::api::{self, Unanswered};
 use crate::cli::Common;
-use crate::common::{self, compiler, print};
-use crate::plugins::Keeper;
+use crate::common::{self, compiler, complain, print, print_json};
+use crate::plugins::{Judging, Keeper};
 use egress::{Egress, Method};
 use sandbox::Sandbox;
 use serde_json::Value;
@@ -15,16 +15,16 @@ pub(crate) async fn list(common: &Common, as_json: bool) -> anyhow::Result<u8> {
     let (from, plugins) = match api::call(&api::usual_url(common), Method::Get, "/api/v1/plugins", None).await {
         Ok(answer) => ("the running host", answer["plugins"].clone()),
         Err(Unanswered::Refused(why)) => {
-            eprintln!("polliwog: {why}");
+            complain(format_args!("polliwog: {why}"));
             return Ok(1);
         }
         Err(Unanswered::Nobody(why)) => {
-            eprintln!("no running host answers ({why}); this is what the configuration would load");
+            complain(format_args!("no running host answers ({why}); this is what the configuration would load"));
             ("the configuration", would_load(common).await?)
         }
     };
     if as_json {
-        print(&serde_json::json!({ "from": from, "plugins": plugins }).to_string())?;
+        print_json(&serde_json::json!({ "from": from, "plugins": plugins }))?;
         return Ok(0);
     }
     let all: Vec<&Value> = plugins.as_array().into_iter().flatten().collect();
@@ -109,6 +109,7 @@ async fn would_load(common: &Common) -> anyhow::Result<Value> {
     let config = config.map_err(|problems| anyhow::anyhow!("{}", problems[0]))?;
     let egress = Egress::new(egress::Config::default());
     let sandbox = Sandbox::new(sandbox::Config::default(), compiler(&config.data_dir)?, &egress)?;
-    let keeper = Keeper::start(Arc::new(sandbox), &config.plugin_dir, &config.data_dir).await;
+    let keeper =
+        Keeper::start(Arc::new(sandbox), (&config.plugin_dir, &config.data_dir), config.trust(), Judging::All).await;
     Ok(keeper.set().views(&BTreeMap::new()).iter().map(web::plugin_json).collect())
 }

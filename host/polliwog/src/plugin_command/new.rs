@@ -4,7 +4,7 @@
 //! and a file of helpers. So it builds with nothing but its language's own tools.
 
 use crate::cli::{Language, USAGE};
-use crate::common::print;
+use crate::common::{complain, print};
 use anyhow::Context;
 use include_dir::{Dir, include_dir};
 use model::Kind;
@@ -25,11 +25,11 @@ pub(crate) fn new(name: &str, language: Language) -> anyhow::Result<u8> {
     let kind = match Kind::new(name) {
         Ok(kind) if !RESERVED.contains(&name) => kind,
         Ok(_) => {
-            eprintln!("polliwog: {name:?} means something else to the tools: choose another name");
+            complain(format_args!("polliwog: {name:?} means something else to the tools: choose another name"));
             return Ok(USAGE);
         }
         Err(error) => {
-            eprintln!("polliwog: a plugin is named after the kind that it serves: {error}");
+            complain(format_args!("polliwog: a plugin is named after the kind that it serves: {error}"));
             return Ok(USAGE);
         }
     };

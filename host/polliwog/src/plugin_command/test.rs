@@ -2,7 +2,7 @@
 
 use super::project::{Project, golden};
 use super::recording::Recording;
-use crate::common::{counted, print};
+use crate::common::{counted, print, print_json};
 use crate::poll::output::result_json;
 use anyhow::Context;
 use model::{FailureCategory, Outcome};
@@ -42,7 +42,7 @@ pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Re
     let failed = failed.count();
     if as_json {
         let results: Vec<Value> = results.iter().map(|(recording, verdict)| shown(recording, verdict)).collect();
-        print(&json!({ "plugin": project.component, "ok": failed == 0, "recordings": results }).to_string())?;
+        print_json(&json!({ "plugin": project.component, "ok": failed == 0, "recordings": results }))?;
     } else {
         for (recording, verdict) in &results {
             print(&line(recording, verdict))?;

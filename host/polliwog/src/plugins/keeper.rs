@@ -4,7 +4,7 @@ use super::account::Account;
 use super::folder::Folder;
 use super::last::{self, Last};
 use super::shelf::{Cause, Shelf, Verdict, Version};
-use super::{BUILT_IN, PluginSet, Refused, Served, hex};
+use super::{BUILT_IN, PluginSet, Refused, Served, Trust, hex};
 use crate::common::Document;
 use crate::config::{Overrides, Problem};
 use crate::configurator::{Checker, Configurator, Fitted, misfit};
@@ -22,7 +22,16 @@ use tokio_util::sync::CancellationToken;
 /// How often the directory is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 /// Files that could be taken if something else were different are judged again after this many looks.
-const AGAIN: u32 = 30;
+const AGAIN: u32 = 10;
+
+/// What becomes at a start of files that must be compiled first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judging {
+    /// They are waited for: a command answers once.
+    All,
+    /// They are judged while the host runs: a start never waits for a stranger's file.
+    Known,
+}
 
 /// What looks after the plugins.
 pub(crate) struct Keeper {
@@ -30,6 +39,7 @@ pub(crate) struct Keeper {
     path: PathBuf,
     folder: Folder,
     shelf: Shelf<Plugin>,
+    trust: Trust,
     last: Last,
     remembered: BTreeMap<Kind, last::Served>,
     /// What of that is on disk.
@@ -53,7 +63,12 @@ pub(crate) struct Parts {
 
 impl Keeper {
     /// Loads the built-in plugins and those in the directory. A user's file beats the built-in one of its kind.
-    pub(crate) async fn start(sandbox: Arc<Sandbox>, path: &Path, data_dir: &Path) -> Self {
+    pub(crate) async fn start(
+        sandbox: Arc<Sandbox>,
+        (path, data_dir): (&Path, &Path),
+        trust: Trust,
+        judging: Judging,
+    ) -> Self {
         let mut built_in = BTreeMap::new();
         let mut refused = Vec::new();
         // Compiled side by side when they are compiled for the first time.
@@ -71,7 +86,16 @@ impl Keeper {
         let (mut folder, mut judged, mut spare) = (Folder::new(path), Vec::new(), Vec::new());
         for name in folder.first_look() {
             let Some(read) = folder.read(&name) else { continue };
+            if judging == Judging::Known && read.as_ref().is_ok_and(|bytes| !sandbox.is_judged(bytes)) {
+                tracing::info!("{} is compiled while the host runs", path.join(&name).display());
+                folder.read_again(&shown(&name));
+                continue;
+            }
             let (name, verdict) = (shown(&name), judge(&sandbox, read).await);
+            let verdict = verdict.and_then(|version| {
+                let before = publisher(&remembered, &built_in, &version.kind);
+                trusted(&trust, &name, before.as_deref(), version)
+            });
             if verdict.is_err() {
                 spare.extend(last_good(&sandbox, &remembered, &name).await.map(|version| (name.clone(), version)));
             }
@@ -90,6 +114,7 @@ impl Keeper {
             path: path.to_owned(),
             folder,
             shelf,
+            trust,
             last,
             written: remembered.clone(),
             remembered,
@@ -202,7 +227,7 @@ impl Keeper {
             }
             looks += 1;
             if looks % AGAIN == 0 {
-                self.judge_again();
+                self.judge_again(&parts);
             }
             // Judging a file takes as long as compiling it; the host may end meanwhile.
             tokio::select! {
@@ -212,7 +237,8 @@ impl Keeper {
         }
     }
 
-    fn judge_again(&mut self) {
+    fn judge_again(&mut self, parts: &Parts) {
+        self.trust.used_by(parts.configurator.kinds_in_use());
         for name in self.shelf.to_judge_again() {
             self.folder.read_again(&name);
         }
@@ -261,6 +287,12 @@ impl Keeper {
         if let Err(reason) = self.shelf.may_serve(name, &kind) {
             return self.refuse(name, (Cause::Rival(kind), reason), parts);
         }
+        self.trust.used_by(parts.configurator.kinds_in_use());
+        let publisher = publisher(&self.remembered, &self.built_in, &kind);
+        let version = match trusted(&self.trust, name, publisher.as_deref(), version) {
+            Ok(version) => version,
+            Err(refusal) => return self.refuse(name, refusal, parts),
+        };
         let served = self.served(version.plugin.clone(), self.file(name));
         if let Err(reason) = parts.configurator.plug(&kind, Some(served)).await {
             return self.refuse(name, (Cause::Targets, reason), parts);
@@ -352,6 +384,25 @@ fn shown(name: &OsString) -> String {
 
 async fn fit(checker: &Checker, document: &Document) -> Result<Fitted, Vec<Problem>> {
     checker.fit(document, Overrides::new(), (&BTreeMap::new(), Files::Reread)).await
+}
+
+/// Who polls the targets of a kind, or did last: a file's name, or the plugin that came with the host.
+fn publisher(
+    remembered: &BTreeMap<Kind, last::Served>,
+    built_in: &BTreeMap<Kind, Plugin>,
+    kind: &Kind,
+) -> Option<String> {
+    let file = remembered.get(kind).map(|served| served.file.clone());
+    file.or_else(|| built_in.contains_key(kind).then(|| BUILT_IN.to_owned()))
+}
+
+/// A good version, where an operator has nothing against it.
+fn trusted(trust: &Trust, name: &str, before: Option<&str>, version: Version<Plugin>) -> Verdict<Plugin> {
+    let digest = hex(&version.plugin.digest());
+    match trust.may_take_over((name, &digest), &version.kind, before) {
+        Ok(()) => Ok(version),
+        Err(reason) => Err((Cause::Trust, reason)),
+    }
 }
 
 async fn judge(sandbox: &Sandbox, read: Result<Vec<u8>, String>) -> Verdict<Plugin> {

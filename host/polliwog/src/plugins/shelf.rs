@@ -45,6 +45,8 @@ pub(super) enum Cause {
     Rival(Kind),
     /// It does not fit the targets of its kind.
     Targets,
+    /// It would take over a kind that has targets, and nobody has allowed it.
+    Trust,
     /// This machine could not judge it just then.
     Host,
 }
@@ -138,7 +140,7 @@ impl<P> Shelf<P> {
         let again = |(name, file): (&String, &File<P>)| {
             let again = match &file.refusal.as_ref()?.cause {
                 Cause::Content => false,
-                Cause::Targets | Cause::Host => true,
+                Cause::Targets | Cause::Trust | Cause::Host => true,
                 Cause::Rival(kind) => self.holder(kind).is_none() && self.rivals(kind).len() == 1,
             };
             again.then(|| name.clone())

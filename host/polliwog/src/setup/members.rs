@@ -13,6 +13,7 @@ use egress::{BodyEncoding, Capture, CaptureSource, Fingerprint, Method, Request,
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 use url::form_urlencoded::byte_serialize;
 use url::{Host, Url};
@@ -41,7 +42,7 @@ pub(super) struct Account<'a> {
 #[derive(Debug, PartialEq)]
 struct Said {
     name: String,
-    ip: Option<String>,
+    ip: Option<IpAddr>,
     fingerprint: Option<String>,
     /// Whether it is the one that was asked.
     own: bool,
@@ -63,6 +64,14 @@ pub(super) async fn members(
             product.check
         ),
     };
+    let local = match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        _ => false,
+    };
+    if url.scheme() == "http" && !local {
+        bail!("--secret: {url} is not encrypted, so that the {} is not sent: write https://", product.secret.0);
+    }
     let name = product.secret.0;
     let (given, source): (String, SecretSource) = secret(account.secret)?;
     if given != name {
@@ -99,7 +108,7 @@ async fn reached(product: &Product, url: &Url, seen: &Seen, said: Said) -> Membe
         let url = named.to_string().trim_end_matches('/').to_owned();
         return Member { name, url: Some(url), fingerprint: None, trusted: true };
     }
-    let host = |ip: String| if ip.contains(':') { format!("[{ip}]") } else { ip };
+    let host = |ip: IpAddr| if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
     let url = ip.map(|ip| format!("{}://{}:{port}{path}", url.scheme(), host(ip)));
     Member { name, url, fingerprint, trusted: false }
 }
@@ -127,7 +136,7 @@ async fn of_environment(session: &Session, url: &Url) -> anyhow::Result<Vec<Said
     let of = |entry: &Value| {
         let name = word(entry, "name")?;
         let own = entry["local"] == 1 || entry["local"] == "1" || entry["local"] == true;
-        Some(Said { ip: word(entry, "ip"), fingerprint: fingerprint(&name), own, name })
+        Some(Said { ip: address(entry), fingerprint: fingerprint(&name), own, name })
     };
     Ok(status.as_array().into_iter().flatten().filter(|entry| entry["type"] == "node").filter_map(of).collect())
 }
@@ -158,10 +167,10 @@ async fn of_gateways(session: &Session, url: &Url, username: &str, own: Option<&
     let status = data(session, LIST, request, MEND).await?;
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let of = |entry: &Value| {
-        let (name, ip) = (word(entry, "name")?, word(entry, "ip"));
+        let (name, ip) = (word(entry, "name")?, address(entry));
         let fingerprint = word(entry, "fingerprint").filter(|fingerprint| Fingerprint::parse(fingerprint).is_ok());
         let same = |fingerprint: &String| own.is_some_and(|own| own.eq_ignore_ascii_case(fingerprint));
-        let own = fingerprint.as_ref().is_some_and(same) || ip.as_deref() == Some(host) || name == host;
+        let own = fingerprint.as_ref().is_some_and(same) || ip.is_some_and(|ip| host.parse() == Ok(ip)) || name == host;
         Some(Said { name, ip, fingerprint, own })
     };
     Ok(status.as_array().into_iter().flatten().filter_map(of).collect())
@@ -175,6 +184,11 @@ async fn data(session: &Session, path: &str, request: Request, mend: &str) -> an
     }
     let answer = serde_json::from_slice::<Value>(&answer.body).with_context(|| path.to_owned())?;
     Ok(answer["data"].clone())
+}
+
+/// The address of a member. What is not one would end up in a configuration.
+fn address(entry: &Value) -> Option<IpAddr> {
+    entry["ip"].as_str()?.parse().ok()
 }
 
 fn word(value: &Value, field: &str) -> Option<String> {

@@ -1,6 +1,6 @@
 //! A poll ended: what that means for its target, and for others of its origin.
 
-use super::{DEAD_LETTER_FAILURES, Finish, LONGEST_DELAY, PROBE_SPREAD, Scheduler};
+use super::{DEAD_LETTER_FAILURES, Finish, LONGEST_DELAY, PROBE_SPREAD, SLOW, Scheduler};
 use crate::backoff::plugin_fault_delay;
 use crate::cadence::{Load, jittered};
 use crate::explain::{Failed, Why};
@@ -20,6 +20,7 @@ impl Scheduler {
         };
         let Some(flight) = flight else { return };
         self.in_flight -= 1;
+        self.doubtful_in_flight -= usize::from(flight.doubtful);
         self.count_flight(&flight.kind, false);
         if let Some(next) = self.hosts.leave(&flight.host, self.settings.max_per_host) {
             self.make_ready(next, now);
@@ -36,6 +37,7 @@ impl Scheduler {
         if !flight.void {
             if finish != Finish::Skipped {
                 target.schedule.last_polled = Some(now);
+                target.slow = now.since(flight.started) >= SLOW;
             }
             match finish {
                 // It says nothing of the version that serves now.

@@ -8,6 +8,7 @@ use crate::target::{Spending, Target, Turn};
 use crate::{BreakerState, Cadence, Entry, Place};
 use model::{Kind, Moment};
 use rand::Rng;
+use std::collections::BTreeSet;
 
 /// All targets' wishes together are held to this many times what their base intervals would cost.
 const MOST_SPENDING: f64 = 2.0;
@@ -71,7 +72,7 @@ impl Scheduler {
             Place::Queued => drop(self.queue.remove(slot)),
             Place::Ready => {
                 if let Some(turn) = target.turn.take() {
-                    self.ready.remove(&turn);
+                    self.turns(turn.doubtful).remove(&turn);
                 }
                 // It may have been given its host's free slot; that goes to the next.
                 self.hand_on(&host);
@@ -102,7 +103,22 @@ impl Scheduler {
         let turn = self.turn(entry);
         let target = self.target_mut(turn.slot);
         (target.place, target.turn) = (Place::Ready, Some(turn.clone()));
-        self.ready.insert(turn);
+        self.turns(turn.doubtful).insert(turn);
+    }
+
+    /// Where turns wait.
+    fn turns(&mut self, doubtful: bool) -> &mut BTreeSet<Turn> {
+        if doubtful { &mut self.doubtful } else { &mut self.ready }
+    }
+
+    /// The first turn that may be taken now.
+    fn pop_ready(&mut self) -> Option<Turn> {
+        let doubtful = self.doubtful.first().filter(|_| self.may_doubt());
+        match (self.ready.first(), doubtful) {
+            (Some(ready), Some(doubtful)) if doubtful < ready => self.doubtful.pop_first(),
+            (None, Some(_)) => self.doubtful.pop_first(),
+            _ => self.ready.pop_first(),
+        }
     }
 
     /// A target's turn has come: it is due.
@@ -110,8 +126,10 @@ impl Scheduler {
         let Entry { slot, due, score, last_polled } = entry;
         self.entered += 1;
         let step = self.step;
-        self.target_mut(slot).ready_since = step;
-        Turn { due, score, last_polled, id: self.queue.id(slot).clone(), slot }
+        let target = self.target_mut(slot);
+        target.ready_since = step;
+        let doubtful = target.is_doubtful();
+        Turn { due, score, last_polled, id: self.queue.id(slot).clone(), slot, doubtful }
     }
 
     /// Computes a healthy target's next poll again, counted from its last one; a failing one keeps its time.
@@ -163,7 +181,7 @@ impl Scheduler {
             let next = if due { self.queue.pop() } else { None };
             token = match next {
                 // Nobody else waits: no need to line up.
-                Some(entry) if open && self.ready.is_empty() => {
+                Some(entry) if open && self.ready.is_empty() && self.doubtful.is_empty() && self.may_doubt() => {
                     let turn = self.turn(entry);
                     self.start_one(turn, now) == Attempt::Done
                 }
@@ -171,14 +189,14 @@ impl Scheduler {
                     self.enter_ready(entry);
                     token
                 }
-                None if open => match self.ready.pop_first() {
+                None if open => match self.pop_ready() {
                     Some(turn) => self.start_one(turn, now) == Attempt::Done,
                     None => break,
                 },
                 None => break,
             };
         }
-        self.held = self.ready.len();
+        self.held = self.ready.len() + self.doubtful.len();
         let held = self.entered.saturating_sub(self.left);
         if !self.stopping {
             *if token { &mut self.counters.held_in_flight } else { &mut self.counters.held_by_rate } += held;
@@ -214,7 +232,7 @@ impl Scheduler {
         if !self.bucket.take(settings.rate_per_second, now) {
             target.place = Place::Ready;
             target.turn = Some(turn.clone());
-            self.ready.insert(turn);
+            self.turns(turn.doubtful).insert(turn);
             self.left -= fresh;
             return Attempt::NoToken;
         }
@@ -225,8 +243,11 @@ impl Scheduler {
         let probes = target.schedule.breaker.state == BreakerState::HalfOpen || target.schedule.dead.is_some();
         let (host, kind, due) = (target.spec.host.clone(), target.spec.kind.clone(), target.schedule.due);
         self.hosts.enter(&host);
-        target.flight = Some(Flight { host, kind: kind.clone(), due, void: false, outdated: false });
+        let doubtful = turn.doubtful;
+        target.flight =
+            Some(Flight { host, kind: kind.clone(), due, started: now, doubtful, void: false, outdated: false });
         self.in_flight += 1;
+        self.doubtful_in_flight += usize::from(doubtful);
         self.count_flight(&kind, true);
         self.counters.started += 1;
         if probes {

@@ -19,7 +19,7 @@ impl Scheduler {
 
     /// Targets that wait for their due time, a host or a cap.
     pub fn depth(&self) -> usize {
-        self.queue.len() + self.ready.len() + self.hosts.waiting()
+        self.queue.len() + self.ready.len() + self.doubtful.len() + self.hosts.waiting()
     }
 
     /// How many targets of each kind wait.
@@ -33,12 +33,14 @@ impl Scheduler {
 
     /// How many targets are due within `window` from now, those that wait for a host or a cap among them.
     pub fn due_within(&self, now: Moment, window: Duration) -> usize {
-        self.ready.len() + self.hosts.waiting() + self.queue.count_due(now.after(window))
+        let ready = self.ready.len() + self.doubtful.len();
+        ready + self.hosts.waiting() + self.queue.count_due(now.after(window))
     }
 
     /// Who is due next, and when.
     pub fn next_due(&self) -> Option<(&TargetId, Moment)> {
-        let waiting = self.ready.first().map(|turn| (&turn.id, turn.due));
+        let waiting = self.ready.first().into_iter().chain(self.doubtful.first()).min();
+        let waiting = waiting.map(|turn| (&turn.id, turn.due));
         waiting.or_else(|| self.queue.peek().map(|entry| (self.queue.id(entry.slot), entry.due)))
     }
 
@@ -95,8 +97,14 @@ impl Scheduler {
             }
         }
         let orphans = self.orphans.len();
-        let expected = [self.queue.len(), self.ready.len(), self.hosts.waiting(), self.in_flight - orphans];
+        let ready = self.ready.len() + self.doubtful.len();
+        let expected = [self.queue.len(), ready, self.hosts.waiting(), self.in_flight - orphans];
         let by_kind: usize = self.in_flight_by_kind.values().sum();
+        let doubtful =
+            self.targets.iter().flatten().filter_map(|target| target.flight.as_ref()).chain(self.orphans.values());
+        if doubtful.filter(|flight| flight.doubtful).count() != self.doubtful_in_flight {
+            return Err(format!("{} slots of doubtful targets are said to be taken", self.doubtful_in_flight));
+        }
         if found != expected || by_kind != self.in_flight {
             return Err(format!(
                 "queued, ready, waiting and in flight are {expected:?} and {by_kind}, and the targets say {found:?}"

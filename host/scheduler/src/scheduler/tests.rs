@@ -228,6 +228,46 @@ fn results_that_wait_for_the_database_hold_their_target_back() {
 }
 
 #[test]
+fn targets_that_hang_leave_half_of_the_slots_to_the_others() {
+    let mut scheduler = scheduler(Settings { max_in_flight: 4, cadence: Cadence::Fixed, ..Settings::default() });
+    let hangs = |name: &str| name.starts_with('h');
+    for name in ["h1", "h2", "h3", "h4"] {
+        scheduler.apply(Input::Added(spec(name, name)), Moment::START);
+    }
+    assert_eq!(started(&mut scheduler), ["h1", "h2", "h3", "h4"], "nothing is known of them yet");
+    for name in ["h1", "h2", "h3", "h4"] {
+        scheduler.apply(Input::Finished(id(name), TRANSIENT), at(10.0));
+    }
+    for name in ["a", "b", "c"] {
+        let quiet = TargetSpec { interval: Some(Duration::from_secs(250)), ..spec(name, name) };
+        scheduler.apply(Input::Added(quiet), at(10.0));
+        scheduler.apply(Input::Finished(id(name), SUCCESS), at(10.1));
+    }
+    started(&mut scheduler);
+    // All of them are due.
+    for name in ["h1", "h2", "h3", "h4", "a", "b", "c"] {
+        scheduler.apply(Input::Asked(id(name), Ask::PollNow), at(30.0));
+    }
+    let now = started(&mut scheduler);
+    assert_eq!(now.iter().filter(|name| hangs(name)).count(), 2, "{now:?}");
+    assert_eq!(now.len(), 4, "{now:?}");
+    scheduler.apply(Input::Finished(id("a"), SUCCESS), at(30.1));
+    assert_eq!(started(&mut scheduler), ["c"], "and not one that hangs");
+    for name in ["a", "b", "c"] {
+        scheduler.apply(Input::Finished(id(name), SUCCESS), at(30.2));
+    }
+    assert!(started(&mut scheduler).iter().all(|name| !hangs(name)), "the half is taken");
+    let explained = scheduler.explain(&id("h3"), at(30.3)).unwrap().summary;
+    assert!(explained.contains("half"), "{explained}");
+    scheduler.audit().unwrap();
+    // One that answers at once again is like any other.
+    let first = now.iter().find(|name| hangs(name)).unwrap();
+    scheduler.apply(Input::Finished(id(first), SUCCESS), at(30.3));
+    scheduler.audit().unwrap();
+    assert_eq!(started(&mut scheduler).len(), 2, "it and the next one that hangs");
+}
+
+#[test]
 fn a_slot_that_is_not_taken_is_handed_on() {
     let mut scheduler = scheduler(Settings { max_per_host: 1, ..Settings::default() });
     for name in ["a", "b", "c"] {

@@ -275,7 +275,8 @@ impl Run {
     }
 
     fn has_room(&self) -> bool {
-        self.running.len() < self.settings.max_in_flight && self.settings.rate_per_second == 0
+        // Targets that were slow or failed last time share half of the slots.
+        self.running.len() < (self.settings.max_in_flight / 2).max(1) && self.settings.rate_per_second == 0
     }
 
     fn started(&mut self, target: TargetId, due: Moment) -> Checked {
@@ -464,7 +465,7 @@ impl Run {
     /// What everybody else before it can take: each of them once, for the host and for the whole process.
     fn longest_wait(&self) -> Duration {
         let targets = (self.mirrors.len() + self.running.len()) as f64;
-        let narrowest = self.settings.max_in_flight.min(self.settings.max_per_host).max(1) as f64;
+        let narrowest = (self.settings.max_in_flight / 2).min(self.settings.max_per_host).max(1) as f64;
         let rate = f64::from(self.settings.rate_per_second);
         let by_rate = if rate > 0.0 { targets / rate } else { 0.0 };
         let by_slots = (targets / narrowest + 2.0) * self.longest_poll.as_secs_f64();

@@ -1,16 +1,21 @@
 //! What the writer's transactions say.
 
-use super::{Draft, Limits, PRUNED, SettingChange};
+use super::{Draft, Limits, SettingChange};
 use crate::changes::{Changes, TargetFacts};
 use crate::history::LatencyPoint;
 use crate::known::Facts;
 use crate::record::{Commit, Committed, Progress, StoredEvent};
-use crate::schema::HISTORY;
 use crate::wire::{EventWire, Journal, LiveWire, PointWire, ScheduleWire, Snapshot};
 use model::{Event, EventKind, Kind, TargetId, Timestamp};
 use rusqlite::{Transaction, params};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+/// Places in [`crate::schema::HISTORY`].
+const EVENT: usize = 0;
+const TRANSITION: usize = 1;
+const ERROR: usize = 2;
+const POLL_ERROR: usize = 3;
 
 pub(super) fn number(
     transaction: &Transaction<'_>,
@@ -40,7 +45,7 @@ pub(super) fn write_commit(
     commit: &Commit,
     draft: &mut Draft,
 ) -> rusqlite::Result<Committed> {
-    write_changes(transaction, num, &commit.changes, commit.at)?;
+    write_changes(transaction, num, &commit.changes, commit.at, draft)?;
     draft.loose.extend(points(num, &commit.changes.points));
     if let Some(schedule) = &commit.schedule {
         draft.version += 1;
@@ -53,7 +58,7 @@ pub(super) fn write_commit(
         let snapshot = Snapshot { version: draft.version, schedule: ScheduleWire::from(schedule), last_report, live };
         write_snapshot(transaction, num, &snapshot)?;
     }
-    let events = write_events(transaction, &commit.events)?;
+    let events = write_events(transaction, &commit.events, draft)?;
     Ok(Committed { target: Some(commit.target.clone()), events })
 }
 
@@ -62,8 +67,10 @@ pub(super) fn write_changes(
     num: i64,
     changes: &Changes,
     at: Timestamp,
+    draft: &mut Draft,
 ) -> rusqlite::Result<()> {
     let at = at.as_millis();
+    let owner = || Some(num.to_string());
     if let Some(facts) = &changes.target {
         write_target(transaction, num, facts)?;
     }
@@ -81,6 +88,7 @@ pub(super) fn write_changes(
                 "INSERT INTO transition (target, dependency, previous, current, at) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute(params![num, t.dependency, t.previous.as_str(), t.current.as_str(), at])?;
+        draft.history.push((TRANSITION, owner(), t.dependency.len()));
     }
     for e in &changes.errors {
         transaction
@@ -88,6 +96,8 @@ pub(super) fn write_changes(
                 "INSERT INTO error_history (target, dependency, error, message, at) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute(params![num, e.dependency, e.error.as_ref().map(model::Json::as_str), e.message, at])?;
+        let texts = [e.error.as_ref().map(|error| error.as_str().len()), e.message.as_ref().map(String::len)];
+        draft.history.push((ERROR, owner(), e.dependency.len() + texts.into_iter().flatten().sum::<usize>()));
     }
     if let Some(entry) = &changes.poll_error {
         let failure = entry.failure.as_ref();
@@ -96,6 +106,7 @@ pub(super) fn write_changes(
                 "INSERT INTO poll_error_history (target, category, code, message, at) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute(params![num, failure.map(|f| f.0.as_str()), failure.map(|f| &f.1), failure.map(|f| &f.2), at])?;
+        draft.history.push((POLL_ERROR, owner(), failure.map_or(0, |failure| failure.2.len())));
     }
     Ok(())
 }
@@ -158,6 +169,7 @@ pub(super) fn write_dependency(transaction: &Transaction<'_>, num: i64, facts: &
 pub(super) fn write_setting(
     transaction: &Transaction<'_>,
     change: &SettingChange,
+    draft: &mut Draft,
 ) -> rusqlite::Result<Vec<StoredEvent>> {
     let SettingChange { values, at, .. } = change;
     let mut events = Vec::new();
@@ -173,10 +185,14 @@ pub(super) fn write_setting(
         let kind = EventKind::SettingsChanged { what: key.clone(), value: value.clone() };
         events.push(Event { at: *at, kind });
     }
-    write_events(transaction, &events)
+    write_events(transaction, &events, draft)
 }
 
-pub(super) fn write_events(transaction: &Transaction<'_>, events: &[Event]) -> rusqlite::Result<Vec<StoredEvent>> {
+pub(super) fn write_events(
+    transaction: &Transaction<'_>,
+    events: &[Event],
+    draft: &mut Draft,
+) -> rusqlite::Result<Vec<StoredEvent>> {
     let mut stored = Vec::with_capacity(events.len());
     for event in events {
         let Some(wire) = EventWire::of(&event.kind) else { continue };
@@ -186,6 +202,7 @@ pub(super) fn write_events(transaction: &Transaction<'_>, events: &[Event]) -> r
         transaction
             .prepare_cached("INSERT INTO event (at, name, target, body) VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![event.at.as_millis(), event.kind.name(), target, body])?;
+        draft.history.push((EVENT, target.map(str::to_owned), body.len()));
         stored.push(StoredEvent { sequence: transaction.last_insert_rowid(), event: event.clone() });
     }
     Ok(stored)
@@ -211,7 +228,7 @@ pub(super) fn write_progress(
     };
     for p in progress {
         let num = number(transaction, known, draft, (&p.target, &p.kind))?;
-        write_changes(transaction, num, &p.changes, p.last_report.unwrap_or_default())?;
+        write_changes(transaction, num, &p.changes, p.last_report.unwrap_or_default(), draft)?;
         draft.version += 1;
         let report = p.last_report.unwrap_or_default();
         let snapshot = Snapshot {
@@ -294,24 +311,15 @@ pub(super) fn most_rows(limits: Limits) -> i64 {
     i64::try_from(limits.rows).unwrap_or(i64::MAX)
 }
 
-/// Takes away history that is too old or too much, a little at a time. Only the oldest rows are looked at: ids rise with
-/// time.
-pub(super) fn prune_history(transaction: &Transaction<'_>, limits: Limits, now: Timestamp) -> rusqlite::Result<()> {
-    for (table, id) in HISTORY {
-        let sql = format!(
-            "DELETE FROM {table} WHERE {id} IN (SELECT {id} FROM {table} ORDER BY {id} LIMIT ?3)
-             AND ({id} <= (SELECT max({id}) FROM {table}) - ?1 OR at < ?2)
-             AND EXISTS (SELECT 1 FROM (SELECT {id} AS first, at FROM {table} ORDER BY {id} LIMIT 1)
-                         WHERE first <= (SELECT max({id}) FROM {table}) - ?1 OR at < ?2)"
-        );
-        transaction.prepare_cached(&sql)?.execute(params![most_rows(limits), oldest_kept(limits, now), PRUNED])?;
+pub(super) fn prune_latency(
+    transaction: &Transaction<'_>,
+    limits: Limits,
+    now: Option<Timestamp>,
+) -> rusqlite::Result<()> {
+    if let Some(now) = now {
+        let hour = oldest_kept(limits, now) / 3_600_000;
+        transaction.execute("DELETE FROM latency_block WHERE hour < ?1", [hour])?;
     }
-    Ok(())
-}
-
-pub(super) fn prune_latency(transaction: &Transaction<'_>, limits: Limits, now: Timestamp) -> rusqlite::Result<()> {
-    let hour = oldest_kept(limits, now) / 3_600_000;
-    transaction.execute("DELETE FROM latency_block WHERE hour < ?1", [hour])?;
     let blocks: i64 = transaction.query_row("SELECT count(*) FROM latency_block", [], |row| row.get(0))?;
     if blocks > most_rows(limits) {
         let sql = "DELETE FROM latency_block WHERE (hour, target) IN

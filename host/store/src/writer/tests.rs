@@ -6,6 +6,8 @@ use model::{EventKind, Kind, Outcome, Report, Status};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
+mod sabotage;
+
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1000)
 }
@@ -19,7 +21,7 @@ fn kind() -> Kind {
 }
 
 fn open(folder: &Path) -> (Store, HashMap<TargetId, Loaded>, Receiver<Committed>) {
-    let config = Config { path: folder.join("p.db"), history_days: 365, history_rows: 50 };
+    let config = Config { path: folder.join("p.db"), history_days: 365, history_rows: 50, history_bytes: 1 << 20 };
     let (sender, receiver) = channel();
     let acknowledge = Box::new(move |committed| drop(sender.send(committed)));
     let opened = Store::open(&config, at(0), acknowledge).unwrap();
@@ -93,7 +95,7 @@ fn what_was_committed_is_known_again() {
     store.writer().commit(commit(&mut known, report(Status::Critical, 5.0), 20));
     assert_eq!(acknowledged.recv().unwrap().events, []);
     assert_eq!(acknowledged.recv().unwrap().events[0].sequence, 1);
-    store.writer().progress(vec![progress(&known, 50)], at(30));
+    store.writer().progress(vec![progress(&known, 50)], at(30), true);
     let waiting = || store.writer().gauges().flushes.load(Ordering::Relaxed);
     let waited = (0..10_000_000).find(|_| {
         thread::yield_now();
@@ -119,7 +121,7 @@ fn a_kill_costs_only_what_was_not_handed_in() {
     let (store, _, acknowledged) = open(folder.path());
     let mut known = Known::default();
     store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10));
-    store.writer().progress(vec![progress(&known, 40)], at(30));
+    store.writer().progress(vec![progress(&known, 40)], at(30), true);
     // A later urgent change of the schedule holds against the journal's.
     store.writer().commit(commit(&mut known, report(Status::Warning, 4.0), 45));
     acknowledged.recv().unwrap();
@@ -147,13 +149,13 @@ fn sequences_go_on_after_everything_was_pruned() {
         acknowledged.recv().unwrap();
     }
     for n in 0..FOLD as i64 {
-        store.writer().progress(vec![], at(n));
+        store.writer().progress(vec![], at(n), true);
     }
     store.close(at(1_000_000));
     let (store, _, acknowledged) = open(folder.path());
     assert_eq!(store.reader().event_bounds().unwrap(), (151, 200), "the newest 50 are kept");
     assert_eq!(store.reader().events_after(198, 10).unwrap().len(), 2);
-    store.writer().progress(vec![], at(400 * 24 * 3600));
+    store.writer().progress(vec![], at(400 * 24 * 3600), true);
     store.close(at(1_000_000));
     let (store, _, _) = open(folder.path());
     store.writer().event(Event { at: at(1), kind: EventKind::ServiceStopped { target: id("a") } });
@@ -171,7 +173,7 @@ fn latency_points_end_in_blocks_and_are_found_again() {
     store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 0));
     for step in 1..40 {
         let changes = known.learn(report(Status::Ok, f64::from(step)), at(i64::from(step) * 150), &Aliases::new());
-        store.writer().progress(vec![Progress { changes, ..progress(&known, 0) }], at(i64::from(step) * 150));
+        store.writer().progress(vec![Progress { changes, ..progress(&known, 0) }], at(i64::from(step) * 150), true);
     }
     store.close(at(1_000_000));
     let (store, loaded, _) = open(folder.path());
@@ -202,7 +204,7 @@ fn a_forgotten_target_is_gone_and_may_come_back() {
 fn two_hosts_do_not_share_a_database() {
     let folder = tempfile::tempdir().unwrap();
     let (_store, _, _) = open(folder.path());
-    let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1 };
+    let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 << 20 };
     let error = Store::open(&config, at(0), Box::new(drop)).err().unwrap();
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
     let config = Config { path: folder.path().join("broken.db"), ..config };
@@ -234,11 +236,11 @@ fn a_commit_that_fails_is_tried_again_and_nothing_is_acknowledged_before() {
 #[test]
 fn a_kill_is_known_at_the_next_start_and_a_proper_end_is_none() {
     let folder = tempfile::tempdir().unwrap();
-    let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1 };
+    let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 << 20 };
     let open = |now| Store::open(&config, at(now), Box::new(drop)).unwrap();
     let first = open(100);
     assert_eq!(first.forgotten_until, None);
-    first.store.writer().progress(vec![], at(120));
+    first.store.writer().progress(vec![], at(120), true);
     drop(first);
     let second = open(200);
     assert_eq!(second.forgotten_until, Some(at(150)), "30 s after the last flush");

@@ -1,0 +1,188 @@
+//! Text behind its escapes, with the place in the source of each byte.
+
+use super::{TURN, Turns};
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// The longest name of an HTML entity, or its number, with `&` and `;`.
+const ENTITY: usize = 10;
+
+/// Which escapes are undone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Escapes {
+    /// Those of JSON strings.
+    Json,
+    /// Those of JSON, C and shell strings, percent encoding, HTML entities, and line breaks inside of base64.
+    Any,
+}
+
+/// A text as it is, or behind some of its escapes.
+pub(super) struct View<'a> {
+    pub bytes: Cow<'a, [u8]>,
+    /// Where each byte came from, as start and end; `None` where the view is the source.
+    from: Option<Vec<(u32, u32)>>,
+}
+
+/// Whether a byte begins what can stand for other bytes.
+pub(super) fn begins_escape(byte: u8) -> bool {
+    matches!(byte, b'\\' | b'%' | b'&' | b'\n')
+}
+
+pub(super) fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=')
+}
+
+impl<'a> View<'a> {
+    pub(super) fn of(source: &'a [u8]) -> Self {
+        Self { bytes: Cow::Borrowed(source), from: None }
+    }
+
+    /// The place in the source of a range of this view.
+    pub(super) fn source(&self, range: Range<usize>) -> Range<usize> {
+        let Some(from) = &self.from else { return range };
+        let start = from.get(range.start).map_or(0, |from| from.0 as usize);
+        let end = range.end.checked_sub(1).and_then(|last| from.get(last)).map_or(start, |from| from.1 as usize);
+        start..end.max(start)
+    }
+
+    /// The first place in this view that lies at or behind a place of the source.
+    pub(super) fn place_of(&self, source: usize) -> usize {
+        match &self.from {
+            None => source,
+            Some(from) => from.partition_point(|(start, _)| (*start as usize) < source),
+        }
+    }
+
+    /// The same behind one layer of escapes; `None` where there are none.
+    pub(super) async fn decoded(&self, escapes: Escapes, turns: &mut Turns) -> Option<View<'a>> {
+        let text = &self.bytes[..];
+        let first = first_escape(text, escapes)?;
+        turns.after(first).await;
+        let mut bytes = Vec::with_capacity(text.len());
+        let mut from = Vec::with_capacity(text.len());
+        bytes.extend_from_slice(&text[..first]);
+        from.extend((0..first).map(|at| self.origin(at, 1)));
+        let mut at = first;
+        while at < text.len() {
+            let turn = text.len().min(at + TURN);
+            let begun = at;
+            while at < turn {
+                let length = decode_one(text, at, escapes, &mut bytes);
+                from.resize(bytes.len(), self.origin(at, length));
+                at += length;
+            }
+            turns.after(at - begun).await;
+        }
+        Some(View { bytes: Cow::Owned(bytes), from: Some(from) })
+    }
+
+    /// Bodies are capped far below 4 GiB.
+    fn origin(&self, at: usize, length: usize) -> (u32, u32) {
+        let source = self.source(at..at + length);
+        (source.start as u32, source.end as u32)
+    }
+}
+
+/// A short text behind one layer of escapes; `None` where there are none.
+pub(super) fn undone(text: &[u8]) -> Option<Vec<u8>> {
+    let mut at = first_escape(text, Escapes::Any)?;
+    let mut bytes = text[..at].to_vec();
+    while at < text.len() {
+        at += decode_one(text, at, Escapes::Any, &mut bytes);
+    }
+    Some(bytes)
+}
+
+fn first_escape(text: &[u8], escapes: Escapes) -> Option<usize> {
+    (0..text.len()).find(|at| escape(text, *at, escapes).is_some())
+}
+
+/// Adds what stands at a place of a text, and returns how many bytes it takes there.
+fn decode_one(text: &[u8], at: usize, escapes: Escapes, bytes: &mut Vec<u8>) -> usize {
+    let (length, meaning) = escape(text, at, escapes).unwrap_or((1, Meaning::Byte(text[at])));
+    match meaning {
+        Meaning::Nothing => {}
+        Meaning::Byte(byte) => bytes.push(byte),
+        Meaning::Character(c) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
+    length
+}
+
+/// What an escape stands for.
+enum Meaning {
+    Nothing,
+    Byte(u8),
+    Character(char),
+}
+
+/// The length of the escape at a place of a text, and its meaning.
+fn escape(text: &[u8], at: usize, escapes: Escapes) -> Option<(usize, Meaning)> {
+    let any = escapes == Escapes::Any;
+    match &text[at..] {
+        [b'\\', rest @ ..] => backslash(rest, any),
+        [b'%', high, low, ..] if any => Some((3, Meaning::Byte(hex(&[*high, *low])? as u8))),
+        [b'&', rest @ ..] if any => entity(rest),
+        [b'\r', b'\n', next, ..] if any && is_wrapped(text, at, *next) => Some((2, Meaning::Nothing)),
+        [b'\n', next, ..] if any && is_wrapped(text, at, *next) => Some((1, Meaning::Nothing)),
+        _ => None,
+    }
+}
+
+/// Whether a line break stands between two characters of base64.
+fn is_wrapped(text: &[u8], at: usize, next: u8) -> bool {
+    is_base64(next) && at.checked_sub(1).is_some_and(|before| is_base64(text[before]))
+}
+
+/// What follows a backslash: an escape of JSON, or also one of C.
+fn backslash(rest: &[u8], any: bool) -> Option<(usize, Meaning)> {
+    let byte = |byte| Some((2, Meaning::Byte(byte)));
+    match rest {
+        [b'u', digits @ ..] if digits.len() >= 4 => unicode(digits),
+        [b'n', ..] => byte(b'\n'),
+        [b't', ..] => byte(b'\t'),
+        [b'r', ..] => byte(b'\r'),
+        [b'b', ..] => byte(8),
+        [b'f', ..] => byte(12),
+        [b'x', high, low, ..] if any => Some((4, Meaning::Byte(hex(&[*high, *low])? as u8))),
+        [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] if any => {
+            let value = [a, b, c].into_iter().fold(0u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+            Some((4, Meaning::Byte(value as u8)))
+        }
+        [quoted @ (b'"' | b'\\' | b'/'), ..] => byte(*quoted),
+        [b'\'', ..] if any => byte(b'\''),
+        _ => None,
+    }
+}
+
+/// What follows `\u`: four digits, or a pair of surrogates.
+fn unicode(digits: &[u8]) -> Option<(usize, Meaning)> {
+    let high = hex(&digits[..4])?;
+    let (length, code) = match digits.get(4..10) {
+        Some([b'\\', b'u', low @ ..]) if (0xd800..0xdc00).contains(&high) => {
+            (12, 0x10000 + ((high - 0xd800) << 10) + hex(low)?.checked_sub(0xdc00)?)
+        }
+        _ => (6, high),
+    };
+    Some((length, Meaning::Character(char::from_u32(code)?)))
+}
+
+/// What follows `&`.
+fn entity(rest: &[u8]) -> Option<(usize, Meaning)> {
+    let end = rest.iter().take(ENTITY).position(|byte| *byte == b';')?;
+    let name = &rest[..end];
+    let code = match name {
+        [b'#', b'x' | b'X', digits @ ..] if (1..=6).contains(&digits.len()) => hex(digits)?,
+        [b'#', digits @ ..] if !digits.is_empty() => std::str::from_utf8(digits).ok()?.parse().ok()?,
+        b"amp" => u32::from(b'&'),
+        b"lt" => u32::from(b'<'),
+        b"gt" => u32::from(b'>'),
+        b"quot" => u32::from(b'"'),
+        b"apos" => u32::from(b'\''),
+        _ => return None,
+    };
+    Some((end + 2, Meaning::Character(char::from_u32(code)?)))
+}
+
+fn hex(digits: &[u8]) -> Option<u32> {
+    digits.iter().try_fold(0, |value, &digit| Some(value * 16 + char::from(digit).to_digit(16)?))
+}

@@ -1,0 +1,206 @@
+use super::*;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use proptest::prelude::*;
+
+const SECRET: &str = "s3cr\"t/ü &val";
+
+/// A body as a plugin sees it.
+fn body(masker: &Masker, body: &str) -> String {
+    String::from_utf8(wait(masker.body(body.as_bytes().to_vec()))).unwrap()
+}
+
+/// A header as a plugin sees it.
+fn text(masker: &Masker, text: &str) -> String {
+    wait(masker.text(text.to_owned()))
+}
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+fn masked(text: &str) -> String {
+    body(&Masker::new([SECRET, "12345678"].into_iter()), text)
+}
+
+/// What servers make of a value that they send back.
+const FORMS: [(&str, fn(&str) -> String); 17] = [
+    ("plain", str::to_owned),
+    ("upper case", |value| value.to_ascii_uppercase()),
+    ("JSON", json),
+    ("JSON in JSON", |value| json(&json(value))),
+    ("JSON with escapes", |value| value.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect()),
+    ("percent", |value| value.bytes().map(|byte| format!("%{byte:02x}")).collect()),
+    ("percent twice", |value| value.bytes().map(|byte| format!("%25{byte:02X}")).collect()),
+    ("form", |value| url::form_urlencoded::byte_serialize(value.as_bytes()).collect()),
+    ("entities", |value| html(value)),
+    ("numeric entities", |value| value.chars().map(|c| format!("&#x{:X};", u32::from(c))).collect()),
+    ("entities in JSON", |value| json(&html(value))),
+    ("base64", |value| STANDARD.encode(value)),
+    ("base64 for URLs", |value| URL_SAFE.encode(value)),
+    ("base64 twice", |value| STANDARD.encode(STANDARD.encode(value))),
+    ("base64 of user and password", |value| STANDARD.encode(format!("me:{value}"))),
+    ("hexadecimal", |value| value.bytes().map(|byte| format!("{byte:02X}")).collect()),
+    ("C", |value| value.bytes().map(|byte| format!("\\x{byte:02x}")).collect()),
+];
+
+fn json(value: &str) -> String {
+    let quoted = serde_json::Value::from(value).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+fn html(value: &str) -> String {
+    value.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&#62;").replace('\'', "&#39;")
+}
+
+#[test]
+fn json_keeps_its_shape() {
+    let stars = "*".repeat(SECRET.len());
+    for (body, expected) in [
+        (r#"{"a":"s3cr\"t/ü &val","b":1}"#.to_owned(), format!(r#"{{"a":"{stars}","b":1}}"#)),
+        (r#"{"s3cr\"t\/\u00fc \u0026val":[]}"#.to_owned(), format!(r#"{{"{stars}":[]}}"#)),
+        (r#"["x s3cr\"t/ü &val y"]"#.to_owned(), format!(r#"["x {stars} y"]"#)),
+        ("[12345678, 1]".to_owned(), "[0, 1]".to_owned()),
+        ("[\"12345678\"]".to_owned(), "[\"********\"]".to_owned()),
+        (r#"["nothing \n here\/"]"#.to_owned(), r#"["nothing \n here\/"]"#.to_owned()),
+    ] {
+        assert_eq!(masked(&body), expected);
+    }
+}
+
+#[test]
+fn a_secret_across_tokens_is_starred_at_the_cost_of_shape() {
+    let masker = Masker::new(["a\",\"bcdef"].into_iter());
+    assert_eq!(body(&masker, r#"["a","bcdef"]"#), r#"["*********"]"#);
+}
+
+#[test]
+fn every_form_is_starred_by_the_length_of_the_value() {
+    let stars = "*".repeat(SECRET.len());
+    for (name, form) in FORMS {
+        let seen = masked(&format!("<p> {} </p>", form(SECRET)));
+        let is_run = name.starts_with("base64") || name == "hexadecimal";
+        let expected = if is_run { "*".repeat(form(SECRET).len()) } else { stars.clone() };
+        assert_eq!(seen, format!("<p> {expected} </p>"), "{name}");
+    }
+    let wrapped: Vec<String> = STANDARD
+        .encode(format!("user:{SECRET}"))
+        .as_bytes()
+        .chunks(7)
+        .map(|line| String::from_utf8_lossy(line).into())
+        .collect();
+    let seen = masked(&wrapped.join("\r\n"));
+    assert!(seen.bytes().all(|byte| byte == b'*'), "{seen}");
+}
+
+#[test]
+fn a_quotation_that_was_cut_off_is_starred_to_the_end_of_the_string_or_line() {
+    let masker = Masker::new(["monitor@pve!polliwog=11111111-2222"].into_iter());
+    let stars = "*".repeat(34);
+    for (quoted, expected) in [
+        ("invalid token monitor@pve!polliw...\nnext", format!("invalid token {stars}\nnext")),
+        ("invalid token monitor@pve!", format!("invalid token {stars}")),
+        (r#"{"a":"no monitor@pve!poll… here","b":"c"}"#, format!(r#"{{"a":"no {stars}","b":"c"}}"#)),
+        ("fewer than eight bytes: monitor", "fewer than eight bytes: monitor".to_owned()),
+    ] {
+        assert_eq!(body(&masker, quoted), expected);
+    }
+}
+
+#[test]
+fn both_halves_of_a_secret_are_starred_by_themselves() {
+    let masker = Masker::new(["operator:swordfish-77", "root@pam!mon=0000-1111-2222"].into_iter());
+    for (seen, expected) in [
+        ("password swordfish-77!", "password ************!"),
+        ("user OPERATOR!", "user ********!"),
+        ("both operator:swordfish-77!", "both *********************!"),
+        ("value 0000-1111-2222!", "value **************!"),
+    ] {
+        assert_eq!(body(&masker, seen), expected);
+        assert_eq!(text(&masker, seen), expected);
+    }
+    let short = Masker::new(["me:pw-is-long-enough"].into_iter());
+    assert_eq!(body(&short, "me and you"), "me and you", "what is short stands everywhere");
+}
+
+#[test]
+fn a_long_answer_gives_others_their_turn_and_takes_linear_time() {
+    let masker = Masker::new(["aaaaaaaaaaaaaaaa"].into_iter());
+    for hostile in ["a".repeat(1 << 20), "\\".repeat(1 << 20), "%25".repeat(1 << 18), "&#x".repeat(1 << 18)] {
+        let seen = body(&masker, &hostile);
+        assert!(!seen.contains("aaaaaaaaaaaaaaaa"));
+    }
+}
+
+/// Two secrets of one length with different beginnings, made of `characters`, and what a plugin sends, which may hold any
+/// five bytes of the first one, the beginning too.
+fn pairs(characters: &str) -> impl Strategy<Value = (String, String, Vec<String>)> + use<> {
+    let value = || prop::string::string_regex(&format!("[{characters}]{{24}}")).unwrap();
+    let guesses = prop::collection::vec((0usize..24, 0usize..6, "[a-z\" %&+:/\\\\]{0,4}"), 0..4);
+    (value(), value(), 12usize..=24, guesses).prop_filter_map("one beginning", |(first, second, length, guesses)| {
+        let (first, second) = (first[..length].to_owned(), second[..length].to_owned());
+        let guess = |(from, guessed, more): (usize, usize, String)| {
+            let from = from.min(length - 1);
+            format!("{}{more}", &first[from..(from + guessed).min(length)])
+        };
+        let guesses = guesses.into_iter().map(guess).collect();
+        (!first[..6].eq_ignore_ascii_case(&second[..6])).then_some((first, second, guesses))
+    })
+}
+
+/// A server's answer: what the plugin sent and the secret, in one form and one frame.
+fn answer(form: fn(&str) -> String, frame: u8, secret: &str, sent: &[String]) -> String {
+    let (before, behind) = (sent.first().map_or("", String::as_str), sent.get(1).map_or("", String::as_str));
+    let (secret, before, behind) = (form(secret), form(before), form(behind));
+    match frame {
+        0 => format!("{before} {secret} {behind}"),
+        1 => format!("<p>{before}</p><i>{secret}</i>\n{behind}"),
+        2 => format!("{{\"b\":\"{}\",\"s\":\"{}\",\"a\":[\"{}\",1]}}", json(&before), json(&secret), json(&behind)),
+        _ => format!("{{\"{}\": 5}}", json(&format!("{before} {secret} {behind}"))),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// What a plugin sees of an answer with a secret does not depend on the value of that secret.
+    #[test]
+    fn two_secrets_of_one_length_look_the_same(
+        // Halves are secrets of their own, and their lengths show: no separators.
+        (first, second, sent) in pairs("a-zA-Z0-9\"%&+/<>'\\\\ !-"), number in 0..FORMS.len(), frame in 0u8..4,
+    ) {
+        let (name, form) = FORMS[number];
+        let seen = |secret: &str| body(&Masker::new([secret].into_iter()), &answer(form, frame, secret, &sent));
+        prop_assert_eq!(seen(&first), seen(&second), "{} in frame {}", name, frame);
+    }
+
+    /// Nor does a quotation that ends early.
+    #[test]
+    fn two_secrets_look_the_same_in_quotations((first, second, sent) in pairs("a-zA-Z0-9%&+/<>' !-"), less in 1usize..12) {
+        let cut = 12.max(first.len().saturating_sub(less));
+        let seen = |secret: &str| {
+            let quoted = format!("{}: {}... {}\n{}", sent.len(), &secret[..cut.min(secret.len())], sent.concat(), sent.concat());
+            let masker = Masker::new([secret].into_iter());
+            [text(&masker, &json(&quoted)), body(&masker, &quoted), body(&masker, &format!("[\"{}\"]", json(&quoted)))]
+        };
+        // A whole value ends where it ends; a part ends with the line.
+        prop_assume!(cut < first.len());
+        prop_assert_eq!(seen(&first), seen(&second));
+    }
+
+    /// Whatever the secret and wherever it is put, it is not in what comes out, and JSON stays JSON.
+    #[test]
+    fn never_in_the_output(secret in "[a-zA-Z0-9!#$%&()+,./:;<=>?@_{|}~ üß-]{8,20}", before in "[a-z*]{0,3}", after in ".{0,3}") {
+        let masker = Masker::new([secret.as_str()].into_iter());
+        let bodies = [
+            serde_json::json!({ "k": format!("{before}{secret}{after}"), &secret: 1 }).to_string(),
+            format!("{before}{secret}{after}"),
+            format!("<{}>", serde_json::Value::from(secret.as_str())),
+        ];
+        for answer in bodies {
+            let json = serde_json::from_str::<serde_json::Value>(&answer).is_ok();
+            let seen = body(&masker, &answer);
+            prop_assert!(!seen.contains(&secret), "{seen}");
+            prop_assert!(!json || serde_json::from_str::<serde_json::Value>(&seen).is_ok());
+        }
+    }
+}

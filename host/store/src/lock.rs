@@ -1,0 +1,81 @@
+//! One process at a time has a database.
+//!
+//! A locked file beside the database says so, across containers that share a volume too. Because a file can be deleted, a
+//! socket of the abstract namespace, named after the database's inode, says so once more: nobody can remove it, and it goes
+//! with the process.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::{Path, PathBuf};
+
+/// Held for as long as a database is open.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: PathBuf,
+    held: File,
+    /// `None` before the database's file exists.
+    socket: Option<UnixListener>,
+}
+
+/// Why a database cannot be locked.
+#[derive(Debug)]
+pub(crate) enum NotLocked {
+    /// Another process has it.
+    InUse,
+    /// The lock's file cannot be used.
+    Unusable { file: PathBuf, why: io::Error },
+}
+
+impl Lock {
+    /// Locks the database at a path, which need not exist.
+    pub(crate) fn acquire(database: &Path) -> Result<Self, NotLocked> {
+        let file = super::open::beside(database, "-lock");
+        let unusable = |why| NotLocked::Unusable { file: file.clone(), why };
+        let held = File::options().create(true).append(true).open(&file).map_err(unusable)?;
+        match held.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(NotLocked::InUse),
+            Err(TryLockError::Error(error)) => return Err(unusable(error)),
+        }
+        let mut lock = Self { file, held, socket: None };
+        lock.follow(database)?;
+        Ok(lock)
+    }
+
+    /// Locks the file that is at the path now.
+    pub(crate) fn follow(&mut self, database: &Path) -> Result<(), NotLocked> {
+        let Ok(found) = std::fs::metadata(database) else { return Ok(()) };
+        let name = format!("polliwog-database-{:x}-{:x}", found.dev(), found.ino());
+        let bound = SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
+        match bound {
+            Ok(socket) => self.socket = Some(socket),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(NotLocked::InUse),
+            // Where there are no such sockets the file alone has to do.
+            Err(_) => self.socket = None,
+        }
+        Ok(())
+    }
+
+    /// Makes the lock's file again where it was deleted. Fails if another process has made and locked it first.
+    pub(crate) fn renew(&mut self) -> Result<(), NotLocked> {
+        let same = |found: std::fs::Metadata| {
+            let held = self.held.metadata().ok()?;
+            ((held.dev(), held.ino()) == (found.dev(), found.ino())).then_some(())
+        };
+        if std::fs::metadata(&self.file).ok().and_then(same).is_some() {
+            return Ok(());
+        }
+        let file = self.file.clone();
+        let unusable = |why| NotLocked::Unusable { file: file.clone(), why };
+        let held = File::options().create(true).append(true).open(&self.file).map_err(unusable)?;
+        match held.try_lock() {
+            Ok(()) => self.held = held,
+            Err(TryLockError::WouldBlock) => return Err(NotLocked::InUse),
+            Err(TryLockError::Error(error)) => return Err(unusable(error)),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,326 @@
+//! Results that the database did not take before the host had to end.
+//!
+//! They lie in a file beside it until the next start writes them. The file appears whole, by a rename, and is removed once
+//! they are committed.
+
+use crate::changes::{Changes, ErrorEntry, PollErrorEntry, TargetFacts, Transition};
+use crate::known::{Facts, PollFailure};
+use crate::record::{Commit, Progress, Schedule};
+use crate::wire::{EventWire, LiveWire, PointWire, ScheduleWire};
+use crate::writer::{Job, SettingChange};
+use model::{Event, FailureCategory, Json, Kind, Status, TargetId, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Changes with the types below: a file of another version is kept and named, never misread.
+const VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct SpillWire {
+    version: u32,
+    jobs: Vec<JobWire>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum JobWire {
+    Commit(CommitWire),
+    Event(StampedWire),
+    Progress(Vec<ProgressWire>, i64),
+    Forget(String, i64),
+    Token([u8; 32], i64),
+    Session([u8; 32], Option<i64>),
+    Setting(Vec<(String, Option<String>)>, i64),
+}
+
+/// An event as JSON, as in its row, and its time.
+type StampedWire = (i64, String);
+
+#[derive(Serialize, Deserialize)]
+struct CommitWire {
+    target: String,
+    kind: String,
+    at: i64,
+    changes: ChangesWire,
+    schedule: Option<ScheduleWire>,
+    events: Vec<StampedWire>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ProgressWire {
+    target: String,
+    kind: String,
+    schedule: ScheduleWire,
+    last_report: Option<i64>,
+    live: Vec<LiveWire>,
+    changes: ChangesWire,
+}
+
+type FailureWire = (String, String, String);
+
+#[derive(Serialize, Deserialize)]
+struct ChangesWire {
+    /// Dependency, before, after.
+    transitions: Vec<(String, String, String)>,
+    urgent: Vec<FactsWire>,
+    details: Vec<FactsWire>,
+    forgotten: Vec<String>,
+    /// Dependency, error, message.
+    errors: Vec<(String, Option<String>, Option<String>)>,
+    poll_error: Option<Option<FailureWire>>,
+    /// Warnings, failure with its time, stale since.
+    target: Option<(Vec<String>, Option<(FailureWire, i64)>, Option<i64>)>,
+    points: Vec<(u32, PointWire)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FactsWire {
+    slot: u32,
+    name: String,
+    title: Option<String>,
+    kind: String,
+    status: String,
+    skipped: bool,
+    code: Option<i32>,
+    description: Option<String>,
+    impact: Option<String>,
+    error: Option<String>,
+    error_message: Option<String>,
+    contact: Option<String>,
+    check_details: Option<String>,
+    parent: Option<String>,
+    canonical: Option<String>,
+    error_state: Option<String>,
+    first_seen: i64,
+    last_status_change: Option<i64>,
+    missing_since: Option<i64>,
+}
+
+/// Writes jobs to a file, all at once.
+pub(crate) fn write<'a>(path: &Path, jobs: impl Iterator<Item = &'a Job>) -> io::Result<()> {
+    let spill = SpillWire { version: VERSION, jobs: jobs.filter_map(JobWire::of).collect() };
+    let bytes = postcard::to_stdvec(&spill).map_err(io::Error::other)?;
+    let draft = super::open::beside(path, ".draft");
+    let mut file = fs::File::options().create(true).write(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    fs::rename(&draft, path)
+}
+
+/// Reads what was written; `None` where there is no such file. Fails if it is damaged or another version's.
+pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<Job>>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let spill: SpillWire = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
+    if spill.version != VERSION {
+        return Err(io::Error::other(format!("it is of version {}, this one reads {VERSION}", spill.version)));
+    }
+    Ok(Some(spill.jobs.into_iter().filter_map(JobWire::restore).collect()))
+}
+
+impl JobWire {
+    /// `None` for what is no result.
+    fn of(job: &Job) -> Option<Self> {
+        Some(match job {
+            Job::Commit(commit) => Self::Commit(CommitWire {
+                target: commit.target.to_string(),
+                kind: commit.kind.to_string(),
+                at: commit.at.as_millis(),
+                changes: ChangesWire::of(&commit.changes),
+                schedule: commit.schedule.as_ref().map(ScheduleWire::from),
+                events: commit.events.iter().filter_map(stamped).collect(),
+            }),
+            Job::Event(event) => Self::Event(stamped(event)?),
+            Job::Progress(progress, at, _) => {
+                Self::Progress(progress.iter().map(ProgressWire::of).collect(), at.as_millis())
+            }
+            Job::Forget(target, at) => Self::Forget(target.to_string(), at.as_millis()),
+            Job::Token(hash, at) => Self::Token(*hash, at.as_millis()),
+            Job::Session(hash, until) => Self::Session(*hash, until.map(Timestamp::as_millis)),
+            Job::Setting(change) => Self::Setting(change.values.clone(), change.at.as_millis()),
+            Job::Begin(_) | Job::Finish(_) | Job::Abandon => return None,
+        })
+    }
+
+    fn restore(self) -> Option<Job> {
+        let at = Timestamp::from_millis;
+        Some(match self {
+            Self::Commit(wire) => Job::Commit(Box::new(Commit {
+                target: TargetId::new(&wire.target).ok()?,
+                kind: Kind::new(&wire.kind).ok()?,
+                at: at(wire.at),
+                changes: wire.changes.restore(),
+                schedule: wire.schedule.as_ref().map(Schedule::from),
+                events: wire.events.into_iter().filter_map(unstamped).collect(),
+            })),
+            Self::Event(event) => Job::Event(unstamped(event)?),
+            // What merely continued has no bearing on what is old.
+            Self::Progress(progress, when) => {
+                Job::Progress(progress.into_iter().filter_map(ProgressWire::restore).collect(), at(when), false)
+            }
+            Self::Forget(target, when) => Job::Forget(TargetId::new(&target).ok()?, at(when)),
+            Self::Token(hash, when) => Job::Token(hash, at(when)),
+            Self::Session(hash, until) => Job::Session(hash, until.map(at)),
+            Self::Setting(values, when) => {
+                let (done, _) = std::sync::mpsc::sync_channel(1);
+                Job::Setting(SettingChange { values, at: at(when), done })
+            }
+        })
+    }
+}
+
+fn stamped(event: &Event) -> Option<StampedWire> {
+    let wire = EventWire::of(&event.kind)?;
+    Some((event.at.as_millis(), serde_json::to_string(&wire).ok()?))
+}
+
+fn unstamped((at, text): StampedWire) -> Option<Event> {
+    serde_json::from_str::<EventWire>(&text).ok()?.restore(Timestamp::from_millis(at))
+}
+
+impl ProgressWire {
+    fn of(progress: &Progress) -> Self {
+        let report = progress.last_report.unwrap_or_default();
+        Self {
+            target: progress.target.to_string(),
+            kind: progress.kind.to_string(),
+            schedule: ScheduleWire::from(&progress.schedule),
+            last_report: progress.last_report.map(Timestamp::as_millis),
+            live: progress.live.iter().map(|(slot, live)| LiveWire::new(*slot, live, report)).collect(),
+            changes: ChangesWire::of(&progress.changes),
+        }
+    }
+
+    fn restore(self) -> Option<Progress> {
+        let last_report = self.last_report.map(Timestamp::from_millis);
+        Some(Progress {
+            target: TargetId::new(&self.target).ok()?,
+            kind: Kind::new(&self.kind).ok()?,
+            schedule: Schedule::from(&self.schedule),
+            last_report,
+            live: self.live.iter().map(|live| live.restore(last_report.unwrap_or_default())).collect(),
+            changes: self.changes.restore(),
+        })
+    }
+}
+
+impl ChangesWire {
+    fn of(changes: &Changes) -> Self {
+        let failure = |category: FailureCategory, code: &str, message: &str| {
+            (category.as_str().to_owned(), code.to_owned(), message.to_owned())
+        };
+        let json = |json: &Option<Json>| json.as_ref().map(|json| json.as_str().to_owned());
+        let facts = |facts: &[Arc<Facts>]| facts.iter().map(|facts| FactsWire::of(facts)).collect();
+        Self {
+            transitions: (changes.transitions.iter())
+                .map(|t| (t.dependency.clone(), t.previous.as_str().to_owned(), t.current.as_str().to_owned()))
+                .collect(),
+            urgent: facts(&changes.urgent),
+            details: facts(&changes.details),
+            forgotten: changes.forgotten.clone(),
+            errors: changes.errors.iter().map(|e| (e.dependency.clone(), json(&e.error), e.message.clone())).collect(),
+            poll_error: (changes.poll_error.as_ref())
+                .map(|entry| entry.failure.as_ref().map(|(category, code, message)| failure(*category, code, message))),
+            target: changes.target.as_ref().map(|target| {
+                let failed = target.failure.as_ref();
+                let failed = failed.map(|f| (failure(f.category, &f.code, &f.message), f.at.as_millis()));
+                (target.warnings.clone(), failed, target.stale_since.map(Timestamp::as_millis))
+            }),
+            points: changes.points.iter().map(|(slot, point)| (*slot, PointWire::from(*point))).collect(),
+        }
+    }
+
+    fn restore(self) -> Changes {
+        let at = Timestamp::from_millis;
+        let failure =
+            |(category, code, message): FailureWire| Some((FailureCategory::from_word(&category)?, code, message));
+        let transition = |(dependency, previous, current): (String, String, String)| {
+            let (previous, current) = (Status::from_word(&previous)?, Status::from_word(&current)?);
+            Some(Transition { dependency, previous, current })
+        };
+        let error = |(dependency, error, message): (String, Option<String>, Option<String>)| ErrorEntry {
+            dependency,
+            error: error.map(Json::checked),
+            message,
+        };
+        let facts = |facts: Vec<FactsWire>| facts.into_iter().map(|facts| Arc::new(facts.restore())).collect();
+        Changes {
+            transitions: self.transitions.into_iter().filter_map(transition).collect(),
+            urgent: facts(self.urgent),
+            details: facts(self.details),
+            forgotten: self.forgotten,
+            errors: self.errors.into_iter().map(error).collect(),
+            poll_error: self.poll_error.map(|entry| PollErrorEntry { failure: entry.and_then(failure) }),
+            target: self.target.map(|(warnings, failed, stale_since)| TargetFacts {
+                warnings,
+                failure: failed.and_then(|(failed, when)| {
+                    let (category, code, message) = failure(failed)?;
+                    Some(PollFailure { category, code, message, at: at(when) })
+                }),
+                stale_since: stale_since.map(at),
+            }),
+            points: self.points.into_iter().map(|(slot, point)| (slot, point.into())).collect(),
+        }
+    }
+}
+
+impl FactsWire {
+    fn of(facts: &Facts) -> Self {
+        let reported = &facts.reported;
+        let json = |json: &Option<Json>| json.as_ref().map(|json| json.as_str().to_owned());
+        Self {
+            slot: facts.slot,
+            name: reported.name.clone(),
+            title: reported.title.clone(),
+            kind: reported.kind.clone(),
+            status: reported.status.as_str().to_owned(),
+            skipped: reported.skipped,
+            code: reported.code,
+            description: reported.description.clone(),
+            impact: reported.impact.clone(),
+            error: json(&reported.error),
+            error_message: reported.error_message.clone(),
+            contact: json(&reported.contact),
+            check_details: json(&reported.check_details),
+            parent: reported.parent.clone(),
+            canonical: facts.canonical.clone(),
+            error_state: json(&facts.error_state),
+            first_seen: facts.first_seen.as_millis(),
+            last_status_change: facts.last_status_change.map(Timestamp::as_millis),
+            missing_since: facts.missing_since.map(Timestamp::as_millis),
+        }
+    }
+
+    fn restore(self) -> Facts {
+        let (at, json) = (Timestamp::from_millis, |text: Option<String>| text.map(Json::checked));
+        let status = Status::from_word(&self.status).unwrap_or(Status::Unknown);
+        Facts {
+            slot: self.slot,
+            reported: model::Dependency {
+                title: self.title,
+                kind: self.kind,
+                skipped: self.skipped,
+                code: self.code,
+                description: self.description,
+                impact: self.impact,
+                error: json(self.error),
+                error_message: self.error_message,
+                contact: json(self.contact),
+                check_details: json(self.check_details),
+                parent: self.parent,
+                ..model::Dependency::new(self.name, status)
+            },
+            canonical: self.canonical,
+            error_state: json(self.error_state),
+            first_seen: at(self.first_seen),
+            last_status_change: self.last_status_change.map(at),
+            missing_since: self.missing_since.map(at),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What happens when others lay hands on the files of an open database, and what survives an end in trouble.
+
+use super::*;
+use crate::open::Opened;
+use std::fs;
+
+/// An open database, its file, and what it acknowledged.
+struct World {
+    folder: tempfile::TempDir,
+    store: Store,
+    acknowledged: Receiver<Committed>,
+}
+
+fn event(number: i64) -> Event {
+    let kind = EventKind::SettingsChanged { what: number.to_string(), value: None };
+    Event { at: at(number), kind }
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _, acknowledged) = super::open(folder.path());
+        // A reader that is kept is what held the log open.
+        store.reader().event_bounds().unwrap();
+        Self { folder, store, acknowledged }
+    }
+
+    fn file(&self, ending: &str) -> std::path::PathBuf {
+        self.folder.path().join(format!("p.db{ending}"))
+    }
+
+    /// Writes events, and returns the last acknowledged number.
+    fn write(&self, numbers: std::ops::Range<i64>) -> i64 {
+        let count = numbers.end - numbers.start;
+        numbers.for_each(|number| self.store.writer().event(event(number)));
+        (0..count).map(|_| self.acknowledged.recv().unwrap().events[0].sequence).last().unwrap()
+    }
+
+    fn trouble(&self) -> String {
+        let said = (0..10_000_000).find_map(|_| {
+            thread::yield_now();
+            self.store.writer().trouble()
+        });
+        said.expect("the writer notices within seconds")
+    }
+}
+
+/// What is in a database that nobody has open.
+fn stored(path: &Path) -> Vec<i64> {
+    let connection = Connection::open(path).unwrap();
+    let mut statement = connection.prepare("SELECT sequence FROM event ORDER BY sequence").unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().collect::<rusqlite::Result<_>>().unwrap()
+}
+
+#[test]
+fn a_log_that_was_deleted_loses_nothing_that_was_told() {
+    let world = World::new();
+    world.write(0..100);
+    for ending in ["-wal", "-shm"] {
+        fs::remove_file(world.file(ending)).unwrap();
+    }
+    let last = world.write(100..200);
+    // As after a kill: what is on disk now is all there is.
+    let copy = tempfile::tempdir().unwrap();
+    for ending in ["", "-wal"] {
+        fs::copy(world.file(ending), copy.path().join(format!("p.db{ending}"))).unwrap();
+    }
+    assert_eq!(stored(&copy.path().join("p.db")), (1..=last).collect::<Vec<_>>());
+    world.store.close(at(300));
+    assert_eq!(stored(&world.file("")), (1..=200).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_end_leaves_one_file_with_everything_in_it() {
+    let world = World::new();
+    let last = world.write(0..10);
+    world.store.close(at(20));
+    assert!(fs::metadata(world.file("-wal")).map_or(0, |wal| wal.len()) == 0, "the log is folded");
+    assert_eq!(stored(&world.file("")).last(), Some(&last));
+    assert!(world.store.reader().event_bounds().is_err(), "it is closed");
+}
+
+#[test]
+fn a_database_that_was_deleted_is_written_again() {
+    let world = World::new();
+    world.write(0..10);
+    for ending in ["", "-wal", "-shm"] {
+        fs::remove_file(world.file(ending)).unwrap();
+    }
+    let last = world.write(10..20);
+    assert_eq!(world.store.writer().trouble(), None);
+    assert_eq!(world.store.reader().event_bounds().unwrap(), (1, last));
+    world.store.close(at(30));
+    assert_eq!(stored(&world.file("")), (1..=20).collect::<Vec<_>>());
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(fs::metadata(world.file("")).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn results_go_to_the_database_that_was_put_in_the_place_of_the_open_one() {
+    let world = World::new();
+    world.write(0..10);
+    // An older copy, as an operator restores one.
+    let copy = world.folder.path().join("copy");
+    world.store.reader().event_bounds().unwrap();
+    Connection::open(world.file("")).unwrap().execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
+    fs::rename(&copy, world.file("")).unwrap();
+    let trouble = world.trouble();
+    assert!(trouble.contains("replaced"), "{trouble}");
+    world.store.writer().event(event(10));
+    let mut known = Known::default();
+    world.store.writer().commit(commit(&mut known, report(Status::Critical, 4.0), 20));
+    world.store.writer().progress(vec![progress(&known, 50)], at(30), true);
+    world.store.close(at(40));
+    assert!(world.acknowledged.try_recv().is_err(), "nothing is told that is not where it belongs");
+    assert!(world.file("-spill").exists());
+
+    let World { folder, store, .. } = world;
+    drop(store);
+    let (store, mut loaded, _) = super::open(folder.path());
+    let loaded = loaded.remove(&id("a")).unwrap();
+    assert_eq!(loaded.known.dependencies, known.dependencies);
+    assert_eq!(loaded.schedule, Some(schedule(50)));
+    assert_eq!(store.reader().event_bounds().unwrap(), (1, 11));
+    assert!(!folder.path().join("p.db-spill").exists());
+}
+
+#[test]
+fn a_database_that_was_cut_short_or_overwritten_is_noticed_and_named_at_the_next_start() {
+    for damage in [
+        |file: &Path| fs::write(file, "garbage"),
+        |file: &Path| {
+            use std::os::unix::fs::FileExt;
+            fs::OpenOptions::new().write(true).open(file)?.write_all_at(&[0; 4096], 0)
+        },
+    ] {
+        let world = World::new();
+        world.write(0..100);
+        damage(&world.file("")).unwrap();
+        let trouble = world.trouble();
+        assert!(trouble.contains("overwritten"), "{trouble}");
+        world.store.writer().event(event(100));
+        let World { folder, store, .. } = world;
+        store.close(at(200));
+        drop(store);
+        let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 };
+        // SQLite may find the log, which still holds all of it; then nothing was lost.
+        match Store::open(&config, at(0), Box::new(drop)) {
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains("damaged") || text.contains("another program"), "{text}");
+                assert!(!text.contains("SELECT") && !text.contains("column type"), "{text}");
+                assert!(folder.path().join("p.db-spill").exists(), "what could not be written waits for a good one");
+            }
+            Ok(Opened { store, .. }) => assert_eq!(store.reader().event_bounds().unwrap().1, 101),
+        }
+    }
+}
+
+#[test]
+fn a_lock_holds_when_its_file_is_deleted() {
+    let world = World::new();
+    fs::remove_file(world.file("-lock")).unwrap();
+    let config = Config { path: world.file(""), history_days: 1, history_rows: 1, history_bytes: 1 };
+    let second = Store::open(&config, at(0), Box::new(drop));
+    assert!(matches!(second, Err(OpenError::InUse { .. })));
+}
+
+#[test]
+fn a_clock_that_is_not_trusted_makes_no_history_old() {
+    let world = World::new();
+    world.write(0..10);
+    let far = 400 * 24 * 3600;
+    world.store.writer().progress(vec![], at(far), false);
+    world.write(far..far + 1);
+    assert_eq!(world.store.reader().event_bounds().unwrap(), (1, 11));
+    world.store.writer().progress(vec![], at(far), true);
+    world.write(far + 1..far + 2);
+    assert_eq!(world.store.reader().event_bounds().unwrap().0, 11, "a year is the limit");
+}
+
+#[test]
+fn a_target_that_fills_its_history_takes_nothing_from_others() {
+    let world = World::new();
+    let of = |target: &str, number: i64| Event {
+        at: at(number),
+        kind: EventKind::PollError {
+            target: id(target),
+            category: model::FailureCategory::Transient,
+            code: "x".to_owned(),
+            message: "m".repeat(if target == "wide" { 100_000 } else { 10 }),
+        },
+    };
+    let writer = world.store.writer();
+    for number in 0..12 {
+        writer.event(of("quiet", number));
+    }
+    for number in 0..500 {
+        writer.event(of("loud", number));
+    }
+    for number in 0..20 {
+        writer.event(of("wide", number));
+        writer.progress(vec![], at(1000), true);
+    }
+    world.store.close(at(2000));
+    let connection = Connection::open(world.file("")).unwrap();
+    let count = |target: &str| -> i64 {
+        connection.query_row("SELECT count(*) FROM event WHERE target = ?1", [target], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(count("quiet"), 12, "what is little stays");
+    assert!(count("loud") <= 38 && count("loud") >= 10, "{}", count("loud"));
+    let bytes: i64 = connection.query_row("SELECT sum(octet_length(body)) FROM event", [], |row| row.get(0)).unwrap();
+    assert!(bytes <= 1 << 20 && count("wide") >= 5, "{bytes} {}", count("wide"));
+    let newest: i64 =
+        connection.query_row("SELECT max(at) FROM event WHERE target = 'loud'", [], |row| row.get(0)).unwrap();
+    assert_eq!(newest, 499_000, "the oldest go first");
+}

@@ -1,0 +1,238 @@
+//! Accepting connections, within bounds.
+//!
+//! Whoever can connect can try to use up descriptors, memory or time. So there are so many connections at a time, a head has
+//! so many bytes and so much time, an answer that is not read is given up, and a request names this host as its own: a web
+//! page elsewhere whose name leads here must not read what it finds.
+
+use crate::api::ApiError;
+use crate::gauges::Gauges;
+use axum::Router;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, http};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// A head must be there within this, and so must the next one of a kept connection.
+const HEAD: Duration = Duration::from_secs(10);
+/// A handler has so long for its answer; a stream only for its beginning.
+const ANSWER: Duration = Duration::from_secs(60);
+/// Bytes of a head, and its headers.
+const HEAD_BYTES: usize = 64 << 10;
+const HEADERS: usize = 100;
+/// A client that takes nothing of an answer for so long is given up.
+const UNREAD: Duration = Duration::from_secs(30);
+/// Names below these lead to machines of a site, and nobody else can have one.
+const LOCAL_DOMAINS: [&str; 7] = ["localhost", "local", "lan", "internal", "home.arpa", "svc", "test"];
+
+/// What a listener needs.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    /// Names of this host beside its addresses and local ones.
+    pub hosts: Arc<[String]>,
+    pub gauges: Arc<Gauges>,
+    pub ending: CancellationToken,
+}
+
+/// Serves until the host ends.
+pub(crate) async fn serve((listener, connections): (TcpListener, usize), routes: Router, gate: Gate) {
+    let routes = routes.layer(from_fn_with_state(gate.clone(), admit));
+    let slots = Arc::new(Semaphore::new(connections));
+    loop {
+        let slot = slots.clone().acquire_owned();
+        let accepted = async { (slot.await, listener.accept().await) };
+        let (slot, accepted) = tokio::select! {
+            accepted = accepted => accepted,
+            () = gate.ending.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let connection = connection(stream, peer, routes.clone(), gate.clone());
+                tokio::spawn(async move {
+                    let _slot = slot;
+                    connection.await;
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: others will be free in a moment.
+                tracing::warn!("a connection could not be accepted: {error}");
+                sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, peer: SocketAddr, routes: Router, gate: Gate) {
+    let _ = stream.set_nodelay(true);
+    let io = TokioIo::new(Impatient { stream, unread: None });
+    let service = TowerToHyperService::new(routes.layer(Extension(ConnectInfo(peer))));
+    gate.gauges.connections.fetch_add(1, Ordering::Relaxed);
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_headers(HEADERS)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(io, service);
+    let mut serving = pin!(serving);
+    let ended = tokio::select! {
+        ended = &mut serving => ended,
+        () = gate.ending.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    gate.gauges.connections.fetch_sub(1, Ordering::Relaxed);
+    if ended.is_err_and(|error| error.is_timeout() || timed_out(&error)) {
+        gate.gauges.timed_out.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn timed_out(error: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
+}
+
+/// Lets a request in that names this host, and gives its handler so long.
+async fn admit(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    if let Some(foreign) = foreign_host(request.headers(), &gate.hosts) {
+        gate.gauges.foreign_hosts.fetch_add(1, Ordering::Relaxed);
+        let message =
+            format!("this host does not have the name {foreign:?}: if it does, add the name to [server] hosts");
+        return ApiError::new(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message).into_response();
+    }
+    match timeout(ANSWER, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            gate.gauges.timed_out.fetch_add(1, Ordering::Relaxed);
+            let message = format!("the request or its answer took longer than {ANSWER:?}");
+            ApiError::new(StatusCode::REQUEST_TIMEOUT, "timeout", message).into_response()
+        }
+    }
+}
+
+/// The name in `Host` that is not one of ours.
+fn foreign_host<'a>(headers: &'a HeaderMap, hosts: &[String]) -> Option<&'a str> {
+    let Some(value) = headers.get(header::HOST) else { return Some("") };
+    let Ok(value) = value.to_str() else { return Some("?") };
+    let Ok(authority) = value.parse::<http::uri::Authority>() else { return Some(value) };
+    let host = authority.host().trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
+    let is_local = |domain: &&str| host == **domain || host.ends_with(&format!(".{domain}"));
+    // A name without a dot is looked up in the site's own domain.
+    let ours = host.parse::<IpAddr>().is_ok()
+        || !host.contains('.')
+        || LOCAL_DOMAINS.iter().any(is_local)
+        || hosts.iter().any(|name| name.eq_ignore_ascii_case(&host));
+    if ours { None } else { Some(value) }
+}
+
+/// A stream that fails when what is written to it is not read for too long.
+struct Impatient {
+    stream: TcpStream,
+    unread: Option<Pin<Box<Sleep>>>,
+}
+
+impl Impatient {
+    /// What a write came to; fails when it has been pending for too long.
+    fn judge<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.unread = None;
+            return written;
+        }
+        let unread = self.unread.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + UNREAD)));
+        ready!(unread.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Impatient {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Impatient {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.judge(written, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
+        self.judge(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.judge(flushed, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_somebody_elsewhere_could_have_is_foreign() {
+        let hosts = ["polliwog.example.com".to_owned()];
+        for (host, foreign) in [
+            ("127.0.0.1:7411", false),
+            ("[::1]:7411", false),
+            ("localhost", false),
+            ("nas:7411", false),
+            ("nas.lan", false),
+            ("polliwog.monitoring.svc:9091", false),
+            ("Polliwog.Example.com:443", false),
+            ("polliwog.example.com.", false),
+            ("example.com", true),
+            ("evil.polliwog.example.com", true),
+            ("127.0.0.1.evil.example", true),
+            ("notlocal.evil", true),
+            ("evil local", true),
+        ] {
+            let headers = HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]);
+            assert_eq!(foreign_host(&headers, &hosts).is_some(), foreign, "{host}");
+        }
+        assert!(foreign_host(&HeaderMap::new(), &hosts).is_some(), "HTTP/1.0 names nobody");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_read_is_given_up() {
+        use tokio::io::AsyncWriteExt;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let mut stream = Impatient { stream: accepted.unwrap().0, unread: None };
+        let begun = Instant::now();
+        let written = stream.write_all(&vec![0; 64 << 20]).await;
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() >= UNREAD && begun.elapsed() < UNREAD * 2);
+        drop(client);
+    }
+}
