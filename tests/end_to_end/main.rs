@@ -7,4 +7,5 @@ mod operating;
 mod plugins;
 mod proxmox;
 mod running;
+mod sabotage;
 mod support;

@@ -7,6 +7,7 @@ use egress::{Egress, Grant, Limits, Method, Origin, OriginGrant, Request, Secret
 use secrecy::SecretString;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -25,23 +26,40 @@ pub(crate) enum Unanswered {
     Refused(String),
 }
 
-/// Where this configuration's host listens.
-pub(crate) fn usual_url(common: &Common) -> String {
-    let listen = match common::read(&common.places()) {
+/// Where this configuration's host listens. Fails where a token would be sent to an address that only a file of the current
+/// directory names: anybody may have written it.
+fn usual_url(common: &Common) -> Result<String, Unanswered> {
+    let places = common.places();
+    let defaults = || Config::written(("the defaults", ""), &places, &common::environment);
+    let usual = defaults().map_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 7411)), |config| config.listen);
+    let listen = match common::read(&places) {
         Ok(Ok(config)) => config.listen,
-        _ => match Config::written(("the defaults", ""), &common.places(), &common::environment) {
-            Ok(config) => config.listen,
-            Err(_) => std::net::SocketAddr::from(([127, 0, 0, 1], 7411)),
-        },
+        _ => usual,
     };
-    format!("http://{listen}")
+    let found = crate::config::find(&places, &common::environment);
+    let is_named = places.config.is_some() || found.is_ok_and(|path| path.is_absolute());
+    if set(TOKEN).is_some() && set(URL).is_none() && listen != usual && !is_named {
+        return Err(Unanswered::Refused(format!(
+            "polliwog.toml of this directory says that the host is at {listen}, and {TOKEN} is not sent where such a file says: \
+             if it is yours, give it as --config polliwog.toml, or set {URL}"
+        )));
+    }
+    Ok(format!("http://{listen}"))
 }
 
-/// Asks the running host's API for something; gives its answer as JSON. `usual` is where it is when the environment says
-/// nothing.
-pub(crate) async fn call(usual: &str, method: Method, path: &str, body: Option<Value>) -> Result<Value, Unanswered> {
+/// Asks the running host's API for something; returns its answer as JSON. The environment says where it is, or else the
+/// configuration.
+pub(crate) async fn call(
+    common: &Common,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+) -> Result<Value, Unanswered> {
     let nobody = |error: &dyn std::fmt::Display| Unanswered::Nobody(error.to_string());
-    let url = set(URL).unwrap_or_else(|| usual.to_owned());
+    let url = match set(URL) {
+        Some(url) => url,
+        None => usual_url(common)?,
+    };
     let (base, origin) = Origin::parse(&url).map_err(|error| Unanswered::Refused(format!("{URL}: {error}")))?;
     let tls = Tls::system().map_err(|error| nobody(&error))?;
     let token = set(TOKEN);

@@ -244,9 +244,9 @@ fn visible(text: &str, escaped: impl Fn(char) -> String) -> String {
     }
     text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
         if acts(c) {
-            shown.push_str(&escaped(c))
+            shown.push_str(&escaped(c));
         } else {
-            shown.push(c)
+            shown.push(c);
         }
         shown
     })

@@ -5,21 +5,31 @@
 
 use anyhow::Context;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that wait for a slow reader; more are lost.
 const LINES: usize = 4096;
+/// At the end, lines that wait are written for so long.
+const LAST: Duration = Duration::from_secs(1);
 
-/// The log of a process. Dropping it writes the lines that still wait, for at most a second.
+/// The log of a process. Dropping it writes the lines that still wait, as far as they can be written within a second.
 pub(crate) struct Log {
-    /// Lines that did not fit into the queue.
-    surplus: ErrorCounter,
-    /// Lines that stderr did not take.
-    unwritten: Arc<AtomicU64>,
-    _worker: WorkerGuard,
+    lines: Lines,
+    /// Received from when every line is written.
+    written: Mutex<Receiver<()>>,
+}
+
+/// Where lines are handed in, without waiting. (The library for this prints when it cannot end, and panics when nobody reads
+/// that.)
+#[derive(Clone)]
+struct Lines {
+    queue: Arc<Mutex<Option<SyncSender<Vec<u8>>>>>,
+    lost: Arc<AtomicU64>,
 }
 
 impl Log {
@@ -30,25 +40,65 @@ impl Log {
             Err(_) => EnvFilter::new(level),
         };
         let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        let unwritten = Arc::new(AtomicU64::new(0));
-        let tolerant = Tolerant { output: io::stderr(), unwritten: unwritten.clone(), reported: 0 };
-        let (writer, worker) = NonBlockingBuilder::default().buffered_lines_limit(LINES).lossy(true).finish(tolerant);
-        let surplus = writer.error_counter();
+        let log = Self::writing_to(io::stderr())?;
         tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(writer)
+            .with_writer(log.lines.clone())
             .with_ansi(colours)
             .with_target(false)
             // It would report its own failures with a print that panics when stderr is gone.
             .log_internal_errors(false)
             .init();
         log_panics();
-        Ok(Self { surplus, unwritten, _worker: worker })
+        Ok(log)
+    }
+
+    fn writing_to(output: impl Write + Send + 'static) -> io::Result<Self> {
+        let (queue, waiting) = sync_channel::<Vec<u8>>(LINES);
+        let (done, written) = channel();
+        let lost = Arc::new(AtomicU64::new(0));
+        let mut tolerant = Tolerant { output, unwritten: lost.clone(), reported: 0 };
+        let write = move || {
+            waiting.into_iter().for_each(|line| tolerant.write(&line));
+            let _ = done.send(());
+        };
+        std::thread::Builder::new().name("log".to_owned()).spawn(write)?;
+        let lines = Lines { queue: Arc::new(Mutex::new(Some(queue))), lost };
+        Ok(Self { lines, written: Mutex::new(written) })
     }
 
     /// Lines that were lost so far.
     pub(crate) fn lost(&self) -> u64 {
-        self.unwritten.load(Ordering::Relaxed) + self.surplus.dropped_lines() as u64
+        self.lines.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        drop(self.lines.queue.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let _ = self.written.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LAST);
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.as_ref().is_none_or(|queue| queue.try_send(line.to_vec()).is_err()) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -61,7 +111,7 @@ fn log_panics() {
     }));
 }
 
-/// Writes whole lines, and counts those that cannot be written instead of failing.
+/// Writes lines, and counts those that cannot be written instead of failing.
 struct Tolerant<W> {
     output: W,
     unwritten: Arc<AtomicU64>,
@@ -69,8 +119,8 @@ struct Tolerant<W> {
     reported: u64,
 }
 
-impl<W: Write> Write for Tolerant<W> {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+impl<W: Write> Tolerant<W> {
+    fn write(&mut self, line: &[u8]) {
         let lost = self.unwritten.load(Ordering::Relaxed);
         if lost > self.reported {
             let note =
@@ -79,16 +129,9 @@ impl<W: Write> Write for Tolerant<W> {
                 self.reported = lost;
             }
         }
-        if self.output.write_all(line).is_err() {
+        if self.output.write_all(line).and_then(|()| self.output.flush()).is_err() {
             self.unwritten.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        // What cannot be flushed was counted when it was written.
-        let _ = self.output.flush();
-        Ok(())
     }
 }
 
@@ -102,7 +145,7 @@ mod tests {
         content: Vec<u8>,
     }
 
-    impl Write for &mut Disk {
+    impl Write for Disk {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             if bytes.len() > self.room {
                 return Err(io::ErrorKind::StorageFull.into());
@@ -113,26 +156,48 @@ mod tests {
         }
 
         fn flush(&mut self) -> io::Result<()> {
-            Err(io::ErrorKind::StorageFull.into())
+            Ok(())
         }
     }
 
     #[test]
     fn lines_that_cannot_be_written_are_counted_and_told_of() {
         let unwritten = Arc::new(AtomicU64::new(0));
-        let mut disk = Disk { room: 8, content: Vec::new() };
-        let write = |disk: &mut Disk, reported: u64, line: &str| {
-            let mut log = Tolerant { output: disk, unwritten: unwritten.clone(), reported };
-            log.write_all(line.as_bytes()).unwrap();
-            log.flush().unwrap();
-            (log.reported, unwritten.load(Ordering::Relaxed))
-        };
-        assert_eq!(write(&mut disk, 0, "first\n"), (0, 0));
-        assert_eq!(write(&mut disk, 0, "second\n"), (0, 1));
-        assert_eq!(write(&mut disk, 0, "third\n"), (0, 2));
-        disk.room = 1000;
-        assert_eq!(write(&mut disk, 0, "fourth\n"), (2, 2));
-        let written = String::from_utf8(disk.content).unwrap();
+        let disk = Disk { room: 8, content: Vec::new() };
+        let mut log = Tolerant { output: disk, unwritten: unwritten.clone(), reported: 0 };
+        for line in ["first\n", "second\n", "third\n"] {
+            log.write(line.as_bytes());
+        }
+        assert_eq!(unwritten.load(Ordering::Relaxed), 2);
+        log.output.room = 1000;
+        log.write(b"fourth\n");
+        let written = String::from_utf8(log.output.content).unwrap();
         assert!(written.starts_with("first\n2 lines") && written.ends_with("\nfourth\n"), "{written}");
+        assert_eq!((log.reported, unwritten.load(Ordering::Relaxed)), (2, 2));
+    }
+
+    /// A pipe that nobody reads.
+    struct Stuck(Receiver<()>);
+
+    impl Write for Stuck {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            let _ = self.0.recv();
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_log_that_is_not_read() {
+        let (_open, stuck) = channel();
+        let log = Log::writing_to(Stuck(stuck)).unwrap();
+        let mut writer = log.lines.clone();
+        for _ in 0..LINES + 100 {
+            writer.write_all(b"line\n").unwrap();
+        }
+        assert!(log.lost() >= 99, "{}", log.lost());
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// Asks, and gives the answer.
 async fn ask(remote: &Remote, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
-    api::call(&api::usual_url(&remote.common), method, path, body).await.map_err(|unanswered| match unanswered {
+    api::call(&remote.common, method, path, body).await.map_err(|unanswered| match unanswered {
         Unanswered::Refused(why) => anyhow!(why),
         Unanswered::Nobody(why) => anyhow!("no running host answers ({why}): start one, or set POLLIWOG_URL"),
     })

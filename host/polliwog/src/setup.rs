@@ -126,9 +126,9 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
     };
     let found = Found { product, url: &url, username, seen: &seen, members: &members };
     if arguments.json {
-        print_json(&found.json())?
+        print_json(&found.json())?;
     } else {
-        print(found.text().trim_end())?
+        print(found.text().trim_end())?;
     }
     match trouble {
         // It may be another product.

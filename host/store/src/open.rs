@@ -85,8 +85,8 @@ impl Store {
     pub fn open(config: &Config, now: Timestamp, acknowledge: Acknowledge) -> Result<Opened, OpenError> {
         let path = config.path.clone();
         let failed = |why: String| OpenError::Open { file: path.clone(), why };
-        let is_side_file = |ending: &&str| path.to_string_lossy().ends_with(ending);
-        if ["-wal", "-shm", "-journal", "-lock", SPILL, ".bak", ".draft"].iter().any(|ending| is_side_file(&ending)) {
+        let is_side_file = |ending: &str| path.to_string_lossy().ends_with(ending);
+        if ["-wal", "-shm", "-journal", "-lock", SPILL, ".bak", ".draft"].into_iter().any(is_side_file) {
             return Err(OpenError::SideFile { file: path });
         }
         if let Some(folder) = path.parent() {

@@ -27,7 +27,7 @@ struct SpillWire {
 
 #[derive(Serialize, Deserialize)]
 enum JobWire {
-    Commit(CommitWire),
+    Commit(Box<CommitWire>),
     Event(StampedWire),
     Progress(Vec<ProgressWire>, i64),
     Forget(String, i64),
@@ -59,7 +59,11 @@ struct ProgressWire {
     changes: ChangesWire,
 }
 
+/// Category, code, message.
 type FailureWire = (String, String, String);
+
+/// Warnings, failure with its time, stale since.
+type TargetWire = (Vec<String>, Option<(FailureWire, i64)>, Option<i64>);
 
 #[derive(Serialize, Deserialize)]
 struct ChangesWire {
@@ -71,8 +75,7 @@ struct ChangesWire {
     /// Dependency, error, message.
     errors: Vec<(String, Option<String>, Option<String>)>,
     poll_error: Option<Option<FailureWire>>,
-    /// Warnings, failure with its time, stale since.
-    target: Option<(Vec<String>, Option<(FailureWire, i64)>, Option<i64>)>,
+    target: Option<TargetWire>,
     points: Vec<(u32, PointWire)>,
 }
 
@@ -128,14 +131,14 @@ impl JobWire {
     /// `None` for what is no result.
     fn of(job: &Job) -> Option<Self> {
         Some(match job {
-            Job::Commit(commit) => Self::Commit(CommitWire {
+            Job::Commit(commit) => Self::Commit(Box::new(CommitWire {
                 target: commit.target.to_string(),
                 kind: commit.kind.to_string(),
                 at: commit.at.as_millis(),
                 changes: ChangesWire::of(&commit.changes),
                 schedule: commit.schedule.as_ref().map(ScheduleWire::from),
                 events: commit.events.iter().filter_map(stamped).collect(),
-            }),
+            })),
             Job::Event(event) => Self::Event(stamped(event)?),
             Job::Progress(progress, at, _) => {
                 Self::Progress(progress.iter().map(ProgressWire::of).collect(), at.as_millis())

@@ -361,7 +361,7 @@ impl Desk {
             }
             Found::Deleted => {
                 tracing::warn!("{path} was deleted while the host runs; it is written again from what is open");
-                self.reopen(|connection, path| write_again(connection, path))?;
+                self.reopen(write_again)?;
             }
             Found::Replaced => {
                 return Err(format!(

@@ -22,8 +22,11 @@ fn masked(text: &str) -> String {
     body(&Masker::new([SECRET, "12345678"].into_iter()), text)
 }
 
+/// What a server makes of a value.
+type Form = fn(&str) -> String;
+
 /// What servers make of a value that they send back.
-const FORMS: [(&str, fn(&str) -> String); 17] = [
+const FORMS: [(&str, Form); 17] = [
     ("plain", str::to_owned),
     ("upper case", |value| value.to_ascii_uppercase()),
     ("JSON", json),
@@ -148,7 +151,7 @@ fn pairs(characters: &str) -> impl Strategy<Value = (String, String, Vec<String>
 }
 
 /// A server's answer: what the plugin sent and the secret, in one form and one frame.
-fn answer(form: fn(&str) -> String, frame: u8, secret: &str, sent: &[String]) -> String {
+fn answer(form: Form, frame: u8, secret: &str, sent: &[String]) -> String {
     let (before, behind) = (sent.first().map_or("", String::as_str), sent.get(1).map_or("", String::as_str));
     let (secret, before, behind) = (form(secret), form(before), form(behind));
     match frame {

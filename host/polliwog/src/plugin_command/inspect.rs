@@ -26,9 +26,9 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
         Ok(plugin) => {
             let facts = facts(&name, &of_file, &plugin);
             if as_json {
-                print_json(&facts)?
+                print_json(&facts)?;
             } else {
-                print(&readable(&facts))?
+                print(&readable(&facts))?;
             }
             Ok(0)
         }

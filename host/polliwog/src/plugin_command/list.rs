@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The plugins of the running host, with counters; where none answers, those that this configuration would load.
 pub(crate) async fn list(common: &Common, as_json: bool) -> anyhow::Result<u8> {
-    let (from, plugins) = match api::call(&api::usual_url(common), Method::Get, "/api/v1/plugins", None).await {
+    let (from, plugins) = match api::call(common, Method::Get, "/api/v1/plugins", None).await {
         Ok(answer) => ("the running host", answer["plugins"].clone()),
         Err(Unanswered::Refused(why)) => {
             complain(format_args!("polliwog: {why}"));

@@ -215,3 +215,22 @@ fn a_target_that_fills_its_history_takes_nothing_from_others() {
         connection.query_row("SELECT max(at) FROM event WHERE target = 'loud'", [], |row| row.get(0)).unwrap();
     assert_eq!(newest, 499_000, "the oldest go first");
 }
+
+#[test]
+fn an_end_waits_for_no_lock_and_loses_nothing() {
+    let world = World::new();
+    world.write(0..3);
+    let other = Connection::open(world.file("")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for number in 3..10 {
+        world.store.writer().event(event(number));
+    }
+    world.store.close(at(20));
+    assert!(world.acknowledged.try_recv().is_err());
+    other.execute_batch("ROLLBACK").unwrap();
+    drop(other);
+    let World { folder, store, .. } = world;
+    drop(store);
+    let (store, _, _) = super::open(folder.path());
+    assert_eq!(store.reader().event_bounds().unwrap(), (1, 10));
+}
