@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 const FAST: &str = "[scheduler]\nmin_interval = \"100ms\"\ncadence = \"fixed\"\n";
 const LISTEN: &str = "[server]\nlisten = \"127.0.0.1:0\"\nmetrics_listen = \"127.0.0.1:0\"\n";
@@ -210,5 +211,43 @@ fn what_others_wrote_is_shown_and_not_obeyed_by_a_terminal() {
         let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!stdout.contains(acts) && !stderr.contains(acts), "{stdout:?} {stderr:?}");
         assert!(stdout.contains("dbgnp"), "{stdout}");
+    }
+}
+
+/// Compiles the library that makes writes fail.
+fn faults(folder: &Path) -> String {
+    let library = folder.join("faults.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/end_to_end/faults.c");
+    let compiled =
+        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-w", "-o"]).arg(&library).args([source, "-ldl"]).status();
+    assert!(compiled.unwrap().success(), "the build needs a C compiler, and so does this");
+    library.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_was_told_is_stored_when_writes_to_the_disk_fail() {
+    // Enough for transactions, checkpoints and their repetitions.
+    const TOLD: usize = 20;
+    let flaps = Arc::new(|number: usize| ok(format!("[{{\"name\":\"db\",\"healthy\":{}}}]", number.is_multiple_of(2))));
+    let server = Server::start(vec![("/", flaps)]);
+    for (kind, every) in [("full", "20"), ("full", "60"), ("broken", "40"), ("short", "3")] {
+        let (_keep, folder) = folder();
+        let library = faults(&folder);
+        let config = target(&server.url("/")).replace("\"http\"", "\"proactive-deps\"");
+        // Without faults first: a database that cannot be made is no host.
+        assert_eq!(Host::start(&folder, &config).terminate(), 0);
+        let environment = [("LD_PRELOAD", &*library), ("FAULT_KIND", kind), ("FAULT_EVERY", every)];
+        let Some(host) = Host::try_start(&folder, &config, &environment) else {
+            // It said why it does not start, and left everything as it was.
+            continue;
+        };
+        let told: Vec<i64> = host.events(Some(0)).iter().filter_map(|(id, ..)| id).take(TOLD).collect();
+        assert_eq!(told.len(), TOLD, "{kind} {every}: {}", host.log.lock().unwrap());
+        let code = host.terminate();
+        let host = Host::start(&folder, &config);
+        let events = host.events(Some(0));
+        let stored: Vec<i64> = events.iter().filter_map(|(id, ..)| id).take(told.len()).collect();
+        assert_eq!(stored, told, "{kind} {every}, which ended with {code}");
+        assert_eq!(host.terminate(), 0);
     }
 }

@@ -141,6 +141,15 @@ impl Host {
 
     /// The same, with environment variables.
     pub(crate) fn start_with(folder: &Path, config: &str, environment: &[(&str, &str)]) -> Self {
+        Self::launch(folder, config, environment).unwrap_or_else(|log| panic!("the host did not start: {log}"))
+    }
+
+    /// The same; `None` when it ends instead.
+    pub(crate) fn try_start(folder: &Path, config: &str, environment: &[(&str, &str)]) -> Option<Self> {
+        Self::launch(folder, config, environment).ok()
+    }
+
+    fn launch(folder: &Path, config: &str, environment: &[(&str, &str)]) -> Result<Self, String> {
         Self::configure(folder, config);
         let mut child = polliwog(folder, &["run", "--data-dir", "data"])
             .env("POLLIWOG_ADMIN_TOKEN", TOKEN)
@@ -163,9 +172,11 @@ impl Host {
         });
         let Ok((api, metrics)) = receiver.recv_timeout(PATIENCE) else {
             let _ = child.kill();
-            panic!("the host did not start: {}", log.lock().unwrap());
+            let _ = child.wait();
+            let log = log.lock().unwrap().clone();
+            return Err(log);
         };
-        Self { child, api, metrics, log }
+        Ok(Self { child, api, metrics, log })
     }
 
     /// Runs a command that asks this host.

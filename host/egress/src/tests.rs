@@ -426,6 +426,122 @@ async fn what_is_sent_has_limits() {
 }
 
 #[tokio::test]
+async fn a_body_that_comes_where_there_is_none_poisons_no_other_answer() {
+    let stray = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 5\r\n\r\n");
+    for (method, first) in [
+        (Method::Head, stray("200 OK")),
+        (Method::Get, stray("304 Not Modified")),
+        (Method::Get, stray("204 No Content").replace("content-length: 5\r\n", "")),
+    ] {
+        let first = Arc::new(first);
+        let port = server(move |mut stream| {
+            let first = first.clone();
+            async move {
+                let Some(request) = head(&mut stream).await else { return };
+                let odd = request.contains(" /odd ");
+                let answer = if odd { (*first).clone() } else { ok("honest") };
+                let _ = stream.write_all(answer.as_bytes()).await;
+                if odd {
+                    // As late as can be: together with the answer to the next request on this connection.
+                    let _ = head(&mut stream).await;
+                    let _ = stream.write_all(b"HTTP/1.1 500 Poison\r\ncontent-length: 0\r\n\r\n").await;
+                }
+            }
+        })
+        .await;
+        let poll = poll(&format!("http://127.0.0.1:{port}/"));
+        poll.session.fetch(Request { method, ..Request::get("/odd") }).await.unwrap();
+        let next = poll.session.fetch(Request::get("/other")).await.unwrap();
+        assert_eq!((next.status, &next.body[..]), (200, &b"honest"[..]), "{method:?}");
+    }
+}
+
+#[tokio::test]
+async fn informational_answers_without_end_are_given_up() {
+    let port = server(|mut stream| async move {
+        let _ = head(&mut stream).await;
+        while stream.write_all(b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n").await.is_ok() {}
+    })
+    .await;
+    let poll = poll(&format!("http://127.0.0.1:{port}/"));
+    assert_eq!(code(&poll, Request::get("")).await, "headers_too_large");
+    assert!(!poll.session.was_starved());
+}
+
+#[tokio::test]
+async fn one_kind_does_not_take_all_slots_of_a_host() {
+    let port = server(|mut stream| async move {
+        while let Some(request) = head(&mut stream).await {
+            if request.contains(" /hang") {
+                std::future::pending::<()>().await;
+            }
+            let _ = stream.write_all(ok("fine").as_bytes()).await;
+        }
+    })
+    .await;
+    let egress = Egress::new(Config { max_requests_per_host: 4, ..Config::default() });
+    let url = format!("http://127.0.0.1:{port}/");
+    let poll = |kind: &str| {
+        let target = grant(&url, Tls::system().unwrap(), Secrets::default());
+        poll_with(egress.clone(), target, LIMITS).session.with_share(kind)
+    };
+    let (greedy, honest) = (poll("greedy"), poll("honest"));
+    let hang =
+        |number: usize| Request { timeout: Some(Duration::from_secs(5)), ..Request::get(format!("/hang{number}")) };
+    let hanging = futures_util::future::join_all((0..50).map(|number| greedy.fetch(hang(number))));
+    let one_more = async {
+        let answer = honest.fetch(Request::get("/fine")).await;
+        assert_eq!(answer.unwrap().status, 200);
+    };
+    tokio::select! {
+        _ = hanging => panic!("the honest request waited for those that hang"),
+        () = one_more => {}
+    }
+    // One that waits behind others of its kind has been starved, and says nothing of its target.
+    let behind = poll("greedy");
+    let mut taken = std::pin::pin!(futures_util::future::join_all((0..3).map(|number| greedy.fetch(hang(number)))));
+    tokio::select! {
+        biased;
+        _ = &mut taken => panic!("they hang"),
+        () = std::future::ready(()) => {}
+    }
+    let late = Request { timeout: Some(Duration::from_millis(200)), ..Request::get("/fine") };
+    assert_eq!(behind.fetch(late).await.unwrap_err().code(), "timeout");
+    assert!(behind.was_starved() && !greedy.was_starved());
+}
+
+#[tokio::test]
+async fn large_bodies_that_never_end_keep_no_small_one_waiting() {
+    let port = server(|mut stream| async move {
+        while let Some(request) = head(&mut stream).await {
+            if request.contains(" /large") {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 900000\r\n\r\n").await;
+                let _ = stream.write_all(&vec![b'x'; 899_999]).await;
+                std::future::pending::<()>().await;
+            }
+            let _ = stream.write_all(ok("fine").as_bytes()).await;
+        }
+    })
+    .await;
+    let egress = Egress::new(Config { max_body_bytes_in_flight: 2 << 20, ..Config::default() });
+    let url = format!("http://127.0.0.1:{port}/");
+    let poll = || poll_with(egress.clone(), grant(&url, Tls::system().unwrap(), Secrets::default()), LIMITS).session;
+    let (greedy, honest) = ([poll(), poll(), poll()], poll());
+    let hanging = futures_util::future::join_all(greedy.iter().enumerate().map(|(number, session)| {
+        session.fetch(Request { timeout: Some(Duration::from_secs(9)), ..Request::get(format!("/large{number}")) })
+    }));
+    let small = async {
+        for _ in 0..20 {
+            assert_eq!(honest.fetch(Request::get("/fine")).await.unwrap().body, b"fine");
+        }
+    };
+    tokio::select! {
+        _ = hanging => panic!("small answers waited for large ones"),
+        () = small => {}
+    }
+}
+
+#[tokio::test]
 async fn secrets_go_out_and_come_back_as_stars() {
     let port = server(|mut stream| async move {
         while let Some(request) = head(&mut stream).await {

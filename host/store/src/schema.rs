@@ -193,7 +193,8 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Mi
     check_owner(connection, current)
         .map_err(|error| MigrationError::Step { version: current, why: error.to_string() })??;
     for version in current + 1..=newest {
-        if version > 1 {
+        // What was made a moment ago needs no copy.
+        if current > 0 {
             copy(connection, path, version - 1)?;
         }
         migrations.to_version(connection, version).map_err(|error| failed(version, &error))?;

@@ -44,6 +44,8 @@ pub struct Metrics {
     waits: Family<Labels, Histogram, fn() -> Histogram>,
     /// Label sets of each target, to be removed with it.
     series: Mutex<BTreeMap<TargetId, Kind>>,
+    /// The type of each name that plugins report.
+    types: Mutex<samples::Types>,
 }
 
 /// How a poll went.
@@ -77,7 +79,16 @@ impl Metrics {
         let waits: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(WAITS));
         let help = "How long polls waited from their due time to their start";
         registry.register(format!("{prefix}_scheduler_queue_wait_seconds"), help, waits.clone());
-        Self { prefix: prefix.to_owned(), registry, polls, durations, errors, waits, series: Mutex::default() }
+        Self {
+            prefix: prefix.to_owned(),
+            registry,
+            polls,
+            durations,
+            errors,
+            waits,
+            series: Mutex::default(),
+            types: Mutex::default(),
+        }
     }
 
     /// Counts a poll.
@@ -176,7 +187,8 @@ impl Metrics {
         let answering = overview.targets.iter().filter(|target| target.stale_since.is_none());
         let samples = answering
             .flat_map(|target| target.samples.iter().map(|sample| (instance(&target.kind, &target.id), sample)));
-        samples::register(&mut states, samples);
+        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
+        samples::register(&mut states, &mut types, samples);
         states
     }
 }

@@ -162,7 +162,7 @@ fn router(shared: Shared) -> Router {
         .route("/login", get(page::login).post(page::log_in))
         .route("/assets/{file}", get(page::asset))
         .merge(guarded)
-        .layer(from_fn_with_state(shared.clone(), caught))
+        .layer(from_fn_with_state(shared.gauges.clone(), caught))
         .layer(from_fn(hardened))
         .with_state(shared)
 }
@@ -196,12 +196,12 @@ async fn guard(
 
 /// A handler that panics is a defect of ours: the caller is told so, the log has the place, and the number of them shows in
 /// the metrics.
-async fn caught(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+async fn caught(State(gauges): State<Arc<Gauges>>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     match AssertUnwindSafe(next.run(request)).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
-            shared.gauges.panics.fetch_add(1, Ordering::Relaxed);
+            gauges.panics.fetch_add(1, Ordering::Relaxed);
             tracing::error!("answering {method} {path:?} ended in a panic: please report it");
             let message = "the host failed to answer this: see its log, and please report it";
             ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message).into_response()
@@ -220,4 +220,36 @@ async fn hardened(request: Request, next: Next) -> Response {
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_answered_counted_and_survived() {
+        let gauges = Arc::new(Gauges::default());
+        let panics = async || -> &'static str { std::panic::resume_unwind(Box::new("a defect")) };
+        let routes = Router::new()
+            .route("/panics", get(panics))
+            .route("/works", get(async || "fine"))
+            .layer(from_fn_with_state(gauges.clone(), caught));
+        let ending = CancellationToken::new();
+        let listening = Listening { hosts: Vec::new(), connections: 4, gauges: gauges.clone(), ending };
+        let address = listen(SocketAddr::from(([127, 0, 0, 1], 0)), routes, listening).await.unwrap();
+        let ask = async |path: &str| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        let answer = ask("/panics").await;
+        assert!(answer.starts_with("HTTP/1.1 500") && answer.contains("\"internal\""), "{answer}");
+        assert!(ask("/works").await.ends_with("fine"));
+        assert_eq!(gauges.panics.load(Ordering::Relaxed), 1);
+    }
 }

@@ -9,8 +9,13 @@ use std::collections::BTreeMap;
 
 const HELP: &str = "Reported by a plugin";
 
-/// Samples of one name, from any number of targets. A name that two plugins use for different types goes to the first.
+/// Samples of one name, from any number of targets. A name that two plugins use for different types goes to the one that had
+/// it first.
 type Families<'a> = BTreeMap<&'a str, (SampleKind, Vec<Value>)>;
+
+/// The type of each name at the last scrape. A name keeps it for as long as anybody reports it: who comes later with another
+/// type must not take it away.
+pub(super) type Types = BTreeMap<String, SampleKind>;
 
 /// A number of no type that OpenMetrics has a name for.
 #[derive(Debug, Default)]
@@ -29,10 +34,23 @@ impl EncodeMetric for Unknown {
 }
 
 /// Adds samples, each with the labels of its target.
-pub(super) fn register<'a>(states: &mut Registry, samples: impl Iterator<Item = (Labels, &'a Sample)>) {
+pub(super) fn register<'a>(
+    states: &mut Registry,
+    types: &mut Types,
+    samples: impl Iterator<Item = (Labels, &'a Sample)> + Clone,
+) {
+    let mut kept = Types::new();
+    for (_, sample) in samples.clone() {
+        let had = types.get(&sample.name).is_some_and(|kind| *kind == sample.kind);
+        if had || !kept.contains_key(&sample.name) {
+            kept.insert(sample.name.clone(), sample.kind);
+        }
+    }
+    *types = kept;
     let mut families = Families::new();
     for (mut labels, sample) in samples {
-        let (kind, values) = families.entry(&sample.name).or_insert_with(|| (sample.kind, Vec::new()));
+        let kind = types.get(&sample.name).copied().unwrap_or(sample.kind);
+        let (kind, values) = families.entry(&sample.name).or_insert_with(|| (kind, Vec::new()));
         if *kind == sample.kind {
             labels.extend(sample.labels.iter().cloned());
             values.push((labels, sample.value));
@@ -83,7 +101,8 @@ mod tests {
             ("one", sample("bare_total", counter, 9.0)),
         ];
         let mut registry = Registry::default();
-        register(&mut registry, samples.iter().map(|(target, sample)| (labels(target), sample)));
+        let all = samples.iter().map(|(target, sample)| (labels(target), sample));
+        register(&mut registry, &mut Types::new(), all);
         let mut text = String::new();
         encode_registry(&mut text, &registry).unwrap();
         let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("# HELP")).collect();
@@ -106,5 +125,26 @@ mod tests {
             "sent_total{instance=\"two\",id=\"a\"} 0.0",
         ];
         assert_eq!(lines, expected, "{text}");
+    }
+
+    #[test]
+    fn a_name_stays_with_whoever_had_it() {
+        let sample = |kind, value| Sample { name: "temperature".to_owned(), kind, labels: Vec::new(), value };
+        let (honest, other) = (sample(SampleKind::Gauge, 20.0), sample(SampleKind::Counter, 5.0));
+        let mut types = Types::new();
+        let mut scrape = |samples: &[(&str, &Sample)]| {
+            let mut registry = Registry::default();
+            let labels = |target: &str| vec![("instance".to_owned(), target.to_owned())];
+            register(&mut registry, &mut types, samples.iter().map(|(target, sample)| (labels(target), *sample)));
+            let mut text = String::new();
+            encode_registry(&mut text, &registry).unwrap();
+            text
+        };
+        assert!(scrape(&[("z", &honest)]).contains("instance=\"z\"} 20.0"));
+        // The order is that of the targets' ids, and a newcomer may come first.
+        let both = scrape(&[("a", &other), ("z", &honest)]);
+        assert!(both.contains("TYPE temperature gauge") && both.contains("instance=\"z\"} 20.0"), "{both}");
+        let alone = scrape(&[("a", &other)]);
+        assert!(alone.contains("instance=\"a\"} 5.0"), "nobody else has it any more: {alone}");
     }
 }
