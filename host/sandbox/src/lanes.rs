@@ -84,7 +84,9 @@ impl Drop for Lanes {
             drop(lane.stop.take());
         }
         for lane in &mut self.lanes {
-            if let Some(thread) = lane.thread.take() {
+            // The last poll may be what drops the lanes, on one of them.
+            let is_own = |thread: &JoinHandle<()>| thread.thread().id() == thread::current().id();
+            if let Some(thread) = lane.thread.take().filter(|thread| !is_own(thread)) {
                 let _ = thread.join();
             }
         }

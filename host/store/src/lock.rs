@@ -17,7 +17,7 @@ pub(crate) struct Lock {
     file: PathBuf,
     held: File,
     /// `None` before the database's file exists.
-    socket: Option<UnixListener>,
+    socket: Option<(String, UnixListener)>,
 }
 
 /// Why a database cannot be locked.
@@ -49,9 +49,12 @@ impl Lock {
     pub(crate) fn follow(&mut self, database: &Path) -> Result<(), NotLocked> {
         let Ok(found) = std::fs::metadata(database) else { return Ok(()) };
         let name = format!("polliwog-database-{:x}-{:x}", found.dev(), found.ino());
-        let bound = SocketAddr::from_abstract_name(name).and_then(|name| UnixListener::bind_addr(&name));
+        if self.socket.as_ref().is_some_and(|(held, _)| *held == name) {
+            return Ok(());
+        }
+        let bound = SocketAddr::from_abstract_name(&name).and_then(|name| UnixListener::bind_addr(&name));
         match bound {
-            Ok(socket) => self.socket = Some(socket),
+            Ok(socket) => self.socket = Some((name, socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(NotLocked::InUse),
             // Where there are no such sockets the file alone has to do.
             Err(_) => self.socket = None,

@@ -7,7 +7,7 @@ mod rows;
 mod shares;
 
 use crate::files::{Files, Found};
-use crate::lock::Lock;
+use crate::lock::{Lock, NotLocked};
 use crate::open::{Loaded, beside, connect, load, plain};
 use crate::reader::Reader;
 use crate::record::{Acknowledge, Commit, Committed, Progress};
@@ -346,10 +346,19 @@ impl Desk {
     /// again from what is open. In one sentence, why that cannot be.
     fn check_files(&mut self) -> Result<(), String> {
         let path = self.path.display().to_string();
-        if self.lock.renew().is_err() {
-            return Err(format!(
-                "another polliwog has taken {path} after its lock was deleted: end one of the two; results are kept"
-            ));
+        match self.lock.renew() {
+            Ok(()) => {}
+            Err(NotLocked::InUse) => {
+                return Err(format!(
+                    "another polliwog has taken {path} after its lock was deleted: end one of the two; results are kept"
+                ));
+            }
+            Err(NotLocked::Unusable { file, why }) => {
+                return Err(format!(
+                    "{} cannot be made again ({why}): put its folder back; results are kept",
+                    file.display()
+                ));
+            }
         }
         match self.files.look() {
             Found::Same => {}

@@ -9,22 +9,24 @@ use crate::gauges::Gauges;
 use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, http};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -52,21 +54,36 @@ pub(crate) struct Gate {
 /// Serves until the host ends.
 pub(crate) async fn serve((listener, connections): (TcpListener, usize), routes: Router, gate: Gate) {
     let routes = routes.layer(from_fn_with_state(gate.clone(), admit));
+    // Connections whose first request has not come yet have slots of their own, so that silent ones fill nothing else; when
+    // they are all taken, the oldest silent connection makes room.
     let slots = Arc::new(Semaphore::new(connections));
+    let mut silent: VecDeque<(Arc<AtomicBool>, AbortHandle)> = VecDeque::new();
     loop {
-        let slot = slots.clone().acquire_owned();
-        let accepted = async { (slot.await, listener.accept().await) };
-        let (slot, accepted) = tokio::select! {
-            accepted = accepted => accepted,
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
             () = gate.ending.cancelled() => return,
         };
         match accepted {
             Ok((stream, peer)) => {
-                let connection = connection(stream, peer, routes.clone(), gate.clone());
-                tokio::spawn(async move {
-                    let _slot = slot;
+                silent.retain(|(heard, task)| !heard.load(Ordering::Relaxed) && !task.is_finished());
+                if slots.available_permits() == 0 {
+                    let Some((_, oldest)) = silent.pop_front() else { continue };
+                    oldest.abort();
+                    gate.gauges.timed_out.fetch_add(1, Ordering::Relaxed);
+                }
+                let (slots, heard) = (slots.clone(), Arc::new(AtomicBool::new(false)));
+                let marks = heard.clone();
+                let mark = move |request: Request, next: Next| {
+                    marks.store(true, Ordering::Relaxed);
+                    next.run(request)
+                };
+                let connection = connection(stream, peer, routes.clone().layer(from_fn(mark)), gate.clone());
+                let task = tokio::spawn(async move {
+                    // It is there, or will be as soon as the connection that made room is gone.
+                    let _slot = slots.acquire_owned().await;
                     connection.await;
                 });
+                silent.push_back((heard, task.abort_handle()));
             }
             Err(error) => {
                 // Out of descriptors, most likely: others will be free in a moment.
@@ -81,7 +98,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, routes: Router, gate: G
     let _ = stream.set_nodelay(true);
     let io = TokioIo::new(Impatient { stream, unread: None });
     let service = TowerToHyperService::new(routes.layer(Extension(ConnectInfo(peer))));
-    gate.gauges.connections.fetch_add(1, Ordering::Relaxed);
+    let _open = Open::new(&gate.gauges);
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
@@ -96,9 +113,24 @@ async fn connection(stream: TcpStream, peer: SocketAddr, routes: Router, gate: G
             serving.await
         }
     };
-    gate.gauges.connections.fetch_sub(1, Ordering::Relaxed);
     if ended.is_err_and(|error| error.is_timeout() || timed_out(&error)) {
         gate.gauges.timed_out.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// An open connection, as it is counted, however it ends.
+struct Open<'a>(&'a Gauges);
+
+impl<'a> Open<'a> {
+    fn new(gauges: &'a Gauges) -> Self {
+        gauges.connections.fetch_add(1, Ordering::Relaxed);
+        Self(gauges)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -234,5 +266,26 @@ mod tests {
         assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert!(begun.elapsed() >= UNREAD && begun.elapsed() < UNREAD * 2);
         drop(client);
+    }
+
+    #[tokio::test]
+    async fn silent_connections_make_room_for_those_that_ask() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let routes = Router::new().route("/", axum::routing::get(async || "fine"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let gauges: Arc<Gauges> = Arc::default();
+        let gate = Gate { hosts: Arc::default(), gauges: gauges.clone(), ending: CancellationToken::new() };
+        tokio::spawn(serve((listener, 4), routes, gate));
+        let mut silent = Vec::new();
+        for _ in 0..20 {
+            silent.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut asking = TcpStream::connect(address).await.unwrap();
+        asking.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        asking.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("fine"), "{answer}");
+        assert!(gauges.timed_out.load(Ordering::Relaxed) >= 16);
     }
 }

@@ -141,7 +141,7 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
     }
     let (listen, metrics_listen, hosts) = server(notes, Section::top(notes, document, "server"));
     let scheduler = scheduler(notes, Section::top(notes, document, "scheduler"));
-    let store = store_config(Section::top(notes, document, "store"), &data_dir);
+    let store = store_config(notes, Section::top(notes, document, "store"), &data_dir);
     let egress = Section::top(notes, document, "egress");
     let max_requests_per_host = at_least_one(&egress, "max_requests_per_host").unwrap_or(20);
     let max_body_bytes_in_flight = at_least_one(&egress, "max_body_bytes_in_flight").unwrap_or(256 << 20);
@@ -225,13 +225,19 @@ fn metrics_prefix(notes: &Notes<'_>, section: Section<'_>) -> String {
     prefix
 }
 
-fn store_config(section: Section<'_>, data_dir: &std::path::Path) -> store::Config {
+fn store_config(notes: &Notes<'_>, section: Section<'_>, data_dir: &std::path::Path) -> store::Config {
+    /// Files that the host writes itself.
+    const OWN: [&str; 4] = ["serving.json", "accepted-plugins", "installation.key", "polliwog.toml"];
+    let line = section.line("path");
     let config = store::Config {
         path: section.text("path").map_or_else(|| data_dir.join("polliwog.db"), PathBuf::from),
         history_days: section.count("history_days").map_or(365, |days| u32::try_from(days).unwrap_or(u32::MAX)),
         history_rows: section.count("history_rows").unwrap_or(1_000_000),
         history_bytes: section.count("history_bytes").unwrap_or(2 << 30),
     };
+    if config.path.file_name().is_some_and(|name| OWN.iter().any(|own| name == *own)) {
+        notes.at(line, "path has the name of another file of the host's own: end it with .db");
+    }
     section.finish();
     config
 }

@@ -136,7 +136,7 @@ impl Folder {
                 Err(error) => return self.troubled(format!("it cannot be read to its end ({error})")),
             }
         }
-        // A name that is no UTF-8 could be told from no other such name.
+        // A name that is no UTF-8 could be told from no other such name; one with a line break would forge lines of the log.
         names.retain(|name: &OsString| name.to_str().is_some_and(is_plugin));
         // What is known already comes first, so that nobody takes its place.
         names.sort_by_key(|name| (!self.files.contains_key(name), name.clone()));
@@ -166,9 +166,10 @@ impl Folder {
     }
 }
 
-/// Hidden files are other programs' drafts.
+/// Hidden files are other programs' drafts, and nobody means a name with control characters.
 fn is_plugin(name: &str) -> bool {
-    !name.starts_with('.') && name.to_ascii_lowercase().ends_with(EXTENSION)
+    let is_odd = |c: char| c.is_control() || model::is_invisible(c);
+    !name.starts_with('.') && !name.contains(is_odd) && name.to_ascii_lowercase().ends_with(EXTENSION)
 }
 
 /// Its kind, size and place, and when its content and its name were changed.
@@ -264,7 +265,7 @@ mod tests {
         fs::write(at("real"), "content").unwrap();
         symlink("real", at("link.wasm")).unwrap();
         fs::write(at("SHOUTED.WASM"), "content").unwrap();
-        for ignored in [".draft.wasm", "notes.txt", "wasm", "a.wasm.part"] {
+        for ignored in [".draft.wasm", "notes.txt", "wasm", "a.wasm.part", "a\n2026 ERROR b.wasm", "a\u{202e}b.wasm"] {
             fs::write(at(ignored), "content").unwrap();
         }
         let found = folder.first_look();
