@@ -117,7 +117,7 @@ impl State {
 pub(crate) struct Sent(Vec<String>);
 
 impl Sent {
-    /// Empty for a request that captures nothing: then nobody asks.
+    /// Empty for a request that captures nothing, for which it is not used.
     pub(crate) fn of(request: &Request) -> Self {
         if request.captures.is_empty() {
             return Self::default();

@@ -257,8 +257,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (io, patience) = Patient::new(io.into_inner());
-    let builder = http1::Builder::new().max_header_size(HEADER_BYTES).max_headers(HEADER_COUNT).to_owned();
-    let (sender, connection) = builder.handshake(TokioIo::new(io)).await.map_err(|error| translate(&error, plan))?;
+    let handshake =
+        http1::Builder::new().max_header_size(HEADER_BYTES).max_headers(HEADER_COUNT).handshake(TokioIo::new(io));
+    let (sender, connection) = handshake.await.map_err(|error| translate(&error, plan))?;
     tokio::spawn(connection);
     let mut connection = Connection::new(Sender::Http1(sender), certificate, socket);
     connection.patience = Some(patience);

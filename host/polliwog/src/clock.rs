@@ -21,9 +21,9 @@ pub(crate) struct Clock {
 /// How the wall clock stood against the monotonic one.
 #[derive(Debug)]
 struct Eras {
-    /// Milliseconds from the beginning of the process to the time on the wall, until a moment at which the clock was set.
+    /// For each time the clock was set: the moment, and the offset before it.
     past: Vec<(Moment, i64)>,
-    /// The same for now.
+    /// Wall clock minus monotonic clock, in milliseconds.
     offset: i64,
     /// Since when it has not been set.
     since: Moment,

@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const RESERVE: u64 = 48;
 /// With fewer nothing useful is left.
 const LEAST: u64 = 64;
-/// A part of what is left is for connections to pages, API and metrics, one in so many.
+/// One in so many of the remaining descriptors is for connections to pages, API and metrics.
 const OWN_LISTENERS: u64 = 4;
 
 /// Raises the soft limit of descriptors to the hard one. Fails if even that is too low to run.
@@ -24,7 +24,7 @@ pub(crate) fn raise_descriptors() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Files that nobody but the host's owner can read, whatever the data directory was made like.
+/// Makes new files readable for their owner only, in any data directory.
 pub(crate) fn keep_private() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }

@@ -246,7 +246,7 @@ fn admin(store: &Store, clock: &Clock) -> anyhow::Result<(Auth, Option<String>)>
         if kept == Some(hash) {
             return Ok((Auth::new(hash, store.reader().sessions(now)?), None));
         }
-        // Whoever had the token before, or logged in with it, is out.
+        // Sessions that began with the previous token end.
         let auth = Auth::new(hash, []);
         store.reader().sessions(now)?.into_iter().for_each(|(session, _)| store.writer().session(session, None));
         store.writer().admin_token(hash, now);

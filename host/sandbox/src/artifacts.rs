@@ -64,7 +64,7 @@ impl Artifacts {
     fn clear_drafts(&self) {
         for path in self.files(DRAFT) {
             let age = fs::metadata(&path).and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
-            // Nobody else has this folder while the host has its lock; the age spares a command that compiles beside it.
+            // A younger draft may belong to a command that is compiling now.
             if age.is_none_or(|age| age > OLD) {
                 let _ = fs::remove_file(&path);
             }

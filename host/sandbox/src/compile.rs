@@ -262,7 +262,7 @@ fn limit_oneself() -> io::Result<()> {
         setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })?;
     }
     nice(NICE)?;
-    // A host that is killed leaves nobody behind who goes on for a minute.
+    // The child ends with its parent, even when that is killed.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     Ok(())

@@ -212,7 +212,7 @@ impl Sandbox {
             Refusal::new("contract_mismatch", message)
         })?;
         let described = self.describe(&pre).await?;
-        // Bounded in itself; yet it must not hold up whoever else runs here.
+        // Its work is bounded, but other tasks of this runtime must not wait for it.
         let checked = tokio::task::spawn_blocking(move || check_descriptor(described));
         let (descriptor, schema) = timeout(SCHEMA, checked).await.map_err(|_| slow())?.map_err(|_| slow())??;
         let inner = Inner { pre, descriptor, schema, digest, size, imports, compile_time };

@@ -163,7 +163,7 @@ impl JobWire {
                 events: wire.events.into_iter().filter_map(unstamped).collect(),
             })),
             Self::Event(event) => Job::Event(unstamped(event)?),
-            // What merely continued has no bearing on what is old.
+            // The time of an earlier run does not decide which history is old.
             Self::Progress(progress, when) => {
                 Job::Progress(progress.into_iter().filter_map(ProgressWire::restore).collect(), at(when), false)
             }

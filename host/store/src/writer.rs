@@ -3,20 +3,22 @@
 //! Handing something in never waits. What may pile up is bounded by whoever hands in: at most five results of each target
 //! (the scheduler's back-pressure), one flush of what merely continued, and the queue's length is a gauge.
 
+mod guard;
 mod rows;
 mod shares;
 
-use crate::files::{Files, Found};
-use crate::lock::{Lock, NotLocked};
-use crate::open::{Loaded, beside, connect, load, plain};
+use crate::files::Files;
+use crate::lock::Lock;
+use crate::open::{Loaded, beside, load, plain};
 use crate::reader::Reader;
 use crate::record::{Acknowledge, Commit, Committed, Progress};
 use crate::wire::{PointWire, Snapshot};
+use guard::data_version;
 use model::{Alive, Event, Pulse, TargetId, Timestamp};
 use rusqlite::{Connection, params};
 use shares::Shares;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -239,26 +241,27 @@ fn run(queue: &Queue, desk: &mut Desk, acknowledge: &Acknowledge, pulse: &Pulse)
     }
 }
 
-/// Commits a group, once, and makes sure that it is in the files at the database's path. In one sentence, why not.
+/// Commits a group once, and checks that it is in the files at the database's path. Fails with one sentence for people.
 fn attempt(
     desk: &mut Desk,
     group: &[Job],
     committed: &mut Option<Vec<Committed>>,
     queue: &Queue,
 ) -> Result<(), String> {
-    let checked = desk.check_files();
-    *queue.trouble.lock().unwrap_or_else(PoisonError::into_inner) = checked.as_ref().err().cloned();
-    checked?;
-    if committed.is_none() && !group.is_empty() {
-        *committed = Some(desk.write(group).map_err(|error| plain(&error))?);
+    let check = |desk: &mut Desk| {
         let checked = desk.check_files();
         *queue.trouble.lock().unwrap_or_else(PoisonError::into_inner) = checked.as_ref().err().cloned();
-        checked?;
+        checked
+    };
+    check(desk)?;
+    if committed.is_none() && !group.is_empty() {
+        *committed = Some(desk.write(group).map_err(|error| plain(&error))?);
+        check(desk)?;
     }
     Ok(())
 }
 
-/// What waits; empty when nothing has come for a while.
+/// Takes the waiting jobs; empty when none came within [`LOOK`].
 fn next_group(queue: &Queue) -> Vec<Job> {
     let jobs = queue.jobs.lock().unwrap_or_else(PoisonError::into_inner);
     let waited = queue.more.wait_timeout_while(jobs, LOOK, |jobs| jobs.is_empty());
@@ -272,7 +275,7 @@ fn next_group(queue: &Queue) -> Vec<Job> {
 /// The writer's connection and what it remembers.
 pub(crate) struct Desk {
     connection: Connection,
-    /// Closed after the connection: see there.
+    /// Dropped after the connection: closing a descriptor of the file drops SQLite's locks.
     files: Files,
     lock: Lock,
     path: PathBuf,
@@ -342,78 +345,7 @@ impl Desk {
         })
     }
 
-    /// Makes sure that what is committed is in the files at the database's path; where they were deleted, by writing them
-    /// again from what is open. In one sentence, why that cannot be.
-    fn check_files(&mut self) -> Result<(), String> {
-        let path = self.path.display().to_string();
-        match self.lock.renew() {
-            Ok(()) => {}
-            Err(NotLocked::InUse) => {
-                return Err(format!(
-                    "another polliwog has taken {path} after its lock was deleted: end one of the two; results are kept"
-                ));
-            }
-            Err(NotLocked::Unusable { file, why }) => {
-                return Err(format!(
-                    "{} cannot be made again ({why}): put its folder back; results are kept",
-                    file.display()
-                ));
-            }
-        }
-        match self.files.look() {
-            Found::Same => {}
-            Found::WalGone => {
-                tracing::warn!(
-                    "the write-ahead log of {path} was deleted or replaced by another program; it is written again"
-                );
-                self.reopen(|connection, _| fold(connection))?;
-            }
-            Found::Deleted => {
-                tracing::warn!("{path} was deleted while the host runs; it is written again from what is open");
-                self.reopen(write_again)?;
-            }
-            Found::Replaced => {
-                return Err(format!(
-                    "{path} was replaced by another file while the host runs: put it back, or start the host again to use \
-                     the new one; results are kept and written at the next start"
-                ));
-            }
-            Found::Damaged => {
-                return Err(format!(
-                    "{path} was cut short or overwritten by another program: end the host, put a copy in its place and start \
-                     again; results are kept and written then"
-                ));
-            }
-        }
-        let version = data_version(&self.connection).map_err(|error| plain(&error))?;
-        if version != self.data_version {
-            self.data_version = version;
-            tracing::warn!("another program has written into {path}: the host may show what is no longer stored there");
-        }
-        Ok(())
-    }
-
-    /// Saves what the old connection still sees, and goes on with the files that are at the path then.
-    fn reopen(&mut self, save: impl FnOnce(&Connection, &Path) -> Result<(), String>) -> Result<(), String> {
-        self.reader.renew();
-        save(&self.connection, &self.path)?;
-        let connection = connect(&self.path).map_err(|error| plain(&error))?;
-        let files = Files::of(&self.path).map_err(|error| error.to_string())?;
-        // The old connection goes first: closing the old file would take its locks.
-        self.connection = connection;
-        self.files = files;
-        self.data_version = data_version(&self.connection).map_err(|error| plain(&error))?;
-        self.lock.follow(&self.path).map_err(|_| "another polliwog has taken the new database".to_owned())
-    }
-
-    /// Leaves one file at the end, with everything in it.
-    fn fold_log(&self) {
-        if let Err(why) = fold(&self.connection) {
-            tracing::info!("the write-ahead log is folded at the next start ({why})");
-        }
-    }
-
-    /// The host ends and the database takes nothing: what is left goes to a file that the next start takes in.
+    /// Writes the remaining jobs to a file, which the next start commits, because the database takes nothing and the host ends.
     fn spill(&self, group: Vec<Job>, queue: &Queue) {
         let rest = std::mem::take(&mut *queue.jobs.lock().unwrap_or_else(PoisonError::into_inner));
         let all: Vec<Job> = group.into_iter().chain(rest).collect();
@@ -555,39 +487,6 @@ impl Desk {
 
 /// Results that could not be written lie beside the database in a file with this ending.
 pub(crate) const SPILL: &str = "-spill";
-
-fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, "data_version", |row| row.get(0))
-}
-
-/// Moves what is in the write-ahead log into the database's file.
-fn fold(connection: &Connection) -> Result<(), String> {
-    let numbers = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-    match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], numbers) {
-        Ok((0, ..)) => Ok(()),
-        Ok(_) => Err("it is being read".to_owned()),
-        Err(error) => Err(plain(&error)),
-    }
-}
-
-/// Writes everything that a connection sees to a new file.
-fn write_again(connection: &Connection, path: &Path) -> Result<(), String> {
-    let text = path.to_str().ok_or("the path is not UTF-8")?;
-    let draft = beside(path, ".draft");
-    let draft_text = draft.to_str().unwrap_or(text);
-    let failed = |error: std::io::Error| error.to_string();
-    match std::fs::remove_file(&draft) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
-        _ => {}
-    }
-    for leftover in ["-wal", "-shm"] {
-        // Of the file that is gone; SQLite would take them for the new one's.
-        let _ = std::fs::remove_file(beside(path, leftover));
-    }
-    connection.execute("VACUUM INTO ?1", [draft_text]).map_err(|error| plain(&error))?;
-    crate::open::make_private(&draft).and_then(|()| std::fs::File::open(&draft)?.sync_all()).map_err(failed)?;
-    std::fs::rename(&draft, path).map_err(failed)
-}
 
 #[cfg(test)]
 mod tests;

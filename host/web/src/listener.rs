@@ -54,8 +54,7 @@ pub(crate) struct Gate {
 /// Serves until the host ends.
 pub(crate) async fn serve((listener, connections): (TcpListener, usize), routes: Router, gate: Gate) {
     let routes = routes.layer(from_fn_with_state(gate.clone(), admit));
-    // Connections whose first request has not come yet have slots of their own, so that silent ones fill nothing else; when
-    // they are all taken, the oldest silent connection makes room.
+    // A connection is silent until its first request. When all slots are taken, the oldest silent connection is closed.
     let slots = Arc::new(Semaphore::new(connections));
     let mut silent: VecDeque<(Arc<AtomicBool>, AbortHandle)> = VecDeque::new();
     loop {

@@ -166,7 +166,7 @@ impl Folder {
     }
 }
 
-/// Hidden files are other programs' drafts, and nobody means a name with control characters.
+/// Hidden files are other programs' drafts; names with control characters are never meant.
 fn is_plugin(name: &str) -> bool {
     let is_odd = |c: char| c.is_control() || model::is_invisible(c);
     !name.starts_with('.') && !name.contains(is_odd) && name.to_ascii_lowercase().ends_with(EXTENSION)

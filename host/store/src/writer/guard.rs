@@ -1,0 +1,114 @@
+//! Guards the open database against other programs: checks its files and its lock, and repairs what can be repaired.
+
+use super::Desk;
+use crate::files::{Files, Found};
+use crate::lock::NotLocked;
+use crate::open::{beside, connect, plain};
+use rusqlite::Connection;
+use std::path::Path;
+
+impl Desk {
+    /// Checks that commits reach the files at the database's path. Writes deleted files again from the open connection. Fails
+    /// with one sentence for people where commits do not reach them.
+    pub(super) fn check_files(&mut self) -> Result<(), String> {
+        let path = self.path.display().to_string();
+        match self.lock.renew() {
+            Ok(()) => {}
+            Err(NotLocked::InUse) => {
+                return Err(format!(
+                    "another polliwog has taken {path} after its lock was deleted: end one of the two; results are kept"
+                ));
+            }
+            Err(NotLocked::Unusable { file, why }) => {
+                return Err(format!(
+                    "{} cannot be made again ({why}): put its folder back; results are kept",
+                    file.display()
+                ));
+            }
+        }
+        match self.files.look() {
+            Found::Same => {}
+            Found::WalGone => {
+                tracing::warn!(
+                    "the write-ahead log of {path} was deleted or replaced by another program; it is written again"
+                );
+                self.reopen(|connection, _| fold(connection))?;
+            }
+            Found::Deleted => {
+                tracing::warn!("{path} was deleted while the host runs; it is written again from what is open");
+                self.reopen(write_again)?;
+            }
+            Found::Replaced => {
+                return Err(format!(
+                    "{path} was replaced by another file while the host runs: put it back, or start the host again to use \
+                     the new one; results are kept and written at the next start"
+                ));
+            }
+            Found::Damaged => {
+                return Err(format!(
+                    "{path} was cut short or overwritten by another program: end the host, put a copy in its place and start \
+                     again; results are kept and written then"
+                ));
+            }
+        }
+        let version = data_version(&self.connection).map_err(|error| plain(&error))?;
+        if version != self.data_version {
+            self.data_version = version;
+            tracing::warn!("another program has written into {path}: the host may show what is no longer stored there");
+        }
+        Ok(())
+    }
+
+    /// Saves what the old connection still sees, then opens the files that are at the path.
+    fn reopen(&mut self, save: impl FnOnce(&Connection, &Path) -> Result<(), String>) -> Result<(), String> {
+        self.reader.renew();
+        save(&self.connection, &self.path)?;
+        let connection = connect(&self.path).map_err(|error| plain(&error))?;
+        let files = Files::of(&self.path).map_err(|error| error.to_string())?;
+        // The old connection goes first: closing the old file would take its locks.
+        self.connection = connection;
+        self.files = files;
+        self.data_version = data_version(&self.connection).map_err(|error| plain(&error))?;
+        self.lock.follow(&self.path).map_err(|_| "another polliwog has taken the new database".to_owned())
+    }
+
+    /// Folds the write-ahead log at the end, so that one file holds everything.
+    pub(super) fn fold_log(&self) {
+        if let Err(why) = fold(&self.connection) {
+            tracing::info!("the write-ahead log is folded at the next start ({why})");
+        }
+    }
+}
+
+pub(super) fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "data_version", |row| row.get(0))
+}
+
+/// Moves the content of the write-ahead log into the database's file.
+fn fold(connection: &Connection) -> Result<(), String> {
+    let numbers = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+    match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], numbers) {
+        Ok((0, ..)) => Ok(()),
+        Ok(_) => Err("it is being read".to_owned()),
+        Err(error) => Err(plain(&error)),
+    }
+}
+
+/// Writes everything that a connection sees to a new file.
+fn write_again(connection: &Connection, path: &Path) -> Result<(), String> {
+    let text = path.to_str().ok_or("the path is not UTF-8")?;
+    let draft = beside(path, ".draft");
+    let draft_text = draft.to_str().unwrap_or(text);
+    let failed = |error: std::io::Error| error.to_string();
+    match std::fs::remove_file(&draft) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    for leftover in ["-wal", "-shm"] {
+        // Of the file that is gone; SQLite would take them for the new one's.
+        let _ = std::fs::remove_file(beside(path, leftover));
+    }
+    connection.execute("VACUUM INTO ?1", [draft_text]).map_err(|error| plain(&error))?;
+    crate::open::make_private(&draft).and_then(|()| std::fs::File::open(&draft)?.sync_all()).map_err(failed)?;
+    std::fs::rename(&draft, path).map_err(failed)
+}
