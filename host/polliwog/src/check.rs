@@ -4,7 +4,7 @@ use crate::cli::Common;
 use crate::common::{compiler, counted, examine, print, print_json};
 use crate::config::{Config, Problem, line, suggestion};
 use crate::estate::{self, Files};
-use crate::plugins::{Judging, Keeper, PluginSet};
+use crate::plugins::{Judging, Keeper, PluginSet, Trust};
 use egress::Egress;
 use sandbox::Sandbox;
 use serde_json::json;
@@ -46,10 +46,11 @@ async fn look(config: &Config) -> anyhow::Result<(Vec<Problem>, Vec<Problem>)> {
     let egress = Egress::new(egress::Config::default());
     let sandbox = Sandbox::new(sandbox::Config::default(), compiler(&config.data_dir)?, &egress)?;
     let sandbox = Arc::new(sandbox);
-    let plugins = Keeper::start(sandbox.clone(), (&config.plugin_dir, &config.data_dir), config.trust(), Judging::All)
-        .await
-        .set()
-        .clone();
+    let plugins =
+        Keeper::start(sandbox.clone(), (&config.plugin_dir, &config.data_dir), Trust::of(&config), Judging::All)
+            .await
+            .set()
+            .clone();
     let refused = plugins.refused().iter();
     let mut problems: Vec<Problem> =
         refused.map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() }).collect();

@@ -8,7 +8,7 @@ use crate::common::{compiler, complain, counted, environment, print, print_json,
 use crate::config::{Config, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
 use crate::plugin_command::recording::{Recording, Told};
-use crate::plugins::{Judging, Keeper};
+use crate::plugins::{Judging, Keeper, Trust};
 use anyhow::{Context, anyhow};
 use egress::{Egress, Fingerprint, Origin, Recorder, Tape};
 use model::{Kind, TargetId};
@@ -53,11 +53,15 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
             plugin
         }
         None => {
-            let plugins =
-                Keeper::start(sandbox.clone(), (&config.plugin_dir, &config.data_dir), config.trust(), Judging::All)
-                    .await
-                    .set()
-                    .clone();
+            let plugins = Keeper::start(
+                sandbox.clone(),
+                (&config.plugin_dir, &config.data_dir),
+                Trust::of(&config),
+                Judging::All,
+            )
+            .await
+            .set()
+            .clone();
             let Some(served) = plugins.get(&target.kind) else {
                 let kinds: Vec<&str> =
                     plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();

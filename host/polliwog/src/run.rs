@@ -10,7 +10,7 @@ use crate::estate::{self, Files, Target};
 use crate::health::Health;
 use crate::host::{ENDING, RunningHost};
 use crate::logging::Log;
-use crate::plugins::{Judging, Keeper, PluginSet, hex, keeper};
+use crate::plugins::{Judging, Keeper, PluginSet, Trust, hex, keeper};
 use anyhow::{Context, bail};
 use egress::Egress;
 use model::{Event, EventKind, Pulse, TargetId, Timestamp};
@@ -55,7 +55,8 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     let slots = sandbox::Config { instance_slots: config.instance_slots, ..sandbox::Config::default() };
     let sandbox = Arc::new(Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?);
     let mut keeper =
-        Keeper::start(sandbox.clone(), (&config.plugin_dir, &config.data_dir), config.trust(), Judging::Known).await;
+        Keeper::start(sandbox.clone(), (&config.plugin_dir, &config.data_dir), Trust::of(&config), Judging::Known)
+            .await;
     let checker = Checker { places, demo, sandbox: sandbox.clone(), plugins: RwLock::default() };
     // As it is written, before anything is made.
     let written = match keeper.hold_against(&checker, &document).await {

@@ -5,7 +5,6 @@ use crate::config::places::{Places, data_dir};
 use crate::config::reader::{Notes, Overrides, Section, Source, count, suggestion, text};
 use crate::config::targets::{TargetConfig, alias_of, secret_source, targets};
 use crate::config::value::{Entry, Value, parse, show_duration};
-use crate::plugins::Trust;
 use egress::{Cidr, Method, Narrowing};
 use model::Kind;
 use scheduler::{Cadence, Profile, Settings};
@@ -72,11 +71,6 @@ pub(crate) struct Limits {
 }
 
 impl Config {
-    /// Which plugin files may take over which kinds.
-    pub(crate) fn trust(&self) -> Trust {
-        Trust::new(&self.trusted_plugins, self.targets.iter().map(|target| target.kind.clone()), &self.data_dir)
-    }
-
     /// Reads a file's text as it is written, with the environment over it.
     pub(crate) fn written(
         document: (&str, &str),

@@ -2,7 +2,7 @@
 
 use crate::cli::Common;
 use crate::common::{print, read};
-use crate::plugins::{self, hex};
+use crate::plugins::{self, Trust, hex};
 use anyhow::{anyhow, bail};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) fn accept(file: &Path, common: &Common) -> anyhow::Result<u8> {
         Err(why) => bail!("{}: {why}", path.display()),
     };
     let digest = hex(&Sha256::digest(&content));
-    config.trust().accept(&digest)?;
+    Trust::of(&config).accept(&digest)?;
     print(&format!("{} is accepted (SHA-256 {digest}); a running host takes it within seconds", path.display()))?;
     Ok(0)
 }

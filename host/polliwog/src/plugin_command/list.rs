@@ -3,7 +3,7 @@
 use crate::api::{self, Unanswered};
 use crate::cli::Common;
 use crate::common::{self, compiler, complain, print, print_json};
-use crate::plugins::{Judging, Keeper};
+use crate::plugins::{Judging, Keeper, Trust};
 use egress::{Egress, Method};
 use sandbox::Sandbox;
 use serde_json::Value;
@@ -110,6 +110,7 @@ async fn would_load(common: &Common) -> anyhow::Result<Value> {
     let egress = Egress::new(egress::Config::default());
     let sandbox = Sandbox::new(sandbox::Config::default(), compiler(&config.data_dir)?, &egress)?;
     let keeper =
-        Keeper::start(Arc::new(sandbox), (&config.plugin_dir, &config.data_dir), config.trust(), Judging::All).await;
+        Keeper::start(Arc::new(sandbox), (&config.plugin_dir, &config.data_dir), Trust::of(&config), Judging::All)
+            .await;
     Ok(keeper.set().views(&BTreeMap::new()).iter().map(web::plugin_json).collect())
 }

@@ -5,6 +5,7 @@
 //! operator's word: the file's name under `[plugins] trust`, or `polliwog plugin accept FILE`, which names these very bytes.
 //! The first file of a new kind needs none, and neither does a new version of the file that served last.
 
+use crate::config::Config;
 use model::Kind;
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,6 +33,11 @@ impl Trust {
             in_use: in_use.into_iter().collect(),
             accepted: data_dir.join("accepted-plugins"),
         }
+    }
+
+    /// What a configuration says.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self::new(&config.trusted_plugins, config.targets.iter().map(|target| target.kind.clone()), &config.data_dir)
     }
 
     /// The same with other targets.
