@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/fuzz"
 seconds=${1:-60}
 targets=("${@:2}")
-[ ${#targets[@]} -gt 0 ] || targets=(report mapping proactive_deps configuration)
+[ ${#targets[@]} -gt 0 ] || targets=(report mapping proactive_deps configuration mask captures settings)
 cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-fuzz --version 0.13.1
 # The instruments are behind nightly's flags; this makes the pinned compiler take them, here and nowhere else.
 export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$PWD/../../target/fuzz"

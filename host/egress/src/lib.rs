@@ -54,6 +54,8 @@ mod coalesce;
 mod connect;
 mod error;
 mod exchange;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod grant;
 mod mask;
 mod message;

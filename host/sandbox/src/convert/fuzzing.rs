@@ -3,6 +3,7 @@
 use super::{MESSAGE, NAME, is_label_name, is_metric_name, outcome};
 use crate::Limits;
 use crate::host::v0_1::types;
+use crate::schema::Schema;
 use std::collections::{HashMap, HashSet};
 
 /// Limits that arbitrary bytes can reach.
@@ -32,6 +33,23 @@ pub fn convert(bytes: &[u8]) {
             assert!(!failure.code.is_empty() && failure.code.bytes().all(word), "{failure:?}");
             assert!(shown(&failure.message, MESSAGE), "{failure:?}");
         }
+    }
+}
+
+/// Holds the settings behind the first empty line against the schema before it.
+///
+/// # Panics
+/// When a schema is refused, or settings are, without a reason.
+pub fn settings(text: &str) {
+    let (schema, settings) = text.split_once("\n\n").unwrap_or((text, "{}"));
+    match Schema::read(schema) {
+        Ok((document, schema)) => {
+            let Ok(settings) = serde_json::from_str(settings) else { return };
+            for problem in schema.problems(&document, &settings) {
+                assert!(!problem.message.is_empty(), "{problem:?}");
+            }
+        }
+        Err(why) => assert!(!why.is_empty(), "a schema is refused without a reason"),
     }
 }
 
