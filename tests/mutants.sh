@@ -17,7 +17,7 @@ mutants=(
     "a lost probe leaves the breaker half-open|breaker.rs|        self.enter(BreakerState::Open, now);
         self.open_for|        self.open_for"
     "a host's slot is never given back|hosts.rs|held.running = held.running.saturating_sub(1);|"
-    "a host lets one more in than it may|hosts.rs|self.running(host) < limit.max(1)|self.running(host) <= limit.max(1)"
+    "a host lets one more in than it may|hosts.rs|self.running < limit &&|self.running <= limit &&"
     "a freed slot is not handed on|scheduler/outcomes.rs|            self.make_ready(next, now);|            let _ = next;"
     "no wake-up for the queue|scheduler.rs|self.queue.next_due().into_iter().chain(token).chain(probe).min()|token.into_iter().chain(probe).min()"
     "wake-ups twenty seconds late|scheduler.rs|self.queue.next_due().into_iter().chain(token).chain(probe).min()|self.queue.next_due().map(\|due\| due.after(Duration::from_secs(20))).into_iter().chain(token).chain(probe).min()"
@@ -25,7 +25,7 @@ mutants=(
             if quarantined {|            if quarantined {"
     "results that wait for the database hold nobody back|scheduler/places.rs|if target.unwritten >= MAX_UNWRITTEN {|if target.unwritten > 250 {"
     "no wake-up for the token bucket|scheduler.rs|let token = room.then(\|\| self.bucket.next(self.settings.rate_per_second));|let token = None.filter(\|_\| room);"
-    "one poll too many in flight|scheduler/places.rs|self.in_flight < self.max_in_flight()|self.in_flight <= self.max_in_flight()"
+    "one poll too many in flight|scheduler/places.rs|self.young.len() < self.max_in_flight();|self.young.len() <= self.max_in_flight();"
     "the bucket gives without taking|bucket.rs|            self.tokens -= 1.0;|"
     "a dead letter one failure late|scheduler.rs|const DEAD_LETTER_FAILURES: u32 = 5;|const DEAD_LETTER_FAILURES: u32 = 6;"
     "backoff begins doubled|backoff.rs|failures.saturating_sub(1)|failures"

@@ -115,7 +115,8 @@ pub(crate) fn explain(
         Place::Queued => format!("is polled next in {}", span(target.schedule.due.since(now))),
         Place::Ready if of_all >= settings.max_in_flight => {
             format!(
-                "has been due for {} and waits: {of_all} polls are under way, and max_in_flight is {}",
+                "has been due for {} and waits: {of_all} polls are under way that began less than a second ago, or more than a \
+                 second ago beside as many others, and max_in_flight is {}",
                 span(now.since(target.schedule.due)),
                 settings.max_in_flight
             )
@@ -130,6 +131,13 @@ pub(crate) fn explain(
             "has been due for {} and waits: no more than {} polls may start in a second (rate_per_second)",
             span(now.since(target.schedule.due)),
             settings.rate_per_second
+        ),
+        Place::WaitingForHost if target.is_doubtful() && of_host < settings.max_per_host => format!(
+            "has been due for {} and waits: targets of {} that were slow or failed last time share half of max_per_host ({}), \
+             so that others are polled in time",
+            span(now.since(target.schedule.due)),
+            target.spec.host,
+            settings.max_per_host
         ),
         Place::WaitingForHost => format!(
             "has been due for {} and waits: {of_host} polls of {} are under way, and max_per_host is {}",

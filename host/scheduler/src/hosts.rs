@@ -20,17 +20,46 @@ pub(crate) struct Hosts {
 #[derive(Debug, Default)]
 struct Host {
     running: usize,
+    /// Those of them whose targets were slow or failed last time.
+    doubtful: usize,
     /// Least recently polled first.
     waiting: BTreeSet<Waiting>,
+    /// The same, of targets that were slow or failed last time: they share half of the slots.
+    doubting: BTreeSet<Waiting>,
+}
+
+impl Host {
+    /// Whether a target may be polled; `doubtful` if it was slow or failed last time.
+    fn has_room(&self, limit: usize, doubtful: bool) -> bool {
+        let limit = limit.max(1);
+        self.running < limit && !(doubtful && self.doubtful >= (limit / 2).max(1))
+    }
+
+    /// Takes whoever comes next, if there is room.
+    fn next(&mut self, limit: usize) -> Option<Slot> {
+        let plain = self.waiting.first().filter(|_| self.has_room(limit, false));
+        let doubtful = self.doubting.first().filter(|_| self.has_room(limit, true));
+        let next = match (plain, doubtful) {
+            (Some(plain), Some(doubtful)) if doubtful < plain => self.doubting.pop_first(),
+            (None, Some(_)) => self.doubting.pop_first(),
+            (Some(_), _) => self.waiting.pop_first(),
+            (None, None) => None,
+        };
+        next.map(|(.., slot)| slot)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running == 0 && self.waiting.is_empty() && self.doubting.is_empty()
+    }
 }
 
 /// Who waits: last polled, id, slot.
 pub(crate) type Waiting = (Moment, TargetId, Slot);
 
 impl Hosts {
-    /// Whether `host` has a slot free.
-    pub(crate) fn has_room(&self, host: &str, limit: usize) -> bool {
-        self.running(host) < limit.max(1)
+    /// Whether `host` has a slot free for a target; `doubtful` if that was slow or failed last time.
+    pub(crate) fn has_room(&self, host: &str, limit: usize, doubtful: bool) -> bool {
+        self.hosts.get(host).is_none_or(|host| host.has_room(limit, doubtful))
     }
 
     /// Polls of `host` under way.
@@ -39,50 +68,52 @@ impl Hosts {
     }
 
     /// Takes a slot.
-    pub(crate) fn enter(&mut self, host: &Arc<str>) {
-        self.host(host).running += 1;
+    pub(crate) fn enter(&mut self, host: &Arc<str>, doubtful: bool) {
+        let host = self.host(host);
+        host.running += 1;
+        host.doubtful += usize::from(doubtful);
     }
 
     fn host(&mut self, name: &Arc<str>) -> &mut Host {
         if self.hosts.len() >= self.prune_at.max(FEW) && !self.hosts.contains_key(name) {
-            self.hosts.retain(|_, host| host.running > 0 || !host.waiting.is_empty());
+            self.hosts.retain(|_, host| !host.is_idle());
             self.prune_at = 2 * self.hosts.len();
         }
         self.hosts.entry(name.clone()).or_default()
     }
 
     /// Gives a slot back. Who of those waiting comes next.
-    pub(crate) fn leave(&mut self, host: &str, limit: usize) -> Option<Slot> {
+    pub(crate) fn leave(&mut self, host: &str, doubtful: bool, limit: usize) -> Option<Slot> {
         let held = self.hosts.get_mut(host)?;
         held.running = held.running.saturating_sub(1);
+        held.doubtful = held.doubtful.saturating_sub(usize::from(doubtful));
         self.next(host, limit)
     }
 
     /// Takes whoever comes next off the waiting list, when there is room.
     pub(crate) fn next(&mut self, host: &str, limit: usize) -> Option<Slot> {
-        let held = self.hosts.get_mut(host)?;
-        let next = if held.running < limit.max(1) { held.waiting.pop_first() } else { None };
-        next.map(|(.., slot)| {
-            self.waiting -= 1;
-            slot
-        })
+        let next = self.hosts.get_mut(host)?.next(limit);
+        self.waiting -= usize::from(next.is_some());
+        next
     }
 
     /// Puts a target on the waiting list.
-    pub(crate) fn wait(&mut self, host: &Arc<str>, waiting: Waiting) {
-        let more = self.host(host).waiting.insert(waiting);
+    pub(crate) fn wait(&mut self, host: &Arc<str>, waiting: Waiting, doubtful: bool) {
+        let host = self.host(host);
+        let list = if doubtful { &mut host.doubting } else { &mut host.waiting };
+        let more = list.insert(waiting);
         self.waiting += usize::from(more);
     }
 
     /// Takes a target off the waiting list.
     pub(crate) fn give_up(&mut self, host: &str, waiting: &Waiting) {
         let Some(held) = self.hosts.get_mut(host) else { return };
-        self.waiting -= usize::from(held.waiting.remove(waiting));
+        self.waiting -= usize::from(held.waiting.remove(waiting) || held.doubting.remove(waiting));
     }
 
     /// Everybody who may go now that the limit is `limit`, in the order of their hosts' names.
     pub(crate) fn released(&mut self, limit: usize) -> Vec<Slot> {
-        let waited_for = self.hosts.iter().filter(|(_, host)| !host.waiting.is_empty());
+        let waited_for = self.hosts.iter().filter(|(_, host)| !host.waiting.is_empty() || !host.doubting.is_empty());
         let mut names: Vec<Arc<str>> = waited_for.map(|(name, _)| name.clone()).collect();
         names.sort_unstable();
         let mut released = Vec::new();
@@ -109,34 +140,36 @@ mod tests {
     proptest! {
         /// Against one list for each host that is searched by hand.
         #[test]
-        fn behaves_like_plain_lists(ops in proptest::collection::vec((0u8..4, 0u8..2, 0u8..9, 1usize..4), 0..120)) {
+        fn behaves_like_plain_lists(ops in proptest::collection::vec((0u8..4, 0u8..2, 0u8..9, 1usize..6), 0..120)) {
             let mut queue = Queue::new();
             let mut hosts = Hosts::default();
-            let mut model: BTreeMap<u8, (usize, Vec<Waiting>)> = BTreeMap::new();
+            let mut model: BTreeMap<u8, ([usize; 2], Vec<Waiting>)> = BTreeMap::new();
+            // Targets with even numbers were slow last time.
+            let doubtful = |waiting: &Waiting| waiting.1.as_str().ends_with(['0', '2', '4', '6', '8']);
             for (op, host, target, limit) in ops {
                 let name: Arc<str> = format!("h{host}").into();
                 let id = TargetId::new(&format!("t{target}")).unwrap();
                 let slot = queue.register(&id);
                 let waiting = (Moment::from_nanos(i64::from(target % 3)), id, slot);
                 let (running, list) = model.entry(host).or_default();
-                let first = |list: &mut Vec<Waiting>| {
-                    list.sort();
-                    if list.is_empty() { None } else { Some(list.remove(0).2) }
+                let slow = doubtful(&waiting);
+                let room = |running: &[usize; 2], slow: bool| {
+                    running[0] + running[1] < limit && (!slow || running[1] < (limit / 2).max(1))
                 };
                 match op {
                     0 => {
-                        prop_assert_eq!(hosts.has_room(&name, limit), *running < limit);
-                        hosts.enter(&name);
-                        *running += 1;
+                        prop_assert_eq!(hosts.has_room(&name, limit, slow), room(running, slow));
+                        hosts.enter(&name, slow);
+                        running[usize::from(slow)] += 1;
                     }
-                    1 => {
-                        let known = *running > 0 || !list.is_empty();
-                        *running = running.saturating_sub(1);
-                        let next = if known && *running < limit { first(list) } else { None };
-                        prop_assert_eq!(hosts.leave(&name, limit), next);
+                    1 if running[usize::from(slow)] > 0 => {
+                        running[usize::from(slow)] -= 1;
+                        list.sort();
+                        let next = list.iter().position(|waiting| room(running, doubtful(waiting)));
+                        prop_assert_eq!(hosts.leave(&name, slow, limit), next.map(|place| list.remove(place).2));
                     }
                     2 => {
-                        hosts.wait(&name, waiting.clone());
+                        hosts.wait(&name, waiting.clone(), slow);
                         if !list.contains(&waiting) {
                             list.push(waiting);
                         }

@@ -27,8 +27,8 @@ const MAX_UNWRITTEN: u8 = 5;
 const PROBE_SPREAD: f64 = 0.1;
 /// No delay is longer, whatever a machine sent.
 const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
-/// A poll that took longer makes its target a slow one.
-const SLOW: Duration = Duration::from_secs(1);
+/// A poll that takes longer leaves its slot of `max_in_flight` to another, and makes its target a slow one.
+pub(crate) const SLOW: Duration = Duration::from_secs(1);
 /// A host that wakes this much later than it asked to has slept; what fell due meanwhile is spread as at a start.
 const SLEPT: Duration = Duration::from_secs(30);
 
@@ -172,6 +172,8 @@ pub struct Scheduler {
     doubtful_in_flight: usize,
     hosts: Hosts,
     in_flight: usize,
+    /// When those of them began that take a slot of `max_in_flight`, by their numbers.
+    young: BTreeMap<u64, Moment>,
     in_flight_by_kind: BTreeMap<Kind, usize>,
     /// Polls under way of targets that are gone.
     orphans: HashMap<TargetId, Flight>,
@@ -212,6 +214,7 @@ impl Scheduler {
             doubtful_in_flight: 0,
             hosts: Hosts::default(),
             in_flight: 0,
+            young: BTreeMap::new(),
             in_flight_by_kind: BTreeMap::new(),
             orphans: HashMap::new(),
             unserved: HashSet::new(),
@@ -278,10 +281,11 @@ impl Scheduler {
             return None;
         }
         let waits = !self.ready.is_empty() || (!self.doubtful.is_empty() && self.may_doubt());
-        let room = waits && self.in_flight < self.max_in_flight();
+        let room = waits && self.young.len() < self.max_in_flight();
         let token = room.then(|| self.bucket.next(self.settings.rate_per_second));
+        let slot = if waits && !room { self.next_to_leave() } else { None };
         let probe = self.next_probe();
-        self.queue.next_due().into_iter().chain(token).chain(probe).min()
+        self.queue.next_due().into_iter().chain(token).chain(slot).chain(probe).min()
     }
 
     fn max_in_flight(&self) -> usize {

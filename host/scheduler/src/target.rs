@@ -208,6 +208,8 @@ pub(crate) struct Flight {
     pub kind: Kind,
     pub due: Moment,
     pub started: Moment,
+    /// The count of polls before it.
+    pub number: u64,
     /// Whether it takes one of the slots for targets that were slow or failed last time.
     pub doubtful: bool,
     /// The target was changed or removed since; its outcome says nothing any more.

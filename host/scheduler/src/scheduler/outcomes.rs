@@ -21,8 +21,9 @@ impl Scheduler {
         let Some(flight) = flight else { return };
         self.in_flight -= 1;
         self.doubtful_in_flight -= usize::from(flight.doubtful);
+        self.young.remove(&flight.number);
         self.count_flight(&flight.kind, false);
-        if let Some(next) = self.hosts.leave(&flight.host, self.settings.max_per_host) {
+        if let Some(next) = self.hosts.leave(&flight.host, flight.doubtful, self.settings.max_per_host) {
             self.make_ready(next, now);
         }
         match finish {

@@ -1,6 +1,6 @@
 //! Where targets are, and who may start.
 
-use super::{Action, Flight, MAX_UNWRITTEN, Scheduler};
+use super::{Action, Flight, MAX_UNWRITTEN, SLOW, Scheduler};
 use crate::cadence::{Computed, Load, compute, jittered};
 use crate::explain::Why;
 use crate::queue::Slot;
@@ -175,8 +175,9 @@ impl Scheduler {
 
     pub(super) fn dispatch(&mut self, now: Moment) {
         let mut token = true;
+        self.leave_old(now);
         loop {
-            let open = token && !self.stopping && self.in_flight < self.max_in_flight();
+            let open = token && !self.stopping && self.young.len() < self.max_in_flight();
             let due = self.queue.next_due().is_some_and(|due| due <= now);
             let next = if due { self.queue.pop() } else { None };
             token = match next {
@@ -203,6 +204,20 @@ impl Scheduler {
         }
     }
 
+    /// Polls that have run for a while leave their slots of `max_in_flight` to others, as long as there are no more of them
+    /// than `max_in_flight` again: when many targets begin to hang at once, those that answer are polled in time.
+    fn leave_old(&mut self, now: Moment) {
+        while self.next_to_leave().is_some_and(|at| at <= now) {
+            self.young.pop_first();
+        }
+    }
+
+    /// When the next poll leaves its slot of `max_in_flight`.
+    pub(super) fn next_to_leave(&self) -> Option<Moment> {
+        let room = self.in_flight - self.young.len() < self.max_in_flight();
+        self.young.first_key_value().filter(|_| room).map(|(_, started)| started.after(SLOW))
+    }
+
     /// Starts a poll, or says where it waits instead.
     fn start_one(&mut self, turn: Turn, now: Moment) -> Attempt {
         let slot = turn.slot;
@@ -223,10 +238,10 @@ impl Scheduler {
             self.hand_on(&host);
             return Attempt::Done;
         }
-        if !self.hosts.has_room(&target.spec.host, settings.max_per_host) {
+        if !self.hosts.has_room(&target.spec.host, settings.max_per_host, turn.doubtful) {
             self.counters.held_by_hosts += 1;
             target.place = Place::WaitingForHost;
-            self.hosts.wait(&target.spec.host, (target.last_polled(), turn.id, slot));
+            self.hosts.wait(&target.spec.host, (target.last_polled(), turn.id, slot), turn.doubtful);
             return Attempt::Done;
         }
         if !self.bucket.take(settings.rate_per_second, now) {
@@ -242,10 +257,20 @@ impl Scheduler {
         // not be forgotten.
         let probes = target.schedule.breaker.state == BreakerState::HalfOpen || target.schedule.dead.is_some();
         let (host, kind, due) = (target.spec.host.clone(), target.spec.kind.clone(), target.schedule.due);
-        self.hosts.enter(&host);
         let doubtful = turn.doubtful;
-        target.flight =
-            Some(Flight { host, kind: kind.clone(), due, started: now, doubtful, void: false, outdated: false });
+        self.hosts.enter(&host, doubtful);
+        let number = self.counters.started;
+        target.flight = Some(Flight {
+            host,
+            kind: kind.clone(),
+            due,
+            started: now,
+            number,
+            doubtful,
+            void: false,
+            outdated: false,
+        });
+        self.young.insert(number, now);
         self.in_flight += 1;
         self.doubtful_in_flight += usize::from(doubtful);
         self.count_flight(&kind, true);

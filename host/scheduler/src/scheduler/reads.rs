@@ -66,7 +66,7 @@ impl Scheduler {
         let slot = self.queue.slot(target)?;
         let target = self.target(slot);
         let host = self.hosts.running(&target.spec.host);
-        Some(crate::explain::explain(target, &self.settings, (host, self.in_flight), now))
+        Some(crate::explain::explain(target, &self.settings, (host, self.young.len()), now))
     }
 
     /// Whether every target is in the one place that it says it is in; if not, what is wrong. Looks at all of them.

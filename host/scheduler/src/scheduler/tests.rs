@@ -196,9 +196,21 @@ fn caps_hold_polls_back_and_count_them() {
     }
     assert_eq!(started(&mut scheduler), ["a", "b"]);
     assert_eq!(scheduler.counters().held_in_flight, 2);
-    assert_eq!(scheduler.next_wakeup(), None, "time alone frees no slot");
-    scheduler.apply(Input::Finished(id("a"), SUCCESS), at(1.0));
+    assert_eq!(scheduler.next_wakeup(), Some(at(1.0)), "a poll that takes longer leaves its slot");
+    scheduler.apply(Input::Tick, at(0.99));
+    assert_eq!(started(&mut scheduler), Vec::<String>::new());
+    scheduler.apply(Input::Finished(id("a"), SUCCESS), at(0.995));
     assert_eq!(started(&mut scheduler), ["c"]);
+    scheduler.apply(Input::Tick, at(1.0));
+    assert_eq!(started(&mut scheduler), ["d"], "b takes no slot any more");
+    for name in ["e", "f", "g"] {
+        scheduler.apply(Input::Added(spec(name, name)), at(1.0));
+    }
+    assert_eq!(scheduler.next_wakeup(), Some(at(1.995)));
+    scheduler.apply(Input::Tick, at(5.0));
+    assert_eq!(started(&mut scheduler), ["e"], "c takes none, and no more than two may take longer");
+    assert_eq!(scheduler.next_wakeup(), Some(at(10.0)), "a is due again; before that, time alone frees no slot");
+    scheduler.audit().unwrap();
 
     let mut scheduler = super::Scheduler::new(Settings { rate_per_second: 1, ..Settings::default() }, 7);
     for name in ["a", "b"] {
@@ -265,6 +277,31 @@ fn targets_that_hang_leave_half_of_the_slots_to_the_others() {
     scheduler.apply(Input::Finished(id(first), SUCCESS), at(30.3));
     scheduler.audit().unwrap();
     assert_eq!(started(&mut scheduler).len(), 2, "it and the next one that hangs");
+}
+
+#[test]
+fn targets_that_hang_leave_half_of_their_host_to_the_others() {
+    let mut scheduler = scheduler(Settings { max_per_host: 2, ..Settings::default() });
+    for name in ["h1", "h2"] {
+        scheduler.apply(Input::Added(spec(name, "h")), Moment::START);
+        scheduler.apply(Input::Finished(id(name), TRANSIENT), at(0.1));
+    }
+    scheduler.apply(Input::Added(spec("a", "h")), at(0.2));
+    scheduler.apply(Input::Finished(id("a"), SUCCESS), at(0.3));
+    started(&mut scheduler);
+    for name in ["h1", "h2", "a"] {
+        scheduler.apply(Input::Asked(id(name), Ask::PollNow), at(1.0));
+    }
+    assert_eq!(started(&mut scheduler), ["h1", "a"], "one of the two that failed, and the one that did not");
+    let explained = scheduler.explain(&id("h2"), at(1.0)).unwrap().summary;
+    assert!(explained.contains("max_per_host is 2"), "{explained}");
+    scheduler.apply(Input::Finished(id("a"), SUCCESS), at(1.1));
+    assert_eq!(started(&mut scheduler), Vec::<String>::new());
+    let explained = scheduler.explain(&id("h2"), at(1.1)).unwrap().summary;
+    assert!(explained.contains("share half of max_per_host"), "{explained}");
+    scheduler.apply(Input::Finished(id("h1"), TRANSIENT), at(1.2));
+    assert_eq!(started(&mut scheduler), ["h2"]);
+    scheduler.audit().unwrap();
 }
 
 #[test]
@@ -570,7 +607,7 @@ proptest! {
                     prop_assert_eq!(running.insert(target, host), None);
                 }
             }
-            prop_assert!(running.len() <= 4);
+            prop_assert!(scheduler.young.len() <= 4 && running.len() <= 8);
             for host in ["h0", "h1", "h2"] {
                 prop_assert!(running.values().filter(|held| &***held == host).count() <= 2);
             }

@@ -9,6 +9,7 @@ mod interventions;
 mod model;
 
 use self::model::{Expected, Mirror, Plugin};
+use crate::scheduler::SLOW;
 use crate::simulator::truth::exponential;
 use crate::{Action, Cadence, Finish, Input, Place, Profile, Saved, Scheduler, Settings, TargetSpec};
 use ::model::{Cause, Kind, Moment, TargetId};
@@ -111,7 +112,7 @@ struct Run {
     mirrors: BTreeMap<TargetId, Mirror>,
     /// Polls under way, those of removed targets too: when each ends.
     flights: BinaryHeap<Reverse<(Moment, u64, TargetId)>>,
-    running: BTreeMap<TargetId, TargetSpec>,
+    running: BTreeMap<TargetId, (TargetSpec, Moment)>,
     /// What a host that is killed would find: what was urgent, and the rest as of the last flush.
     disk: BTreeMap<TargetId, Saved>,
     dirty: BTreeSet<TargetId>,
@@ -241,8 +242,10 @@ impl Run {
     /// Gives an input, and holds everything that follows against the invariants.
     fn give(&mut self, input: Input) -> Checked {
         self.summary.steps += 1;
-        // Whoever starts in this step may have waited: somebody was at a cap, or a slot has become free.
-        self.crowded = !matches!(input, Input::Tick) || self.settings.rate_per_second > 0;
+        // Whoever starts in this step may have waited: somebody was at a cap, or a slot has become free, if only because a
+        // poll has run for so long that it takes none any more.
+        let at_cap = self.running.len() >= self.settings.max_in_flight.max(1);
+        self.crowded = at_cap || !matches!(input, Input::Tick) || self.settings.rate_per_second > 0;
         self.scheduler.apply(input, self.now);
         for action in self.scheduler.drain() {
             match action {
@@ -298,13 +301,18 @@ impl Run {
         if !self.served {
             return Err(format!("{target} is polled, and no plugin serves it"));
         }
-        if self.running.insert(target.clone(), spec.clone()).is_some() {
+        if self.running.insert(target.clone(), (spec.clone(), self.now)).is_some() {
             return Err(format!("{target} is polled twice at once"));
         }
-        if self.running.len() > self.settings.max_in_flight.max(1) {
-            return Err(format!("{} polls at once, max_in_flight {}", self.running.len(), self.settings.max_in_flight));
+        let young = self.running.values().filter(|(_, began)| self.now.since(*began) < SLOW).count();
+        let cap = self.settings.max_in_flight.max(1);
+        if young > cap || self.running.len() > 2 * cap {
+            return Err(format!(
+                "{young} polls at once, and {} that take longer,  max_in_flight {cap}",
+                self.running.len() - young
+            ));
         }
-        let of_host = self.running.values().filter(|running| running.host == spec.host).count();
+        let of_host = self.running.values().filter(|(running, _)| running.host == spec.host).count();
         if of_host > self.settings.max_per_host.max(1) {
             return Err(format!("{of_host} polls of {}, max_per_host {}", spec.host, self.settings.max_per_host));
         }
@@ -338,7 +346,7 @@ impl Run {
 
     fn finish(&mut self) -> Checked {
         let Some(Reverse((_, _, target))) = self.flights.pop() else { return Ok(()) };
-        let Some(spec) = self.running.remove(&target) else { return Ok(()) };
+        let Some((spec, _)) = self.running.remove(&target) else { return Ok(()) };
         let finish = self.outcome(&spec);
         let failed = !matches!(finish, Finish::Success { .. });
         self.summary.failures += u64::from(failed);
@@ -465,7 +473,7 @@ impl Run {
     /// What everybody else before it can take: each of them once, for the host and for the whole process.
     fn longest_wait(&self) -> Duration {
         let targets = (self.mirrors.len() + self.running.len()) as f64;
-        let narrowest = (self.settings.max_in_flight / 2).min(self.settings.max_per_host).max(1) as f64;
+        let narrowest = (self.settings.max_in_flight.min(self.settings.max_per_host) / 2).max(1) as f64;
         let rate = f64::from(self.settings.rate_per_second);
         let by_rate = if rate > 0.0 { targets / rate } else { 0.0 };
         let by_slots = (targets / narrowest + 2.0) * self.longest_poll.as_secs_f64();
