@@ -4,7 +4,7 @@ use crate::known::{Dependency, Facts, Known, Live, PollFailure};
 use crate::lock::{Lock, NotLocked};
 use crate::reader::Reader;
 use crate::record::{Acknowledge, Schedule};
-use crate::schema::{MigrationError, migrate};
+use crate::schema::{MigrationError, migrate, missing_table};
 use crate::spill;
 use crate::wire::{Journal, PointWire, Snapshot};
 use crate::writer::{Desk, Limits, Opening, SPILL, Writer};
@@ -37,12 +37,9 @@ pub struct Config {
 pub enum OpenError {
     #[error("{file} is in use by another polliwog: end that one, or give this one another --data-dir")]
     InUse { file: PathBuf },
-    #[error("{file} cannot be opened ({why}): check its permissions")]
+    #[error("{file} cannot be opened ({why}): check its permissions and the disk")]
     Open { file: PathBuf, why: String },
-    #[error(
-        "{file} is damaged ({why}): restore a copy ({file}.v*.bak are made before each upgrade), or move it away and start \
-         with an empty one"
-    )]
+    #[error("{file} is damaged ({why}): restore a copy{}, or move it away and start with an empty one", copies(file))]
     Damaged { file: PathBuf, why: String },
     #[error("[store] path {file} has a name that belongs to another database's side files: end it with .db")]
     SideFile { file: PathBuf },
@@ -98,12 +95,21 @@ impl Store {
         })?;
         prepare(&path).map_err(|error| failed(error.to_string()))?;
         let mut connection = connect(&path).map_err(|error| unusable(&path, &error))?;
-        migrate(&mut connection, &path).map_err(|source| OpenError::Migrate { file: path.clone(), source })?;
+        migrate(&mut connection, &path).map_err(|source| match source {
+            MigrationError::Broken(error) => unusable(&path, &error),
+            source => OpenError::Migrate { file: path.clone(), source },
+        })?;
+        if let Some(table) = missing_table(&connection).map_err(|error| unusable(&path, &error))? {
+            return Err(OpenError::Damaged { file: path, why: format!("its table {table} is missing") });
+        }
         let limits = Limits { days: config.history_days, rows: config.history_rows, bytes: config.history_bytes };
         let reader = Arc::new(Reader::new(path.clone()));
         let opening = Opening { connection, lock, path: path.clone(), reader: reader.clone(), limits };
         let mut desk = Desk::new(opening).map_err(|error| failed(error.to_string()))?;
         let (mut targets, mut forgotten_until) = desk.load().map_err(|error| unusable(&path, &error))?;
+        if forgotten_until.is_some() {
+            desk.check_pages().map_err(|why| OpenError::Damaged { file: path.clone(), why })?;
+        }
         if take_in(&mut desk, &path)? {
             (targets, forgotten_until) = desk.load().map_err(|error| unusable(&path, &error))?;
         }
@@ -157,8 +163,25 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// The copies of a database that lie beside it, in half a sentence.
+fn copies(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let names = beside.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut copies: Vec<String> = names.filter(|copy| copy.starts_with(&name) && copy.ends_with(".bak")).collect();
+    copies.sort_unstable();
+    copies.last().map(|newest| format!(" ({newest} beside it was made before an upgrade)")).unwrap_or_default()
+}
+
 /// Makes the database's files readable for their owner only. SQLite makes its side files like the database.
 fn prepare(path: &Path) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0) {
+        tracing::warn!(
+            "{} was empty, so nothing is known of earlier runs: if there were any, end the host and restore a copy{}",
+            path.display(),
+            copies(path)
+        );
+    }
     fs::File::options().create(true).append(true).mode(0o600).open(path)?;
     ["", "-wal", "-shm"].iter().try_for_each(|ending| match make_private(&beside(path, ending)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -183,10 +206,18 @@ pub(crate) fn plain(error: &rusqlite::Error) -> String {
 }
 
 fn unusable(file: &Path, error: &rusqlite::Error) -> OpenError {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    use rusqlite::ErrorCode::{
+        CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, PermissionDenied, ReadOnly,
+    };
     let (file, why) = (file.to_owned(), plain(error));
+    let environment = [CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, PermissionDenied, ReadOnly];
     match error {
-        rusqlite::Error::SqliteFailure(code, _) if !matches!(code.code, DatabaseCorrupt | NotADatabase) => {
+        // A read that ends too early is a file that was cut short; every other error of reading is the disk's.
+        rusqlite::Error::SqliteFailure(code, _)
+            if environment.contains(&code.code)
+                || (code.code == rusqlite::ErrorCode::SystemIoFailure
+                    && code.extended_code != rusqlite::ffi::SQLITE_IOERR_SHORT_READ) =>
+        {
             OpenError::Open { file, why }
         }
         // A missing table or a value of another type is as good as a torn page.

@@ -175,6 +175,8 @@ pub enum MigrationError {
     Copy { file: PathBuf, why: String },
     #[error("the migration to version {version} failed: {why}")]
     Step { version: usize, why: String },
+    #[error("it cannot be read: {0}")]
+    Broken(rusqlite::Error),
 }
 
 /// Brings a database up to date; `path` is where it lies.
@@ -188,10 +190,10 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Mi
         Ok(SchemaVersion::NoneSet) => 0,
         Ok(SchemaVersion::Inside(version)) => version.get(),
         Ok(SchemaVersion::Outside(_)) => return Err(MigrationError::Newer),
+        Err(rusqlite_migration::Error::RusqliteError { err, .. }) => return Err(MigrationError::Broken(err)),
         Err(error) => return Err(failed(0, &error)),
     };
-    check_owner(connection, current)
-        .map_err(|error| MigrationError::Step { version: current, why: error.to_string() })??;
+    check_owner(connection, current).map_err(MigrationError::Broken)??;
     for version in current + 1..=newest {
         // What was made a moment ago needs no copy.
         if current > 0 {
@@ -200,6 +202,18 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Mi
         migrations.to_version(connection, version).map_err(|error| failed(version, &error))?;
     }
     Ok(())
+}
+
+/// A table that the newest version has, and this database does not.
+pub(crate) fn missing_table(connection: &Connection) -> rusqlite::Result<Option<&'static str>> {
+    let created = [V1, V2, V3].into_iter().flat_map(|step| step.split("CREATE TABLE ").skip(1));
+    for table in created.filter_map(|rest| rest.split_whitespace().next()) {
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+        if connection.query_row(sql, [table], |row| row.get::<_, i64>(0))? == 0 {
+            return Ok(Some(table));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether the database is ours. Versions before 3 do not say so in its header; their tables do.

@@ -45,6 +45,9 @@ impl World {
     }
 }
 
+/// What the refusal names, and what was done to the file.
+type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
+
 /// What is in a database that nobody has open.
 fn stored(path: &Path) -> Vec<i64> {
     let connection = Connection::open(path).unwrap();
@@ -154,6 +157,53 @@ fn a_database_that_was_cut_short_or_overwritten_is_noticed_and_named_at_the_next
             }
             Ok(Opened { store, .. }) => assert_eq!(store.reader().event_bounds().unwrap().1, 101),
         }
+    }
+}
+
+#[test]
+fn what_is_damaged_is_named_at_the_start_with_the_copies_that_there_are() {
+    let run = |sql: &'static str| {
+        move |file: &Path| {
+            let connection = Connection::open(file).unwrap();
+            connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+            connection.execute_batch(sql).unwrap();
+        }
+    };
+    let cut = |file: &Path| {
+        run("")(file);
+        let half = fs::metadata(file).unwrap().len() / 2;
+        fs::OpenOptions::new().write(true).open(file).unwrap().set_len(half).unwrap();
+    };
+    let torn = |file: &Path| {
+        use std::os::unix::fs::FileExt;
+        run("")(file);
+        let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'event'";
+        let page: u32 = Connection::open(file).unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
+        fs::OpenOptions::new()
+            .write(true)
+            .open(file)
+            .unwrap()
+            .write_all_at(&[0xAA; 4096], u64::from(page - 1) * 4096)
+            .unwrap();
+    };
+    let drop_event = run("DROP TABLE event");
+    let damages: [Damage<'_>; 3] = [("event", &drop_event), ("p.db", &cut), ("damaged", &torn)];
+    for (named, damage) in damages {
+        let World { folder, store, acknowledged } = World::new();
+        (0..100).for_each(|number| store.writer().event(event(number)));
+        (0..100).for_each(|_| drop(acknowledged.recv().unwrap()));
+        // A host that is killed leaves its journal open.
+        store.writer().progress(vec![], at(101), false);
+        drop(store);
+        fs::write(folder.path().join("p.db.v2.bak"), "").unwrap();
+        damage(&folder.path().join("p.db"));
+        let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 };
+        let text = match Store::open(&config, at(0), Box::new(drop)) {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("it starts with a damaged database ({named})"),
+        };
+        assert!(text.contains("damaged") && text.contains("p.db.v2.bak") && text.contains(named), "{text}");
     }
 }
 
