@@ -189,6 +189,19 @@ impl Response {
         if (200..300).contains(&self.0.status) { Ok(self) } else { Err(self.status_error()) }
     }
 
+    /// What `read` makes of the answer, whatever its status: health endpoints answer 503 with the whole report when a part is
+    /// down (Spring Boot Actuator and ASP.NET do). Where the status is not 2xx and `read` finds no dependency, the error
+    /// that stands for the status.
+    pub fn report(&self, read: impl FnOnce(&Self) -> Result<Report, PollError>) -> Result<Report, PollError> {
+        let report = read(self);
+        let is_success = (200..300).contains(&self.0.status);
+        match report {
+            Err(_) if !is_success => Err(self.status_error()),
+            Ok(report) if !is_success && report.dependencies.is_empty() => Err(self.status_error()),
+            report => report,
+        }
+    }
+
     fn status_error(&self) -> PollError {
         let status = self.0.status;
         let reason = if self.0.reason.is_empty() { String::new() } else { format!(" {}", self.0.reason) };

@@ -77,11 +77,11 @@ pub fn targets(port: u16) -> Vec<DemoTarget> {
         target("shop", "Web shop", "proactive-deps", "/shop/dependencies", 2),
         target("legacy", "Legacy billing", "proactive-deps", "/legacy/health", 5),
         DemoTarget {
-            settings: r#"{"root":"components","fields":{"name":"$key","healthy":{"field":"status","equals":"UP"}}}"#,
+            settings: r#"{"root":"components","fields":{"name":"$key","healthy":"status"}}"#,
             ..target("spring", "Orders (Spring Actuator)", "mapping", "/actuator/health", 3)
         },
         DemoTarget {
-            settings: r#"{"root":"entries","fields":{"name":"$key","severity":"status","healthy":"ok","description":"description"}}"#,
+            settings: r#"{"root":"entries","fields":{"name":"$key","severity":"status","description":"description"}}"#,
             ..target("aspnet", "Payroll (ASP.NET)", "mapping", "/aspnet/health", 4)
         },
         DemoTarget {

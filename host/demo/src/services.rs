@@ -23,8 +23,8 @@ pub(crate) fn router(start: Instant) -> Router {
         .route("/", get(async || Html("<h1>Welcome</h1>")))
         .route("/shop/dependencies", get(async move || body(&shop(seconds()))))
         .route("/legacy/health", get(async move || body(&legacy(seconds()))))
-        .route("/actuator/health", get(async move || body(&spring(seconds()))))
-        .route("/aspnet/health", get(async move || body(&aspnet(seconds()))))
+        .route("/actuator/health", get(async move || health(&spring(seconds()), "DOWN")))
+        .route("/aspnet/health", get(async move || health(&aspnet(seconds()), "Unhealthy")))
         .route("/status", get(async move || body(&status_page(seconds()))))
         .route("/queues", get(async move || body(&queues(seconds()))))
         .route("/flaky", get(async move || flaky(requests.fetch_add(1, Ordering::Relaxed))))
@@ -43,6 +43,12 @@ pub(crate) fn phoenix() -> Router {
 
 fn body(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+/// A report as Spring Boot and ASP.NET answer it: with 503 where its `status` is the word for down.
+fn health(report: &Value, down: &str) -> Response {
+    let status = if report["status"] == down { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    (status, body(report)).into_response()
 }
 
 /// An item as the proactive-deps library writes it: a word as state, and a code that is no state.
@@ -98,11 +104,11 @@ fn spring(seconds: u64) -> Value {
 }
 
 fn aspnet(seconds: u64) -> Value {
-    let redis = if seconds / 20 % 3 == 1 { "Degraded" } else { "Healthy" };
-    json!({ "status": redis, "entries": {
-        "sqlserver": { "status": "Healthy", "ok": true, "duration": "00:00:00.0234567", "description": "SQL Server" },
-        "redis": { "status": redis, "ok": true, "duration": "00:00:00.1500000", "description": "Redis" },
-        "oracle": { "status": "Bewildered", "ok": true, "description": "Nobody knows" },
+    let redis = ["Healthy", "Degraded", "Unhealthy", "Degraded"][(seconds / 20 % 4) as usize];
+    json!({ "status": redis, "totalDuration": "00:00:00.1734567", "entries": {
+        "sqlserver": { "status": "Healthy", "duration": "00:00:00.0234567", "description": "SQL Server", "data": {}, "tags": [] },
+        "redis": { "status": redis, "duration": "00:00:00.1500000", "description": "Redis", "data": {}, "tags": ["ready"] },
+        "oracle": { "status": "Bewildered", "description": "Nobody knows", "data": {}, "tags": [] },
     } })
 }
 

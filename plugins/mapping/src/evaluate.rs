@@ -24,10 +24,15 @@ pub(crate) fn report(mapping: &Mapping, body: &Value) -> Result<Report, PollErro
         Some(Value::Object(members)) => {
             in_js_order(members).into_iter().for_each(|(key, value)| take(Item { place: Place::Key(key), value }));
         }
+        Some(value) if !value.is_null() && mapping.fields.use_values() => {
+            let (_, key) = mapping.root.rsplit_once('.').unwrap_or(("", &mapping.root));
+            take(Item { place: Place::Key(key), value });
+        }
         _ => {
             let root = &mapping.root;
             return Err(shape(format!(
-                "the mapping's root {root:?} leads to neither an array nor an object in the body"
+                "the mapping's root {root:?} leads to neither an array nor an object in the body (of a single word, write \
+                 \"$value\" where it says how it is)"
             )));
         }
     }
@@ -59,7 +64,7 @@ impl std::fmt::Display for Place<'_> {
 
 fn dependency(fields: &Fields, item: &Item<'_>, warnings: &mut BTreeSet<String>) -> Result<Dependency, String> {
     let Item { place, value } = item;
-    if !value.is_object() {
+    if !value.is_object() && !fields.use_values() {
         return Err(format!("{place} is skipped: it is no JSON object"));
     }
     let name = match (&fields.name, place) {
@@ -68,12 +73,11 @@ fn dependency(fields: &Fields, item: &Item<'_>, warnings: &mut BTreeSet<String>)
     };
     let name = name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| format!("{place} is skipped: its \"name\" is missing or no text"))?;
-    let skipped = fields.skipped.as_ref().and_then(|field| healthy(field, value)) == Some(true);
-    let status = if skipped { Status::Ok } else { status(fields, &name, value, warnings)? };
+    let skipped = fields.skipped.as_ref().and_then(|field| healthy(field, value)) == Some(Status::Ok);
+    let status = if skipped { Status::Ok } else { status(fields, &name, value, warnings) };
     Ok(Dependency {
         kind: string(fields.kind.as_ref(), value).filter(|kind| !kind.trim().is_empty()),
         skipped,
-        code: Some(if status == Status::Critical { 500 } else { 200 }),
         latency_ms: found(fields.latency.as_ref(), value).and_then(|latency| latency.as_f64()),
         description: string(fields.description.as_ref(), value),
         impact: string(fields.impact.as_ref(), value),
@@ -85,54 +89,62 @@ fn dependency(fields: &Fields, item: &Item<'_>, warnings: &mut BTreeSet<String>)
     })
 }
 
-/// The worse of what `healthy` and `severity` say, where both are mapped.
-fn status(fields: &Fields, name: &str, item: &Value, warnings: &mut BTreeSet<String>) -> Result<Status, String> {
-    let plain = match &fields.healthy {
-        None => None,
-        Some(field) => match healthy(field, item) {
-            Some(true) => Some(Status::Ok),
-            Some(false) => Some(Status::Critical),
-            None => return Err(format!("{name:?} is skipped: its \"healthy\" could not be resolved")),
-        },
+/// The worse of what `healthy` and `severity` say, where both are mapped; unknown where neither can be read.
+fn status(fields: &Fields, name: &str, item: &Value, warnings: &mut BTreeSet<String>) -> Status {
+    let mut unknown = |field: &str, path: &str| {
+        let found = resolve(item, path).map_or_else(|| "missing".to_owned(), |value| value.to_string());
+        warnings.insert(format!("the {field:?} of {name:?} is {found}, which is none of the known words"));
+        Status::Unknown
     };
-    let graded = at(fields.severity.as_deref(), item).filter(|value| !value.is_null()).map(|value| {
-        severity(&value).unwrap_or_else(|| {
-            warnings.insert(format!("the severity of {name:?} is {value}, which is none of the known words"));
-            Status::Unknown
-        })
+    let plain = fields.healthy.as_ref().map(|field| {
+        let (Field::Path(path) | Field::Comparison { field: path, .. }) = field;
+        healthy(field, item).unwrap_or_else(|| unknown("healthy", path))
     });
-    match (plain, graded) {
-        (Some(plain), Some(graded)) => Ok(plain.worse(graded)),
-        (Some(status), None) | (None, Some(status)) => Ok(status),
-        (None, None) => Err(format!("{name:?} is skipped: its \"severity\" could not be resolved")),
-    }
+    let graded = fields.severity.as_deref().and_then(|path| {
+        let value = at(Some(path), item).filter(|value| !value.is_null());
+        match value {
+            // It is enough that one of the two is there.
+            None if plain.is_some() => None,
+            value => Some(value.and_then(|value| severity(&value)).unwrap_or_else(|| unknown("severity", path))),
+        }
+    });
+    plain.into_iter().chain(graded).reduce(Status::worse).unwrap_or(Status::Unknown)
 }
 
 fn severity(value: &Value) -> Option<Status> {
-    match js_string(value)?.to_lowercase().as_str() {
-        "ok" | "up" | "healthy" | "0" => Some(Status::Ok),
-        "warn" | "warning" | "degraded" | "1" => Some(Status::Warning),
-        "error" | "critical" | "down" | "2" => Some(Status::Critical),
+    match js_string(value)?.as_str() {
+        "0" => Some(Status::Ok),
+        "1" => Some(Status::Warning),
+        "2" => Some(Status::Critical),
+        text => word(text),
+    }
+}
+
+/// The words that health endpoints use: Depsera's and Spring Boot's, ASP.NET's, and those of the draft
+/// draft-inadarei-api-health-check-06 (pass, warn, fail).
+fn word(text: &str) -> Option<Status> {
+    match text.trim().to_lowercase().as_str() {
+        "ok" | "up" | "healthy" | "pass" | "passing" | "green" | "true" => Some(Status::Ok),
+        "warn" | "warning" | "degraded" | "yellow" => Some(Status::Warning),
+        "error" | "critical" | "crit" | "down" | "unhealthy" | "fail" | "failed" | "failing" | "failure" | "fatal"
+        | "red" | "out_of_service" | "false" => Some(Status::Critical),
         _ => None,
     }
 }
 
-/// Upstream's rule for healthy and skipped.
-fn healthy(field: &Field, item: &Value) -> Option<bool> {
+/// What the field for healthy or skipped says.
+fn healthy(field: &Field, item: &Value) -> Option<Status> {
+    let plain = |healthy: bool| if healthy { Status::Ok } else { Status::Critical };
     match field {
         Field::Path(path) => match resolve(item, path)?.as_ref() {
-            Value::Bool(healthy) => Some(*healthy),
-            Value::String(word) => match word.to_lowercase().as_str() {
-                "true" | "ok" | "healthy" | "up" => Some(true),
-                "false" | "error" | "unhealthy" | "down" | "critical" => Some(false),
-                _ => None,
-            },
+            Value::Bool(healthy) => Some(plain(*healthy)),
+            Value::String(text) => word(text),
             _ => None,
         },
         Field::Comparison { field, equals } => {
             let value = resolve(item, field).filter(|value| !value.is_null())?;
             let lower = |value: &Value| js_string(value).map(|text| text.to_lowercase());
-            Some(lower(&value).is_some_and(|text| Some(text) == lower(&equals.to_value())))
+            Some(plain(lower(&value).is_some_and(|text| Some(text) == lower(&equals.to_value()))))
         }
     }
 }
@@ -161,8 +173,11 @@ fn object(path: Option<&str>, item: &Value) -> Option<String> {
     at(path, item).filter(|value| value.is_object()).map(|value| value.to_string())
 }
 
-/// Walks members, array indices and an array's `length`; dots cannot be escaped.
+/// Walks members, array indices and an array's `length`; dots cannot be escaped. `$value` is an element that is no object.
 fn resolve<'a>(value: &'a Value, path: &str) -> Option<Cow<'a, Value>> {
+    if path == "$value" && !value.is_object() {
+        return Some(Cow::Borrowed(value));
+    }
     let (parent, step) = match path.rsplit_once('.') {
         Some((parent, step)) => (resolve(value, parent)?, step),
         None => (Cow::Borrowed(value), path),

@@ -1,9 +1,12 @@
 //! Kind `mapping`: any JSON, by a mapping that the target's settings hold (Depsera's SchemaMapping, and a little more).
 //!
 //! `{"root": "dot.path", "fields": {"name": ..., "healthy": ..., ...}}`: each element of the array, or each member of the
-//! object, at `root` becomes a dependency. What upstream's mappings mean is kept exactly. Beyond upstream: an absent or
-//! empty root is the body itself, `equals` may be a number or boolean, and a field `severity` tells ok, warning and
-//! critical apart; with it `healthy` may be left out, and of both the worse counts.
+//! object, at `root` becomes a dependency; a text, number or boolean there is one by itself. What upstream's mappings mean
+//! is kept, with these additions: an absent or empty root is the body itself; `$value` stands for an element that is no
+//! object; `equals` may be a number or boolean; a field `severity` tells ok, warning and critical apart, and with it
+//! `healthy` may be left out, and of both the worse counts; both know the same words. And with these differences: an element
+//! whose word nobody knows is reported as unknown, and not left out; no code is invented. The body is read whatever the
+//! status of the answer is.
 
 #![deny(unsafe_code)]
 
@@ -34,8 +37,8 @@ impl Poller for MappingPoller {
         if let Some(problem) = mapping.problems().into_iter().next() {
             return Err(PollError::permanent("bad_settings", problem));
         }
-        let response = http::Request::get_json("", &mapping.headers).send()?.success()?;
-        evaluate::report(&mapping, &response.json()?)
+        let response = http::Request::get_json("", &mapping.headers).send()?;
+        response.report(|response| evaluate::report(&mapping, &response.json()?))
     }
 }
 

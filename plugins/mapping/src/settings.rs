@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
-    /// Dot-separated path to the array or object whose elements are the dependencies; absent or empty: the body itself.
+    /// Dot-separated path to the array or object whose elements are the dependencies, or to a single word; absent or empty:
+    /// the body itself.
     #[serde(default)]
     pub root: String,
     /// Where each element holds what.
@@ -18,15 +19,18 @@ pub struct Mapping {
     pub headers: BTreeMap<String, String>,
 }
 
-/// Where an element holds what. Paths are dot-separated; array indices count from 0.
+/// Where an element holds what. Paths are dot-separated; array indices count from 0. "$value" is an element that is no object.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Fields {
-    /// The dependency's name; "$key" is the member's own key where the root is an object.
+    /// The dependency's name; "$key" is the member's own key where the root is an object, and the last step of the root where
+    /// it is a single word.
     pub name: Field,
-    /// Healthy or not: true, ok, healthy, up or false, error, unhealthy, down, critical; or a comparison.
+    /// Where it says how it is: true or false, or one of the words of `severity`; or a comparison.
     pub healthy: Option<Field>,
-    /// ok, up, healthy, 0; warn, warning, degraded, 1; error, critical, down, 2.
+    /// Where it says how bad it is. Ok: ok, up, healthy, pass, passing, green, true, 0. Warning: warn, warning, degraded,
+    /// yellow, 1. Critical: error, critical, crit, down, unhealthy, fail, failed, failing, failure, fatal, red, out_of_service,
+    /// false, 2. In any case; every other word is unknown.
     pub severity: Option<String>,
     /// Milliseconds, as a number.
     pub latency: Option<Field>,
@@ -83,6 +87,16 @@ impl Scalar {
             Self::Number(number) => Value::from(*number),
             Self::Boolean(boolean) => Value::from(*boolean),
         }
+    }
+}
+
+impl Fields {
+    /// Whether it is meant for elements that are no objects.
+    pub(crate) fn use_values(&self) -> bool {
+        let of_healthy = self.healthy.as_ref().map(|field| match field {
+            Field::Path(path) | Field::Comparison { field: path, .. } => path.as_str(),
+        });
+        of_healthy.into_iter().chain(self.severity.as_deref()).any(|path| path == "$value")
     }
 }
 

@@ -104,7 +104,64 @@ fn severity_grades_and_the_worse_counts() {
     let (found, warnings) = outline(both, r#"[{"n":"a","s":"on fire","h":true}]"#);
     assert_eq!((found.as_str(), warnings.len()), ("a=unknown", 1), "never falsely ok");
     let (found, warnings) = outline(alone, r#"[{"n":"a"}]"#);
-    assert_eq!((found.as_str(), warnings.len()), ("", 1));
+    assert_eq!((found.as_str(), warnings.len()), ("a=unknown", 1));
+}
+
+#[test]
+fn the_words_of_spring_boot_and_asp_net_are_known_to_both_fields() {
+    for (word, expected) in [
+        ("Healthy", "ok"),
+        ("Degraded", "warning"),
+        ("Unhealthy", "critical"),
+        ("UP", "ok"),
+        ("DOWN", "critical"),
+        ("OUT_OF_SERVICE", "critical"),
+        ("pass", "ok"),
+        ("warn", "warning"),
+        ("fail", "critical"),
+    ] {
+        for field in ["healthy", "severity"] {
+            let mapping = format!(r#"{{"root":"entries","fields":{{"name":"$key","{field}":"status"}}}}"#);
+            check(&mapping, &format!(r#"{{"entries":{{"a":{{"status":"{word}"}}}}}}"#), &format!("a={expected}"));
+        }
+    }
+}
+
+#[test]
+fn words_without_an_object_around_them_can_be_mapped() {
+    let values = r#"{"fields":{"name":"$key","healthy":"$value"}}"#;
+    check(values, r#"{"mqtt":true,"zigbee":false}"#, "mqtt=ok zigbee=critical");
+    check(values, r#"{"status":"UP"}"#, "status=ok");
+    let alone = r#"{"root":"app.status","fields":{"name":"$key","severity":"$value"}}"#;
+    check(alone, r#"{"app":{"status":"OUT_OF_SERVICE"},"groups":["liveness"]}"#, "status=critical");
+    let named = r#"{"root":"names","fields":{"name":"$value","healthy":{"field":"$value","equals":"a"}}}"#;
+    check(named, r#"{"names":["a","b"]}"#, "a=ok b=critical");
+}
+
+#[test]
+fn a_report_counts_whatever_the_status_is() {
+    let answer = |status: u16, body: &str| {
+        let recording = serde_json::json!([{
+            "request": { "method": "GET", "url": "/" },
+            "response": { "status": status, "headers": [], "body": body },
+        }]);
+        poll::<MappingPoller>(Recording::parse(&recording.to_string()), target(BY_KEY))
+    };
+    let report = answer(503, r#"{"status":"DOWN","components":{"db":{"status":"DOWN"},"ping":{"status":"UP"}}}"#);
+    let report = report.expect("Spring Boot's report");
+    assert_eq!(
+        report.dependencies.iter().map(|found| found.status).collect::<Vec<_>>(),
+        [Status::Critical, Status::Ok]
+    );
+    for (status, body, code) in [
+        (503, "<html>", "server_error"),
+        (503, r#"{"components":{}}"#, "server_error"),
+        (404, r#"{"status":404,"error":"Not Found"}"#, "not_found"),
+        (401, "", "unauthorized"),
+        (200, "<html>", "not_json"),
+    ] {
+        assert_eq!(answer(status, body).expect_err(body).failure().code, code, "{status} {body}");
+    }
 }
 
 #[test]
@@ -114,13 +171,13 @@ fn skipped_is_ok_whatever_the_rest_says() {
 }
 
 #[test]
-fn what_cannot_be_read_is_skipped_with_one_warning_a_reason() {
+fn what_has_no_name_is_skipped_and_what_has_no_known_word_is_unknown() {
     let (found, warnings) = outline(
         r#"{"fields":{"name":"n","healthy":"h"}}"#,
-        r#"[1, null, {"n":" ","h":true}, {"n":7,"h":true}, {"n":"a","h":"Degraded"}, {"n":"a","h":"Degraded"}, {"n":"b","h":1}]"#,
+        r#"[1, null, {"n":" ","h":true}, {"n":7,"h":true}, {"n":"a","h":"Molten"}, {"n":"b","h":1}, {"n":"c","h":null}, {"n":"d"}]"#,
     );
-    assert_eq!(found, "");
-    assert_eq!(warnings.len(), 6, "{warnings:?}");
+    assert_eq!(found, "a=unknown b=unknown c=unknown d=unknown");
+    assert_eq!(warnings.len(), 8, "{warnings:?}");
 }
 
 #[test]
@@ -134,13 +191,13 @@ fn every_field_is_read() {
     assert_eq!((a.latency_ms, a.impact.as_deref(), a.description.as_deref()), (Some(4.5), Some("bad"), Some("the db")));
     assert_eq!((a.kind.as_deref(), a.check_details.as_deref()), (Some("database"), Some(r#"{"q":1}"#)));
     assert_eq!((a.contact.as_deref(), a.error.as_deref()), (Some(r#"{"who":"me"}"#), Some("[1]")));
-    assert_eq!((a.error_message.as_deref(), a.code), (Some("no"), Some(500)));
-    assert_eq!(b, &Dependency { code: Some(200), ..Dependency::ok("b") });
+    assert_eq!((a.error_message.as_deref(), a.code), (Some("no"), None), "no code is invented");
+    assert_eq!(b, &Dependency::ok("b"));
 }
 
 #[test]
 fn a_root_that_leads_nowhere_and_a_body_that_is_no_json_fail() {
-    for body in ["{}", r#"{"components":3}"#, "7", "<html>"] {
+    for body in ["{}", r#"{"components":3}"#, r#"{"components":null}"#, "7", "<html>"] {
         let error = report(BY_KEY, body).expect_err(body);
         assert!(matches!(error, PollError::Transient(_)), "{body}");
     }

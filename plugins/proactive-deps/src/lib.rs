@@ -2,8 +2,9 @@
 //!
 //! Both forms are read, item by item: nested (`health.state`, `health.code`, `health.latency`, `health.skipped`) and flat
 //! (`healthCode`, `latencyMs`). `health.state` is a number (0 ok, 1 warning, 2 critical) or one of the library's words;
-//! `code` is whatever the source says and never a state. Of `healthy` and the state the worse counts. An item that cannot
-//! be read is skipped with a warning; a body that is no array fails the poll.
+//! `code` is whatever the source says and never a state. Of `healthy` and the state the worse counts. An item without a
+//! name is skipped with a warning; one whose state cannot be read is unknown. The body is read whatever the status of the
+//! answer is; one that is no array fails the poll.
 
 #![deny(unsafe_code)]
 
@@ -27,8 +28,7 @@ impl Poller for ProactiveDeps {
     };
 
     fn poll(_: &Target, settings: Settings) -> Result<Report, PollError> {
-        let response = http::Request::get_json("", &settings.headers).send()?.success()?;
-        read(response.body())
+        http::Request::get_json("", &settings.headers).send()?.report(|response| read(response.body()))
     }
 }
 
@@ -114,7 +114,11 @@ fn dependency(item: &RawValue, warnings: &mut Vec<String>) -> Result<Dependency,
     let status = match item.healthy.and_then(parse::<bool>) {
         _ if skipped => Status::Ok,
         Some(healthy) => status(&name, healthy, health.state, warnings),
-        None => return Err(format!("\"healthy\" of {name:?} is missing or neither true nor false")),
+        None => {
+            warnings.push(format!("\"healthy\" of {name:?} is missing or neither true nor false"));
+            let stated = status(&name, true, health.state, warnings);
+            stated.worse(Status::Unknown)
+        }
     };
     let (code, latency) = if nested { (health.code, health.latency) } else { (item.health_code, item.latency_ms) };
     let checked_at = item.last_checked.and_then(|raw| checked_at(&name, raw, warnings));
@@ -238,12 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn bad_items_are_skipped_with_a_warning_each() {
+    fn an_item_without_a_name_is_skipped_and_one_without_a_state_is_unknown() {
         let found = report(
             r#"[1, {"healthy":true}, {"name":" ","healthy":true}, {"name":"b"}, {"name":"c","healthy":"yes"},
                 {"name":"good","healthy":true,"lastChecked":"yesterday"}]"#,
         );
-        assert_eq!(found.dependencies.len(), 1);
+        let outline: Vec<_> = found.dependencies.iter().map(|found| (found.name.as_str(), found.status)).collect();
+        assert_eq!(outline, [("b", Status::Unknown), ("c", Status::Unknown), ("good", Status::Ok)]);
         assert_eq!(found.warnings.len(), 6, "{:?}", found.warnings);
         assert!(found.warnings[3].contains("\"healthy\" of \"b\""), "{:?}", found.warnings);
     }
@@ -255,6 +260,22 @@ mod tests {
             let error = poll::<ProactiveDeps>(Recording::of_body(body), target("{}")).expect_err(body);
             assert!(matches!(error, PollError::Transient(_)), "{body}");
             assert_eq!(error.failure().code, code, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_report_counts_whatever_the_status_is() {
+        let answer = |body: &str| {
+            let recording = serde_json::json!([{
+                "request": { "method": "GET", "url": "/" },
+                "response": { "status": 503, "headers": [], "body": body },
+            }]);
+            poll::<ProactiveDeps>(Recording::parse(&recording.to_string()), target("{}"))
+        };
+        let report = answer(r#"[{"name":"db","healthy":false}]"#).expect("a report");
+        assert_eq!(report.dependencies[0].status, Status::Critical);
+        for body in ["[]", "[1]", "<html>", "{}"] {
+            assert_eq!(answer(body).expect_err(body).failure().code, "server_error", "{body}");
         }
     }
 
