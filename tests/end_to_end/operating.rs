@@ -247,7 +247,8 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     let server = Server::start(vec![("/down", down), ("/denied", denied), ("/well", healthy())]);
     let config: Vec<String> =
         ["down", "denied", "lost", "well"].map(|id| target(id, &server.url(&format!("/{id}")), "")).to_vec();
-    let host = Host::start(&folder, &format!("[scheduler]\nmax_per_host = 1\n{}", config.concat()));
+    let host =
+        Host::start(&folder, &format!("[scheduler]\nprofile = \"pulse\"\nmax_per_host = 1\n{}", config.concat()));
     let explain = |id: &str| host.asked(&folder, &["explain", id])["summary"].as_str().unwrap().to_owned();
     until("well is polled", || host.target("well"), polled);
     assert!(explain("well").contains("it answered, and its adaptive cadence gives"), "{}", explain("well"));
@@ -256,11 +257,11 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     let two = until("two are dead letters", dead, |dead| dead["total"] == 2);
     assert_eq!(two["deadLetters"][0]["target"], "denied");
     assert_eq!(two["deadLetters"][0]["lastError"]["code"], "unauthorized");
-    assert!(explain("lost").contains("is a dead letter: it is looked at every half hour"), "{}", explain("lost"));
+    assert!(explain("lost").contains("is a dead letter: it is looked at every 30 min"), "{}", explain("lost"));
     let listed = host.command(&folder, &["targets"]).1;
     assert!(listed.contains("unauthorized (dead letter)"), "{listed}");
     let said = |line: &str| until(line, || host.log.lock().unwrap().clone(), |log| log.contains(line));
-    said("denied is a dead letter, and polled every half hour until it answers: ");
+    said("denied is a dead letter: it is polled rarely until it answers: ");
 
     fail_three_times(&host, &folder, "down");
     let open = until("its breaker is open", || host.target("down"), |target| target["breaker"]["state"] == "open");
@@ -294,7 +295,7 @@ fn streaks_breakers_and_dead_letters_survive_a_kill() {
     let down: Answer = Arc::new(|_| b"HTTP/1.1 503 Oh\r\ncontent-length: 0\r\n\r\n".to_vec());
     let server = Server::start(vec![("/down", down)]);
     let config = ["down", "lost"].map(|id| target(id, &server.url(&format!("/{id}")), "")).concat();
-    let host = Host::start(&folder, &config);
+    let host = Host::start(&folder, &format!("[scheduler]\nprofile = \"pulse\"\n{config}"));
     until("lost is a dead letter", || host.target("lost"), |target| !target["deadLetter"].is_null());
     fail_three_times(&host, &folder, "down");
     let kept = |target: &Value| {

@@ -34,8 +34,13 @@ fn what_is_polled_is_shown_on_every_surface() {
     let body = r#"[{"name":"db","healthy":true},{"name":"<b>queue","healthy":false,"errorMessage":"<script>"},
         {"name":"old","healthy":true,"health":{"skipped":true}}, 7]"#;
     let server = Server::start(vec![("/good", always(ok(body)))]);
-    let config =
-        format!("{FAST}{}{}", target("good", &server.url("/good"), "1s"), target("lost", &server.url("/lost"), "1s"));
+    let config = [
+        FAST,
+        "profile = \"pulse\"\n",
+        &target("good", &server.url("/good"), "1s"),
+        &target("lost", &server.url("/lost"), "1s"),
+    ]
+    .concat();
     let host = Host::start(&folder, &config);
     let good = until("good is polled", || host.target("good"), polled);
     assert_eq!((good["status"].as_str().unwrap(), good["dependencies"]["total"].as_u64().unwrap()), ("critical", 3));

@@ -75,7 +75,7 @@ pub enum EventKind {
         /// Whose breaker.
         target: TargetId,
     },
-    /// A target is polled every half hour only, until it answers.
+    /// A target is polled rarely until it answers.
     DeadLetter {
         /// Which one.
         target: TargetId,

@@ -47,7 +47,7 @@ async fn look(config: &Config) -> anyhow::Result<(Vec<Problem>, Vec<Problem>)> {
     let sandbox = Sandbox::new(sandbox::Config::default(), compiler(&config.data_dir)?, &egress)?;
     let sandbox = Arc::new(sandbox);
     let plugins =
-        Keeper::start(sandbox.clone(), (&config.plugin_dir, &config.data_dir), Trust::of(&config), Judging::All)
+        Keeper::start(sandbox.clone(), (&config.plugin_dir, &config.data_dir), Trust::of(config), Judging::All)
             .await
             .set()
             .clone();

@@ -56,7 +56,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Remote,
     },
-    /// Targets of the running host that are looked at every half hour only
+    /// Targets of the running host that have failed for long and are looked at rarely (dead letters)
     DeadLetter {
         /// What is to be done with them [default: list]
         #[command(subcommand)]

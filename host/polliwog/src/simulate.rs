@@ -4,7 +4,7 @@ use crate::common::{print, print_json, read_text};
 use crate::config::parse_duration;
 use anyhow::{Context, bail};
 use scheduler::Settings;
-use scheduler::simulator::{Class, Comparison, Estate, Outage, compare};
+use scheduler::simulator::{Class, Comparison, Estate, Outage, Row, compare};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// The longest file, in bytes.
 const FILE: u64 = 1 << 20;
+/// Fewer changes than this say little about the cadences.
+const ENOUGH_CHANGES: u64 = 200;
 /// More targets than this are not simulated, nor for longer, nor more of both.
 const TARGETS: u32 = 100_000;
 const LONGEST: Duration = Duration::from_secs(90 * 86_400);
@@ -115,7 +117,7 @@ fn read(text: &str) -> anyhow::Result<Estate> {
     let settings = Settings {
         base: written.base_interval,
         min: written.min_interval.unwrap_or(defaults.min),
-        max: written.max_interval.unwrap_or(defaults.max),
+        max: written.max_interval,
         max_in_flight: written.max_in_flight.unwrap_or(defaults.max_in_flight),
         max_per_host: written.max_per_host.unwrap_or(defaults.max_per_host),
         ..defaults
@@ -156,10 +158,11 @@ fn check(estate: &Estate) -> anyhow::Result<()> {
     if target_days > TARGET_DAYS {
         bail!("{target_days:.0} days of targets take too long: use fewer targets, or a shorter duration");
     }
-    if min < Duration::from_millis(100) || max < min || max > Duration::from_secs(86_400) {
+    let longest = max.unwrap_or(Duration::from_secs(86_400));
+    if min < Duration::from_millis(100) || longest < min || longest > Duration::from_secs(86_400) {
         bail!("minInterval and maxInterval: use 100ms to 1d, and the first not above the second");
     }
-    if base.is_some_and(|base| base < min || base > max) {
+    if base.is_some_and(|base| base < min || base > longest) {
         bail!("baseInterval lies outside minInterval and maxInterval");
     }
     for (name, cap) in [("maxInFlight", estate.settings.max_in_flight), ("maxPerHost", estate.settings.max_per_host)] {
@@ -187,7 +190,7 @@ fn check(estate: &Estate) -> anyhow::Result<()> {
         if class.latency > Duration::from_secs(300) {
             return wrong("latency", "use at most 5m");
         }
-        if class.interval.is_some_and(|own| own < min || own > max) {
+        if class.interval.is_some_and(|own| own < min || own > longest) {
             return wrong("interval", "use one within minInterval and maxInterval");
         }
     }
@@ -205,40 +208,46 @@ fn seconds(duration: Duration) -> f64 {
 }
 
 fn to_json(estate: &Estate, seed: u64, comparison: &Comparison) -> Value {
-    let rows = comparison.rows.iter().map(|row| {
+    let row = |row: &Row| {
         json!({
             "cadence": row.cadence.as_str(), "polls": row.polls, "intervalSeconds": seconds(row.interval),
             "changes": row.changes, "medianSeconds": seconds(row.median), "p95Seconds": seconds(row.p95),
             "meanSeconds": seconds(row.mean), "missedShare": row.missed,
         })
-    });
+    };
     json!({
         "estate": estate.name, "targets": estate.targets, "durationSeconds": estate.duration.as_secs(), "seed": seed,
-        "cadences": rows.collect::<Vec<_>>(), "adaptiveToFixedMedian": comparison.ratio,
+        "cadences": comparison.rows.iter().map(row).collect::<Vec<_>>(), "adaptiveToFixedMedian": comparison.ratio,
+        "fixedAsConfigured": row(&comparison.configured), "tooFewChanges": has_too_few_changes(comparison),
     })
+}
+
+/// Whether a run says little about the cadences.
+fn has_too_few_changes(comparison: &Comparison) -> bool {
+    comparison.rows.iter().any(|row| row.changes < ENOUGH_CHANGES)
 }
 
 fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<()> {
     let Settings { base, min, max, .. } = estate.settings;
     let base = base.unwrap_or(Duration::from_secs(10));
     print(&format!(
-        "{}\n{} targets for {:.1} hours, seed {seed}; adaptive with base {:?}, min {:?}, max {:?}\n\
-         delay: from a change to the next poll that brings a report; every cadence starts as many polls\n",
+        "{}\n{} targets for {:.1} hours, seed {seed}; adaptive with base {:?}, min {:?}, {}\n\
+         delay: from a change to the next poll that brings a report; the first three start as many polls\n",
         estate.name,
         estate.targets,
         estate.duration.as_secs_f64() / 3600.0,
         base,
         min,
-        max
+        max.map_or("no max: never less often than base".to_owned(), |max| format!("max {max:?}"))
     ))?;
     print(&format!(
         "{:<10} {:>10} {:>12} {:>9} {:>12} {:>10} {:>10} {:>8}",
         "cadence", "polls", "interval", "changes", "median", "p95", "mean", "missed"
     ))?;
-    for row in &comparison.rows {
+    let named = comparison.rows.iter().map(|row| (row.cadence.as_str(), row));
+    for (name, row) in named.chain([("configured", &comparison.configured)]) {
         print(&format!(
-            "{:<10} {:>10} {:>10.1} s {:>9} {:>10.1} s {:>8.1} s {:>8.1} s {:>6.1} %",
-            row.cadence.as_str(),
+            "{name:<10} {:>10} {:>10.1} s {:>9} {:>10.1} s {:>8.1} s {:>8.1} s {:>6.1} %",
             row.polls,
             row.interval.as_secs_f64(),
             row.changes,
@@ -248,9 +257,15 @@ fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<(
             row.missed * 100.0
         ))?;
     }
+    print("configured: fixed at the interval that each target has")?;
     print("missed: changes that were over, or undone, before any poll looked")?;
     if comparison.rows.iter().any(|row| row.changes == 0) {
         return print("\nnothing changed in this time: let it run longer, or give a class more incidentsPerDay");
+    }
+    if has_too_few_changes(comparison) {
+        print(&format!(
+            "\nfewer than {ENOUGH_CHANGES} changes say little: another seed may say the contrary; let it run longer, or use more targets"
+        ))?;
     }
     print(&format!("\nadaptive sees half of the changes after {:.2} of the time that fixed takes", comparison.ratio))
 }

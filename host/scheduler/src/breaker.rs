@@ -113,11 +113,11 @@ mod tests {
         fn fail(&mut self, profile: Profile) -> Option<u64> {
             self.failures += 1;
             self.probing = false;
-            let threshold = if profile == Profile::Pulse { 3 } else { 10 };
+            let threshold = if profile == Profile::Depsera { 10 } else { 3 };
             if self.open_for.is_none() && self.failures < threshold {
                 return None;
             }
-            let mut seconds = 300;
+            let mut seconds = if profile == Profile::Standard { 90 } else { 300 };
             if profile == Profile::Pulse {
                 seconds = self.open_for.unwrap_or(5);
                 (0..self.failures).for_each(|_| seconds = (seconds * 2).min(300));
@@ -137,8 +137,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_the_plain_one(depsera in any::<bool>(), ops in proptest::collection::vec(0u8..5, 0..60)) {
-            let profile = if depsera { Profile::Depsera } else { Profile::Pulse };
+        fn behaves_like_the_plain_one(which in 0usize..3, ops in proptest::collection::vec(0u8..5, 0..60)) {
+            let profile = Profile::ALL[which];
             let (mut breaker, mut plain) = (Breaker::CLOSED, Plain::default());
             for (at, op) in ops.into_iter().enumerate() {
                 let now = Moment::from_nanos(at as i64);
@@ -158,7 +158,7 @@ mod tests {
                     }
                     _ => {
                         let expected = plain.fail(profile);
-                        let found = breaker.fail(&profile.rules(), plain.failures, now);
+                        let found = breaker.fail(&profile.rules(Duration::from_secs(90)), plain.failures, now);
                         prop_assert_eq!(found.map(|open_for| open_for.as_secs()), expected);
                     }
                 }
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn pulse_opens_at_the_third_failure_for_40_then_300_seconds() {
-        let rules = Profile::Pulse.rules();
+        let rules = Profile::Pulse.rules(Duration::from_secs(10));
         let mut breaker = Breaker::CLOSED;
         let mut opened = Vec::new();
         for failures in 1..=7 {
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn depsera_opens_at_the_tenth_failure_for_five_minutes() {
-        let rules = Profile::Depsera.rules();
+        let rules = Profile::Depsera.rules(Duration::from_secs(10));
         let mut breaker = Breaker::CLOSED;
         for failures in 1..=9 {
             assert_eq!(breaker.fail(&rules, failures, Moment::START), None);
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_probe_without_an_outcome_opens_for_the_same_time() {
-        let rules = Profile::Pulse.rules();
+        let rules = Profile::Pulse.rules(Duration::from_secs(10));
         let mut breaker = Breaker::CLOSED;
         breaker.fail(&rules, 3, Moment::START);
         assert_eq!(breaker.lose_probe(Moment::START), None, "no probe is under way");

@@ -16,8 +16,10 @@
 //! and Azar, Horvitz and others, "Tractable near-optimal policies for crawling", PNAS 2018, solve the same problem for the
 //! time that a copy is stale, where what changes too often is given up; nobody wants that of a poller.)
 //!
-//! The base is the interval of a target that changes once an hour. What all targets want together is held to twice the
-//! polls that their bases would cost (`stretch`), so that an estate on fire is not set upon by its poller.
+//! The base is the interval of a target that changes once an hour, and the longest one, unless an operator set another: an
+//! interval is a promise. What all targets want together is held to twice the polls that their bases would cost
+//! (`stretch`), so that an estate on fire is not set upon by its poller; where an operator allowed longer intervals, to as
+//! many polls as the bases would cost.
 
 use std::time::Duration;
 

@@ -94,6 +94,8 @@ pub(crate) struct Failed {
     pub floor: Option<Duration>,
     pub open_for: Option<Duration>,
     pub dead: Option<DeadReason>,
+    /// How often a dead letter is looked at.
+    pub look: Duration,
     pub retry_after: Option<Duration>,
     pub delay: Duration,
 }
@@ -172,7 +174,7 @@ pub(crate) fn explain(
 fn restored(target: &Target) -> String {
     let schedule = &target.schedule;
     let what = match (schedule.dead, schedule.breaker.state, schedule.failures) {
-        (Some(_), ..) => "it is a dead letter, which is looked at every half hour".to_owned(),
+        (Some(_), ..) => "it is a dead letter, which is looked at rarely".to_owned(),
         (None, BreakerState::Open | BreakerState::HalfOpen, failures) => {
             format!("it {}, and its breaker is open", failed(failures))
         }
@@ -190,7 +192,7 @@ fn because(target: &Target) -> String {
         Why::QuarantineProbe => "its plugin is in quarantine and is tried with this target".to_owned(),
         Why::Changed => "what it is, or its settings, changed".to_owned(),
         Why::Enabled => "it was enabled".to_owned(),
-        Why::Profile(profile) => format!("the profile is {} now, which has no dead letters", profile.as_str()),
+        Why::Profile(profile) => format!("the rules for dead letters changed (profile {})", profile.as_str()),
         Why::Asked(Ask::Retry) => "an operator took it out of the dead letters".to_owned(),
         Why::Asked(Ask::ResetBreaker) => "an operator reset its breaker".to_owned(),
         Why::Asked(_) => "an operator asked for it".to_owned(),
@@ -205,13 +207,15 @@ fn because(target: &Target) -> String {
                 exact(computed.interval)
             )
         }
-        Why::Failed(Failed { dead: Some(reason), .. }) => match reason {
-            DeadReason::Permanent => "it failed for good and is a dead letter: it is looked at every half hour",
-            DeadReason::Retries => {
-                "it failed five times in a row and is a dead letter: it is looked at every half hour"
-            }
+        Why::Failed(Failed { dead: Some(reason), look, profile, .. }) => {
+            let why = match (reason, profile) {
+                (DeadReason::Permanent, Profile::Standard) => "it fails for good",
+                (DeadReason::Permanent, _) => "it failed for good",
+                (DeadReason::Retries, Profile::Standard) => "it has failed for an hour",
+                (DeadReason::Retries, _) => "it failed five times in a row",
+            };
+            format!("{why} and is a dead letter: it is looked at every {}", span(*look))
         }
-        .to_owned(),
         Why::Failed(Failed { open_for: Some(_), .. }) => {
             format!("it {}, and its breaker is open", failed(target.schedule.failures))
         }
@@ -343,7 +347,7 @@ impl Terms {
             self.add("expected_change", format!("in {every}"), how);
             if scores.stretch > 1.0 {
                 let share = format!("×{:.2}", scores.stretch);
-                self.add("stretch", share, "all targets together want more polls than twice what their bases cost");
+                self.add("stretch", share, "all targets together want more polls than they may have: twice what their bases cost, or as much where max_interval is set");
             }
             let wanted = "the interval for such changes: base_interval·(expected_change / 1 h)^(2/3)";
             self.add("wanted", seconds(scores.wanted), wanted);
@@ -381,14 +385,27 @@ impl Terms {
     }
 
     fn failed(&mut self, failed: &Failed, failures: u32) {
-        let Failed { profile, backoff, floor, open_for, dead, retry_after, delay } = failed;
+        let Failed { profile, backoff, floor, open_for, dead, look, retry_after, delay } = failed;
+        let spread = if *profile == Profile::Standard { "earlier" } else { "later" };
         self.add("profile", profile.as_str(), "what follows a failure");
         if dead.is_some() {
-            self.add("dead_letter_look", "30 min", "a dead letter is looked at this often, and up to 10 % later");
+            self.add(
+                "dead_letter_look",
+                exact(*look),
+                format!("a dead letter is looked at this often, up to 10 % {spread}"),
+            );
         } else if let Some(open_for) = open_for {
-            self.add("open_for", exact(*open_for), "how long the breaker is open; the probe comes up to 10 % later");
+            self.add(
+                "open_for",
+                exact(*open_for),
+                format!("how long the breaker is open; the probe comes up to 10 % {spread}"),
+            );
         } else {
             let how = match profile {
+                Profile::Standard => format!(
+                    "5 s, doubled with each failure after the first ({failures}), ±20 %; at most 60 s, or the interval where \
+                     that is longer"
+                ),
                 Profile::Pulse => {
                     format!("5 s, doubled with each failure after the first ({failures}), ±20 %, 5 min at most")
                 }

@@ -19,12 +19,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Transient failures in a row that make a dead letter.
-const DEAD_LETTER_FAILURES: u32 = 5;
 /// Results of one target that may wait for the database before it is polled no more.
 const MAX_UNWRITTEN: u8 = 5;
-/// A probe comes this much later at most, as a fraction, so that those who failed together are not tried together.
-const PROBE_SPREAD: f64 = 0.1;
 /// No delay is longer, whatever a machine sent.
 const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
 /// A poll that takes longer leaves its slot of `max_in_flight` to another, and makes its target a slow one.

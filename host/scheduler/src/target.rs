@@ -4,14 +4,13 @@ use crate::cadence::{Bounds, Scores, activity, expected_rate, staleness, wanted}
 use crate::explain::Why;
 use crate::queue::Slot;
 use crate::rates::{Rates, Usual};
+use crate::settings::PULSE_MAX;
 use crate::{Breaker, BreakerState, Cadence, Settings};
 use model::{Cause, Kind, Moment, TargetId};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a dead letter is left alone.
-pub(crate) const DEAD_LETTER_LOOK: Duration = Duration::from_secs(30 * 60);
 /// No Retry-After counts for longer.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 /// The base where nobody says anything.
@@ -90,7 +89,7 @@ impl Place {
 pub enum DeadReason {
     /// A failure that will not go away by itself.
     Permanent,
-    /// Five transient failures in a row.
+    /// It failed for so long, or so often, as its profile allows.
     Retries,
 }
 
@@ -109,7 +108,7 @@ impl DeadReason {
     }
 }
 
-/// A target that is looked at every half hour only.
+/// A target that is looked at rarely, until it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     /// Why.
@@ -258,8 +257,8 @@ impl Eq for Turn {}
 pub(crate) struct Spending {
     /// That the adaptive cadence wants.
     pub wanted: f64,
-    /// That the base interval would cost.
-    pub base: f64,
+    /// That it may cost: twice what its base interval would; as much, where its interval may be longer than its base.
+    pub allowed: f64,
 }
 
 #[derive(Debug)]
@@ -311,9 +310,29 @@ impl Target {
     /// The bounds that hold for it; a base outside them is moved to the nearer one.
     pub(crate) fn bounds(&self, settings: &Settings) -> Bounds {
         let min = self.spec.min.unwrap_or(settings.min).clamp(BOUNDS.0, BOUNDS.1);
-        let max = self.spec.max.unwrap_or(settings.max).clamp(min, BOUNDS.1);
         let base = self.spec.interval.or(settings.base).or(self.spec.kind_interval).unwrap_or(BASE);
+        // An interval is a promise, unless an operator gave a longest one or asked for Pulse's formula.
+        let max = self.longest(settings).unwrap_or(match self.cadence(settings) {
+            Cadence::Pulse => PULSE_MAX,
+            Cadence::Adaptive | Cadence::Fixed => base,
+        });
+        let max = max.clamp(min, BOUNDS.1);
         Bounds { base: base.clamp(min, max), min, max }
+    }
+
+    /// The longest interval that an operator set.
+    pub(crate) fn longest(&self, settings: &Settings) -> Option<Duration> {
+        self.spec.max.or(settings.max)
+    }
+
+    /// The interval while it answers: the last one that was computed.
+    pub(crate) fn interval(&self, settings: &Settings) -> Duration {
+        self.schedule.interval.unwrap_or_else(|| self.bounds(settings).base)
+    }
+
+    /// How often it is looked at as a dead letter.
+    pub(crate) fn dead_letter_look(&self, settings: &Settings) -> Duration {
+        settings.profile.dead_letter_look(settings, self.interval(settings))
     }
 
     pub(crate) fn scores(&self, settings: &Settings, (stretch, usual): (f64, &Usual), now: Moment) -> Scores {
@@ -344,7 +363,7 @@ impl Target {
     pub(crate) fn latest_due(&self, settings: &Settings, now: Moment) -> Moment {
         let failing = self.schedule.failures > 0 || self.schedule.plugin_faults > 0;
         let longest = match (self.schedule.dead, self.schedule.breaker.open_for) {
-            (Some(_), _) => DEAD_LETTER_LOOK.mul_f64(1.1).max(LONGEST_RETRY_AFTER),
+            (Some(_), _) => self.dead_letter_look(settings).mul_f64(1.1).max(LONGEST_RETRY_AFTER),
             (None, open_for) if failing || open_for.is_some() => LONGEST_RETRY_AFTER,
             // With its jitter, and the little that a killed host's last poll may have been late.
             _ => self.bounds(settings).max.mul_f64(1.06),
@@ -363,12 +382,12 @@ impl Target {
     }
 
     /// As it is to be found after a restart: a probe that is under way will then have ended without an outcome.
-    pub(crate) fn saved(&self, now: Moment) -> Saved {
+    pub(crate) fn saved(&self, settings: &Settings, now: Moment) -> Saved {
         let mut saved = self.schedule.clone();
         let looked_at = saved.dead.is_some() && self.flight.as_ref().is_some_and(|flight| !flight.void);
         if saved.breaker.state == BreakerState::HalfOpen || looked_at {
             let again = saved.breaker.lose_probe(now).unwrap_or_default();
-            let dead = if saved.dead.is_some() { DEAD_LETTER_LOOK } else { Duration::ZERO };
+            let dead = if saved.dead.is_some() { self.dead_letter_look(settings) } else { Duration::ZERO };
             saved.due = now.after(again.max(dead));
         }
         saved

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 /// What people may enter as an interval; the configuration may allow less.
 const SHORTEST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(3600);
+/// No interval is longer.
+pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// No cap is higher: it would be none.
 const HIGHEST_CAP: u64 = 100_000;
 const SECTIONS: [&str; 9] =
@@ -275,16 +276,19 @@ fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
         cadence: cadence.unwrap_or(defaults.cadence),
         base: interval("base_interval"),
         min: interval("min_interval").unwrap_or(defaults.min),
-        max: interval("max_interval").unwrap_or(defaults.max),
+        max: interval("max_interval"),
+        dead_letter_interval: interval("dead_letter_interval").unwrap_or(defaults.dead_letter_interval),
         max_in_flight: cap("max_in_flight", 1).map_or(defaults.max_in_flight, |cap| cap as usize),
         max_per_host: cap("max_per_host", 1).map_or(defaults.max_per_host, |cap| cap as usize),
         rate_per_second: cap("rate_per_second", 0).unwrap_or(defaults.rate_per_second),
     };
-    let (min, max) = (show_duration(settings.min), show_duration(settings.max));
-    if settings.min > settings.max {
+    // Where nobody set a longest interval, the base is it.
+    let longest = settings.longest().unwrap_or(LONGEST);
+    let (min, max) = (show_duration(settings.min), show_duration(longest));
+    if settings.min > longest {
         let message = format!("min_interval ({min}) is above max_interval ({max}): lower one or raise the other");
         section.blame(&["min_interval", "max_interval"], message);
-    } else if let Some(base) = settings.base.filter(|base| *base < settings.min || *base > settings.max) {
+    } else if let Some(base) = settings.base.filter(|base| *base < settings.min || *base > longest) {
         let base = show_duration(base);
         let message = format!("base_interval ({base}) lies outside min_interval ({min}) and max_interval ({max})");
         section.blame(&["base_interval", "min_interval", "max_interval"], message);
@@ -294,14 +298,15 @@ fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
 }
 
 /// Every setting of the scheduler with its value in force, as it is written.
-pub(crate) fn scheduler_values(settings: &Settings) -> [(&'static str, Option<String>); 8] {
+pub(crate) fn scheduler_values(settings: &Settings) -> [(&'static str, Option<String>); 9] {
     let duration = |duration| Some(show_duration(duration));
     [
         ("scheduler.profile", Some(settings.profile.as_str().to_owned())),
         ("scheduler.cadence", Some(settings.cadence.as_str().to_owned())),
         ("scheduler.base_interval", settings.base.and_then(duration)),
         ("scheduler.min_interval", duration(settings.min)),
-        ("scheduler.max_interval", duration(settings.max)),
+        ("scheduler.max_interval", settings.max.and_then(duration)),
+        ("scheduler.dead_letter_interval", duration(settings.dead_letter_interval)),
         ("scheduler.max_in_flight", Some(settings.max_in_flight.to_string())),
         ("scheduler.max_per_host", Some(settings.max_per_host.to_string())),
         ("scheduler.rate_per_second", Some(settings.rate_per_second.to_string())),

@@ -1,6 +1,6 @@
 //! `[[target]]` and what is in it.
 
-use crate::config::checked::interval;
+use crate::config::checked::{LONGEST, interval};
 use crate::config::reader::{Notes, Overrides, Section, Source, boolean, suggestion, text};
 use crate::config::value::{Entry, Node, Value, show_duration};
 use egress::{Fingerprint, Origin, Tls};
@@ -243,7 +243,9 @@ impl TargetConfig {
             sources.insert(name, Source::Setting);
         }
         let min = self.min_interval.unwrap_or(scheduler.min);
-        let max = self.max_interval.unwrap_or(scheduler.max);
+        let cadence = self.cadence.unwrap_or(scheduler.cadence);
+        let longest = Settings { cadence, max: self.max_interval.or(scheduler.max), ..scheduler.clone() }.longest();
+        let max = longest.unwrap_or(LONGEST);
         let bounds = format!("{} to {}", show_duration(min), show_duration(max));
         if min > max {
             let why = format!("target {:?}: its shortest interval is above its longest: {bounds}", self.id);

@@ -83,7 +83,7 @@ fn the_environment_wins_and_is_checked_as_well() {
     let scheduler = &config.scheduler;
     assert_eq!(
         (config.listen.port(), scheduler.max, scheduler.min),
-        (2, Duration::from_secs(1200), Duration::from_millis(200))
+        (2, Some(Duration::from_secs(1200)), Duration::from_millis(200))
     );
     assert_eq!((scheduler.max_per_host, scheduler.cadence), (9, scheduler::Cadence::Fixed));
     let problems = read_with("", &[("POLLIWOG_STORE_HISTORY_DAYS", "many")]).unwrap_err();
@@ -125,14 +125,14 @@ kind = "http"
         ("p.toml:2", "did you mean \"server\"?"),
         ("p.toml:4", "did you mean \"listen\"?"),
         ("p.toml:5", "127.0.0.1:7411"),
-        ("p.toml:7", "100ms to 1h"),
+        ("p.toml:7", "100ms to 24h"),
         ("p.toml:8", "did you mean \"adaptive\"?"),
         ("p.toml:9", "use 1 or more"),
         ("p.toml:11", "a target id"),
         ("p.toml:13", "http and https"),
         ("p.toml:14", "did you mean \"interval\"?"),
         ("p.toml:15", "never as a value"),
-        ("p.toml:20", "5s to 1h"),
+        ("p.toml:20", "5s to 24h"),
         ("p.toml:21", "64 hex digits"),
         ("p.toml:23", "two targets a"),
         ("p.toml:26", "no id"),

@@ -16,7 +16,7 @@ pub(super) fn of_target(events: &[Event], failure: Option<&Failure>) {
                 tracing::warn!("{target} failed {failures} times in a row and is left alone for a while{why}");
             }
             EventKind::DeadLetter { target, .. } => {
-                tracing::warn!("{target} is a dead letter, and polled every half hour until it answers{why}");
+                tracing::warn!("{target} is a dead letter: it is polled rarely until it answers{why}");
             }
             EventKind::CircuitClose { target } | EventKind::Revived { target } => {
                 tracing::info!("{target} is polled again as it was");

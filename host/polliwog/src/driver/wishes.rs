@@ -111,6 +111,8 @@ impl Driver {
 
     pub(super) fn snapshot(&self) -> Snapshot {
         const DUE_SOON: Duration = Duration::from_secs(12);
+        // Pulse's longest interval, where nobody set one.
+        const OVERDUE: Duration = Duration::from_secs(300);
         let now = self.parts.clock.now();
         let targets: Vec<_> = (self.targets.iter())
             .filter_map(|(id, target)| {
@@ -124,9 +126,8 @@ impl Driver {
                 Some((target.clone(), shown))
             })
             .collect();
-        let late = |status: &TargetStatus| {
-            status.place.waits() && now.since(status.schedule.due) > self.scheduler.settings().max
-        };
+        let most = self.scheduler.settings().max.unwrap_or(OVERDUE);
+        let late = |status: &TargetStatus| status.place.waits() && now.since(status.schedule.due) > most;
         Snapshot {
             adaptive: self.scheduler.settings().cadence != Cadence::Fixed,
             depth: self.scheduler.depth(),

@@ -1,12 +1,12 @@
 //! A poll ended: what that means for its target, and for others of its origin.
 
-use super::{DEAD_LETTER_FAILURES, Finish, LONGEST_DELAY, PROBE_SPREAD, SLOW, Scheduler};
+use super::{Finish, LONGEST_DELAY, SLOW, Scheduler};
 use crate::backoff::plugin_fault_delay;
 use crate::cadence::{Load, jittered};
 use crate::explain::{Failed, Why};
 use crate::queue::Slot;
-use crate::target::{DEAD_LETTER_LOOK, LONGEST_RETRY_AFTER};
-use crate::{BreakerState, DeadLetter, DeadReason, Place};
+use crate::target::LONGEST_RETRY_AFTER;
+use crate::{BreakerState, DeadLetter, Place};
 use model::{Cause, EventKind, Moment, TargetId};
 use rand::Rng;
 use std::time::Duration;
@@ -51,9 +51,9 @@ impl Scheduler {
                 Finish::Success { changed, critical } => {
                     score = Some(self.succeed(slot, flight.due, (changed, critical), now));
                 }
-                Finish::Transient { cause, retry_after } => self.fail(slot, None, (cause, retry_after), now),
+                Finish::Transient { cause, retry_after } => self.fail(slot, false, (cause, retry_after), now),
                 Finish::Permanent { cause, retry_after } => {
-                    self.fail(slot, Some(DeadReason::Permanent), (cause, retry_after), now);
+                    self.fail(slot, true, (cause, retry_after), now);
                 }
                 Finish::PluginFault => self.fault(slot, now),
                 Finish::Skipped => self.skip(slot, now),
@@ -104,44 +104,40 @@ impl Scheduler {
         computed.scores.of(computed.cadence)
     }
 
-    fn fail(
-        &mut self,
-        slot: Slot,
-        permanent: Option<DeadReason>,
-        (cause, retry_after): (Cause, Option<Duration>),
-        now: Moment,
-    ) {
+    fn fail(&mut self, slot: Slot, permanent: bool, (cause, retry_after): (Cause, Option<Duration>), now: Moment) {
         let profile = self.settings.profile;
-        let rules = profile.rules();
-        let (jitter, spread) = (self.rng.random::<f64>(), 1.0 + PROBE_SPREAD * self.rng.random::<f64>());
-        let base = self.target(slot).bounds(&self.settings).base;
+        let interval = self.target(slot).interval(&self.settings);
+        let look = self.target(slot).dead_letter_look(&self.settings);
+        let rules = profile.rules(interval);
+        let (jitter, spread) = (self.rng.random::<f64>(), 1.0 + rules.probe_spread * self.rng.random::<f64>());
         let target = self.target_mut(slot);
         let schedule = &mut target.schedule;
-        let floor = (!rules.retries_early).then(|| schedule.interval.unwrap_or(base));
+        let floor = (!rules.retries_early).then_some(interval);
         schedule.failures = schedule.failures.saturating_add(1);
         schedule.plugin_faults = 0;
-        schedule.first_failure = schedule.first_failure.or(Some(now));
+        let first_failure = *schedule.first_failure.get_or_insert(now);
         schedule.last_cause = Some(cause);
         let failures = schedule.failures;
         let was_closed = schedule.breaker.state == BreakerState::Closed;
         let open_for = schedule.breaker.fail(&rules, failures, now);
-        let reason = permanent.or_else(|| (failures >= DEAD_LETTER_FAILURES).then_some(DeadReason::Retries));
-        let dead = if rules.dead_letters { schedule.dead.map(|dead| dead.reason).or(reason) } else { None };
+        let reason = profile.dead_letter(permanent, failures, now.since(first_failure));
+        let before = schedule.dead.filter(|_| profile.has_dead_letters());
+        let dead = before.map(|dead| dead.reason).or(reason);
         let newly_dead = dead.filter(|_| schedule.dead.is_none());
         schedule.dead = dead.map(|reason| match schedule.dead {
             Some(before) => DeadLetter { last_attempt: now, retries: before.retries + 1, ..before },
             None => DeadLetter { reason, since: now, last_attempt: now, retries: 1 },
         });
-        let backoff = rules.backoff.delay(failures, jitter);
+        let backoff = rules.backoff.delay(failures, jitter).min(rules.cap);
         let delay = match (dead, open_for) {
-            (Some(_), _) => DEAD_LETTER_LOOK.mul_f64(spread),
+            (Some(_), _) => look.mul_f64(spread),
             (None, Some(open_for)) => open_for.mul_f64(spread),
             (None, None) => backoff.max(floor.unwrap_or_default()),
         };
         let retry_after = retry_after.map(|asked| asked.min(LONGEST_RETRY_AFTER));
         let delay = delay.max(retry_after.unwrap_or_default()).min(LONGEST_DELAY);
         schedule.due = now.after(delay);
-        target.why = Why::Failed(Failed { profile, backoff, floor, open_for, dead, retry_after, delay });
+        target.why = Why::Failed(Failed { profile, backoff, floor, open_for, dead, look, retry_after, delay });
         let id = target.spec.id.clone();
         if was_closed && open_for.is_some() {
             self.emit(EventKind::CircuitOpen { target: id.clone(), failures });
@@ -154,12 +150,13 @@ impl Scheduler {
     }
 
     fn fault(&mut self, slot: Slot, now: Moment) {
+        let look = self.target(slot).dead_letter_look(&self.settings);
         let target = self.target_mut(slot);
         let schedule = &mut target.schedule;
         schedule.plugin_faults = schedule.plugin_faults.saturating_add(1);
         let backoff = plugin_fault_delay(schedule.plugin_faults);
         let probe = schedule.breaker.lose_probe(now);
-        let dead = schedule.dead.map(|_| DEAD_LETTER_LOOK);
+        let dead = schedule.dead.map(|_| look);
         let delay = backoff.max(probe.unwrap_or_default()).max(dead.unwrap_or_default());
         schedule.due = now.after(delay);
         target.why = Why::PluginFault { backoff, probe, dead, delay };
@@ -168,9 +165,10 @@ impl Scheduler {
 
     fn skip(&mut self, slot: Slot, now: Moment) {
         let min = self.target(slot).bounds(&self.settings).min;
+        let look = self.target(slot).dead_letter_look(&self.settings);
         let target = self.target_mut(slot);
         let again = target.schedule.breaker.lose_probe(now).unwrap_or_default();
-        let dead = if target.schedule.dead.is_some() { DEAD_LETTER_LOOK } else { Duration::ZERO };
+        let dead = if target.schedule.dead.is_some() { look } else { Duration::ZERO };
         let delay = min.max(again).max(dead);
         target.schedule.due = now.after(delay);
         target.why = Why::NoSlot { delay };

@@ -10,7 +10,7 @@ use model::{Kind, Moment};
 use rand::Rng;
 use std::collections::BTreeSet;
 
-/// All targets' wishes together are held to this many times what their base intervals would cost.
+/// Wishes of targets that are never polled less often than at their base are held to this many times what that costs.
 const MOST_SPENDING: f64 = 2.0;
 
 /// What came of an attempt to start a poll.
@@ -154,7 +154,10 @@ impl Scheduler {
         let scores = target.scores(&self.settings, (self.stretch(), &self.usual), now);
         let last = target.schedule.interval;
         let spending = match cadence {
-            Cadence::Adaptive => Spending { wanted: 1.0 / scores.wanted, base: 1.0 / bounds.base.as_secs_f64() },
+            Cadence::Adaptive => {
+                let share = if target.longest(&self.settings).is_some() { 1.0 } else { MOST_SPENDING };
+                Spending { wanted: 1.0 / scores.wanted, allowed: share / bounds.base.as_secs_f64() }
+            }
             Cadence::Pulse | Cadence::Fixed => Spending::default(),
         };
         self.spend(slot, spending);
@@ -164,13 +167,13 @@ impl Scheduler {
     pub(super) fn spend(&mut self, slot: Slot, spending: Spending) {
         let before = std::mem::replace(&mut self.target_mut(slot).spending, spending);
         self.spending.wanted += spending.wanted - before.wanted;
-        self.spending.base += spending.base - before.base;
+        self.spending.allowed += spending.allowed - before.allowed;
     }
 
     /// By how much everybody's wishes are stretched, so that all together cost no more than they may.
     pub(super) fn stretch(&self) -> f64 {
-        let Spending { wanted, base } = self.spending;
-        if base > 0.0 { (wanted / (MOST_SPENDING * base)).max(1.0) } else { 1.0 }
+        let Spending { wanted, allowed } = self.spending;
+        if allowed > 0.0 { (wanted / allowed).max(1.0) } else { 1.0 }
     }
 
     pub(super) fn dispatch(&mut self, now: Moment) {

@@ -58,7 +58,7 @@ impl Scheduler {
     /// What of one target's schedule is to be stored.
     pub fn saved(&self, target: &TargetId, now: Moment) -> Option<Saved> {
         let slot = self.queue.slot(target)?;
-        Some(self.target(slot).saved(now))
+        Some(self.target(slot).saved(&self.settings, now))
     }
 
     /// Why a target runs next when it does.

@@ -7,6 +7,8 @@ use crate::spread;
 use crate::target::{Spending, Target};
 use crate::{Breaker, BreakerState, Place, Saved, Settings, TargetSpec};
 use model::{Cause, EventKind, Kind, Moment, TargetId};
+use rand::Rng;
+use std::time::Duration;
 
 impl Scheduler {
     pub(super) fn start(&mut self, mut targets: Vec<(TargetSpec, Option<Saved>)>, now: Moment) {
@@ -192,7 +194,11 @@ impl Scheduler {
             self.persist_all(&queued);
         }
         let profile = self.settings.profile;
-        if !profile.rules().dead_letters {
+        let looks = |settings: &Settings| (settings.profile, settings.dead_letter_interval);
+        if looks(&before) != looks(&self.settings) {
+            self.look_sooner(now);
+        }
+        if !profile.has_dead_letters() {
             let dead = self.slots(|target| target.schedule.dead.is_some());
             for &slot in &dead {
                 self.revive(slot);
@@ -208,6 +214,24 @@ impl Scheduler {
         if self.settings.max_per_host > before.max_per_host {
             for slot in self.hosts.released(self.settings.max_per_host) {
                 self.make_ready(slot, now);
+            }
+        }
+    }
+
+    /// Dead letters that wait for longer than they would now are looked at when they would be.
+    fn look_sooner(&mut self, now: Moment) {
+        let profile = self.settings.profile;
+        let dead = self.slots(|target| target.place == Place::Queued && target.schedule.dead.is_some());
+        for slot in dead {
+            let latest = now.after(self.target(slot).dead_letter_look(&self.settings));
+            if self.target(slot).schedule.due > latest {
+                self.take_out(slot);
+                let earlier = Duration::from_secs_f64(30.0 * self.rng.random::<f64>());
+                let target = self.target_mut(slot);
+                target.schedule.due = latest.before(earlier);
+                target.why = Why::Profile(profile);
+                self.settle(slot, now);
+                self.persist(slot, true);
             }
         }
     }

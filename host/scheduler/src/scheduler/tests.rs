@@ -77,9 +77,112 @@ fn near(found: f64, low: f64, high: f64) {
     assert!(low <= found && found <= high, "{found} is not within {low} and {high}");
 }
 
+/// Pulse's profile, and the defaults.
+fn pulse() -> Settings {
+    Settings { profile: Profile::Pulse, ..Settings::default() }
+}
+
+/// Polls a target that fails in one way, and returns when, in seconds, each poll after the first was due.
+fn looks(settings: Settings, spec: TargetSpec, finish: Finish, until: f64) -> (Scheduler, Vec<f64>) {
+    let mut scheduler = scheduler(settings);
+    let target = spec.id.clone();
+    scheduler.apply(Input::Added(spec), Moment::START);
+    let (mut now, mut looks) = (Moment::START, Vec::new());
+    loop {
+        scheduler.apply(Input::Finished(target.clone(), finish), now);
+        let due = scheduler.status(&target, now).unwrap().schedule.due;
+        if due > at(until) {
+            return (scheduler, looks);
+        }
+        looks.push(due.since(Moment::START).as_secs_f64());
+        now = due;
+        scheduler.apply(Input::Tick, now);
+    }
+}
+
+#[test]
+fn standard_looks_every_minute_and_after_an_hour_every_five() {
+    let (mut scheduler, all) = looks(Settings::default(), spec("a", "h"), TRANSIENT, 7200.0);
+    let gaps: Vec<f64> = std::iter::once(&0.0).chain(&all).zip(&all).map(|(a, b)| b - a).collect();
+    near(gaps[0], 4.0, 6.0);
+    near(gaps[1], 8.0, 12.0);
+    let hour = all.iter().position(|at| *at >= 3600.0).unwrap();
+    for gap in &gaps[2..=hour] {
+        near(*gap, 54.0, 60.0);
+    }
+    for gap in &gaps[hour + 1..] {
+        near(*gap, 270.0, 300.0);
+    }
+    let explained = scheduler.explain(&id("a"), at(7200.0)).unwrap().summary;
+    assert!(
+        explained.contains("has failed for an hour and is a dead letter: it is looked at every 5 min"),
+        "{explained}"
+    );
+    // Pulse's rules are patient; back under the standard ones, nobody waits for half an hour.
+    scheduler.apply(Input::Settings(pulse()), at(7200.0));
+    scheduler.apply(Input::Asked(id("a"), Ask::PollNow), at(7200.0));
+    scheduler.apply(Input::Finished(id("a"), TRANSIENT), at(7200.0));
+    scheduler.apply(Input::Settings(Settings::default()), at(7201.0));
+    let due = scheduler.status(&id("a"), at(7201.0)).unwrap().schedule.due;
+    near(due.since(at(7201.0)).as_secs_f64(), 270.0, 300.0);
+}
+
+#[test]
+fn standard_sees_the_end_of_a_404_of_ten_seconds_within_a_minute() {
+    let (scheduler, all) = looks(Settings::default(), spec("a", "h"), PERMANENT, 10.0);
+    assert!(!all.is_empty() && scheduler.status(&id("a"), at(10.0)).unwrap().schedule.dead.is_none());
+    let next = scheduler.status(&id("a"), at(10.0)).unwrap().schedule.due;
+    near(next.since(at(10.0)).as_secs_f64(), 0.0, 60.0);
+    // What stays is a dead letter, not before a minute is over, and looked at every five.
+    let (scheduler, all) = looks(Settings::default(), spec("a", "h"), PERMANENT, 1200.0);
+    let dead = scheduler.status(&id("a"), at(1200.0)).unwrap().schedule.dead.unwrap();
+    assert!(dead.since >= at(60.0) && dead.since <= at(90.0), "{dead:?}");
+    let last = all.len() - 1;
+    near(all[last] - all[last - 1], 270.0, 300.0);
+}
+
+#[test]
+fn standard_never_looks_more_often_than_the_interval_at_what_has_failed_for_long() {
+    let slow = TargetSpec { interval: Some(Duration::from_secs(900)), ..spec("a", "h") };
+    let (_, all) = looks(Settings::default(), slow, TRANSIENT, 20_000.0);
+    for pair in all[2..].windows(2) {
+        near(pair[1] - pair[0], 810.0, 900.0);
+    }
+}
+
+#[test]
+fn all_of_five_hundred_are_seen_to_be_back_within_a_minute_without_a_herd() {
+    let mut scheduler = scheduler(Settings { max_in_flight: 10_000, ..Settings::default() });
+    let ids: Vec<TargetId> = (0..500).map(|n| id(&format!("t{n}"))).collect();
+    for target in &ids {
+        scheduler.apply(Input::Added(spec(target.as_str(), target.as_str())), Moment::START);
+    }
+    let mut now = Moment::START;
+    let mut seen: BTreeMap<u64, u32> = BTreeMap::new();
+    let back = at(180.0);
+    while now < at(300.0) {
+        for target in started(&mut scheduler) {
+            let answers = now >= back;
+            scheduler.apply(Input::Finished(id(&target), if answers { SUCCESS } else { TRANSIENT }), now);
+            let is_first = answers && scheduler.status(&id(&target), now).unwrap().schedule.rates == Default::default();
+            if is_first {
+                *seen.entry(now.since(back).as_secs()).or_default() += 1;
+            }
+        }
+        let Some(next) = scheduler.next_wakeup() else { break };
+        now = now.max(next);
+        scheduler.apply(Input::Tick, now);
+    }
+    assert!(seen.keys().all(|second| *second <= 60), "{seen:?}");
+    let known: usize =
+        ids.iter().filter(|id| scheduler.status(id, now).unwrap().schedule.last_success.is_some()).count();
+    assert_eq!(known, 500);
+    assert!(seen.values().all(|count| *count <= 250), "a herd: {seen:?}");
+}
+
 #[test]
 fn pulse_backs_off_opens_and_gives_up() {
-    let delays = delays(Settings::default(), &[TRANSIENT; 7]);
+    let delays = delays(pulse(), &[TRANSIENT; 7]);
     near(delays[0], 4.0, 6.0);
     near(delays[1], 8.0, 12.0);
     near(delays[2], 40.0, 44.0);
@@ -100,7 +203,7 @@ fn depsera_never_gives_up() {
 
 #[test]
 fn a_permanent_failure_is_a_dead_letter_until_a_look_succeeds() {
-    let delays = delays(Settings::default(), &[PERMANENT, TRANSIENT, SUCCESS, SUCCESS]);
+    let delays = delays(pulse(), &[PERMANENT, TRANSIENT, SUCCESS, SUCCESS]);
     near(delays[0], 1800.0, 1980.0);
     near(delays[1], 1800.0, 1980.0);
     assert_eq!(delays[2..], [9.0, 9.0], "the interval is counted from the due time");
@@ -119,9 +222,9 @@ fn retry_after_is_a_lower_bound_in_every_row() {
 
 #[test]
 fn plugin_faults_back_off_by_themselves_and_count_for_nothing_else() {
-    let found = delays(Settings::default(), &[Finish::PluginFault; 8]);
+    let found = delays(pulse(), &[Finish::PluginFault; 8]);
     assert_eq!(found, [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]);
-    let found = delays(Settings::default(), &[TRANSIENT, TRANSIENT, TRANSIENT, Finish::PluginFault, TRANSIENT]);
+    let found = delays(pulse(), &[TRANSIENT, TRANSIENT, TRANSIENT, Finish::PluginFault, TRANSIENT]);
     near(found[2], 40.0, 44.0);
     assert_eq!(found[3], 40.0, "a probe that is lost opens for the same time");
     near(found[4], 300.0, 330.0);
@@ -129,7 +232,7 @@ fn plugin_faults_back_off_by_themselves_and_count_for_nothing_else() {
 
 #[test]
 fn events_tell_of_breaker_and_dead_letter() {
-    let mut scheduler = scheduler(Settings::default());
+    let mut scheduler = scheduler(pulse());
     scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
     let mut seen = events(&mut scheduler);
     let mut now = Moment::START;
@@ -331,7 +434,7 @@ fn every_poll_that_a_cap_holds_back_is_counted() {
 
 #[test]
 fn a_look_that_never_began_is_no_earlier_than_any_other() {
-    let mut scheduler = scheduler(Settings::default());
+    let mut scheduler = scheduler(pulse());
     scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
     scheduler.apply(Input::Finished(id("a"), PERMANENT), at(1.0));
     scheduler.apply(Input::Asked(id("a"), Ask::PollNow), at(2.0));
@@ -428,7 +531,7 @@ fn another_version_of_a_plugin_ends_its_quarantine() {
 
 #[test]
 fn a_restart_keeps_streaks_and_spreads_what_fell_due() {
-    let mut before = scheduler(Settings::default());
+    let mut before = scheduler(pulse());
     let mut now = Moment::START;
     before.apply(Input::Added(spec("a", "h")), now);
     for _ in 0..3 {
@@ -441,7 +544,7 @@ fn a_restart_keeps_streaks_and_spreads_what_fell_due() {
     assert_eq!(saved.breaker.state, BreakerState::Open);
     near(saved.due.since(now).as_secs_f64(), 40.0, 40.0);
 
-    let mut after = scheduler(Settings::default());
+    let mut after = scheduler(pulse());
     let overdue = |name: &str| (spec(name, name), Some(Saved { last_polled: Some(at(-50.0)), ..Saved::new(at(-5.0)) }));
     let far = (spec("far", "far"), Some(Saved::new(at(1e7))));
     after.apply(Input::Started(vec![overdue("b"), overdue("c"), (spec("a", "a"), Some(saved)), far]), Moment::START);

@@ -516,11 +516,12 @@ fn settings(rng: &mut Pcg64Mcg) -> Settings {
     let min = Duration::from_millis(rng.random_range(500..20_000));
     let max = min + Duration::from_secs(rng.random_range(0..400));
     Settings {
-        profile: Profile::ALL[rng.random_range(0..2)],
+        profile: Profile::ALL[rng.random_range(0..3)],
         cadence: Cadence::ALL[rng.random_range(0..3)],
         base: rng.random_bool(0.5).then(|| min + (max - min).mul_f64(rng.random())),
         min,
-        max,
+        max: rng.random_bool(0.5).then_some(max),
+        dead_letter_interval: Duration::from_secs(300),
         max_in_flight: rng.random_range(1..12),
         max_per_host: rng.random_range(1..5),
         rate_per_second: if rng.random_bool(0.3) { rng.random_range(1..20) } else { 0 },

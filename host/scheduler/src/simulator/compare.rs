@@ -41,6 +41,8 @@ pub struct Row {
 pub struct Comparison {
     /// `fixed`, `pulse`, `adaptive`.
     pub rows: Vec<Row>,
+    /// `fixed` at the intervals that the estate has, however many polls that takes.
+    pub configured: Row,
     /// The median of `adaptive` over that of `fixed`.
     pub ratio: f64,
 }
@@ -56,12 +58,12 @@ pub fn compare(estate: &Estate, seed: u64) -> Comparison {
         let mut best: Option<Row> = None;
         for _ in 0..CORRECTIONS {
             let base = Duration::from_secs_f64(interval.clamp(0.1, 86_400.0));
-            let settings = Settings { cadence, base: Some(base), min: base, max: base, ..estate.settings.clone() };
+            let settings = Settings { cadence, base: Some(base), ..estate.settings.clone() };
             // Pulse's formula relaxes to its longest interval after each success: that is what sets its number of polls.
             let min =
                 if cadence == Cadence::Pulse { estate.settings.min.min(base) } else { Duration::from_millis(100) };
             let max = if cadence == Cadence::Pulse { base } else { Duration::from_secs(86_400) };
-            let row = run(estate, &Settings { min, max, ..settings }, interval / own, seed);
+            let row = run(estate, &Settings { min, max: Some(max), ..settings }, interval / own, seed);
             let off = row.polls as f64 / wanted.max(1) as f64;
             let nearer = |held: &Row| held.polls.abs_diff(wanted) <= row.polls.abs_diff(wanted);
             if !best.as_ref().is_some_and(nearer) {
@@ -77,7 +79,8 @@ pub fn compare(estate: &Estate, seed: u64) -> Comparison {
     let rows: Vec<Row> = [equal(Cadence::Fixed), equal(Cadence::Pulse), Some(adaptive)].into_iter().flatten().collect();
     let median = |at: usize| rows.get(at).map_or(0.0, |row| row.median.as_secs_f64());
     let ratio = median(rows.len() - 1) / median(0).max(f64::MIN_POSITIVE);
-    Comparison { rows, ratio }
+    let configured = run(estate, &Settings { cadence: Cadence::Fixed, ..estate.settings.clone() }, 1.0, seed);
+    Comparison { rows, configured, ratio }
 }
 
 /// One run. `scale` stretches intervals that classes have of their own.
@@ -233,7 +236,11 @@ mod tests {
             targets: 50,
             per_host: 5,
             duration: Duration::from_secs(24 * 3600),
-            settings: Settings { base: Some(Duration::from_secs(30)), ..Settings::default() },
+            settings: Settings {
+                base: Some(Duration::from_secs(30)),
+                max: Some(Duration::from_secs(300)),
+                ..Settings::default()
+            },
             classes,
             outages: Vec::new(),
         }
@@ -251,6 +258,22 @@ mod tests {
         assert!((fixed.median.as_secs_f64() / half - 1.0).abs() < 0.15, "{fixed:?}");
         assert!(fixed.changes > 300, "{fixed:?}");
         assert!(found.ratio <= 0.5, "{found:?}");
+        assert_eq!(found.configured.interval.as_secs_f64().round(), 30.0);
+        assert!(
+            found.rows[2].polls <= found.configured.polls * 101 / 100,
+            "a longest interval buys no more polls: {found:?}"
+        );
+    }
+
+    #[test]
+    fn an_interval_is_a_promise_where_nobody_set_a_longest_one() {
+        let mut estate = estate(vec![class(0.8, 0.0, 20), class(0.2, 20.0, 10)]);
+        estate.settings.max = None;
+        let found = compare(&estate, 3);
+        let [.., adaptive] = &found.rows[..] else { panic!("{found:?}") };
+        let (polls, fixed) = (adaptive.polls as f64, found.configured.polls as f64);
+        assert!(polls > 1.02 * fixed && polls <= 2.02 * fixed, "{found:?}");
+        assert!(adaptive.median <= found.configured.median && adaptive.p95 <= found.configured.p95, "{found:?}");
     }
 
     #[test]

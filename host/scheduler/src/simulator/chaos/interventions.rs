@@ -208,7 +208,7 @@ impl Run {
             if promise > self.now && kept != Some(promise) && kept.is_none_or(|due| due > most) {
                 return Err(format!("{id} was due at {promise:?}, and is now at {kept:?}"));
             }
-            let far = promise > self.now.after(self.settings.max);
+            let far = promise > self.now.after(self.settings.max.unwrap_or(Duration::from_secs(300)));
             if promise > most && kept != Some(promise) && !far {
                 return Err(format!("{id} was due at {promise:?}, and is polled early, at {kept:?}"));
             }

@@ -5,8 +5,10 @@ use model::{Cause, Moment, TargetId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Seconds. The last interval may have been computed under wider bounds than hold now.
+/// Seconds. The last interval may have been computed under wider bounds than hold now, and under narrower ones.
 const WIDEST: f64 = 500.0;
+/// Seconds: what the profile `standard` waits at most, and how often it looks at a dead letter, where the interval is shorter.
+const STANDARD: (f64, f64) = (60.0, 300.0);
 /// Slack for rounding to nanoseconds.
 const SLACK: Duration = Duration::from_micros(1);
 
@@ -116,8 +118,11 @@ pub(super) struct Mirror {
     unwritten: u8,
     failures: u32,
     faults: u32,
-    open_for: Option<f64>,
+    /// At least, and at most: the mirror does not know the last interval.
+    open_for: Option<(f64, f64)>,
     dead: bool,
+    profile: Profile,
+    first_failure: Option<Moment>,
     unreachable: bool,
     revived: bool,
     /// The due time of the poll under way, and whether its outcome counts.
@@ -141,6 +146,8 @@ impl Mirror {
             faults: 0,
             open_for: None,
             dead: false,
+            profile: Profile::Standard,
+            first_failure: None,
             unreachable: false,
             revived: false,
             flight: None,
@@ -157,12 +164,26 @@ impl Mirror {
         self.at_once && self.flight.is_none() && self.spec.enabled && self.unwritten < 5
     }
 
-    /// How long the breaker, or the half-hourly look, waits again when the poll under way never ends.
+    /// How long the breaker, or a dead letter, waits again at least when the poll under way never ends.
     pub(super) fn lost_probe(&self) -> Option<Duration> {
         let counts = self.flight.is_some_and(|(_, counts)| counts);
-        let look = if self.dead { 1800.0_f64 } else { 0.0 };
-        let open = if self.probe { self.open_for.unwrap_or(0.0) } else { 0.0 };
-        (counts && look.max(open) > 0.0).then(|| Duration::from_secs_f64(look.max(open)))
+        let (again, _) = self.again();
+        (counts && again > 0.0).then(|| Duration::from_secs_f64(again))
+    }
+
+    /// Seconds, at least and at most, until a dead letter is looked at again.
+    fn look(&self) -> (f64, f64) {
+        match self.profile {
+            Profile::Pulse => (1800.0, 1800.0),
+            Profile::Standard | Profile::Depsera => (STANDARD.1, STANDARD.1.max(WIDEST)),
+        }
+    }
+
+    /// Seconds, at least and at most, that a poll without an outcome of the target's waits for breaker and dead letter.
+    fn again(&self) -> (f64, f64) {
+        let open = self.open_for.filter(|_| self.probe).unwrap_or_default();
+        let look = if self.dead { self.look() } else { (0.0, 0.0) };
+        (look.0.max(open.0), look.1.max(open.1))
     }
 
     /// Whether a quarantined plugin can be tried with it at any time.
@@ -212,6 +233,7 @@ impl Mirror {
 
     /// The profile is another now; one without dead letters has none.
     pub(super) fn profile(&mut self, profile: Profile) {
+        self.profile = profile;
         if profile == Profile::Depsera {
             self.dead = false;
         }
@@ -244,6 +266,7 @@ impl Mirror {
             Ask::Retry => self.dead = false,
             Ask::ResetBreaker => {
                 (self.dead, self.failures, self.open_for, self.open_until) = (false, 0, None, None);
+                self.first_failure = None;
             }
         }
     }
@@ -295,15 +318,20 @@ impl Mirror {
         let seconds = Duration::from_secs_f64;
         let between = |low: f64, high: f64| Expected::Between(now.after(seconds(low)), now.after(seconds(high)));
         let min = self.spec.min.unwrap_or(settings.min);
-        let max = self.spec.max.unwrap_or(settings.max).max(min);
+        self.profile = settings.profile;
+        let own = self.spec.interval.or(settings.base).or(self.spec.kind_interval).unwrap_or(Duration::from_secs(10));
+        let longest = match self.spec.cadence.unwrap_or(settings.cadence) {
+            Cadence::Pulse => Duration::from_secs(300),
+            Cadence::Adaptive | Cadence::Fixed => own,
+        };
+        let max = self.spec.max.or(settings.max).unwrap_or(longest).max(min);
         match finish {
             Finish::Success { .. } => {
-                let base = self.spec.interval.or(settings.base).or(self.spec.kind_interval);
-                let base = base.unwrap_or(Duration::from_secs(10)).clamp(min, max);
+                let base = own.clamp(min, max);
                 let fixed = self.spec.cadence.unwrap_or(settings.cadence) == Cadence::Fixed;
                 let (low, high) = if fixed { (base, base) } else { (min, max) };
-                let Self { asked, at_once, unwritten, .. } = *self;
-                *self = Self { asked, at_once, unwritten, ..Self::new(self.spec.clone()) };
+                let Self { asked, at_once, unwritten, profile, .. } = *self;
+                *self = Self { asked, at_once, unwritten, profile, ..Self::new(self.spec.clone()) };
                 Expected::Between(due.after(low).max(now), due.after(high).max(now))
             }
             Finish::Transient { cause, retry_after } | Finish::Permanent { cause, retry_after } => {
@@ -312,7 +340,8 @@ impl Mirror {
                 self.unreachable = cause == Cause::Unreachable;
                 let asked = retry_after.map_or(0.0, |asked| asked.as_secs_f64().min(3600.0));
                 let permanent = matches!(finish, Finish::Permanent { .. });
-                let (low, high) = self.after_failure(permanent, max.as_secs_f64(), settings.profile);
+                let failing_for = now.since(*self.first_failure.get_or_insert(now)).as_secs_f64();
+                let (low, high) = self.after_failure(permanent, max.as_secs_f64(), failing_for);
                 if self.open_for.is_some() {
                     self.open_until = Some(now.after(seconds(low.max(asked))));
                 }
@@ -321,35 +350,46 @@ impl Mirror {
             Finish::PluginFault => {
                 self.faults += 1;
                 let backoff = (5.0 * 2_f64.powi(self.faults as i32 - 1)).min(300.0);
-                let probe = if self.probe { self.open_for.unwrap_or(0.0) } else { 0.0 };
-                let look = if self.dead { 1800.0 } else { 0.0 };
-                let delay = backoff.max(probe).max(look);
-                self.open_until = self.open_for.map(|_| now.after(seconds(delay)));
-                between(delay, delay)
+                self.without_outcome(backoff, now)
             }
-            Finish::Skipped => {
-                let probe = if self.probe { self.open_for.unwrap_or(0.0) } else { 0.0 };
-                let look = if self.dead { 1800.0 } else { 0.0 };
-                let delay = min.as_secs_f64().max(probe).max(look);
-                self.open_until = self.open_for.map(|_| now.after(seconds(delay)));
-                between(delay, delay)
-            }
+            Finish::Skipped => self.without_outcome(min.as_secs_f64(), now),
         }
     }
 
+    fn without_outcome(&mut self, delay: f64, now: Moment) -> Expected {
+        let (low, high) = self.again();
+        let after = |wait: f64| now.after(Duration::from_secs_f64(wait.max(delay)));
+        self.open_until = self.open_for.map(|_| after(low));
+        Expected::Between(after(low), after(high))
+    }
+
     /// Seconds, at least and at most, after a failure that counts.
-    fn after_failure(&mut self, permanent: bool, longest_interval: f64, profile: Profile) -> (f64, f64) {
+    fn after_failure(&mut self, permanent: bool, longest_interval: f64, failing_for: f64) -> (f64, f64) {
         let n = self.failures;
-        match profile {
+        match self.profile {
+            Profile::Standard => {
+                let cap = (STANDARD.0, STANDARD.0.max(longest_interval).max(WIDEST));
+                if n >= 3 || self.open_for.is_some() {
+                    self.open_for = Some(cap);
+                }
+                self.dead |= (permanent && n >= 3 && failing_for >= 60.0) || failing_for >= 3600.0;
+                let backoff = 5.0 * 2_f64.powi(n as i32 - 1);
+                match (self.dead, self.open_for) {
+                    (true, _) => (self.look().0 * 0.9, self.look().1),
+                    (false, Some((low, high))) => (low * 0.9, high),
+                    (false, None) => ((backoff * 0.8).min(cap.0), (backoff * 1.2).min(cap.1)),
+                }
+            }
             Profile::Pulse => {
                 if n >= 3 || self.open_for.is_some() {
-                    let last = self.open_for.unwrap_or(5.0);
-                    self.open_for = Some((last * 2_f64.powi(n.min(40) as i32)).min(300.0));
+                    let last = self.open_for.unwrap_or((5.0, 5.0));
+                    let grown = |last: f64| (last * 2_f64.powi(n.min(40) as i32)).min(300.0);
+                    self.open_for = Some((grown(last.0), grown(last.1)));
                 }
                 self.dead |= permanent || n >= 5;
                 match (self.dead, self.open_for) {
                     (true, _) => (1800.0, 1980.0),
-                    (false, Some(open_for)) => (open_for, open_for * 1.1),
+                    (false, Some((low, high))) => (low, high * 1.1),
                     (false, None) => {
                         let backoff = 5.0 * 2_f64.powi(n as i32 - 1);
                         ((backoff * 0.8).min(300.0), (backoff * 1.2).min(300.0))
@@ -359,7 +399,7 @@ impl Mirror {
             Profile::Depsera => {
                 self.dead = false;
                 if n >= 10 || self.open_for.is_some() {
-                    self.open_for = Some(300.0);
+                    self.open_for = Some((300.0, 300.0));
                     return (300.0, 330.0);
                 }
                 let backoff = 2_f64.powi(n as i32 - 1).min(300.0);
