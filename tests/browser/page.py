@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,7 +51,7 @@ def browser(profile):
     return webdriver.Chrome(options=options, service=service)
 
 
-def check(page, link):
+def check(page, link, pause):
     address = link.split("/login")[0]
     page.get(address + "/")
     assert page.current_url.endswith("/login"), "without a token there is only the log-in page"
@@ -81,11 +82,42 @@ def check(page, link):
     assert len(set(colours.values())) == len(LOOKS), f"two looks are alike: {colours}"
     assert page.execute_script("return window.mark") == "same document"
 
-    before = page.find_element(By.CSS_SELECTOR, "#t-vault .state").text
-    assert "dead letter" in before, before
+    # What cannot be polled is as loud as what is critical, and the tab says it too.
+    vault = page.find_element(By.CSS_SELECTOR, "#t-vault h2 .tag")
+    assert "unreachable" in vault.text, vault.text
+    until("the tab counts it", lambda: re.match(r"\([1-9]\d*\) Polliwog", page.title))
+    assert page.find_element(By.ID, "icon").get_attribute("href").endswith("/assets/icon-bad.svg")
+
+    # Focus and selection stay while the rest is kept up to date.
+    page.execute_script("document.querySelector('[data-poll=vault]').focus()")
+    failures = "return +document.querySelector('#t-vault .state').textContent.match(/(\\d+) failure/)?.[1]"
+    before = page.execute_script(failures)
     page.execute_script("document.querySelector('[data-poll=vault]').click()")
-    until("a poll by hand fails again and is counted",
-          lambda: re.search(r"\b(29|30|31|32) min", page.find_element(By.CSS_SELECTOR, "#t-vault .state").text))
+    until("a poll by hand fails again and is counted", lambda: page.execute_script(failures) > before)
+    assert page.execute_script("return document.activeElement.dataset.poll") == "vault", "the focus is lost"
+    page.execute_script("getSelection().selectAllChildren(document.querySelector('#t-website h2'))")
+    text = page.execute_script("return getSelection().toString()")
+    sign = "return document.querySelector('#t-flaky').innerHTML"
+    old = page.execute_script(sign)
+    until("something else is refreshed", lambda: page.execute_script(sign) != old)
+    assert text and page.execute_script("return getSelection().toString()") == text, "the selection is lost"
+
+    # A browser allows six connections to a host; more tabs than that are live all the same.
+    first = page.current_window_handle
+    for _ in range(7):
+        page.switch_to.new_window("tab")
+        page.get(address + "/")
+        until("one more tab is live", lambda: page.find_element(By.ID, "connection").text == "live")
+        old = page.execute_script(sign)
+        until("one more tab is refreshed", lambda: page.execute_script(sign) != old)
+    page.switch_to.window(first)
+
+    # A host that hangs is told of, loudly.
+    pause(True)
+    until("silence is told", lambda: "does not answer" in page.find_element(By.ID, "connection").text)
+    assert "lost" in page.find_element(By.TAG_NAME, "body").get_attribute("class")
+    pause(False)
+    until("it is live again", lambda: page.find_element(By.ID, "connection").text == "live")
 
     page.find_element(By.LINK_TEXT, "Settings").click()
     until("the settings are there", lambda: page.current_url == address + "/settings")
@@ -107,11 +139,12 @@ def main():
     try:
         link = next(filter(None, (re.search(r"http://\S+/login\?token=\w+", line) for line in host.stdout))).group()
         page = browser(os.path.join(folder, "profile"))
-        check(page, link)
+        check(page, link, lambda on: host.send_signal(signal.SIGSTOP if on else signal.SIGCONT))
         print("the page: 1 passed, 0 failed")
     finally:
         if page:
             page.quit()
+        host.send_signal(signal.SIGCONT)
         host.terminate()
         host.wait()
         shutil.rmtree(folder, ignore_errors=True)

@@ -80,7 +80,8 @@ fn the_cadence_is_toggled_while_the_host_runs_and_due_times_follow() {
 fn what_makes_no_sense_is_refused_and_changes_nothing() {
     let (_keep, folder) = folder();
     let server = Server::start(vec![("/", healthy())]);
-    let host = Host::start(&folder, &target("a", &server.url("/"), "interval = \"20s\""));
+    let a = target("a", &server.url("/"), "interval = \"20s\"");
+    let host = Host::start(&folder, &format!("[scheduler]\nmax_interval = \"5m\"\n{a}"));
     until("a is polled", || host.target("a"), polled);
     let before = host.get("/api/v1/settings");
     for (arguments, expected) in [
@@ -266,7 +267,7 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     fail_three_times(&host, &folder, "down");
     let open = until("its breaker is open", || host.target("down"), |target| target["breaker"]["state"] == "open");
     assert!(explain("down").contains("its breaker is open"), "{}", explain("down"));
-    said("down failed 3 times in a row and is left alone for a while: ");
+    said("down failed 3 times in a row; it is polled less often until it answers: ");
     assert!(host.asked(&folder, &["breaker"])["breakers"].to_string().contains("\"state\":\"open\""), "{open}");
     let stats = host.get("/api/v1/scheduler/stats");
     for key in ["JobsProcessed", "JobsSkipped", "CommandsCreated", "CommandsFailed", "BackpressureSkips", "QueueSize"] {

@@ -75,6 +75,11 @@ fn what_is_polled_is_shown_on_every_surface() {
         "polliwog_poll_errors_total{instance_type=\"proactive-deps\",instance=\"lost\",category=\"permanent\"} 1",
         "polliwog_poll_last_success_timestamp{instance_type=\"proactive-deps\",instance=\"good\"}",
         "polliwog_dependency_status{instance_type=\"proactive-deps\",instance=\"good\",dependency=\"db\"} 0",
+        "polliwog_target_status{instance_type=\"proactive-deps\",instance=\"good\"} 2",
+        "polliwog_target_status{instance_type=\"proactive-deps\",instance=\"lost\"} 4",
+        "polliwog_target_up{instance_type=\"proactive-deps\",instance=\"good\"} 1",
+        "polliwog_target_up{instance_type=\"proactive-deps\",instance=\"lost\"} 0",
+        "polliwog_target_info{instance_type=\"proactive-deps\",instance=\"good\",name=\"good\",url=",
         "# TYPE polliwog_poll_errors_total counter",
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
@@ -85,9 +90,12 @@ fn what_is_polled_is_shown_on_every_surface() {
     let (status, page) = get(&host.api, "/fragments/targets", Some(TOKEN));
     assert_eq!(status, 200);
     assert!(page.contains("&lt;b&gt;queue") && page.contains("&lt;script&gt;") && !page.contains("<script>"), "{page}");
-    for class in ["dependency ok", "dependency critical", "dependency skipped"] {
+    for class in ["dependency ok", "dependency critical", "dependency skipped", "⚡ 1 unreachable", "✗ 1 critical"] {
         assert!(page.contains(class), "{class}");
     }
+    assert_eq!(host.get("/api/v1/targets?status=unreachable")["targets"][0]["id"], "lost");
+    let status = host.command(&folder, &["status"]).1;
+    assert!(status.contains("targets     2: 1 unreachable, 1 critical\n"), "{status}");
 }
 
 #[test]
@@ -206,7 +214,15 @@ fn what_is_known_stays_and_is_never_shown_as_ok_when_an_answer_cannot_be_read() 
     until("two more failures", || server.count("/"), |count| *count >= 3);
     // A list of things that are no dependencies is a report in which those that were known are missing.
     until("missing", || states(&look()), |seen| *seen == [word("critical", false, true), word("ok", false, true)]);
-    assert_eq!(host.target("a")["warnings"].as_array().unwrap().len(), 2);
+    let seen = host.target("a");
+    assert_eq!((seen["warnings"].as_array().unwrap().len(), &seen["status"]), (2, &json!("warning")), "{seen}");
+    let (_, metrics) = get(&host.metrics, "/metrics", None);
+    let missing = "polliwog_dependency_status{instance_type=\"proactive-deps\",instance=\"a\",dependency=\"db\"} 5";
+    assert!(metrics.contains(missing), "{metrics}");
+    let events = host.events(Some(0));
+    let told = || events.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    let (.., payload) = std::iter::repeat_with(told).find(|(_, name, _)| name == "dependency:missing").unwrap();
+    assert_eq!(payload["dependencyName"], "db");
 }
 
 /// Whatever a listener was told is still there after every kill, and nothing is there that did not happen.

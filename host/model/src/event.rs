@@ -25,6 +25,13 @@ pub enum EventKind {
         /// What it is.
         current: Status,
     },
+    /// A dependency is no longer reported.
+    DependencyMissing {
+        /// Whose dependency.
+        target: TargetId,
+        /// Which one.
+        dependency: String,
+    },
     /// A poll ended. Never stored.
     PollComplete {
         /// Whose poll.
@@ -122,6 +129,7 @@ impl EventKind {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::StatusChange { .. } => "status:change",
+            Self::DependencyMissing { .. } => "dependency:missing",
             Self::PollComplete { .. } => "poll:complete",
             Self::PollError { .. } => "poll:error",
             Self::ServiceStarted { .. } => "service:started",
@@ -141,6 +149,7 @@ impl EventKind {
     pub const fn target(&self) -> Option<&TargetId> {
         match self {
             Self::StatusChange { target, .. }
+            | Self::DependencyMissing { target, .. }
             | Self::PollComplete { target, .. }
             | Self::PollError { target, .. }
             | Self::ServiceStarted { target }

@@ -344,6 +344,7 @@ impl Driver {
         let polled = finished.is_some();
         if let Some(finished) = finished {
             let Finished { changes: found, shown, measure, told, at, failure, .. } = *finished;
+            log::of_changes(id, &found, at);
             events.extend(stored_events(id, &found, failure.as_ref(), at));
             (changes, pending.shown, pending.measure, pending.told) = (found, shown, measure, told);
         }
@@ -510,7 +511,8 @@ impl Driver {
     }
 }
 
-/// The events of a poll that are stored: its transitions, and its error when that is another one than before.
+/// The events of a poll that are stored: its transitions, what is no longer reported, and its error when that is another
+/// one than before.
 fn stored_events(
     id: &TargetId,
     changes: &Changes,
@@ -524,8 +526,13 @@ fn stored_events(
         current: t.current,
     };
     let transitions = changes.transitions.iter().map(change);
+    let missing = changes
+        .urgent
+        .iter()
+        .filter(|facts| facts.missing_since == Some(at))
+        .map(|facts| EventKind::DependencyMissing { target: id.clone(), dependency: facts.reported.name.clone() });
     let error = failure.filter(|_| changes.poll_error.is_some()).map(|failure| worker::poll_error(id, failure));
-    transitions.chain(error).map(|kind| Event { at, kind }).collect()
+    transitions.chain(missing).chain(error).map(|kind| Event { at, kind }).collect()
 }
 
 fn unwritten(waiting: &VecDeque<Pending>) -> u8 {

@@ -339,6 +339,7 @@ fn view(target: &Target, status: &TargetStatus, times: Times) -> TargetView {
             message: failure.message,
         }),
         failures: schedule.failures,
+        plugin_faults: schedule.plugin_faults,
         first_failure: schedule.first_failure.map(|moment| times.at(moment)),
         staleness: status.staleness,
         stale_since: published.stale_since,

@@ -77,6 +77,9 @@ pub(crate) async fn explain(remote: &Remote, target: &str) -> anyhow::Result<u8>
     })
 }
 
+/// What a target can be, the worst first.
+const BADNESS: [&str; 8] = ["unreachable", "critical", "no_plugin", "warning", "unknown", "pending", "ok", "disabled"];
+
 /// `status`.
 pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
     let health = ask(remote, Method::Get, "/api/monitoring/scheduler/health", None).await?;
@@ -91,17 +94,25 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
         for problem in problems.as_array().into_iter().flatten() {
             complain(text(problem));
         }
-        let failing = health["breakers"].as_array().map_or(0, Vec::len);
+        if let Some(why) = stats["notReady"].as_str() {
+            complain(format!("the host does not work as it should: {why}"));
+        }
+        let targets = &stats["targets"];
+        let count = |status: &str| targets[status].as_u64().filter(|count| *count > 0);
+        let counts = BADNESS.iter().filter_map(|status| Some(format!("{} {status}", count(status)?)));
+        let counts: Vec<String> = counts.collect();
         let (scheduler, queue) = (&stats["scheduler"], &health["queue"]);
         let held = stats["held"].as_object().into_iter().flatten();
         let held: Vec<String> = held.map(|(reason, count)| format!("{reason} {count}")).collect();
         print(&format!(
-            "targets     {} ({failing} failing, {} dead)\n\
+            "targets     {}: {}\n\
+             failing     {} for so long that they are polled rarely (dead letters)\n\
              queue       {} waiting, {} of them due within 12 s\n\
              polls       {} started, {} in flight, {} with a report, {} failed, {} ms on average\n\
              held back   {}\n\
              adaptive    {}",
             health["instances"].as_array().map_or(0, Vec::len),
+            counts.join(", "),
             health["deadLetter"]["count"],
             queue["depth"],
             queue["dueWithinSeconds"],
@@ -158,6 +169,9 @@ async fn list_targets(remote: &Remote) -> anyhow::Result<u8> {
             break;
         }
     }
+    // The worst first.
+    let badness = |target: &Value| BADNESS.iter().position(|status| target["status"] == **status);
+    all.sort_by_key(badness);
     answer(remote, &json!({ "total": all.len(), "targets": all }), |found| {
         let columns = ["id", "kind", "status", "state", "cadence", "intervalMs", "nextRun", "consecutiveFailures"];
         let heading = ["TARGET", "KIND", "STATUS", "STATE", "CADENCE", "INTERVAL MS", "NEXT RUN", "FAILURES", "ERROR"];

@@ -107,9 +107,7 @@ impl Store {
         let opening = Opening { connection, lock, path: path.clone(), reader: reader.clone(), limits };
         let mut desk = Desk::new(opening).map_err(|error| failed(error.to_string()))?;
         let (mut targets, mut forgotten_until) = desk.load().map_err(|error| unusable(&path, &error))?;
-        if forgotten_until.is_some() {
-            desk.check_pages().map_err(|why| OpenError::Damaged { file: path.clone(), why })?;
-        }
+        desk.check_pages().map_err(|why| OpenError::Damaged { file: path.clone(), why })?;
         if take_in(&mut desk, &path)? {
             (targets, forgotten_until) = desk.load().map_err(|error| unusable(&path, &error))?;
         }

@@ -223,6 +223,7 @@ impl From<&ScheduleWire> for Schedule {
 #[serde(tag = "event")]
 pub(crate) enum EventWire {
     StatusChange { target: String, dependency: String, previous: String, current: String },
+    DependencyMissing { target: String, dependency: String },
     PollError { target: String, category: String, code: String, message: String },
     ServiceStarted { target: String },
     ServiceStopped { target: String },
@@ -248,6 +249,9 @@ impl EventWire {
                 previous: previous.as_str().to_owned(),
                 current: current.as_str().to_owned(),
             },
+            EventKind::DependencyMissing { target, dependency } => {
+                Self::DependencyMissing { target: text(target), dependency: dependency.clone() }
+            }
             EventKind::PollError { target, category, code, message } => Self::PollError {
                 target: text(target),
                 category: category.as_str().to_owned(),
@@ -289,6 +293,9 @@ impl EventWire {
                 previous: Status::from_word(&previous)?,
                 current: Status::from_word(&current)?,
             },
+            Self::DependencyMissing { target, dependency } => {
+                EventKind::DependencyMissing { target: id(target)?, dependency }
+            }
             Self::PollError { target, category, code, message } => EventKind::PollError {
                 target: id(target)?,
                 category: FailureCategory::from_word(&category)?,

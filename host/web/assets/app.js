@@ -5,8 +5,11 @@ const list = document.getElementById("targets");
 const connection = document.getElementById("connection");
 const csrf = document.querySelector('meta[name="csrf-token"]').content;
 const PAUSE_MS = 1000; // at most one refresh in this time, however much happens
+const SILENCE_MS = 15000; // so long after the last refresh another one is tried, whatever the stream says
+const PATIENCE_MS = 4000; // a host that takes longer does not answer
 let wanted = false;
 let busy = false;
+let refreshed = Date.now();
 
 async function refresh() {
   wanted = true;
@@ -15,19 +18,67 @@ async function refresh() {
   while (wanted) {
     wanted = false;
     try {
-      const answer = await fetch("/fragments/targets");
+      const answer = await fetch("/fragments/targets", { signal: AbortSignal.timeout(PATIENCE_MS) });
       if (answer.status === 401) return location.assign("/login");
-      if (answer.ok && !list.contains(document.activeElement)) list.innerHTML = await answer.text();
-    } catch { /* the stream says that the host is away */ }
+      if (!answer.ok) throw new Error(answer.status);
+      show(await answer.text());
+      heard();
+    } catch { lost(); }
     await new Promise((done) => setTimeout(done, PAUSE_MS));
   }
   busy = false;
 }
 
+// Replaces what changed and nothing else, so that focus and selection stay where they are.
+function show(html) {
+  const fresh = document.createElement("template");
+  fresh.innerHTML = html;
+  const parts = [...fresh.content.children];
+  const named = new Map([...list.children].filter((part) => part.id).map((part) => [part.id, part]));
+  const selection = getSelection();
+  const selected = (part) => !selection.isCollapsed && part.contains(selection.anchorNode);
+  const kept = parts.map((part) => {
+    const held = part.id && named.get(part.id);
+    if (!held || (held.innerHTML === part.innerHTML && held.dataset.status === part.dataset.status)) return held || part;
+    if (selected(held)) return held;
+    const focused = held.contains(document.activeElement);
+    held.innerHTML = part.innerHTML;
+    Object.assign(held.dataset, part.dataset);
+    if (focused) held.querySelector("button")?.focus();
+    return held;
+  });
+  kept.forEach((part, place) => { if (list.children[place] !== part) list.insertBefore(part, list.children[place] || null); });
+  while (list.children.length > kept.length) list.lastElementChild.remove();
+  headline();
+}
+
+// The tab tells as much as the first line of the page.
+function headline() {
+  const { worst = "ok", bad = "0" } = list.querySelector(".headline")?.dataset ?? {};
+  document.title = bad === "0" ? "Polliwog" : `(${bad}) Polliwog`;
+  const icon = bad !== "0" ? "bad" : ["warning", "unknown"].includes(worst) ? "attention" : "ok";
+  document.getElementById("icon").href = `/assets/icon-${icon}.svg`;
+}
+
+function heard() {
+  refreshed = Date.now();
+  connection.textContent = "live";
+  document.body.classList.remove("lost");
+}
+
+function lost() {
+  const seconds = Math.round((Date.now() - refreshed) / 1000);
+  connection.textContent = `The host does not answer: what you see is ${seconds} s old`;
+  document.body.classList.add("lost");
+  document.title = "(!) Polliwog";
+}
+
+setInterval(() => { if (Date.now() - refreshed > SILENCE_MS) refresh(); }, 2000);
+headline();
+
 list.addEventListener("click", async (click) => {
   const target = click.target.dataset.poll;
   if (!target) return;
-  click.target.blur();
   await fetch(`/api/v1/targets/${target}/poll`, { method: "POST", headers: { "X-CSRF-Token": csrf } });
 });
 
@@ -36,10 +87,17 @@ document.getElementById("logout").addEventListener("click", async () => {
   location.assign("/login");
 });
 
-const events = new EventSource("/api/v1/events");
-events.onopen = () => { connection.textContent = "live"; refresh(); };
-events.onerror = () => { connection.textContent = "the host does not answer; what you see may be old"; };
-for (const name of ["status:change", "poll:complete", "poll:error", "circuit:open", "circuit:close", "target:dead-letter",
-  "target:revived", "service:started", "service:stopped", "resync"]) {
-  events.addEventListener(name, refresh);
+const NAMES = ["status:change", "dependency:missing", "poll:complete", "poll:error", "circuit:open", "circuit:close", "target:dead-letter",
+  "target:revived", "service:started", "service:stopped", "resync"];
+// A browser allows six connections to a host: one stream serves all tabs, from a worker that they share. Where there is
+// none, each tab asks every few seconds.
+if (window.SharedWorker) {
+  const worker = new SharedWorker("/assets/stream.js");
+  worker.port.onmessage = refresh;
+  worker.port.postMessage(NAMES);
+  addEventListener("pagehide", () => worker.port.postMessage("bye"));
+  addEventListener("pageshow", (shown) => { if (shown.persisted) location.reload(); });
+} else {
+  setInterval(refresh, 5000);
 }
+refresh();

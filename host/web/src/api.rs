@@ -3,6 +3,7 @@
 use crate::auth::Auth;
 use crate::host::{CommandError, Overview, Wish};
 use crate::server::Shared;
+use crate::status::TargetStatus;
 use crate::wire::{self, Dependency, Target};
 use axum::Json;
 use axum::body::Bytes;
@@ -102,10 +103,20 @@ impl ListQuery {
             ..ApiError::new(
                 StatusCode::BAD_REQUEST,
                 "bad_request",
-                "status is one of ok, warning, unknown, critical, and of targets stale",
+                "status of a dependency is one of ok, warning, unknown, critical",
             )
         })?;
         Ok(Some(status))
+    }
+
+    fn target_status(&self) -> Result<Option<TargetStatus>, ApiError> {
+        let Some(word) = &self.status else { return Ok(None) };
+        let known = TargetStatus::ALL.map(TargetStatus::as_str).join(", ");
+        let wrong = || ApiError {
+            field: Some("status"),
+            ..ApiError::new(StatusCode::BAD_REQUEST, "bad_request", format!("status of a target is one of {known}"))
+        };
+        TargetStatus::from_word(word).map(Some).ok_or_else(wrong)
     }
 }
 
@@ -122,13 +133,9 @@ fn queried(query: Queried) -> Result<ListQuery, ApiError> {
 pub(crate) async fn targets(State(shared): State<Shared>, query: Queried) -> Result<Response, ApiError> {
     let query = queried(query)?;
     let (offset, limit) = query.page();
-    // A target that cannot be polled is none of what its dependencies were.
-    let status = match query.status.as_deref() {
-        Some(wire::STALE) => Some(wire::STALE),
-        _ => query.status()?.map(Status::as_str),
-    };
+    let status = query.target_status()?;
     let Overview { targets, .. } = shared.host.overview().await;
-    let matching: Vec<_> = targets.iter().filter(|t| status.is_none_or(|status| wire::shown(t) == status)).collect();
+    let matching: Vec<_> = targets.iter().filter(|target| status.is_none_or(|s| target.status() == s)).collect();
     let page: Vec<_> = matching.iter().skip(offset).take(limit).map(|target| Target::new(target)).collect();
     Ok(Json(json!({ "total": matching.len(), "targets": page })).into_response())
 }
@@ -181,7 +188,8 @@ pub(crate) async fn poll_now(State(shared): State<Shared>, Path(id): Path<String
 }
 
 pub(crate) async fn scheduler_stats(State(shared): State<Shared>) -> Response {
-    Json(wire::scheduler_stats(&shared.host.overview().await)).into_response()
+    let not_ready = shared.host.readiness().err();
+    Json(wire::scheduler_stats(&shared.host.overview().await, not_ready.as_deref())).into_response()
 }
 
 pub(crate) async fn explain(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {

@@ -191,6 +191,8 @@ pub struct TargetView {
     pub last_error: Option<PollErrorView>,
     /// Failures in a row.
     pub failures: u32,
+    /// Faults of its plugin in a row.
+    pub plugin_faults: u32,
     /// When the first of them was.
     pub first_failure: Option<Timestamp>,
     /// Staleness, 0 to 1.
@@ -329,4 +331,62 @@ pub struct PluginUsage {
     pub log_lines: u64,
     /// Polls that used a secret, by its name.
     pub secrets: BTreeMap<String, u64>,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A target that was not polled yet.
+    pub(crate) fn target(id: &str) -> TargetView {
+        TargetView {
+            id: TargetId::new(id).unwrap(),
+            name: id.to_owned(),
+            kind: Kind::new("http").unwrap(),
+            url: format!("http://{id}/"),
+            labels: Vec::new(),
+            enabled: true,
+            place: "queued",
+            cadence: "adaptive",
+            interval: None,
+            next_run: None,
+            last_success: None,
+            last_polled: None,
+            last_error: None,
+            failures: 0,
+            plugin_faults: 0,
+            first_failure: None,
+            staleness: 1.0,
+            stale_since: None,
+            breaker: BreakerView { state: "closed", since: None, retry_at: None },
+            dead: None,
+            warnings: Vec::new(),
+            dependencies: Vec::new(),
+            samples: Arc::default(),
+        }
+    }
+
+    /// A dependency of which only that is known.
+    pub(crate) fn dependency(name: &str, status: Status) -> DependencyView {
+        DependencyView {
+            name: name.to_owned(),
+            canonical: None,
+            title: None,
+            kind: "other".to_owned(),
+            status,
+            skipped: false,
+            code: None,
+            latency_ms: None,
+            description: None,
+            impact: None,
+            error: None,
+            error_message: None,
+            contact: None,
+            check_details: None,
+            parent: None,
+            checked_at: Timestamp::from_millis(0),
+            last_status_change: None,
+            missing_since: None,
+        }
+    }
 }

@@ -17,6 +17,7 @@ mod listener;
 mod metrics;
 mod page;
 mod server;
+mod status;
 mod wire;
 
 pub use auth::{Auth, TokenHash};

@@ -8,7 +8,7 @@ mod samples;
 
 pub(crate) use exposition::Format;
 
-use crate::host::{Overview, PluginUsage, PluginView, TargetView};
+use crate::host::{DependencyView, Overview, PluginUsage, PluginView, TargetView};
 use model::{FailureCategory, Kind, Status, TargetId, Timestamp};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
@@ -63,6 +63,26 @@ fn instance(kind: &Kind, target: &TargetId) -> Labels {
 
 fn with(mut labels: Labels, name: &str, value: &str) -> Labels {
     labels.push((name.to_owned(), value.to_owned()));
+    labels
+}
+
+/// What is known of a target beside its state. Labels of an operator's keep their names where Prometheus takes them.
+fn info(target: &TargetView) -> Labels {
+    let mut labels = instance(&target.kind, &target.id);
+    for (name, value) in [("name", &*target.name), ("url", &target.url), ("kind", target.kind.as_str())] {
+        labels.push((name.to_owned(), value.to_owned()));
+    }
+    for (name, value) in &target.labels {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let mut plain: String = name.chars().map(plain).collect();
+        let taken = |name: &str| labels.iter().any(|(held, _)| held == name);
+        if plain.starts_with(|c: char| c.is_ascii_digit()) || plain.starts_with("__") || taken(&plain) {
+            plain = format!("label_{plain}");
+        }
+        if !taken(&plain) {
+            labels.push((plain, value.clone()));
+        }
+    }
     labels
 }
 
@@ -160,13 +180,25 @@ impl Metrics {
         let kinds = overview.in_flight.iter();
         let in_flight = kinds.map(|(kind, n)| (vec![("instance_type".to_owned(), kind.to_string())], *n as f64));
         gauges("poll_inflight", "Polls in flight", in_flight.collect());
-        let dependencies = overview.targets.iter().filter(|target| target.stale_since.is_none()).flat_map(|target| {
-            let reported = target.dependencies.iter().filter(|dependency| dependency.missing_since.is_none());
-            reported.map(|d| (with(instance(&target.kind, &target.id), "dependency", &d.name), number(d.status)))
+        gauges(
+            "target_status",
+            "0 ok, 1 warning, 2 critical, 3 unknown, 4 unreachable or without a plugin",
+            by_target(&|target| target.status().number()),
+        );
+        gauges(
+            "target_up",
+            "1 while a target can be polled, 0 while it cannot",
+            by_target(&|target| target.status().number().map(|number| f64::from(u8::from(number < 4.0)))),
+        );
+        let info = overview.targets.iter().map(|target| (info(target), 1.0));
+        gauges("target_info", "What a target is: its name, URL, kind and labels", info.collect());
+        let dependencies = overview.targets.iter().filter(|target| target.enabled).flat_map(|target| {
+            let named = |name: &str| with(instance(&target.kind, &target.id), "dependency", name);
+            target.dependencies.iter().map(move |found| (named(&found.name), number(target, found)))
         });
         gauges(
             "dependency_status",
-            "0 ok, 1 warning, 2 critical, 3 unknown; gone while it is stale or missing",
+            "0 ok, 1 warning, 2 critical, 3 unknown, 4 stale: its target cannot be polled, 5 missing from the last report",
             dependencies.collect(),
         );
         let depth = FloatGauge::default();
@@ -256,8 +288,14 @@ fn staleness(target: &TargetView, now: Timestamp) -> f64 {
     }
 }
 
-fn number(status: Status) -> f64 {
-    match status {
+fn number(target: &TargetView, dependency: &DependencyView) -> f64 {
+    if dependency.missing_since.is_some() {
+        return 5.0;
+    }
+    if target.is_stale() {
+        return 4.0;
+    }
+    match dependency.status {
         Status::Ok => 0.0,
         Status::Warning => 1.0,
         Status::Critical => 2.0,

@@ -3,7 +3,8 @@
 use crate::auth::Auth;
 use crate::host::{DependencyView, Overview, SettingView, TargetView};
 use crate::server::Shared;
-use crate::wire::{time, worst};
+use crate::status::TargetStatus;
+use crate::wire::time;
 use axum::Form;
 use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -16,11 +17,27 @@ use std::time::Duration;
 
 const STYLE: &str = include_str!("../assets/style.css");
 const SCRIPT: &str = include_str!("../assets/app.js");
+const STREAM: &str = include_str!("../assets/stream.js");
+
+/// The icon of the tab: a disc in a colour.
+macro_rules! icon {
+    ($colour:literal) => {
+        concat!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill=""#,
+            $colour,
+            r#""/></svg>"#
+        )
+    };
+}
 
 pub(crate) async fn asset(Path(file): Path<String>) -> Response {
     let (kind, body) = match file.as_str() {
         "style.css" => ("text/css; charset=utf-8", STYLE),
         "app.js" => ("text/javascript; charset=utf-8", SCRIPT),
+        "stream.js" => ("text/javascript; charset=utf-8", STREAM),
+        "icon-ok.svg" => ("image/svg+xml", icon!("#1a7f42")),
+        "icon-attention.svg" => ("image/svg+xml", icon!("#e3a83b")),
+        "icon-bad.svg" => ("image/svg+xml", icon!("#c02033")),
         _ => return StatusCode::NOT_FOUND.into_response(),
     };
     ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "max-age=60")], body).into_response()
@@ -108,6 +125,7 @@ fn document(csrf: Option<&str>, body: &Markup) -> Markup {
                 @if let Some(csrf) = csrf { meta name="csrf-token" content=(csrf); }
                 title { "Polliwog" }
                 link rel="stylesheet" href="/assets/style.css";
+                link #icon rel="icon" href="/assets/icon-ok.svg";
                 @if csrf.is_some() { script src="/assets/app.js" defer {} }
             }
             body { (body) }
@@ -191,9 +209,23 @@ pub(crate) async fn targets(State(shared): State<Shared>) -> Markup {
 fn listing(overview: &Overview) -> Markup {
     let all =
         || overview.targets.iter().flat_map(|target| target.dependencies.iter().map(move |d| Look::of(target, d)));
+    let mut targets: Vec<&TargetView> = overview.targets.iter().collect();
+    targets.sort_by_key(|target| target.status());
+    let count = |status| targets.iter().filter(|target| target.status() == status).count();
+    let worst = targets.first().map_or(TargetStatus::Ok, |target| target.status());
+    let bad = targets.iter().filter(|target| target.status().is_bad()).count();
     html! {
+        p.summary.headline data-worst=(worst.as_str()) data-bad=(bad) {
+            (overview.targets.len()) " targets: "
+            @for status in TargetStatus::ALL.into_iter().filter(|status| count(*status) > 0 || status.is_always_told()) {
+                span class={ "tag " (status.as_str()) @if count(status) == 0 { " none" } } {
+                    (status.sign()) " " (count(status)) " " (status.as_str().replace('_', " "))
+                }
+                " "
+            }
+        }
         p.summary {
-            (overview.targets.len()) " targets, " (all().count()) " dependencies: "
+            (all().count()) " dependencies: "
             @for look in Look::ALL {
                 span class={ "tag " (look.class()) } { (look.sign()) " " (all().filter(|l| *l == look).count()) " " (look.class()) }
                 " "
@@ -202,18 +234,18 @@ fn listing(overview: &Overview) -> Markup {
         @if overview.targets.is_empty() {
             p.empty { "No targets yet. Add a [[target]] to polliwog.toml, or start with --demo." }
         }
-        @for target in &overview.targets { (section(target, overview.at)) }
+        @for target in targets { (section(target, overview.at)) }
     }
 }
 
 fn section(target: &TargetView, now: Timestamp) -> Markup {
     let state = state(target, now);
-    let stale = target.stale_since.is_some();
+    let status = target.status();
     html! {
-        section.target id={ "t-" (target.id) } data-state=(target.place) {
+        section.target id={ "t-" (target.id) } data-state=(target.place) data-status=(status.as_str()) {
             h2 {
-                span class={ "dot " (if stale { "stale" } else { worst(target).as_str() }) } aria-hidden="true" {}
-                (target.name) " " small { (target.kind) " · " (target.url) }
+                span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) }
+                " " (target.name) " " small { (target.kind) " · " (target.url) }
             }
             p.state { (state) " " button.poll type="button" data-poll=(target.id) { "Poll now" } }
             @if let Some(error) = &target.last_error {
@@ -242,16 +274,20 @@ fn state(target: &TargetView, now: Timestamp) -> String {
             format!("polled {} ago", span(now.since(at)))
         }
         (None, _) if target.failures == 0 && target.stale_since.is_none() => "not polled yet".to_owned(),
-        (Some(at), _) => format!("stale: last success {} ago", span(now.since(at))),
-        (None, _) => "stale: never answered".to_owned(),
+        (Some(at), _) => format!("last success {} ago", span(now.since(at))),
+        (None, _) => "never answered".to_owned(),
+    };
+    let failures = match target.failures {
+        0 => String::new(),
+        1 => ", 1 failure".to_owned(),
+        failures => format!(", {failures} failures in a row"),
     };
     let trouble = match (&target.dead, target.breaker.state) {
         (Some(dead), _) => format!(", dead letter ({})", dead.reason.replace('_', " ")),
-        (None, "closed") if target.failures > 0 => format!(", {} failures in a row", target.failures),
         (None, "closed") => String::new(),
-        (None, state) => format!(", breaker {} after {} failures", state.replace('_', "-"), target.failures),
+        (None, state) => format!(", breaker {}", state.replace('_', "-")),
     };
-    format!("{healthy}{trouble}{next}")
+    format!("{healthy}{failures}{trouble}{next}")
 }
 
 fn span(duration: Duration) -> String {
@@ -275,6 +311,10 @@ fn item(target: &TargetView, dependency: &DependencyView, now: Timestamp) -> Mar
             @if let Some(ms) = dependency.latency_ms { " " small { (format!("{ms:.0} ms")) } }
             @if let Some(since) = dependency.missing_since { " " small { "since " (span(now.since(since))) } }
             @if let Some(message) = &dependency.error_message { span.message { (message) } }
+            @if let Some(description) = &dependency.description { span.note { (description) } }
+            @if let Some(impact) = dependency.impact.as_ref().filter(|_| dependency.status != Status::Ok) {
+                span.note { "impact: " (impact) }
+            }
         }
     }
 }
@@ -298,7 +338,7 @@ impl Look {
     fn of(target: &TargetView, dependency: &DependencyView) -> Self {
         match dependency.status {
             _ if dependency.missing_since.is_some() => Self::Missing,
-            _ if target.stale_since.is_some() => Self::Stale,
+            _ if target.is_stale() => Self::Stale,
             _ if dependency.skipped => Self::Skipped,
             Status::Ok => Self::Ok,
             Status::Warning => Self::Warning,

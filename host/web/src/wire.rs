@@ -3,6 +3,7 @@
 use crate::host::{
     DependencyView, ExplanationView, Overview, PluginView, PollErrorView, SettingView, SettingsView, TargetView,
 };
+use crate::status::TargetStatus;
 use model::{Event, EventKind, Status, TargetId, Timestamp};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -66,7 +67,7 @@ impl<'a> Dependency<'a> {
             json.as_ref().and_then(|json| RawValue::from_string(json.as_str().to_owned()).ok())
         };
         // What was known last says nothing of now.
-        let seen = target.stale_since.is_none() && dependency.missing_since.is_none();
+        let seen = !target.is_stale() && dependency.missing_since.is_none();
         Self {
             id: dependency_id(&target.id, &dependency.name),
             target: target.id.as_str(),
@@ -76,7 +77,7 @@ impl<'a> Dependency<'a> {
             kind: &dependency.kind,
             status: dependency.status.as_str(),
             healthy: dependency.status.healthy().filter(|_| seen),
-            stale: target.stale_since.is_some(),
+            stale: target.is_stale(),
             missing: dependency.missing_since.is_some(),
             skipped: dependency.skipped,
             code: dependency.code,
@@ -129,23 +130,12 @@ pub(crate) struct Target<'a> {
     dependencies: BTreeMap<&'static str, usize>,
 }
 
-/// The worst of what is reported and not skipped; `unknown` without any.
-pub(crate) fn worst(target: &TargetView) -> Status {
-    let reported = target.dependencies.iter().filter(|dependency| dependency.missing_since.is_none());
-    reported.map(|dependency| dependency.status).max().unwrap_or(Status::Unknown)
-}
-
-/// How a target is that cannot be polled: what its dependencies were says nothing of now.
+/// How dependencies are of a target that cannot be polled: what they were says nothing of now.
 pub(crate) const STALE: &str = "stale";
-
-/// How a target is, in a word.
-pub(crate) fn shown(target: &TargetView) -> &'static str {
-    if target.stale_since.is_some() && !target.dependencies.is_empty() { STALE } else { worst(target).as_str() }
-}
 
 impl<'a> Target<'a> {
     pub(crate) fn new(target: &'a TargetView) -> Self {
-        let stale = shown(target) == STALE;
+        let stale = target.is_stale();
         let words = [(STALE, 0), ("missing", 0), ("total", 0)];
         let mut dependencies: BTreeMap<&'static str, usize> =
             Status::ALL.into_iter().map(|status| (status.as_str(), 0)).chain(words).collect();
@@ -165,7 +155,7 @@ impl<'a> Target<'a> {
             url: &target.url,
             labels: target.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             enabled: target.enabled,
-            status: shown(target),
+            status: target.status().as_str(),
             state: target.place,
             cadence: target.cadence,
             interval_ms: target.interval.map(|interval| interval.as_millis() as u64),
@@ -231,8 +221,13 @@ pub fn plugin_json(plugin: &PluginView) -> Value {
     })
 }
 
-/// RedFlag's stats, name for name, and beside them why polls were held back.
-pub(crate) fn scheduler_stats(overview: &Overview) -> Value {
+/// RedFlag's stats, name for name, and beside them why polls were held back, how many targets are how, and why the host does
+/// not work as it should.
+pub(crate) fn scheduler_stats(overview: &Overview, not_ready: Option<&str>) -> Value {
+    let mut targets: BTreeMap<&str, usize> = TargetStatus::ALL.map(|status| (status.as_str(), 0)).into();
+    for target in &overview.targets {
+        *targets.entry(target.status().as_str()).or_default() += 1;
+    }
     let stats = &overview.scheduler;
     let held: BTreeMap<&str, u64> = stats.held.iter().copied().collect();
     let kinds: BTreeMap<&str, usize> = overview.depth_by_kind.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
@@ -244,6 +239,8 @@ pub(crate) fn scheduler_stats(overview: &Overview) -> Value {
         format!("[{target}/{kind}] next_run={clock} interval={interval}")
     });
     json!({
+        "targets": targets,
+        "notReady": not_ready,
         "scheduler": {
             "JobsProcessed": stats.started,
             "JobsSkipped": held.values().sum::<u64>(),
@@ -408,6 +405,9 @@ pub fn event_json(event: &Event, name_of: impl Fn(&TargetId) -> Option<String>) 
                 "previousStatus": previous.as_str(), "currentStatus": current.as_str(),
             }),
         ),
+        EventKind::DependencyMissing { target, dependency } => {
+            (service(target), json!({ "dependencyName": dependency }))
+        }
         EventKind::PollComplete { target, success, dependencies, transitions, latency_ms, error, warnings } => (
             service(target),
             json!({

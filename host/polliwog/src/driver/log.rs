@@ -1,7 +1,8 @@
 //! What the log says of events: those after which somebody may have to do something, and their ends.
 
 use crate::plugins::PluginSet;
-use model::{Event, EventKind, Failure};
+use model::{Event, EventKind, Failure, Status, TargetId, Timestamp};
+use store::{Changes, Transition};
 
 /// Of a target's events, and why its poll failed where that brought them about.
 pub(super) fn of_target(events: &[Event], failure: Option<&Failure>) {
@@ -13,7 +14,9 @@ pub(super) fn of_target(events: &[Event], failure: Option<&Failure>) {
             EventKind::CircuitOpen { .. } if has(|kind| matches!(kind, EventKind::DeadLetter { .. })) => {}
             EventKind::CircuitClose { .. } if has(|kind| matches!(kind, EventKind::Revived { .. })) => {}
             EventKind::CircuitOpen { target, failures } => {
-                tracing::warn!("{target} failed {failures} times in a row and is left alone for a while{why}");
+                tracing::warn!(
+                    "{target} failed {failures} times in a row; it is polled less often until it answers{why}"
+                );
             }
             EventKind::DeadLetter { target, .. } => {
                 tracing::warn!("{target} is a dead letter: it is polled rarely until it answers{why}");
@@ -23,6 +26,34 @@ pub(super) fn of_target(events: &[Event], failure: Option<&Failure>) {
             }
             _ => {}
         }
+    }
+}
+
+/// Lines that one report may cause.
+const LINES: usize = 10;
+
+/// Of what a report changed: what became critical or ok, with what its source says, and what is no longer reported.
+pub(super) fn of_changes(target: &TargetId, changes: &Changes, at: Timestamp) {
+    let says = |name: &str| {
+        let facts = changes.urgent.iter().find(|facts| facts.reported.name == name);
+        let message = facts.and_then(|facts| facts.reported.error_message.as_deref());
+        message.map(|message| format!(": {message}")).unwrap_or_default()
+    };
+    let told = changes.transitions.iter().filter(|change| change.previous != change.current);
+    for Transition { dependency, previous, current } in told.clone().take(LINES) {
+        let (is, was) = (current.as_str(), previous.as_str());
+        match current {
+            Status::Ok => tracing::info!("{dependency} of {target} is ok again, was {was}"),
+            _ => tracing::warn!("{dependency} of {target} is {is}, was {was}{}", says(dependency)),
+        }
+    }
+    let missing = changes.urgent.iter().filter(|facts| facts.missing_since == Some(at));
+    for facts in missing.clone().take(LINES) {
+        tracing::warn!("{} of {target} is missing: the target reports it no more", facts.reported.name);
+    }
+    let more = told.count().saturating_sub(LINES) + missing.count().saturating_sub(LINES);
+    if more > 0 {
+        tracing::warn!("{more} more dependencies of {target} changed");
     }
 }
 

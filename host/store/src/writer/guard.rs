@@ -10,7 +10,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 /// A check of all pages ends after this time.
-const LONGEST_CHECK: Duration = Duration::from_secs(2);
+const LONGEST_CHECK: Duration = Duration::from_secs(1);
 
 impl Desk {
     /// Checks that commits reach the files at the database's path. Writes deleted files again from the open connection. Fails
@@ -64,8 +64,8 @@ impl Desk {
         Ok(())
     }
 
-    /// Checks the pages of the database, after a host that was killed; in half a sentence, what is wrong. Takes seconds at
-    /// most, and does not go through all of a large one.
+    /// Checks the pages of the database; in half a sentence, what is wrong. Takes a second at most, and does not go through all
+    /// of a large one.
     pub(crate) fn check_pages(&self) -> Result<(), String> {
         let interrupt = self.connection.get_interrupt_handle();
         let (done, waiting) = std::sync::mpsc::channel::<()>();
