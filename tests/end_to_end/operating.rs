@@ -287,7 +287,7 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     host.asked(&folder, &["breaker", "reset", "down"]);
     let reset = until("down is polled anew", || host.target("down"), |target| target["consecutiveFailures"] == 1);
     assert!(failing >= 3 && reset["breaker"]["state"] == "closed", "{reset}");
-    assert!(host.command(&folder, &["status"]).1.contains("failing, 0 dead"));
+    assert!(host.command(&folder, &["status"]).1.contains("failing     0 for so long"));
 }
 
 #[test]

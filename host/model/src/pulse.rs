@@ -8,15 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Pulse {
     name: String,
     beats: AtomicU64,
-    waiting: AtomicBool,
     ended: AtomicBool,
 }
 
 impl Pulse {
     /// For the thread with this name, which has not begun to work.
     pub fn new(name: impl Into<String>) -> Arc<Self> {
-        let (beats, waiting, ended) = (AtomicU64::new(0), AtomicBool::new(true), AtomicBool::new(false));
-        Arc::new(Self { name: name.into(), beats, waiting, ended })
+        Arc::new(Self { name: name.into(), beats: AtomicU64::new(0), ended: AtomicBool::new(false) })
     }
 
     /// The thread's name.
@@ -24,20 +22,15 @@ impl Pulse {
         &self.name
     }
 
-    /// The thread begins a piece of work, or goes on with it.
+    /// The thread begins a piece of work or goes on with it; one that waits for work does so now and then too, at least every
+    /// half minute.
     pub fn beat(&self) {
         self.beats.fetch_add(1, Ordering::Relaxed);
-        self.waiting.store(false, Ordering::Relaxed);
     }
 
-    /// The thread waits for work: standing still is right.
-    pub fn wait(&self) {
-        self.waiting.store(true, Ordering::Relaxed);
-    }
-
-    /// How often it has beaten; `None` while it waits for work.
-    pub fn beats(&self) -> Option<u64> {
-        (!self.waiting.load(Ordering::Relaxed)).then(|| self.beats.load(Ordering::Relaxed))
+    /// How often it has beaten.
+    pub fn beats(&self) -> u64 {
+        self.beats.load(Ordering::Relaxed)
     }
 
     /// Whether the thread has ended.

@@ -214,7 +214,6 @@ impl Driver {
         self.act(None);
         let mut woken = self.parts.clock.now();
         loop {
-            alive.0.wait();
             let first = match messages.recv_timeout(self.patience()) {
                 Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,

@@ -204,7 +204,6 @@ impl Drop for Writer {
 fn run(queue: &Queue, desk: &mut Desk, acknowledge: &Acknowledge, pulse: &Pulse) {
     let gauges = &queue.gauges;
     loop {
-        pulse.wait();
         let group = next_group(queue);
         pulse.beat();
         let finish = group.iter().any(|job| matches!(job, Job::Finish(_) | Job::Abandon));
