@@ -91,7 +91,13 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
         ProductName::Pbs => &PBS,
         ProductName::Pmg => &PMG,
     };
-    let told = address(product, &arguments.url).and_then(|url| Ok((url, confirmed(product, &arguments)?)));
+    let told = address(product, &arguments.url).and_then(|url| {
+        let confirmed = confirmed(product, &arguments)?;
+        if arguments.secret.is_some() && url.scheme() == "http" && !stays_here(&url) {
+            bail!("--secret: {url} is not encrypted, and the secret would travel in the open: write https://");
+        }
+        Ok((url, confirmed))
+    });
     let (url, confirmed) = match told {
         Ok(told) => told,
         Err(error) => {
@@ -161,6 +167,16 @@ fn confirmed(product: &Product, arguments: &SetupArguments) -> anyhow::Result<Op
     }
     let parse = |text: &String| Fingerprint::parse(text).context("--fingerprint");
     arguments.fingerprint.as_ref().map(parse).transpose()
+}
+
+/// Whether what is sent there stays on this machine.
+fn stays_here(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    }
 }
 
 /// What people write: a name alone will do.

@@ -4,6 +4,7 @@ use model::{FailureCategory, Outcome};
 use sandbox::Done;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// Names of secrets that are listed; a plugin can use no more than its targets have.
 const SECRETS: usize = 64;
@@ -38,6 +39,11 @@ impl Account {
             // The host's own codes: there are a dozen.
             add(&mut all.faults_by_reason, &failure.code, usize::MAX);
         }
+    }
+
+    /// Counts CPU time that the host used for a poll after its plugin had ended.
+    pub(crate) fn charge(&self, cpu: Duration) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).cpu += cpu;
     }
 
     /// What was counted so far.
