@@ -44,6 +44,8 @@ pub(crate) struct Masker {
     /// What each pattern of the automaton stands for.
     needles: Vec<Needle>,
     values: Vec<Value>,
+    /// Layers of escapes that are looked behind: those of a server, and those that a value has itself.
+    layers: usize,
 }
 
 /// The first bytes of some values in one form.
@@ -133,15 +135,17 @@ impl fmt::Debug for Masker {
 
 impl Masker {
     pub(crate) fn new<'a>(secrets: impl Iterator<Item = &'a str>) -> Self {
-        let mut values = Vec::new();
+        let (mut values, mut own_layers) = (Vec::new(), 0);
         for secret in secrets {
             let halves = [':', '='].into_iter().filter_map(|separator| secret.split_once(separator));
             let parts = [secret].into_iter().chain(halves.flat_map(|(first, second)| [first, second]));
             for part in parts.filter(|part| part.len() >= SHORTEST) {
                 // A value that itself holds escapes loses them together with those that a server adds.
                 let texts = std::iter::successors(Some(part.as_bytes().to_vec()), |text| decode::undone(text));
-                let long_enough = texts.take(LAYERS + 1).filter(|text| text.len() >= SHORTEST);
-                values.extend(long_enough.map(|text| Value { text, stars: part.len() }));
+                for (layer, text) in texts.take(LAYERS + 1).enumerate().filter(|(_, text)| text.len() >= SHORTEST) {
+                    own_layers = own_layers.max(layer);
+                    values.push(Value { text, stars: part.len() });
+                }
             }
         }
         let mut patterns: BTreeMap<(Vec<u8>, Form), Vec<usize>> = BTreeMap::new();
@@ -163,7 +167,7 @@ impl Masker {
         };
         // Building fails only on more than 2^31 patterns' worth of states; there are some dozens.
         let automaton = (!patterns.is_empty()).then(|| build().expect("some dozens of short patterns"));
-        Self { automaton, needles, values }
+        Self { automaton, needles, values, layers: LAYERS + own_layers }
     }
 
     /// A body as the plugin may see it. JSON stays JSON.
@@ -178,7 +182,7 @@ impl Masker {
         let has_structure =
             body.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|first| b"{[\"".contains(first));
         if !has_structure || serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {
-            let found = self.behind(Some(View::of(&body)), (&body, Bounds::Lines, LAYERS), &mut turns).await;
+            let found = self.behind(Some(View::of(&body)), (&body, Bounds::Lines, self.layers), &mut turns).await;
             return replaced(body, found.settled());
         }
         // A secret that holds quotes and commas can lie across tokens; then the shape of the JSON cannot be kept.
@@ -204,7 +208,7 @@ impl Masker {
             return text;
         }
         let (source, mut turns) = (text.as_bytes(), Turns::default());
-        let found = self.behind(Some(View::of(source)), (source, Bounds::Whole, LAYERS), &mut turns).await;
+        let found = self.behind(Some(View::of(source)), (source, Bounds::Whole, self.layers), &mut turns).await;
         let masked = replaced(text.into_bytes(), found.settled());
         String::from_utf8(masked).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
@@ -214,7 +218,7 @@ impl Masker {
         let mut found = self.find(&source, (content, Bounds::Whole), turns).await;
         if content.iter().any(|byte| decode::begins_escape(*byte)) {
             let decoded = source.decoded(Escapes::Json, turns).await.unwrap_or(source);
-            found.extend(self.behind(Some(decoded), (content, Bounds::Whole, LAYERS - 1), turns).await);
+            found.extend(self.behind(Some(decoded), (content, Bounds::Whole, self.layers - 1), turns).await);
         }
         found
     }

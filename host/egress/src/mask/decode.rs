@@ -137,6 +137,7 @@ fn is_wrapped(text: &[u8], at: usize, next: u8) -> bool {
 fn backslash(rest: &[u8], any: bool) -> Option<(usize, Meaning)> {
     let byte = |byte| Some((2, Meaning::Byte(byte)));
     match rest {
+        [b'u', b'{', digits @ ..] if any => braced(digits),
         [b'u', digits @ ..] if digits.len() >= 4 => unicode(digits),
         [b'n', ..] => byte(b'\n'),
         [b't', ..] => byte(b'\t'),
@@ -152,6 +153,12 @@ fn backslash(rest: &[u8], any: bool) -> Option<(usize, Meaning)> {
         [b'\'', ..] if any => byte(b'\''),
         _ => None,
     }
+}
+
+/// What follows `\u{`: up to six digits and a brace.
+fn braced(rest: &[u8]) -> Option<(usize, Meaning)> {
+    let end = rest.iter().take(7).position(|byte| *byte == b'}').filter(|end| *end > 0)?;
+    Some((end + 4, Meaning::Character(char::from_u32(hex(&rest[..end])?)?)))
 }
 
 /// What follows `\u`: four digits, or a pair of surrogates.
