@@ -116,6 +116,9 @@ def check(page, link, pause):
     pause(True)
     until("silence is told", lambda: "does not answer" in page.find_element(By.ID, "connection").text)
     assert "lost" in page.find_element(By.TAG_NAME, "body").get_attribute("class")
+    ages = "return [...document.querySelectorAll('time[data-at]')].map((part) => part.textContent).join()"
+    old = page.execute_script(ages)
+    until("ages go on without the host", lambda: page.execute_script(ages) != old)
     pause(False)
     until("it is live again", lambda: page.find_element(By.ID, "connection").text == "live")
 

@@ -1,6 +1,6 @@
 //! The command line, as its users type it, against a real server.
 
-use crate::support::{Server, always, folder, ok, output, poll_json};
+use crate::support::{Server, always, folder, ok, output, poll_json, polliwog};
 use serde_json::json;
 use std::fmt::Write;
 
@@ -227,23 +227,26 @@ url = "http://127.0.0.1:1/"
         "polliwog.toml:8: target b: the secret \"token\": the environment variable NOT_SET is not set",
         "polliwog.toml:12: target b: settings: \"fields\" needs \"healthy\" or \"severity\"",
         "polliwog.toml:15: target c: no plugin serves kind not-yet: there are http, mapping, pbs, pmg, proactive-deps, pve; drop one into",
+        "4 problems",
     ] {
         assert!(stdout.contains(words), "{words} is not in\n{stdout}");
     }
+    let (_, later, _) = output(&folder, &["check", "--allow-missing-plugins"]);
+    assert!(later.contains("3 problems") && later.contains("(a warning)"), "{later}");
     // What is wrong with the file itself hides nothing of the rest.
     std::fs::write(folder.join("two.toml"), format!("{config}lables = {{}}\n")).unwrap();
     let (_, both, _) = output(&folder, &["check", "--config", "two.toml"]);
-    for words in ["two.toml:6: target a: settings:", "two.toml:18: unknown key \"lables\"", "4 problems"] {
+    for words in ["two.toml:6: target a: settings:", "two.toml:18: unknown key \"lables\"", "5 problems"] {
         assert!(both.contains(words), "{words} is not in\n{both}");
     }
     let (code, _, stderr) = output(&folder, &["run", "--data-dir", "data"]);
     assert!(code == 1 && stderr.contains("3 problems in the configuration; nothing was started"), "{stderr}");
-    assert!(!folder.join("data/polliwog.db").exists(), "nothing was stored");
+    assert!(!folder.join("data/admin-token").exists(), "a token is made by a start that works");
     let (code, stdout, _) = output(&folder, &["check", "--json"]);
     let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(
         (code, found["problems"].as_array().unwrap().len(), found["warnings"].as_array().unwrap().len()),
-        (1, 3, 1)
+        (1, 4, 0)
     );
     std::fs::write(
         folder.join("polliwog.toml"),
@@ -252,6 +255,65 @@ url = "http://127.0.0.1:1/"
     .unwrap();
     let (code, stdout, _) = output(&folder, &["check"]);
     assert_eq!((code, stdout.as_str()), (0, "all is well: 1 target\n"));
+}
+
+/// What looks right and is certain to fail at the first poll, or does not do what it looks like.
+#[test]
+fn check_finds_what_is_certain_to_fail() {
+    let (_keep, folder) = folder();
+    let target =
+        |more: &str| format!("[[target]]\nid = \"a\"\nkind = \"http\"\nurl = \"http://127.0.0.1:1/x\"\n{more}");
+    let http = |settings: &str| target(&format!("[target.settings]\n{settings}"));
+    let mapping = |root: &str| {
+        let settings = format!("[target.settings]\nroot = {root:?}\nfields = {{ name = \"a\", healthy = \"b\" }}");
+        target(&settings).replace("\"http\"", "\"mapping\"")
+    };
+    let said = |config: &str| {
+        std::fs::write(folder.join("polliwog.toml"), config).unwrap();
+        output(&folder, &["check"])
+    };
+    for (config, expected) in [
+        (
+            http("headers = { x-api-key = \"${secret.key}\" }"),
+            "names the secret \"key\", which this target does not have",
+        ),
+        (http("headers = { \"x y\" = \"a\" }"), "\"x y\" is not the name of a header"),
+        (http("headers = { xy = \"a\\nb: c\" }"), "line break or control character"),
+        (http("headers = { Host = \"shop.example\" }"), "host_header"),
+        (target("[plugins.limits.http]\npath_prefixes = [\"/health\"]"), "its first poll would fail: the path /x"),
+        (http("expected_status = 200"), "write [200]"),
+        (http("method = \"PATCH\""), "\"GET\", \"HEAD\", \"POST\""),
+        (mapping("$.a[*]"), "paths are written with dots, as \"a\""),
+        (mapping("/checks"), "paths are written with dots, as \"checks\""),
+        (target("interval = \"30\""), "write \"30s\""),
+        (target("").replace("http://127.0.0.1:1/x", "nas.lan:8080"), "its scheme is missing"),
+        (target("labels = { \"a b\" = \"c\" }"), "no name of a label"),
+        (target("host_header = \"a/b\""), "is no host"),
+        (
+            target("[[alias]]\nname = \"a\"\ncanonical = \"b\"\n[[alias]]\nname = \"a\"\ncanonical = \"c\""),
+            "keep one of the two",
+        ),
+    ] {
+        let (code, stdout, stderr) = said(&config);
+        assert!(code == 1 && stdout.contains(expected), "{config}\n{expected}\n{stdout}{stderr}");
+    }
+    for (config, expected) in [
+        (target("interval = \"5s\"\ntimeout = \"60s\""), "longer than its interval"),
+        (target("tls = { insecure = true }"), "nothing is encrypted"),
+        (String::new(), "nothing would be polled"),
+        (target("[plugins]\ndir = \"nowhere\""), "no folder nowhere"),
+    ] {
+        let (code, stdout, stderr) = said(&config);
+        assert!(code == 0 && stdout.contains(expected), "{config}\n{expected}\n{stdout}{stderr}");
+    }
+    said(&target("[server]\nlisten = \"localhost:7411\""));
+    let checked = |name: &str| {
+        let found = polliwog(&folder, &["check"]).env(name, "127.0.0.1:1").output().unwrap();
+        (found.status.code(), String::from_utf8(found.stdout).unwrap())
+    };
+    let (code, stdout) = checked("POLLIWOG_SERVER_LISTN");
+    assert!(code == Some(1) && stdout.contains("did you mean POLLIWOG_SERVER_LISTEN?"), "{stdout}");
+    assert_eq!(checked("POLLIWOG_SERVICE_HOST").0, Some(0), "Kubernetes sets it");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What an operator does with a running host: settings, targets, dead letters, breakers, explanations, the file.
 
-use crate::support::{Answer, Host, Server, TOKEN, always, folder, get, ok, until};
+use crate::support::{Answer, Host, Server, TOKEN, always, folder, get, ok, output, polliwog, until};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -192,6 +192,95 @@ fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
     let (_, page) = get(&host.api, "/settings", Some(TOKEN));
     assert!(page.contains("target.a.interval") && page.contains("scheduler.cadence"), "{page}");
     assert!(!page.contains("target.a.cadence"), "nobody decided it: {page}");
+}
+
+#[test]
+fn sighup_reads_the_file_again_and_the_log_says_what_changed() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/a", healthy()), ("/b", healthy())]);
+    let a = target("a", &server.url("/a"), "interval = \"60s\"");
+    let environment = [("POLLIWOG_LOG_FORMAT", "json")];
+    let gone = target("gone", &server.url("/b"), "");
+    let host = Host::start_with(&folder, &format!("{a}{gone}"), &environment);
+    let log = || host.log.lock().unwrap().clone();
+    host.signal("HUP");
+    until("it is read again", log, |log| log.contains("nothing in it is different"));
+    let new = target("new", &server.url("/b"), "");
+    Host::configure(&folder, &format!("{}{new}", a.replace("60s", "30s")));
+    let said = "added new; removed gone; changed a (interval 1m is now 30s)";
+    let all = until("the difference is said", log, |log| log.contains(said));
+    host.asked(&folder, &["settings", "set", "scheduler.max_in_flight", "7"]);
+    until("who changed it is said", log, |log| {
+        log.contains("the setting scheduler.max_in_flight is now 7")
+            && log.contains("PUT \\\"/api/v1/settings/scheduler.max_in_flight\\\" by a program at 127.0.0.1: 200")
+    });
+    for line in all.lines() {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+        assert!(line["level"].is_string() && line["message"].is_string(), "{line}");
+    }
+}
+
+/// The most likely first mistake is a port that is taken: it is told at once, and costs no token.
+#[test]
+fn a_taken_port_is_told_at_once_and_the_token_can_be_seen_again() {
+    let (_keep, folder) = folder();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let start = |listen: &str| {
+        let config = format!("[server]\nlisten = \"{listen}\"\nmetrics_listen = \"127.0.0.1:0\"\n");
+        std::fs::write(folder.join("taken.toml"), config).unwrap();
+        output(&folder, &["run", "--config", "taken.toml", "--data-dir", "data"])
+    };
+    for (listen, expected) in [
+        (address.to_string(), format!("cannot listen on {address} (server.listen): another program listens there")),
+        ("203.0.113.7:7411".to_owned(), "this machine has no such address".to_owned()),
+    ] {
+        let (code, _, stderr) = start(&listen);
+        assert!(code == 1 && stderr.contains(&expected), "{stderr}");
+        assert!(!folder.join("data").exists(), "nothing was compiled, and nothing made");
+    }
+    let (code, _, stderr) = output(&folder, &["token", "show", "--data-dir", "data"]);
+    assert!(code == 1 && stderr.contains("keeps no admin token"), "{stderr}");
+
+    let shown = || output(&folder, &["token", "show", "--data-dir", "data"]).1.trim().to_owned();
+    let may = |host: &Host, token: &str| get(&host.api, "/api/v1/targets", Some(token)).0;
+    let host = Host::start_with(&folder, "", &[("POLLIWOG_ADMIN_TOKEN", "")]);
+    let first = shown();
+    assert_eq!((first.len(), may(&host, &first)), (64, 200));
+    let rotated = polliwog(&folder, &["token", "rotate"])
+        .env("POLLIWOG_URL", format!("http://{}", host.api))
+        .env("POLLIWOG_TOKEN", &first)
+        .output()
+        .unwrap();
+    let second = String::from_utf8(rotated.stdout).unwrap().trim().to_owned();
+    assert_eq!((shown(), may(&host, &second), may(&host, &first)), (second.clone(), 200, 401));
+    drop(host);
+    // One that the environment sets stays when the environment sets none any more.
+    let host = Host::start(&folder, "");
+    assert_eq!((may(&host, TOKEN), may(&host, &second)), (200, 401));
+    drop(host);
+    let host = Host::start_with(&folder, "", &[("POLLIWOG_ADMIN_TOKEN", "")]);
+    assert_eq!((may(&host, TOKEN), may(&host, &second), shown()), (200, 401, String::new()));
+}
+
+/// What is long is sent compressed to those that ask for it.
+#[test]
+fn long_answers_are_compressed_for_those_that_ask() {
+    use std::io::{Read, Write};
+    let (_keep, folder) = folder();
+    let host = Host::start(&folder, "");
+    for (address, path, expected) in
+        [(&host.metrics, "/metrics", true), (&host.api, "/fragments/targets", true), (&host.api, "/", false)]
+    {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let lines = format!("Authorization: Bearer {TOKEN}\r\nAccept-Encoding: gzip\r\nConnection: close\r\n");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n{lines}\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let head = String::from_utf8_lossy(&answer).to_lowercase();
+        assert!(head.starts_with("http/1.1 200"), "{path}: {head}");
+        assert_eq!(head.contains("content-encoding: gzip"), expected, "{path}: {head}");
+    }
 }
 
 #[test]

@@ -222,10 +222,15 @@ impl Host {
         self.child.wait().unwrap();
     }
 
+    /// Sends a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
     /// As a service manager ends it; gives its exit code.
     pub(crate) fn terminate(mut self) -> i32 {
-        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(killed.success());
+        self.signal("TERM");
         self.child.wait().unwrap().code().unwrap()
     }
 

@@ -138,6 +138,7 @@ fn session(urls: &[&str], reach: Reach, answers: &[(&str, Vec<Vec<SocketAddr>>)]
         reach,
         secrets: Secrets::default(),
         narrowing: Narrowing::default(),
+        host: None,
     };
     let limits = Limits { requests: 10, body: 1 << 20, bodies: 1 << 20 };
     let lane = egress.lane(tokio::runtime::Handle::current());

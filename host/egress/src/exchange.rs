@@ -288,7 +288,8 @@ async fn send(
     plan: &Plan,
     user_agent: &HeaderValue,
 ) -> Result<hyper::Response<Incoming>, Error> {
-    let authority = plan.destination.origin.authority();
+    let given = plan.headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
+    let authority = given.unwrap_or_else(|| plan.destination.origin.authority());
     let mut request = hyper::Request::new(Full::new(plan.body.clone()));
     *request.method_mut() = plan.method.to_http();
     *request.headers_mut() = plan.headers.clone();
@@ -306,6 +307,8 @@ async fn send(
             }
         }
         Sender::Http2(sender) => {
+            // There it stands in the URI.
+            request.headers_mut().remove(HOST);
             let uri = Uri::builder().scheme("https").authority(authority.as_str()).path_and_query(&plan.path_and_query);
             *request.uri_mut() = uri.build().map_err(|error| bad(error.to_string()))?;
             *request.version_mut() = Version::HTTP_2;

@@ -54,8 +54,17 @@ impl Origin {
         let url = Url::parse(text).map_err(|error| InvalidUrl {
             // What stands before an @ may be a password.
             url: text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, rest)| format!("…@{rest}")),
-            why: format!("{error}; write it as https://host:port/path"),
+            why: match text.contains("://") {
+                true => format!("{error}; write it as https://host:port/path"),
+                false => "its scheme is missing; write it as http://host:port/path, or https://".to_owned(),
+            },
         })?;
+        if !text.contains("://") && !matches!(url.scheme(), "http" | "https") {
+            // `nas.lan:8080` has the form of a URL with the scheme `nas.lan`; what is behind an @ may follow a password.
+            let shown = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
+            let why = format!("its scheme is missing; write http://{shown} or https://{shown}");
+            return Err(InvalidUrl { url: shown.to_owned(), why });
+        }
         let origin = Self::of(&url)?;
         Ok((url, origin))
     }
@@ -117,12 +126,28 @@ pub struct Grant {
     pub secrets: Secrets,
     /// What an operator allows of that, where it is less.
     pub narrowing: Narrowing,
+    /// What is sent as `Host` to its own origin, where that is not the origin's name; see [`host_header`].
+    pub host: Option<String>,
+}
+
+/// Whether a text can be sent as `Host`: a name or an address, and a port where there is one. In one sentence, why not.
+pub fn host_header(text: &str) -> Result<(), String> {
+    let parsed = Url::parse(&format!("http://{text}/")).ok();
+    let same = parsed.is_some_and(|url| {
+        let written = url.port().map_or_else(String::new, |port| format!(":{port}"));
+        url.host_str().is_some_and(|host| text.eq_ignore_ascii_case(&format!("{host}{written}")))
+    });
+    if same {
+        Ok(())
+    } else {
+        Err(format!("{text:?} is no host: write a name, and where needed a port, as shop.example:8080"))
+    }
 }
 
 impl Grant {
     /// What an operator's own target may reach: its origins, at whatever addresses they have.
     pub fn new(base: Url, origins: Vec<OriginGrant>, secrets: Secrets) -> Self {
-        Self { base, origins, reach: Reach::Everywhere, secrets, narrowing: Narrowing::default() }
+        Self { base, origins, reach: Reach::Everywhere, secrets, narrowing: Narrowing::default(), host: None }
     }
 }
 
@@ -250,6 +275,16 @@ mod tests {
     }
 
     #[test]
+    fn a_host_header_is_a_host_and_nothing_else() {
+        for good in ["shop.example", "Shop.example:8080", "10.0.0.1", "[::1]:81"] {
+            assert_eq!(host_header(good), Ok(()), "{good}");
+        }
+        for bad in ["", "a b", "a/b", "a@b", "a:b", "a\r\nb: c", "a?b", "a#b", "http://a", "a:99999", "0x7f.1"] {
+            assert!(host_header(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn urls_become_origins() {
         for (url, origin) in [
             ("HTTP://Example.COM./x?y", "http://example.com"),
@@ -274,7 +309,10 @@ mod tests {
         ] {
             assert!(Origin::parse(bad).is_err(), "{bad}");
         }
-        for secret in ["http://u:hunter2@a", "http://u:hunter2@a:99999"] {
+        let missing = |url: &str| Origin::parse(url).unwrap_err().to_string();
+        assert!(missing("nas.lan:8080/x").ends_with("write http://nas.lan:8080/x or https://nas.lan:8080/x"));
+        assert!(missing("nas.lan").contains("scheme is missing"));
+        for secret in ["u:hunter2@a:8080", "http://u:hunter2@a", "http://u:hunter2@a:99999"] {
             assert!(!Origin::parse(secret).unwrap_err().to_string().contains("hunter2"));
         }
     }

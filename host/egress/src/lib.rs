@@ -71,7 +71,7 @@ pub use budget::Gauges;
 pub use captures::Captured;
 pub use connect::{Resolve, SystemResolver};
 pub use error::Error;
-pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, requested};
+pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, host_header, requested};
 pub use message::{BodyEncoding, Capture, CaptureSource, Method, Request, Response, Timing};
 pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, RecordedTls, Recorder, Tape};
 pub use secrets::{InvalidSecret, Secrets};

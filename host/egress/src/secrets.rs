@@ -9,7 +9,7 @@ use crate::message::BodyEncoding;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::{ExposeSecret, SecretString};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// References that one header or body may hold.
@@ -33,7 +33,21 @@ pub struct InvalidSecret {
 impl Secrets {
     /// Checks each value: at least 8 bytes, without CR, LF and NUL.
     pub fn new(values: BTreeMap<String, SecretString>) -> Result<Self, InvalidSecret> {
-        values.iter().try_for_each(|(name, value)| check_value(name, value.expose_secret()))?;
+        Self::with_short(values, &BTreeSet::new())
+    }
+
+    /// The same, but those that are named may be shorter. They cannot be masked: what a server sends back of them, the plugin
+    /// sees.
+    pub fn with_short(values: BTreeMap<String, SecretString>, short: &BTreeSet<String>) -> Result<Self, InvalidSecret> {
+        for (name, value) in &values {
+            let value = value.expose_secret();
+            let (is_short, may_be_short) = (value.len() < SHORTEST, short.contains(name));
+            if is_short && may_be_short && !value.is_empty() {
+                check_characters(name, value)?;
+            } else {
+                check_value(name, value)?;
+            }
+        }
         let masker = Masker::new(values.values().map(ExposeSecret::expose_secret));
         Ok(Self { values, masker })
     }
@@ -61,14 +75,20 @@ impl Secrets {
 
 /// Whether a value can be a secret: at least 8 bytes, without CR, LF and NUL.
 pub(crate) fn check_value(name: &str, value: &str) -> Result<(), InvalidSecret> {
-    let why = if value.len() < SHORTEST {
-        "is shorter than 8 bytes, too short to be masked in answers: use a longer one"
-    } else if value.contains(['\r', '\n', '\0']) {
-        "contains a line break or a NUL byte: remove it (a file may end in one line break)"
-    } else {
-        return Ok(());
-    };
-    Err(InvalidSecret { name: name.to_owned(), why })
+    if value.len() < SHORTEST {
+        let why = "is shorter than 8 bytes, too short to be masked in answers: use a longer one, or write short = true beside \
+                   its source, and whoever reads the answers may see it";
+        return Err(InvalidSecret { name: name.to_owned(), why });
+    }
+    check_characters(name, value)
+}
+
+fn check_characters(name: &str, value: &str) -> Result<(), InvalidSecret> {
+    if value.contains(['\r', '\n', '\0']) {
+        let why = "contains a line break or a NUL byte: remove it (a file may end in one line break)";
+        return Err(InvalidSecret { name: name.to_owned(), why });
+    }
+    Ok(())
 }
 
 /// All secrets that a request may name: the operator's, and what was captured.
@@ -216,5 +236,14 @@ mod tests {
             assert!(!error.to_string().contains(bad), "{error}");
         }
         assert!(!format!("{:?}", secrets()).contains("password"));
+        let short = BTreeSet::from(["pin".to_owned()]);
+        let with = |name: &str, value: &str| {
+            Secrets::with_short([(name.to_owned(), SecretString::from(value))].into(), &short).is_ok()
+        };
+        for (name, value, expected) in
+            [("pin", "1234", true), ("pin", "", false), ("pin", "1\n2", false), ("other", "1234", false)]
+        {
+            assert_eq!(with(name, value), expected, "{name} {value:?}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::recording::{RecordedRequest, Tape};
 use crate::secrets::{Known, Secrets};
 use crate::tls::Certificate;
 use crate::{Error, Grant, Narrowing, Origin, OriginGrant, requested};
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -407,6 +407,10 @@ fn plan(
         }
         headers.append(name, value);
     }
+    if let Some(host) = grant.host.as_ref().filter(|_| grant.origins.first().is_some_and(|own| own.origin == origin)) {
+        let value = HeaderValue::from_str(host).map_err(|error| Error::BadRequest(error.to_string()))?;
+        headers.insert(HOST, value);
+    }
     let body = match request.body {
         Some(body) if body.len() <= BODY => known.expand_body(body, request.body_encoding)?,
         Some(body) => body,
@@ -442,7 +446,8 @@ fn header(
     // Some servers take the one for the other.
     let usual = name.as_str().replace('_', "-");
     if FORBIDDEN_HEADERS.contains(&usual.as_str()) || usual.starts_with("proxy-") {
-        return Err(Error::BadRequest(format!("the header {name} is the host's to set")));
+        let remedy = if usual == "host" { ": write it as host_header of the target" } else { "" };
+        return Err(Error::BadRequest(format!("the header {name} is set by the host itself{remedy}")));
     }
     narrowing.check_header(&usual)?;
     let expanded = known.expand_header(value)?;

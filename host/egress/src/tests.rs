@@ -746,18 +746,52 @@ async fn certificates_are_judged_as_configured() {
     assert!(error.to_string().contains(&fingerprint.to_string()), "{error}");
 }
 
+/// As the authority that a PEM file holds.
+fn in_ca_file(pem: &str, name: &str) -> Tls {
+    let file = std::env::temp_dir().join(format!("polliwog-egress-{name}-{}.pem", std::process::id()));
+    std::fs::write(&file, pem).unwrap();
+    let tls = Tls::ca_file(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    tls
+}
+
+/// As `openssl req -x509` makes them: the server's own certificate is an authority's.
+#[tokio::test]
+async fn a_self_signed_authority_is_trusted_for_what_it_is() {
+    let key = KeyPair::generate().unwrap();
+    let authority = |name: &str, year| {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        params.self_signed(&key).unwrap()
+    };
+    for (number, (name, year, expected)) in [
+        ("localhost", 2090, Ok(())),
+        ("elsewhere.example", 2090, Err("tls_name_mismatch")),
+        ("localhost", 2020, Err("tls_expired")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let own = authority(name, year);
+        let port = tls_server(own.der().to_vec(), key.serialize_der(), &[]).await;
+        let answered = fetch_over(port, in_ca_file(&own.pem(), &format!("own-{number}"))).await;
+        assert_eq!(
+            answered.map(drop).map_err(|error| error.code().to_owned()),
+            expected.map_err(str::to_owned),
+            "{name} {year}"
+        );
+        // Another one of the same key is not the one in the file.
+        let another = in_ca_file(&authority("other.example", 2091).pem(), &format!("another-{number}"));
+        assert!(fetch_over(port, another).await.is_err(), "{name} {year}");
+    }
+}
+
 #[tokio::test]
 async fn names_and_dates_are_judged_against_a_ca() {
-    let ca_file = |pem: &str, name: &str| {
-        let file = std::env::temp_dir().join(format!("polliwog-egress-{name}-{}.pem", std::process::id()));
-        std::fs::write(&file, pem).unwrap();
-        let tls = Tls::ca_file(&file).unwrap();
-        std::fs::remove_file(&file).unwrap();
-        tls
-    };
     let other = self_signed(&["elsewhere.example"]);
     let port = tls_server(other.cert.der().to_vec(), other.signing_key.serialize_der(), &[]).await;
-    let error = fetch_over(port, ca_file(&other.cert.pem(), "name")).await.unwrap_err();
+    let error = fetch_over(port, in_ca_file(&other.cert.pem(), "name")).await.unwrap_err();
     assert_eq!(error.code(), "tls_name_mismatch");
 
     let key = KeyPair::generate().unwrap();
@@ -765,7 +799,7 @@ async fn names_and_dates_are_judged_against_a_ca() {
     params.not_after = rcgen::date_time_ymd(2020, 1, 1);
     let old = params.self_signed(&key).unwrap();
     let port = tls_server(old.der().to_vec(), key.serialize_der(), &[]).await;
-    assert_eq!(fetch_over(port, ca_file(&old.pem(), "date")).await.unwrap_err().code(), "tls_expired");
+    assert_eq!(fetch_over(port, in_ca_file(&old.pem(), "date")).await.unwrap_err().code(), "tls_expired");
     assert!(fetch_over(port, pinned(old.der()).0).await.is_ok(), "a pin replaces the dates as well");
 }
 

@@ -4,10 +4,11 @@
 //! replaces the chain and the name, never the handshake's signature.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -93,24 +94,26 @@ impl Tls {
         }
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let made = Self::new("system".into(), Trust::Roots(chain(roots)?))?;
+        let made = Self::new("system".into(), Trust::Roots { chain: chain(roots)?, own: BTreeSet::new() })?;
         Ok(SYSTEM.get_or_init(|| made).clone())
     }
 
-    /// By the authorities in a PEM file.
+    /// By the authorities in a PEM file. A server's own certificate that stands in it is trusted too, for its name and while it
+    /// is valid: self-signed ones are both.
     pub fn ca_file(file: &Path) -> Result<Self, TlsError> {
         let unreadable = |why: String| TlsError::CaFile { file: file.display().to_string(), why };
         let pem = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
-        let mut roots = RootCertStore::empty();
+        let (mut roots, mut own) = (RootCertStore::empty(), BTreeSet::new());
         for certificate in CertificateDer::pem_slice_iter(&pem) {
             let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+            own.insert(Fingerprint::of(&certificate));
             roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
         }
         if roots.is_empty() {
             return Err(unreadable("it holds no certificate in PEM form".to_owned()));
         }
         let identity = format!("ca:{}", Fingerprint::of(&pem).to_hex());
-        Self::new(identity, Trust::Roots(chain(roots)?))
+        Self::new(identity, Trust::Roots { chain: chain(roots)?, own })
     }
 
     /// By the fingerprint of the leaf: any of these.
@@ -173,7 +176,12 @@ fn chain(roots: RootCertStore) -> Result<Option<Arc<WebPkiServerVerifier>>, TlsE
 
 #[derive(Debug)]
 enum Trust {
-    Roots(Option<Arc<WebPkiServerVerifier>>),
+    Roots {
+        /// None where there are no authorities.
+        chain: Option<Arc<WebPkiServerVerifier>>,
+        /// Certificates that are trusted by themselves.
+        own: BTreeSet<Fingerprint>,
+    },
     Pinned(BTreeSet<Fingerprint>),
     Anything,
 }
@@ -229,10 +237,14 @@ impl ServerCertVerifier for Verifier {
             Trust::Anything => Ok(ServerCertVerified::assertion()),
             Trust::Pinned(expected) if expected.contains(&found) => Ok(ServerCertVerified::assertion()),
             Trust::Pinned(expected) => refuse(Refusal::Fingerprint { expected: expected.iter().copied().collect() }),
-            Trust::Roots(None) => refuse(Refusal::Untrusted),
-            Trust::Roots(Some(chain)) => {
+            Trust::Roots { chain: None, .. } => refuse(Refusal::Untrusted),
+            Trust::Roots { chain: Some(chain), own } => {
                 let verdict = chain.verify_server_cert(leaf, intermediates, name, ocsp, now);
-                verdict.map_err(|error| judged(error, found))
+                // An authority's certificate is not taken for a server's by the library, even where it is meant.
+                match verdict.map_err(|error| judged(error, found)) {
+                    Err(error) if is_untrusted(&error) && own.contains(&found) => by_itself(leaf, name, now, found),
+                    verdict => verdict,
+                }
             }
         }
     }
@@ -262,6 +274,28 @@ impl ServerCertVerifier for Verifier {
 
 fn refused(found: Fingerprint, refusal: Refusal) -> rustls::Error {
     rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(Refused { found, refusal }))))
+}
+
+fn is_untrusted(error: &rustls::Error) -> bool {
+    Refused::of(error).is_some_and(|refused| refused.refusal == Refusal::Untrusted)
+}
+
+/// A certificate that is trusted for what it is: its name and its dates still count.
+fn by_itself(
+    leaf: &CertificateDer<'_>,
+    name: &ServerName<'_>,
+    now: UnixTime,
+    found: Fingerprint,
+) -> Result<ServerCertVerified, rustls::Error> {
+    let parsed = ParsedCertificate::try_from(leaf).map_err(|error| judged(error, found))?;
+    verify_server_name(&parsed, name).map_err(|error| judged(error, found))?;
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    match X509Certificate::from_der(leaf).map(|(_, parsed)| parsed.validity().clone()) {
+        Ok(validity) if now > validity.not_after.timestamp() => Err(refused(found, Refusal::Expired)),
+        Ok(validity) if now < validity.not_before.timestamp() => Err(refused(found, Refusal::NotYetValid)),
+        Ok(_) => Ok(ServerCertVerified::assertion()),
+        Err(_) => Err(refused(found, Refusal::Untrusted)),
+    }
 }
 
 /// rustls's verdict with the fingerprint beside it.

@@ -1,25 +1,29 @@
 //! `check`: everything that is wrong, before it is run.
 
 use crate::cli::Common;
-use crate::common::{compiler, counted, examine, print, print_json};
-use crate::config::{Config, Problem, line, suggestion};
-use crate::estate::{self, Files};
+use crate::clock::Clock;
+use crate::common::{compiler, counted, examine, print, print_json, unknown_variables};
+use crate::config::{Config, Problem, TlsConfig, line, show_duration, suggestion};
+use crate::estate::{self, Files, Target};
 use crate::plugins::{Judging, Keeper, PluginSet, Trust};
-use egress::Egress;
-use sandbox::Sandbox;
+use egress::{Egress, Player, Tape};
+use model::Outcome;
+use sandbox::{Job, Sandbox};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Validates; 0 when all is well, 1 when something is wrong.
-pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
+pub(crate) async fn check(common: &Common, json: bool, allow_missing_plugins: bool) -> anyhow::Result<u8> {
     let (config, mut problems) = examine(&common.places())?;
     let (mut warnings, mut targets) = (Vec::new(), 0);
     if let Some(config) = config {
         targets = config.targets.len();
         let looked_at = look(&config).await?;
-        problems.extend(looked_at.0);
-        warnings = looked_at.1;
+        problems.extend(looked_at.problems);
+        problems.extend(unknown_variables(&config));
+        warnings = looked_at.warnings;
+        if allow_missing_plugins { &mut warnings } else { &mut problems }.extend(looked_at.unserved);
         problems.sort_by_key(|problem| line(&problem.place));
     }
     if json {
@@ -41,8 +45,16 @@ pub(crate) async fn check(common: &Common, json: bool) -> anyhow::Result<u8> {
     Ok(u8::from(!problems.is_empty()))
 }
 
-/// What is wrong with what a configuration names, and what its operator may not have meant.
-async fn look(config: &Config) -> anyhow::Result<(Vec<Problem>, Vec<Problem>)> {
+/// What a configuration's plugins and targets are like.
+struct LookedAt {
+    problems: Vec<Problem>,
+    /// What its operator may not have meant.
+    warnings: Vec<Problem>,
+    /// Targets of kinds that no plugin serves.
+    unserved: Vec<Problem>,
+}
+
+async fn look(config: &Config) -> anyhow::Result<LookedAt> {
     let egress = Egress::new(egress::Config::default());
     let sandbox = Sandbox::new(sandbox::Config::default(), compiler(&config.data_dir)?, &egress)?;
     let sandbox = Arc::new(sandbox);
@@ -54,24 +66,92 @@ async fn look(config: &Config) -> anyhow::Result<(Vec<Problem>, Vec<Problem>)> {
     let refused = plugins.refused().iter();
     let mut problems: Vec<Problem> =
         refused.map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() }).collect();
-    let built = estate::build(config, (&sandbox, &plugins), &BTreeMap::new(), Files::Reread).await;
-    problems.extend(built.err().into_iter().flatten());
+    match estate::build(config, (&sandbox, &plugins), &BTreeMap::new(), Files::Reread).await {
+        Ok(targets) => {
+            for target in targets.iter().filter(|target| target.config.enabled) {
+                problems.extend(refused_request(config, target, (&sandbox, &plugins)).await);
+            }
+        }
+        Err(found) => problems.extend(found),
+    }
     let idle = config.limits.keys().filter(|kind| plugins.get(kind).is_none()).map(|kind| Problem {
         place: format!("{}: [plugins.limits.{kind}]", config.file),
         message: format!("no plugin serves kind {kind}{}; these limits hold for nobody", near(&plugins, kind)),
     });
     let unserved = config.targets.iter().filter(|target| plugins.get(&target.kind).is_none());
-    let warnings = unserved.map(|target| Problem {
+    let unserved = unserved.map(|target| Problem {
         place: format!("{}:{}", config.file, target.line),
         message: format!(
-            "target {:?}: no plugin serves kind {}{}; drop one into {}",
+            "target {:?}: no plugin serves kind {}{}; drop one into {}, or say that it comes later with \
+             --allow-missing-plugins",
             target.id,
             target.kind,
             near(&plugins, &target.kind),
             config.plugin_dir.display()
         ),
     });
-    Ok((problems, idle.chain(warnings).collect()))
+    let warnings = idle.chain(unmeant(config)).collect();
+    Ok(LookedAt { problems, warnings, unserved: unserved.collect() })
+}
+
+/// Polls a target without sending anything: the first request that would be refused unsent is certain to fail.
+async fn refused_request(
+    config: &Config,
+    target: &Arc<Target>,
+    (sandbox, plugins): (&Arc<Sandbox>, &PluginSet),
+) -> Option<Problem> {
+    /// Codes that say what is wrong with the configuration rather than with the server.
+    const CERTAIN: [&str; 4] = ["denied", "secret_unknown", "bad_request", "bad_settings"];
+    let plugin = plugins.get(&target.config.kind)?.plugin.clone();
+    let done = sandbox
+        .poll(Job {
+            plugin,
+            target: target.told.clone(),
+            grant: target.grant.clone(),
+            limits: target.limits.poll,
+            timeout: target.timeout,
+            now: Clock::start().wall(),
+            // A request is checked as ever, and the recording answers none.
+            tape: Tape::Replay(Arc::new(Player::new(Vec::new()))),
+        })
+        .await;
+    let Outcome::Failure(failure) = done.outcome else { return None };
+    CERTAIN.contains(&failure.code.as_str()).then(|| Problem {
+        place: format!("{}:{}", config.file, target.config.line),
+        message: format!("target {:?}: its first poll would fail: {}", target.id(), failure.message),
+    })
+}
+
+/// What works, and does not do what it looks like.
+fn unmeant(config: &Config) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for target in &config.targets {
+        let mut note = |message: String| {
+            let message = format!("target {:?}: {message}", target.id);
+            found.push(Problem { place: format!("{}:{}", config.file, target.line), message });
+        };
+        if let (Some(interval), Some(timeout)) = (target.interval, target.timeout)
+            && timeout > interval
+        {
+            note(format!(
+                "its timeout ({}) is longer than its interval ({}): while it hangs it is polled less often than that",
+                show_duration(timeout),
+                show_duration(interval)
+            ));
+        }
+        if target.url.scheme() == "http" && target.tls != TlsConfig::default() {
+            note("it has tls, and its url is http://: nothing is encrypted".to_owned());
+        }
+    }
+    if config.targets.is_empty() {
+        let message = "it has no [[target]]: nothing would be polled".to_owned();
+        found.push(Problem { place: config.file.clone(), message });
+    }
+    if config.sources.contains_key("plugins.dir") && !config.plugin_dir.is_dir() {
+        let message = format!("there is no folder {}: no plugin is taken from it", config.plugin_dir.display());
+        found.push(Problem { place: format!("{}: [plugins] dir", config.file), message });
+    }
+    found
 }
 
 fn near(plugins: &PluginSet, kind: &model::Kind) -> String {

@@ -17,6 +17,22 @@ pub(crate) struct Arguments {
     /// What is to be done.
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// What is logged on stderr: error, warn, info, debug (with what plugins print) or trace [default: info for run, else
+    /// warn; POLLIWOG_LOG_LEVEL]
+    #[arg(long, global = true, value_name = "LEVEL")]
+    pub(crate) log_level: Option<tracing::Level>,
+    /// How a line of the log is written [default: text; POLLIWOG_LOG_FORMAT]
+    #[arg(long, global = true, value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
 }
 
 /// What is to be done.
@@ -25,9 +41,14 @@ pub(crate) enum Command {
     /// Run the host
     Run(RunArguments),
     /// Validate configuration, plugins and settings: every problem with file, line and remedy
+    ///
+    /// Each target is polled as far as that goes without sending anything, so that a request that would be refused is found.
     Check {
         #[command(flatten)]
         common: Common,
+        /// A kind that no plugin serves is no problem: its plugin comes later
+        #[arg(long)]
+        allow_missing_plugins: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -131,10 +152,10 @@ pub(crate) enum Command {
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Common {
     /// The configuration [default: ./polliwog.toml, then the XDG place, then /etc/polliwog]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Where data lies [default: the XDG place]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 }
 
@@ -204,6 +225,12 @@ pub(crate) enum TargetsCommand {
 /// What is to be done with the admin token.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum TokenCommand {
+    /// Print the token of the host of this data directory, as long as it is the one that a host made
+    Show {
+        /// That of the demo
+        #[arg(long)]
+        demo: bool,
+    },
     /// Make another one and print it; the one before is not right any more, and pages must log in again
     Rotate,
 }

@@ -2,11 +2,13 @@
 
 use crate::cli::COMPILE_PLUGIN;
 use crate::clock::random_bytes;
-use crate::config::{Config, Invalid, Overrides, Places, Problem, SecretSource, TargetConfig, TlsConfig, find};
+use crate::config::{
+    Config, Invalid, Overrides, Places, Problem, SecretSource, TargetConfig, TlsConfig, find, misspelt,
+};
 use anyhow::{Context, bail};
 use model::{Kind, TargetId};
 use sandbox::Compiler;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -92,6 +94,12 @@ pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Variables of ours that are set and set nothing.
+pub(crate) fn unknown_variables(config: &Config) -> Vec<Problem> {
+    let set: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    misspelt(set.iter().map(String::as_str), &config.variables)
+}
+
 /// The configuration as far as it can be read, and everything that is wrong with it.
 pub(crate) fn examine(places: &Places) -> anyhow::Result<(Option<Config>, Vec<Problem>)> {
     let document = Document::find(places, false)?;
@@ -121,6 +129,7 @@ fn add_demo(config: &mut Config, port: u16, overrides: &Overrides) -> Vec<Proble
             url: simulated.url.parse().expect("the demo's URLs are URLs"),
             also: Vec::new(),
             tls: TlsConfig::default(),
+            host_header: None,
             interval: Some(simulated.interval),
             cadence: None,
             min_interval: Some(DEMO_BOUNDS.0),
@@ -132,6 +141,7 @@ fn add_demo(config: &mut Config, port: u16, overrides: &Overrides) -> Vec<Proble
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), SecretSource::Simulated(value)))
                 .collect(),
+            short_secrets: BTreeSet::new(),
             labels: BTreeMap::from([("estate".to_owned(), "demo".to_owned())]),
             settings: serde_json::from_str(simulated.settings).expect("the demo's settings are JSON"),
             line: 0,

@@ -10,8 +10,8 @@ mod targets;
 mod value;
 
 pub(crate) use checked::{Config, Invalid, Limits, line, scheduler_values};
-pub(crate) use places::{Places, find};
-pub(crate) use reader::{Overrides, Source, suggestion};
+pub(crate) use places::{Places, data_dir, find};
+pub(crate) use reader::{Overrides, Source, misspelt, suggestion};
 pub(crate) use targets::{CHANGEABLE, SecretSource, TargetConfig, TlsConfig, setting};
 pub(crate) use value::{parse_duration, show_duration};
 

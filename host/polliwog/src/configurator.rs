@@ -4,6 +4,7 @@
 //! what is different is handed to the driver. A file with a problem changes nothing and is shown. A setting that was
 //! changed while the host ran and does not fit the file any more is parked: it is kept, shown, and not in force.
 
+mod difference;
 mod watch;
 
 pub(crate) use watch::Named;
@@ -221,6 +222,14 @@ impl Configurator {
             }
         }
         self.take_up(&mut state, (document, fitted), None).await.map_err(CommandError::Conflict)?;
+        for (key, value) in &changes {
+            match value {
+                Some(value) => {
+                    tracing::info!("the setting {key} is now {value}, and wins over the file until it is unset");
+                }
+                None => tracing::info!("the setting {key} is unset"),
+            }
+        }
         let kept = self.parts.store.writer().settings(changes, self.parts.clock.wall());
         match tokio::task::spawn_blocking(move || kept.recv_timeout(DURABLE)).await {
             Ok(Ok(())) => Ok(()),
@@ -302,6 +311,7 @@ impl Configurator {
         let fitted = self.parts.checker.fit(&document, overrides, (&state.fitted.targets, Files::Reread)).await?;
         if document.text == state.document.text && fitted.is_same(&state.fitted) {
             // A file was written anew, and says what it said.
+            tracing::info!("{name} was read again; nothing in it is different from what is in force");
             state.document = document;
             state.problems.clear();
             self.show(state);
@@ -315,9 +325,10 @@ impl Configurator {
         for (key, problem) in &fitted.parked {
             tracing::warn!("the setting {key} is not in force any more: {problem}");
         }
+        let changes = difference::between(&state.fitted, &fitted);
         state.problems.clear();
         self.take_up(state, (document, fitted), None).await.map_err(failed)?;
-        tracing::info!("{name} was read again");
+        tracing::info!("{name} was read again: {changes}");
         let kind = EventKind::SettingsChanged { what: name, value: None };
         self.parts.store.writer().event(Event { at: self.parts.clock.wall(), kind });
         Ok(())

@@ -320,7 +320,7 @@ pub(crate) fn target(written: &TargetConfig, plugin: Option<&Plugin>, limits: Li
     }
     let values = secrets(written, plugin, &mut note);
     let material = material(&values, &origins);
-    let secrets = Secrets::new(values).map_err(|error| note(error.to_string()));
+    let secrets = Secrets::with_short(values, &written.short_secrets).map_err(|error| note(error.to_string()));
     let (true, Ok(secrets)) = (problems.is_empty(), secrets) else { return Err(problems) };
     let told = sandbox::Target {
         id: written.id.clone(),
@@ -333,10 +333,21 @@ pub(crate) fn target(written: &TargetConfig, plugin: Option<&Plugin>, limits: Li
     };
     let descriptor = plugin.map(Plugin::descriptor);
     let narrowing = limits.narrowing.clone();
-    let identity = format!("{:?} {:?} {:?}", written.also, written.tls, written.secrets);
+    let mut identity = format!("{:?} {:?} {:?}", written.also, written.tls, written.secrets);
+    if let Some(host) = &written.host_header {
+        identity.push_str(host);
+    }
+    let host = written.host_header.clone();
     Ok(Target {
         told: Arc::new(told),
-        grant: Arc::new(Grant { base: written.url.clone(), origins, reach: Reach::Everywhere, secrets, narrowing }),
+        grant: Arc::new(Grant {
+            base: written.url.clone(),
+            origins,
+            reach: Reach::Everywhere,
+            secrets,
+            narrowing,
+            host,
+        }),
         plugin: plugin.map(Plugin::digest),
         limits,
         timeout: written.timeout.or(descriptor.map(|d| d.default_timeout)).unwrap_or(TIMEOUT),

@@ -14,6 +14,7 @@ use model::{Moment, TargetId, Timestamp};
 use sandbox::Sandbox;
 use scheduler::{Ask, BreakerState, TargetStatus};
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
@@ -46,6 +47,8 @@ pub(crate) struct RunningHost {
     pub web: Arc<web::Gauges>,
     /// The log, for what of it was lost.
     pub log: Arc<Log>,
+    /// Where the admin token is kept.
+    pub data_dir: PathBuf,
     /// Where messages go.
     pub sender: SyncSender<Message>,
 }
@@ -260,6 +263,7 @@ impl web::Host for RunningHost {
         }
         let token = hex(&random_bytes::<32>());
         self.store.writer().admin_token(Auth::hash(&token), self.clock.wall());
+        crate::token::keep(&self.data_dir, &token);
         Ok(token)
     }
 

@@ -3,12 +3,16 @@
 //! A thread of its own writes. When stderr cannot take a line (its disk is full, its reader is gone, nobody reads the pipe)
 //! the line is lost and counted, and the host goes on. The next line that can be written says how many are missing.
 
+use crate::cli::LogFormat;
+use crate::common::environment;
 use anyhow::Context;
+use clap::ValueEnum;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tracing::Level;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -32,23 +36,38 @@ struct Lines {
     lost: Arc<AtomicU64>,
 }
 
+/// The level that the environment names, or else this one.
+pub(crate) fn level(usual: Level) -> anyhow::Result<Level> {
+    let named = environment("POLLIWOG_LOG_LEVEL");
+    let wrong = |name: &String| format!("POLLIWOG_LOG_LEVEL is {name:?}: use error, warn, info, debug or trace");
+    named.map_or(Ok(usual), |name| name.parse().map_err(|_| anyhow::anyhow!(wrong(&name))))
+}
+
+/// The format that the environment names, or else text.
+pub(crate) fn format() -> anyhow::Result<LogFormat> {
+    let Some(name) = environment("POLLIWOG_LOG_FORMAT") else { return Ok(LogFormat::Text) };
+    LogFormat::from_str(&name, true).map_err(|_| anyhow::anyhow!("POLLIWOG_LOG_FORMAT is {name:?}: use text or json"))
+}
+
 impl Log {
     /// Starts the log; `RUST_LOG` says what is logged, else everything from `level` on.
-    pub(crate) fn start(level: &str) -> anyhow::Result<Self> {
+    pub(crate) fn start(level: Level, format: LogFormat) -> anyhow::Result<Self> {
         let filter = match std::env::var("RUST_LOG") {
             Ok(filter) => EnvFilter::try_new(&filter).with_context(|| format!("RUST_LOG={filter:?}"))?,
-            Err(_) => EnvFilter::new(level),
+            Err(_) => EnvFilter::new(level.as_str()),
         };
         let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let log = Self::writing_to(io::stderr())?;
-        tracing_subscriber::fmt()
+        let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(log.lines.clone())
-            .with_ansi(colours)
             .with_target(false)
             // It would report its own failures with a print that panics when stderr is gone.
-            .log_internal_errors(false)
-            .init();
+            .log_internal_errors(false);
+        match format {
+            LogFormat::Text => lines.with_ansi(colours).init(),
+            LogFormat::Json => lines.json().flatten_event(true).init(),
+        }
         log_panics();
         Ok(log)
     }

@@ -26,6 +26,7 @@ mod remote;
 mod run;
 mod setup;
 mod simulate;
+mod token;
 
 use anyhow::Context;
 use clap::Parser;
@@ -34,6 +35,7 @@ use logging::Log;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use tracing::Level;
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -58,8 +60,10 @@ fn main() -> ExitCode {
 
 /// Does what was asked; gives the exit code.
 fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
-    let level = if matches!(arguments.command, Command::Run(_)) { "info" } else { "warn" };
-    let log = Arc::new(Log::start(level)?);
+    let usual = if matches!(arguments.command, Command::Run(_)) { Level::INFO } else { Level::WARN };
+    let level = arguments.log_level.map_or_else(|| logging::level(usual), Ok)?;
+    let format = arguments.log_format.map_or_else(logging::format, Ok)?;
+    let log = Arc::new(Log::start(level, format)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -68,7 +72,9 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
     let done = runtime.block_on(async {
         match arguments.command {
             Command::Run(arguments) => run::run(arguments, log.clone()).await,
-            Command::Check { common, json } => check::check(&common, json).await,
+            Command::Check { common, json, allow_missing_plugins } => {
+                check::check(&common, json, allow_missing_plugins).await
+            }
             Command::Poll(arguments) => poll::poll(arguments).await,
             Command::Explain { target, common } => remote::explain(&common, &target).await,
             Command::Status { common } => remote::status(&common).await,
@@ -77,6 +83,9 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Breaker { command, common } => remote::breaker(&common, command).await,
             Command::Settings { command, common } => remote::settings(&common, command).await,
             Command::Token { command: TokenCommand::Rotate, common } => remote::rotate_token(&common).await,
+            Command::Token { command: TokenCommand::Show { demo }, common } => {
+                token::show(&common.common.places(), demo)
+            }
             Command::Replay { dir, port } => replay(&dir, port).await,
             Command::Setup(arguments) => setup::setup(arguments).await,
             Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,

@@ -5,7 +5,7 @@ pub(crate) mod output;
 use crate::cli::{PollArguments, USAGE};
 use crate::clock::Clock;
 use crate::common::{compiler, complain, counted, environment, print, print_json, read};
-use crate::config::{Config, SecretSource, TargetConfig, TlsConfig};
+use crate::config::{Config, Problem, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
 use crate::plugin_command::recording::{Recording, Told};
 use crate::plugins::{Judging, Keeper, Trust};
@@ -120,13 +120,16 @@ enum Unusable {
     Other(anyhow::Error),
 }
 
+/// Every problem of a configuration, one a line.
+fn listed(problems: Vec<Problem>) -> Unusable {
+    let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Unusable::Other(anyhow!("{}", all.join("\n")))
+}
+
 fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable> {
     if let Some(id) = &arguments.target {
         let config = read(&arguments.common.places()).map_err(Unusable::Other)?;
-        let config = config.map_err(|problems| {
-            let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            Unusable::Other(anyhow!("{}", all.join("\n")))
-        })?;
+        let config = config.map_err(listed)?;
         let found = config.targets.iter().find(|target| target.id.as_str() == id).cloned();
         let target = found.ok_or_else(|| {
             let known: Vec<&str> = config.targets.iter().map(|target| target.id.as_str()).collect();
@@ -135,13 +138,18 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
         return Ok((config, target));
     }
     let target = ad_hoc(arguments).map_err(Unusable::Usage)?;
-    // Only where plugins lie is of interest; a broken configuration is no reason not to poll something else.
+    // A file that was named counts; one that lies about is no reason not to poll something else.
+    if let Some(named) = &arguments.common.config {
+        let read =
+            crate::common::Document::read(named.clone()).map_err(|why| Unusable::Usage(anyhow!("--config: {why}")))?;
+        let config = read.config(&arguments.common.places(), None, &crate::config::Overrides::new());
+        return Ok((config.map_err(listed)?, target));
+    }
     let text = crate::config::find(&arguments.common.places(), &environment)
         .ok()
         .and_then(|path| std::fs::read_to_string(path).ok());
     let read = |text: &str| Config::written(("the configuration", text), &arguments.common.places(), &environment);
-    let config = text.and_then(|text| read(&text).ok()).map_or_else(|| read(""), Ok);
-    let config = config.map_err(|problems| Unusable::Other(anyhow!("{}", problems[0])))?;
+    let config = text.and_then(|text| read(&text).ok()).map_or_else(|| read(""), Ok).map_err(listed)?;
     Ok((config, target))
 }
 
@@ -166,6 +174,7 @@ fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
         url,
         also: Vec::new(),
         tls: TlsConfig { fingerprints, insecure: arguments.insecure, ..TlsConfig::default() },
+        host_header: None,
         interval: None,
         cadence: None,
         min_interval: None,
@@ -173,6 +182,7 @@ fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
         timeout: None,
         enabled: true,
         secrets,
+        short_secrets: BTreeSet::new(),
         labels: BTreeMap::new(),
         settings,
         line: 0,

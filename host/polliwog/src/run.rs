@@ -2,7 +2,7 @@
 
 use crate::cli::RunArguments;
 use crate::clock::{self, Clock, random_bytes};
-use crate::common::{Document, compiler, complain, counted, print};
+use crate::common::{Document, compiler, complain, counted, print, unknown_variables};
 use crate::config::{Config, Overrides, Problem};
 use crate::configurator::{self, Checker, Configurator, DORMANT, Named};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
@@ -11,6 +11,7 @@ use crate::health::Health;
 use crate::host::{ENDING, RunningHost};
 use crate::logging::Log;
 use crate::plugins::{Judging, Keeper, PluginSet, Trust, hex, keeper};
+use crate::token;
 use anyhow::{Context, bail};
 use egress::Egress;
 use model::{Event, EventKind, Pulse, TargetId, Timestamp};
@@ -18,6 +19,7 @@ use sandbox::Sandbox;
 use scheduler::{Saved, Scheduler};
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -25,7 +27,7 @@ use store::{FORGOTTEN, Known, Loaded, Opened, Schedule, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use web::{Announcer, Auth, Listening, Metrics};
+use web::{Announcer, Auth, Listening, Metrics, Port};
 
 /// Sets the admin token, for automation.
 pub(crate) const ADMIN_TOKEN: &str = "POLLIWOG_ADMIN_TOKEN";
@@ -42,15 +44,28 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
         Err(problems) => return Ok(refuse(&problems)),
     };
     let named = Named::by(&config);
+    // What a start can fail for comes first, before plugins are compiled, which can take a minute.
+    let ports =
+        (Port::bind(config.listen, "server.listen")?, Port::bind(config.metrics_listen, "server.metrics_listen")?);
     if arguments.demo {
         demo::start(arguments.demo_port, clock::seconds).await?;
     }
-    let listeners = vec![config.listen, config.metrics_listen];
+    let (sender, messages) = sync_channel(MESSAGES);
+    let Opened { store, targets: loaded, forgotten_until } = open(&config, clock.wall(), &sender)?;
+    let store = Arc::new(store);
+    tracing::info!(
+        "Polliwog {} starts: configuration {}, data in {}, plugins in {}",
+        env!("CARGO_PKG_VERSION"),
+        config.file,
+        config.data_dir.display(),
+        config.plugin_dir.display()
+    );
+    warn_of_variables(&config);
     let egress = Egress::new(egress::Config {
         max_requests_per_host: config.max_requests_per_host,
         max_body_bytes_in_flight: config.max_body_bytes_in_flight,
         max_connections: crate::means::connections(),
-        own_listeners: listeners,
+        own_listeners: vec![config.listen, config.metrics_listen],
     });
     let slots = sandbox::Config { instance_slots: config.instance_slots, ..sandbox::Config::default() };
     let sandbox = Arc::new(Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?);
@@ -58,16 +73,13 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
         Keeper::start(sandbox.clone(), (&config.plugin_dir, &config.data_dir), Trust::of(&config), Judging::Known)
             .await;
     let checker = Checker { places, demo, sandbox: sandbox.clone(), plugins: RwLock::default() };
-    // As it is written, before anything is made.
+    // As it is written, before anything that was set is looked at.
     let written = match keeper.hold_against(&checker, &document).await {
         Ok(written) => written,
         Err(problems) => return Ok(refuse(&problems)),
     };
     let plugins = checker.plugins();
 
-    let (sender, messages) = sync_channel(MESSAGES);
-    let Opened { store, targets: loaded, forgotten_until } = open(&config, clock.wall(), &sender)?;
-    let store = Arc::new(store);
     let overrides = store.reader().settings()?;
     let fitted = if overrides.is_empty() {
         Ok(written)
@@ -84,7 +96,7 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     let (config, targets) = (fitted.config.clone(), fitted.targets.values().cloned().collect::<Vec<_>>());
     warn_of_addresses(&config);
     estate::warn_of(targets.iter(), &plugins);
-    let auth = admin(&store, &clock)?;
+    let (auth, token) = admin(&store, &config.data_dir, &clock)?;
     tell_of_plugins(&plugins, &store, &clock);
     let (restored, dormant) = restore(&targets, (loaded, forgotten_until), &clock);
     let dormant = keep_lately(dormant, &config, &store, clock.wall());
@@ -104,7 +116,6 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
         sender: sender.clone(),
     };
     let scheduler = Scheduler::new(config.scheduler.clone(), seed);
-    let (listen, metrics_listen) = (config.listen, config.metrics_listen);
     let needed = configurator::Parts { clock, checker, store: store.clone(), sender: sender.clone() };
     let configurator = Arc::new(Configurator::new(needed, document, fitted, dormant));
     let web_gauges = Arc::new(web::Gauges::default());
@@ -120,10 +131,12 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
         health: health.clone(),
         web: web_gauges.clone(),
         log,
+        data_dir: config.data_dir.clone(),
         sender: sender.clone(),
     });
     // Before anybody can see that it runs: who ends it then has it saved all the same.
     let asked = EndAsked::listen()?;
+    let hangup = signal(SignalKind::hangup())?;
     let ending = CancellationToken::new();
     let both = Listening {
         hosts: config.hosts.clone(),
@@ -131,16 +144,16 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
         gauges: web_gauges,
         ending: ending.clone(),
     };
-    let listening = web::serve(listen, host.clone(), (announcer, auth.0), both.clone()).await?;
-    let measured = web::serve_metrics(metrics_listen, host, metrics, both).await?;
-    greet(listening, measured, targets.len(), auth.1.as_deref());
+    let listening = web::serve(ports.0, host.clone(), (announcer, auth), both.clone())?;
+    let measured = web::serve_metrics(ports.1, host, metrics, both)?;
+    greet(listening, measured, targets.len(), &token);
     let driver = Driver::new(parts, scheduler, restored);
     let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(move || driver.run(&messages, &pulse))?;
     health.clone().watch(clock)?;
 
     let needed = keeper::Parts { configurator: configurator.clone(), store: store.clone(), clock };
     let keeping = tokio::spawn(keeper.watch(needed, ending.clone()));
-    let watching = tokio::spawn(configurator.watch(named, ending.clone()));
+    let watching = tokio::spawn(configurator.watch(named, hangup, ending.clone()));
     asked.wait().await;
     health.end();
     tracing::info!("ending: nothing more is started; what is under way has 15 s");
@@ -211,6 +224,13 @@ fn warn_of_addresses(config: &Config) {
     }
 }
 
+/// A variable that is misspelt changes nothing, and would do so silently.
+fn warn_of_variables(config: &Config) {
+    for problem in unknown_variables(config) {
+        tracing::warn!("{problem}");
+    }
+}
+
 fn tell_of_plugins(plugins: &PluginSet, store: &Store, clock: &Clock) {
     for refused in plugins.refused() {
         tracing::warn!("{} is refused: {}", refused.file, refused.reason);
@@ -232,8 +252,19 @@ fn open(config: &Config, now: Timestamp, sender: &SyncSender<Message>) -> anyhow
     Ok(Store::open(&config.store, now, Box::new(acknowledge))?)
 }
 
-/// The admin token: from the environment, in the place of any earlier one, or made at the first start. Known by its hash.
-fn admin(store: &Store, clock: &Clock) -> anyhow::Result<(Auth, Option<String>)> {
+/// What is known of the admin token when the host starts.
+enum AdminToken {
+    /// It was made now.
+    Made(String),
+    /// The data directory holds it.
+    Kept,
+    /// Only its hash is known.
+    Hashed,
+}
+
+/// The admin token: from the environment, in the place of any earlier one, or made at the first start. The database knows its
+/// hash; one that was made lies in the data directory too, for its owner.
+fn admin(store: &Store, data_dir: &Path, clock: &Clock) -> anyhow::Result<(Auth, AdminToken)> {
     let now = clock.wall();
     let kept = store.reader().admin_token()?;
     if let Some(token) = crate::common::environment(ADMIN_TOKEN) {
@@ -244,21 +275,29 @@ fn admin(store: &Store, clock: &Clock) -> anyhow::Result<(Auth, Option<String>)>
             );
         }
         let hash = Auth::hash(&token);
+        let sessions = store.reader().sessions(now)?;
         if kept == Some(hash) {
-            return Ok((Auth::new(hash, store.reader().sessions(now)?), None));
+            return Ok((Auth::new(hash, sessions), AdminToken::Hashed));
         }
         // Sessions that began with the previous token end.
-        let auth = Auth::new(hash, []);
-        store.reader().sessions(now)?.into_iter().for_each(|(session, _)| store.writer().session(session, None));
+        sessions.into_iter().for_each(|(session, _)| store.writer().session(session, None));
         store.writer().admin_token(hash, now);
-        return Ok((auth, None));
+        token::forget(data_dir);
+        return Ok((Auth::new(hash, []), AdminToken::Hashed));
     }
     if let Some(hash) = kept {
-        return Ok((Auth::new(hash, store.reader().sessions(now)?), None));
+        let auth = Auth::new(hash, store.reader().sessions(now)?);
+        let shown = token::read(data_dir).is_ok_and(|token| token.is_some_and(|token| Auth::hash(&token) == hash));
+        if !shown {
+            // It is that of another database, or was replaced.
+            token::forget(data_dir);
+        }
+        return Ok((auth, if shown { AdminToken::Kept } else { AdminToken::Hashed }));
     }
     let token = hex(&random_bytes::<32>());
     store.writer().admin_token(Auth::hash(&token), now);
-    Ok((Auth::new(Auth::hash(&token), []), Some(token)))
+    token::keep(data_dir, &token);
+    Ok((Auth::new(Auth::hash(&token), []), AdminToken::Made(token)))
 }
 
 /// A poll that found nothing new just before a kill may have been forgotten. Its target is taken to have been polled when
@@ -318,17 +357,22 @@ fn keep_lately(
     dormant
 }
 
-fn greet(listening: SocketAddr, measured: SocketAddr, targets: usize, token: Option<&str>) {
+fn greet(listening: SocketAddr, measured: SocketAddr, targets: usize, token: &AdminToken) {
     tracing::info!(
         "polling {}; pages and API at http://{listening}/, metrics at http://{measured}/metrics",
         counted(targets, "target")
     );
     let text = match token {
-        Some(token) => format!(
-            "The admin token was made; it is not shown again:\n  {token}\nLog in with it:\n  \
+        AdminToken::Made(token) => format!(
+            "The admin token was made (`polliwog token show` shows it again):\n  {token}\nLog in with it:\n  \
              http://{listening}/login?token={token}"
         ),
-        None => format!("Log in at http://{listening}/login with the admin token ({ADMIN_TOKEN} sets another)."),
+        AdminToken::Kept => {
+            format!("Log in at http://{listening}/login with the admin token, which `polliwog token show` shows.")
+        }
+        AdminToken::Hashed => {
+            format!("Log in at http://{listening}/login with the admin token ({ADMIN_TOKEN} sets another).")
+        }
     };
     // A host runs on when its output is not read or cannot be written.
     tokio::task::spawn_blocking(move || {

@@ -1,5 +1,7 @@
 //! What a plugin says its settings are: a JSON Schema, which is a stranger's, and which settings are held against.
 
+mod plain;
+
 use crate::convert::clean;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
@@ -71,11 +73,11 @@ impl Schema {
         let untold = |error: &ValidationError<'_>| {
             !(told && matches!(error.kind(), ValidationErrorKind::AdditionalProperties { .. }))
         };
-        let problem = |error: ValidationError<'_>| match error.instance_path().to_string() {
-            path if path.is_empty() => SettingsProblem { setting: None, message: error.to_string() },
-            path => {
+        let problem = |error: ValidationError<'_>| match plain::problem(&error) {
+            (path, message) if path.is_empty() => SettingsProblem { setting: None, message },
+            (path, message) => {
                 let setting = path.trim_start_matches('/').replace('/', ".");
-                SettingsProblem { message: format!("{setting}: {error}"), setting: Some(setting) }
+                SettingsProblem { message: format!("{setting}: {message}"), setting: Some(setting) }
             }
         };
         problems.extend(self.0.iter_errors(settings).filter(untold).map(problem));
@@ -259,6 +261,43 @@ mod tests {
             [("\"a.b\" is -1: write 0", Some("a.b")), ("a is \"b\"", None), ("\"a", None), ("", None)]
         {
             assert_eq!(SettingsProblem::said(said.to_owned()).setting.as_deref(), setting, "{said}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said_in_plain_words() {
+        let schema = json!({
+            "properties": {
+                "list": { "type": "array", "items": { "$ref": "#/$defs/Expected" } },
+                "word": { "oneOf": [{ "type": "string", "const": "GET" }, { "type": "string", "const": "HEAD" }] },
+                "one": { "enum": ["a", "b"] },
+                "count": { "type": ["integer", "null"], "minimum": 0 },
+                "text": { "type": "string", "minLength": 1 },
+                "flag": { "type": "boolean" },
+                "table": { "type": "object" },
+                "either": { "anyOf": [{ "type": "string" }, { "type": "object", "required": ["field"] }] },
+            },
+            "$defs": { "Expected": { "anyOf": [{ "type": "integer", "maximum": 999 }, { "type": "string" }] } },
+        });
+        let (document, read) = Schema::read(&schema.to_string()).map_err(|why| panic!("{why}")).unwrap();
+        for (settings, expected) in [
+            (json!({ "list": 200 }), "list: 200 is a number, and should be a list: write [200]"),
+            (json!({ "list": [true] }), "list.0: true is a boolean, and should be a whole number or text"),
+            (json!({ "list": [1000] }), "list.0: 1000 is above 999, the most that is allowed"),
+            (json!({ "word": "get" }), "word: \"get\" is written \"GET\""),
+            (json!({ "word": "POST" }), "word: \"POST\" is none of those that are allowed: \"GET\", \"HEAD\""),
+            (json!({ "one": "c" }), "one: \"c\" is none of those that are allowed: \"a\", \"b\""),
+            (json!({ "count": -1 }), "count: -1 is below 0, the least that is allowed"),
+            (json!({ "count": 1.5 }), "count: 1.5 is a number with a fraction, and should be a whole number"),
+            (json!({ "text": 5 }), "text: 5 is a number, and should be text: write \"5\""),
+            (json!({ "text": "" }), "text: it is empty"),
+            (json!({ "flag": "true" }), "flag: \"true\" is text, and should be true or false: write true"),
+            (json!({ "table": [] }), "table: [] is a list, and should be a table"),
+            (json!({ "either": {} }), "either: \"field\" is missing"),
+            (json!({ "either": 1 }), "either: 1 is a number, and should be text or a table"),
+        ] {
+            let problems: Vec<String> = read.problems(&document, &settings).iter().map(ToString::to_string).collect();
+            assert_eq!(problems, [expected], "{settings}");
         }
     }
 

@@ -4,17 +4,21 @@ use std::time::Duration;
 
 /// First polls are spread over at most this long.
 const LONGEST: Duration = Duration::from_secs(60);
+/// And over no more than this for each, so that a few come at once.
+const EACH: Duration = Duration::from_millis(50);
 
 /// When each of `targets` (hash of its URL, interval) starts, counted from now, in the order given.
 ///
-/// The k-th of n URLs in the order of their hashes starts at k/n of min(interval, 60 s); equal URLs start together.
+/// The k-th of n URLs in the order of their hashes starts at k/n of min(interval, 60 s, n × 50 ms); equal URLs start
+/// together.
 pub(crate) fn delays(targets: &[(u64, Duration)]) -> Vec<Duration> {
     let mut order: Vec<u64> = targets.iter().map(|&(hash, _)| hash).collect();
     order.sort_unstable();
     order.dedup();
     let place = |hash: u64| order.binary_search(&hash).expect("every hash is in the order");
+    let longest = LONGEST.min(EACH.saturating_mul(u32::try_from(order.len()).unwrap_or(u32::MAX)));
     (targets.iter())
-        .map(|&(hash, interval)| interval.min(LONGEST).mul_f64(place(hash) as f64 / order.len() as f64))
+        .map(|&(hash, interval)| interval.min(longest).mul_f64(place(hash) as f64 / order.len() as f64))
         .collect()
 }
 
@@ -24,10 +28,16 @@ mod tests {
 
     #[test]
     fn the_first_starts_at_once_and_equal_urls_together() {
-        let seconds = Duration::from_secs;
-        let found =
-            delays(&[(7, seconds(10)), (1, seconds(10)), (7, seconds(20)), (9, seconds(3600)), (8, seconds(40))]);
-        assert_eq!(found, [Duration::from_millis(2500), seconds(0), seconds(5), seconds(45), seconds(20)]);
+        let (seconds, millis) = (Duration::from_secs, Duration::from_millis);
+        let found = delays(&[(7, seconds(10)), (1, seconds(10)), (7, seconds(20)), (9, millis(100)), (8, seconds(40))]);
+        assert_eq!(found, [50, 0, 50, 75, 100].map(millis), "four addresses, 50 ms for each");
         assert_eq!(delays(&[]), []);
+    }
+
+    #[test]
+    fn many_are_spread_over_their_interval_and_a_minute_at_most() {
+        let delays_of = |interval| delays(&(0..2400).map(|hash| (hash, interval)).collect::<Vec<_>>());
+        assert_eq!(delays_of(Duration::from_secs(3600))[1200], Duration::from_secs(30));
+        assert_eq!(delays_of(Duration::from_secs(10))[1200], Duration::from_secs(5));
     }
 }

@@ -10,6 +10,8 @@ const PATIENCE_MS = 4000; // a host that takes longer does not answer
 let wanted = false;
 let busy = false;
 let refreshed = Date.now();
+let ahead = 0; // by how much the host's clock is ahead of ours, in milliseconds
+const sent = new Map(); // what the host sent of each target last
 
 async function refresh() {
   wanted = true;
@@ -35,21 +37,45 @@ function show(html) {
   fresh.innerHTML = html;
   const parts = [...fresh.content.children];
   const named = new Map([...list.children].filter((part) => part.id).map((part) => [part.id, part]));
-  const selection = getSelection();
+  const [active, selection] = [document.activeElement, getSelection()];
   const selected = (part) => !selection.isCollapsed && part.contains(selection.anchorNode);
+  const ends = [selection.anchorNode, selection.anchorOffset, selection.focusNode, selection.focusOffset];
+  const was = selection.toString();
   const kept = parts.map((part) => {
     const held = part.id && named.get(part.id);
-    if (!held || (held.innerHTML === part.innerHTML && held.dataset.status === part.dataset.status)) return held || part;
-    if (selected(held)) return held;
-    const focused = held.contains(document.activeElement);
+    if (!held) return part;
+    if (sent.get(part.id) === part.outerHTML || selected(held)) return held;
+    const focused = held.contains(active);
     held.innerHTML = part.innerHTML;
     Object.assign(held.dataset, part.dataset);
-    if (focused) held.querySelector("button")?.focus();
+    if (focused) held.querySelector("button")?.focus({ preventScroll: true });
+    sent.set(part.id, part.outerHTML);
     return held;
   });
+  const focus = document.activeElement;
   kept.forEach((part, place) => { if (list.children[place] !== part) list.insertBefore(part, list.children[place] || null); });
   while (list.children.length > kept.length) list.lastElementChild.remove();
+  // What was moved has lost both.
+  if (focus !== document.activeElement && focus.isConnected) focus.focus({ preventScroll: true });
+  if (was && getSelection().toString() !== was && ends[0].isConnected) getSelection().setBaseAndExtent(...ends);
+  ahead = Number(list.querySelector(".headline")?.dataset.now ?? Date.now()) - Date.now();
   headline();
+  tick();
+}
+
+// Ages go on while nothing else happens.
+function tick() {
+  const selection = getSelection();
+  for (const part of document.querySelectorAll("time[data-at]")) {
+    if (!selection.isCollapsed && selection.containsNode(part, true)) continue;
+    const seconds = Math.floor(Math.abs(Date.now() + ahead - Number(part.dataset.at)) / 1000);
+    const [count, unit] = seconds < 60 ? [seconds, "s"] : seconds < 3600 ? [seconds / 60, "min"]
+      : seconds < 172800 ? [seconds / 3600, "h"] : [seconds / 86400, "days"];
+    const text = `${Math.floor(count)} ${unit}`;
+    if (part.textContent === text) continue;
+    part.title ||= part.textContent;
+    part.textContent = text;
+  }
 }
 
 // The tab tells as much as the first line of the page.
@@ -74,7 +100,9 @@ function lost() {
 }
 
 setInterval(() => { if (Date.now() - refreshed > SILENCE_MS) refresh(); }, 2000);
+setInterval(tick, 1000);
 headline();
+tick();
 
 list.addEventListener("click", async (click) => {
   const target = click.target.dataset.poll;

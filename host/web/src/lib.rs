@@ -28,5 +28,5 @@ pub use host::{
     PollErrorView, ProcessView, SchedulerView, SettingView, SettingsView, StoredEvents, TargetView, Wish,
 };
 pub use metrics::{Metrics, PollMeasure};
-pub use server::{Listening, ServerError, serve, serve_metrics};
+pub use server::{Listening, Port, ServerError, serve, serve_metrics};
 pub use wire::{dependency_id, event_json, plugin_json};

@@ -13,7 +13,6 @@ use maud::{DOCTYPE, Markup, html};
 use model::{Status, Timestamp};
 use serde::Deserialize;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 const STYLE: &str = include_str!("../assets/style.css");
 const SCRIPT: &str = include_str!("../assets/app.js");
@@ -215,7 +214,7 @@ fn listing(overview: &Overview) -> Markup {
     let worst = targets.first().map_or(TargetStatus::Ok, |target| target.status());
     let bad = targets.iter().filter(|target| target.status().is_bad()).count();
     html! {
-        p.summary.headline data-worst=(worst.as_str()) data-bad=(bad) {
+        p.summary.headline data-worst=(worst.as_str()) data-bad=(bad) data-now=(overview.at.as_millis()) {
             (overview.targets.len()) " targets: "
             @for status in TargetStatus::ALL.into_iter().filter(|status| count(*status) > 0 || status.is_always_told()) {
                 span class={ "tag " (status.as_str()) @if count(status) == 0 { " none" } } {
@@ -234,12 +233,11 @@ fn listing(overview: &Overview) -> Markup {
         @if overview.targets.is_empty() {
             p.empty { "No targets yet. Add a [[target]] to polliwog.toml, or start with --demo." }
         }
-        @for target in targets { (section(target, overview.at)) }
+        @for target in targets { (section(target)) }
     }
 }
 
-fn section(target: &TargetView, now: Timestamp) -> Markup {
-    let state = state(target, now);
+fn section(target: &TargetView) -> Markup {
     let status = target.status();
     html! {
         section.target id={ "t-" (target.id) } data-state=(target.place) data-status=(status.as_str()) {
@@ -247,59 +245,55 @@ fn section(target: &TargetView, now: Timestamp) -> Markup {
                 span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) }
                 " " (target.name) " " small { (target.kind) " · " (target.url) }
             }
-            p.state { (state) " " button.poll type="button" data-poll=(target.id) { "Poll now" } }
+            p.state { (state(target)) " " button.poll type="button" data-poll=(target.id) { "Poll now" } }
             @if let Some(error) = &target.last_error {
                 p.problem { strong { (error.code) } ": " (error.message) }
             }
             @for warning in target.warnings.iter().take(5) { p.note { "⚠ " (warning) } }
             @if target.warnings.len() > 5 { p.note { "and " (target.warnings.len() - 5) " more warnings" } }
-            ul.dependencies { @for dependency in &target.dependencies { (item(target, dependency, now)) } }
+            ul.dependencies { @for dependency in &target.dependencies { (item(target, dependency)) } }
         }
     }
 }
 
 /// What is going on with a target, in words.
-fn state(target: &TargetView, now: Timestamp) -> String {
-    let next = target.next_run.map_or_else(String::new, |at| format!(", next look in {}", span(at.since(now))));
-    let healthy = match (target.last_success, target.place) {
-        (_, "disabled") => "disabled".to_owned(),
-        (_, "no_plugin") => format!("no plugin serves kind {}: drop its .wasm into the plugin directory", target.kind),
-        (_, "quarantined") => {
-            format!(
-                "the plugin of kind {} is in quarantine: it is tried every 5 min, and when its file changes",
-                target.kind
-            )
+fn state(target: &TargetView) -> Markup {
+    let is_fresh = target.failures == 0 && target.stale_since.is_none();
+    html! {
+        @match (target.last_success, target.place) {
+            (_, "disabled") => "disabled",
+            (_, "no_plugin") => {
+                "no plugin serves kind " (target.kind) ": drop its .wasm into the plugin directory"
+            }
+            (_, "quarantined") => {
+                "the plugin of kind " (target.kind) " is in quarantine: it is tried every 5 min, and when its file changes"
+            }
+            (Some(at), _) if is_fresh => { "polled " (age(at)) " ago" }
+            (None, _) if is_fresh => "not polled yet",
+            (Some(at), _) => { "last success " (age(at)) " ago" }
+            (None, _) => "never answered",
         }
-        (Some(at), _) if target.failures == 0 && target.stale_since.is_none() => {
-            format!("polled {} ago", span(now.since(at)))
+        @match target.failures {
+            0 => {}
+            1 => ", 1 failure",
+            failures => { ", " (failures) " failures in a row" }
         }
-        (None, _) if target.failures == 0 && target.stale_since.is_none() => "not polled yet".to_owned(),
-        (Some(at), _) => format!("last success {} ago", span(now.since(at))),
-        (None, _) => "never answered".to_owned(),
-    };
-    let failures = match target.failures {
-        0 => String::new(),
-        1 => ", 1 failure".to_owned(),
-        failures => format!(", {failures} failures in a row"),
-    };
-    let trouble = match (&target.dead, target.breaker.state) {
-        (Some(dead), _) => format!(", dead letter ({})", dead.reason.replace('_', " ")),
-        (None, "closed") => String::new(),
-        (None, state) => format!(", breaker {}", state.replace('_', "-")),
-    };
-    format!("{healthy}{failures}{trouble}{next}")
-}
-
-fn span(duration: Duration) -> String {
-    match duration.as_secs() {
-        seconds @ 0..60 => format!("{seconds} s"),
-        seconds @ 60..3600 => format!("{} min", seconds / 60),
-        seconds @ 3600..172_800 => format!("{} h", seconds / 3600),
-        seconds => format!("{} days", seconds / 86_400),
+        @match (&target.dead, target.breaker.state) {
+            (Some(dead), _) => { ", dead letter (" (dead.reason.replace('_', " ")) ")" }
+            (None, "closed") => {}
+            (None, state) => { ", breaker " (state.replace('_', "-")) }
+        }
+        @if let Some(at) = target.next_run { ", next look in " (age(at)) }
     }
 }
 
-fn item(target: &TargetView, dependency: &DependencyView, now: Timestamp) -> Markup {
+/// How long something is ago, or ahead. The page counts it, so that it goes on while nothing else changes; where no script
+/// runs, the time itself stands there.
+fn age(at: Timestamp) -> Markup {
+    html! { time data-at=(at.as_millis()) { (time(at)) } }
+}
+
+fn item(target: &TargetView, dependency: &DependencyView) -> Markup {
     let look = Look::of(target, dependency);
     let name = dependency.title.as_deref().unwrap_or(&dependency.name);
     html! {
@@ -309,7 +303,7 @@ fn item(target: &TargetView, dependency: &DependencyView, now: Timestamp) -> Mar
             @if dependency.title.is_some() { " " small { (dependency.name) } }
             " " span.word { (look.word(dependency.status)) }
             @if let Some(ms) = dependency.latency_ms { " " small { (format!("{ms:.0} ms")) } }
-            @if let Some(since) = dependency.missing_since { " " small { "since " (span(now.since(since))) } }
+            @if let Some(since) = dependency.missing_since { " " small { "for " (age(since)) } }
             @if let Some(message) = &dependency.error_message { span.message { (message) } }
             @if let Some(description) = &dependency.description { span.note { (description) } }
             @if let Some(impact) = dependency.impact.as_ref().filter(|_| dependency.status != Status::Ok) {

@@ -11,27 +11,76 @@ use crate::page;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{delete, get, post};
-use futures_util::{FutureExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
+use tower_http::compression::CompressionLayer;
 
 /// A listener that could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {why}")]
+#[error("cannot listen on {address} ({setting}): {why}")]
 pub struct ServerError {
     address: SocketAddr,
+    setting: &'static str,
     why: String,
+}
+
+/// A port that is this host's from now on; until it is served, whoever connects is refused.
+#[derive(Debug)]
+pub struct Port {
+    socket: TcpSocket,
+    address: SocketAddr,
+    setting: &'static str,
+}
+
+impl Port {
+    /// Takes a port; `setting` is the key of the configuration that names it.
+    ///
+    /// # Errors
+    /// When another program has it, or this user may not, or this machine has no such address.
+    pub fn bind(address: SocketAddr, setting: &'static str) -> Result<Self, ServerError> {
+        let bind = || {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            // A port that a host before this one has just left may be taken at once.
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            Ok(socket)
+        };
+        let socket = bind().map_err(|error| failed(address, setting, &error))?;
+        Ok(Self { socket, address, setting })
+    }
+
+    fn listen(self) -> Result<TcpListener, ServerError> {
+        /// Connections that may wait to be accepted.
+        const BACKLOG: u32 = 1024;
+        self.socket.listen(BACKLOG).map_err(|error| failed(self.address, self.setting, &error))
+    }
+}
+
+fn failed(address: SocketAddr, setting: &'static str, error: &std::io::Error) -> ServerError {
+    let why = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "another program listens there: end it, or choose another port".to_owned(),
+        std::io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address: use one of its own, or 127.0.0.1".to_owned()
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            "this user may not use that port: choose one from 1024 on, or give the program CAP_NET_BIND_SERVICE"
+                .to_owned()
+        }
+        _ => error.to_string(),
+    };
+    ServerError { address, setting, why }
 }
 
 /// What every request is answered from.
@@ -63,20 +112,20 @@ const SCRAPES: usize = 4;
 const SCRAPED: Duration = Duration::from_secs(30);
 
 /// Serves pages and API until the host ends; returns the address it listens on.
-pub async fn serve(
-    address: SocketAddr,
+pub fn serve(
+    port: Port,
     host: Arc<dyn Host>,
     (announcer, auth): (Announcer, Auth),
     listening: Listening,
 ) -> Result<SocketAddr, ServerError> {
     let (gauges, ending) = (listening.gauges.clone(), listening.ending.clone());
     let shared = Shared { host, announcer, auth, gauges, ending };
-    listen(address, router(shared), listening).await
+    listen(port, router(shared), listening)
 }
 
 /// Serves `/metrics` until the host ends, without a token.
-pub async fn serve_metrics(
-    address: SocketAddr,
+pub fn serve_metrics(
+    port: Port,
     host: Arc<dyn Host>,
     metrics: Arc<Metrics>,
     listening: Listening,
@@ -92,8 +141,9 @@ pub async fn serve_metrics(
         let kind = [(header::CONTENT_TYPE, format.content_type()), (header::CONTENT_LENGTH, &length.to_string())];
         (kind, scraped(text, slot)).into_response()
     };
-    let routes = Router::new().route("/metrics", get(scrape)).fallback(async || Redirect::to("/metrics"));
-    listen(address, routes, listening).await
+    let routes =
+        Router::new().route("/metrics", get(scrape).layer(compressed())).fallback(async || Redirect::to("/metrics"));
+    listen(port, routes, listening)
 }
 
 /// A scrape's answer, piece by piece, which ends when it is read too slowly.
@@ -110,37 +160,38 @@ fn scraped(text: String, slot: OwnedSemaphorePermit) -> Body {
         let piece = text.split_to(PIECE.min(text.len()));
         Some((Ok(piece), (text, slot)))
     });
-    Body::from_stream(pieces)
+    // Whoever compresses it asks once more after its end.
+    Body::from_stream(pieces.fuse())
 }
 
-async fn listen(address: SocketAddr, routes: Router, listening: Listening) -> Result<SocketAddr, ServerError> {
-    let failed = |error: std::io::Error| {
-        let why = match error.kind() {
-            std::io::ErrorKind::AddrInUse => "another program listens there: end it, or choose another port".to_owned(),
-            _ => error.to_string(),
-        };
-        ServerError { address, why }
-    };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
+fn listen(port: Port, routes: Router, listening: Listening) -> Result<SocketAddr, ServerError> {
+    let (address, setting) = (port.address, port.setting);
+    let listener = port.listen()?;
+    let bound = listener.local_addr().map_err(|error| failed(address, setting, &error))?;
     let Listening { hosts, connections, gauges, ending } = listening;
     let gate = Gate { hosts: hosts.into(), gauges, ending };
     tokio::spawn(listener::serve((listener, connections), routes, gate));
     Ok(bound)
 }
 
+/// What is long is sent compressed to those that ask for it. Pages are not: a token of theirs stands beside what others wrote,
+/// and the length would tell of it.
+fn compressed() -> CompressionLayer {
+    CompressionLayer::new().gzip(true)
+}
+
 fn router(shared: Shared) -> Router {
     let guarded = Router::new()
         .route("/", get(page::index))
         .route("/settings", get(page::settings))
-        .route("/fragments/targets", get(page::targets))
+        .route("/fragments/targets", get(page::targets).layer(compressed()))
         .route("/api/monitoring/scheduler/health", get(api::scheduler_health))
-        .route("/api/v1/targets", get(api::targets))
+        .route("/api/v1/targets", get(api::targets).layer(compressed()))
         .route("/api/v1/scheduler/stats", get(api::scheduler_stats))
         .route("/api/v1/targets/{id}", get(api::target).patch(api::patch_target).delete(api::delete_target))
         .route("/api/v1/targets/{id}/explain", get(api::explain))
         .route("/api/v1/targets/{id}/poll", post(api::poll_now))
-        .route("/api/v1/dependencies", get(api::dependencies))
+        .route("/api/v1/dependencies", get(api::dependencies).layer(compressed()))
         .route("/api/v1/dead-letters", get(api::dead_letters))
         .route("/api/v1/dead-letters/retry", post(api::retry_all))
         .route("/api/v1/dead-letters/{id}", delete(api::drop_dead_letter))
@@ -178,7 +229,15 @@ async fn guard(
         return ApiError::too_many_guesses().into_response();
     }
     match verdict {
-        Verdict::Allowed => next.run(request).await,
+        Verdict::Allowed => {
+            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+            let by = if request.headers().contains_key(header::AUTHORIZATION) { "a program" } else { "a page" };
+            let response = next.run(request).await;
+            if !matches!(method, Method::GET | Method::HEAD) {
+                tracing::info!("{method} {path:?} by {by} at {}: {}", peer.ip(), response.status().as_u16());
+            }
+            response
+        }
         Verdict::Forged => {
             ApiError::new(StatusCode::FORBIDDEN, "csrf", "the request lacks the page's X-CSRF-Token").into_response()
         }
@@ -238,7 +297,8 @@ mod tests {
             .layer(from_fn_with_state(gauges.clone(), caught));
         let ending = CancellationToken::new();
         let listening = Listening { hosts: Vec::new(), connections: 4, gauges: gauges.clone(), ending };
-        let address = listen(SocketAddr::from(([127, 0, 0, 1], 0)), routes, listening).await.unwrap();
+        let port = Port::bind(SocketAddr::from(([127, 0, 0, 1], 0)), "server.listen").unwrap();
+        let address = listen(port, routes, listening).unwrap();
         let ask = async |path: &str| {
             let mut stream = TcpStream::connect(address).await.unwrap();
             let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");

@@ -8,16 +8,16 @@
 
 #![deny(unsafe_code)]
 
+mod redirect;
 mod settings;
 
-use polliwog_sdk::http::{HttpError, Method, Request, Response, TlsInfo};
+use polliwog_sdk::http::{HttpError, Response, TlsInfo};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde_json::json as value;
-use settings::{HttpMethod, Settings};
+use redirect::Stopped;
+use settings::Settings;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-/// Codes that say what is wrong with the configuration rather than with the server.
-const OPERATOR_ERRORS: [&str; 3] = ["denied", "secret_unknown", "bad_request"];
 
 /// The plugin.
 pub struct Http;
@@ -40,19 +40,11 @@ impl Poller for Http {
         if let Some(problem) = settings.problems().into_iter().next() {
             return Err(PollError::permanent("bad_settings", problem));
         }
-        let method = match settings.method {
-            HttpMethod::Get => Method::Get,
-            HttpMethod::Head => Method::Head,
-        };
-        // A tenth of the time is kept back, so that silence becomes a report and not the end of the poll.
-        let mut request = Request::new(method, "").timeout_ms(target.timeout_ms / 10 * 9);
-        for (name, value) in &settings.headers {
-            request = request.header(name, value);
-        }
-        match request.send() {
+        match redirect::followed(target, &settings) {
             Ok(response) => Ok(answered(target, &settings, &response)),
-            Err(error) if OPERATOR_ERRORS.contains(&error.code.as_str()) => Err(error.into()),
-            Err(error) => Ok(unanswered(target, &settings, &error)),
+            Err(Stopped::Elsewhere(to)) => Ok(elsewhere(target, &settings, &to)),
+            Err(Stopped::Unsent(error)) => Err(error.into()),
+            Err(Stopped::Unanswered(error)) => Ok(unanswered(target, &settings, &error)),
         }
     }
 }
@@ -65,6 +57,14 @@ fn answered(target: &Target, settings: &Settings, response: &Response) -> Report
     report.dependencies.extend(latency(settings, response.total_ms()));
     report.dependencies.extend(response.tls().map(|tls| certificate(settings, tls, target.now)));
     report
+}
+
+/// The way leads where the target may not go.
+fn elsewhere(target: &Target, settings: &Settings, to: &str) -> Report {
+    let message =
+        format!("it redirects to {to}, which is neither its url nor in its also: add it there, or expect the redirect");
+    let code = "redirected_elsewhere".to_owned();
+    unanswered(target, settings, &HttpError { code, message, retryable: false })
 }
 
 /// Without an answer the other checks cannot be told; the certificate is as it was.

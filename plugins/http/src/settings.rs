@@ -3,12 +3,23 @@
 use polliwog_sdk::prelude::*;
 use std::collections::BTreeMap;
 
+/// More than any browser follows.
+const MOST_REDIRECTS: u8 = 20;
+
 /// How a URL is checked.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// GET or HEAD.
+    /// GET, HEAD or POST.
     pub method: HttpMethod,
+    /// The body of a POST; `${secret.NAME}` stands for a secret of the target.
+    pub body: Option<String>,
+    /// What that body is. Secrets in JSON and in forms are escaped as those need it.
+    pub content_type: String,
+    /// The name of a secret of the form `user:password`, with which it logs in (Basic authentication).
+    pub basic_auth: Option<String>,
+    /// Redirects that are followed, as long as they stay within `url` and `also`.
+    pub redirects: u8,
     /// Statuses that are right: numbers, or classes such as "2xx".
     pub expected_status: Vec<Expected>,
     /// Header names and values; `${secret.NAME}` stands for a secret of the target.
@@ -27,7 +38,7 @@ pub struct Settings {
     pub certificate_critical_days: u32,
 }
 
-/// GET or HEAD.
+/// GET, HEAD or POST.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum HttpMethod {
@@ -36,6 +47,8 @@ pub enum HttpMethod {
     Get,
     /// Asks for the headers only.
     Head,
+    /// Sends a body.
+    Post,
 }
 
 /// A status, or a class of them.
@@ -52,6 +65,10 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             method: HttpMethod::Get,
+            body: None,
+            content_type: "application/json".to_owned(),
+            basic_auth: None,
+            redirects: 0,
             expected_status: vec![Expected::Class("2xx".to_owned())],
             headers: BTreeMap::new(),
             body_contains: Vec::new(),
@@ -118,6 +135,15 @@ impl Settings {
                         .push(format!("\"expected_status\" has {class:?}: write a number, or a class such as \"2xx\""));
                 }
             }
+        }
+        if self.body.is_some() && self.method != HttpMethod::Post {
+            problems.push("\"body\" is sent by a POST only: write method = \"POST\"".to_owned());
+        }
+        if self.redirects > MOST_REDIRECTS {
+            problems.push(format!("\"redirects\" is {}: use {MOST_REDIRECTS} or fewer", self.redirects));
+        }
+        if self.basic_auth.is_some() && self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            problems.push("\"basic_auth\" and the header authorization exclude one another: keep one".to_owned());
         }
         if self.method == HttpMethod::Head && self.looks_at_body() {
             problems.push("a HEAD request has no body to look at: use GET, or drop the body's checks".to_owned());

@@ -95,3 +95,52 @@ fn bad_settings_are_named() {
         assert!(problems.contains(word), "{settings}: {problems}");
     }
 }
+
+/// Several exchanges, each `METHOD URL STATUS LOCATION`.
+fn answers(settings: &str, exchanges: &[&str]) -> Report {
+    let exchange = |line: &&str| {
+        let parts: Vec<&str> = line.split(' ').collect();
+        let location = parts.get(3).map_or_else(String::new, |to| format!(r#","headers":[["Location","{to}"]]"#));
+        let status = parts[2];
+        format!(
+            r#"{{"request":{{"method":"{}","url":"{}"}},"response":{{"status":{status}{location}}}}}"#,
+            parts[0], parts[1]
+        )
+    };
+    let exchanges: Vec<String> = exchanges.iter().map(exchange).collect();
+    let recording = Recording::parse(&format!("[{}]", exchanges.join(",")));
+    poll::<Http>(recording, target(settings)).unwrap_or_else(|error| panic!("{error:?}"))
+}
+
+#[test]
+fn redirects_are_followed_when_asked_for() {
+    let url = target("{}").url;
+    let base = url.trim_end_matches('/');
+    let hop = |method: &str, path: &str, rest: &str| format!("{method} {base}{path} {rest}");
+    let found = |settings: &str, exchanges: &[String]| {
+        let exchanges: Vec<&str> = exchanges.iter().map(String::as_str).collect();
+        answers(settings, &exchanges).dependencies[0].code
+    };
+    let first = hop("GET", "/", "302 /login");
+    assert_eq!(found("{}", std::slice::from_ref(&first)), Some(302), "nobody asked");
+    let second = hop("GET", "/login", "200");
+    assert_eq!(found(r#"{"redirects":1}"#, &[first.clone(), second.clone()]), Some(200));
+    let round = [hop("GET", "/", "302 /"), hop("GET", "/", "302 /")];
+    assert_eq!(found(r#"{"redirects":1}"#, &round), Some(302), "so many and no more");
+    let post = [hop("POST", "/", "303 /login"), second.clone()];
+    assert_eq!(found(r#"{"redirects":3,"method":"POST","body":"x"}"#, &post), Some(200));
+    let again = [hop("POST", "/", "308 /login"), hop("POST", "/login", "204")];
+    assert_eq!(found(r#"{"redirects":3,"method":"POST","body":"x"}"#, &again), Some(204));
+}
+
+#[test]
+fn settings_that_contradict_one_another_are_named() {
+    for (settings, expected) in [
+        (r#"{"body":"x"}"#, "POST"),
+        (r#"{"redirects":99}"#, "20 or fewer"),
+        (r#"{"basic_auth":"login","headers":{"Authorization":"x"}}"#, "exclude"),
+    ] {
+        let problems = check_settings::<Http>(settings);
+        assert!(problems.concat().contains(expected), "{settings}: {problems:?}");
+    }
+}

@@ -109,6 +109,7 @@ impl Mapping {
             problems
                 .push("\"fields\" needs \"healthy\" or \"severity\": without either nothing can be told".to_owned());
         }
+        problems.extend(foreign("root", &self.root));
         let mappings = [
             ("name", Some(&fields.name)),
             ("healthy", fields.healthy.as_ref()),
@@ -144,6 +145,21 @@ fn path_problem(name: &str, path: &str, key_allowed: bool) -> Option<String> {
     match path {
         "" => Some(format!("\"{name}\" is an empty path: write one, or leave the field out")),
         "$key" if !key_allowed => Some(format!("\"{name}\" cannot be \"$key\": only \"name\" can")),
-        _ => None,
+        "$key" | "$value" => None,
+        _ => foreign(name, path),
     }
+}
+
+/// A JSON pointer or a JSONPath would find nothing, for ever.
+fn foreign(name: &str, path: &str) -> Option<String> {
+    let is_pointer = path.starts_with('/');
+    let is_json_path = path.starts_with("$.") || path.starts_with("$[") || path.contains('[');
+    if !is_pointer && !is_json_path {
+        return None;
+    }
+    let what = if is_pointer { "a JSON pointer" } else { "JSONPath" };
+    let steps = path.trim_start_matches('$').replace(['/', '[', ']'], ".").replace("*", "");
+    let steps: Vec<&str> =
+        steps.split('.').map(|step| step.trim_matches(['"', '\''])).filter(|step| !step.is_empty()).collect();
+    Some(format!("\"{name}\" is {what}, {path:?}: paths are written with dots, as {:?}", steps.join(".")))
 }

@@ -9,7 +9,7 @@ use egress::{Cidr, Method, Narrowing};
 use model::Kind;
 use scheduler::{Cadence, Profile, Settings};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -60,6 +60,8 @@ pub(crate) struct Config {
     pub file: String,
     /// Where values came from that are not the default, by key.
     pub sources: BTreeMap<String, Source>,
+    /// Every variable that could have set something.
+    pub variables: BTreeSet<String>,
 }
 
 /// A kind's limits, where they are not the contract's.
@@ -94,6 +96,7 @@ impl Config {
             environment,
             overrides,
             sources: RefCell::default(),
+            variables: RefCell::default(),
         };
         let document = match parse(text) {
             Ok(document) => document,
@@ -106,7 +109,7 @@ impl Config {
             }
         };
         let config = checked(&notes, &document, data_dir(places, demo, environment));
-        let config = Self { sources: notes.sources.into_inner(), ..config };
+        let config = Self { sources: notes.sources.into_inner(), variables: notes.variables.into_inner(), ..config };
         let mut problems = notes.problems.into_inner();
         if problems.is_empty() {
             return Ok(config);
@@ -177,6 +180,7 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
         aliases: aliases(notes, document),
         file: notes.file.clone(),
         sources: BTreeMap::new(),
+        variables: BTreeSet::new(),
         data_dir,
     }
 }
@@ -192,7 +196,10 @@ fn check_api_secrets(notes: &Notes<'_>, document: &[Entry]) {
 fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, Vec<String>) {
     let address = |value: &Value| {
         let text = text(value)?;
-        text.parse::<SocketAddr>()
+        // The one name that needs no resolver.
+        let numbers = text.strip_prefix("localhost:").map_or_else(|| text.clone(), |port| format!("127.0.0.1:{port}"));
+        numbers
+            .parse::<SocketAddr>()
             .map_err(|_| format!("{text:?} is no address with a port: write it as 127.0.0.1:7411"))
     };
     let listen = section.get("listen", address);
@@ -424,5 +431,13 @@ fn aliases(notes: &Notes<'_>, document: &[Entry]) -> HashMap<String, String> {
         notes.at(entry.line, "an alias is written as [[alias]], with two brackets");
         return HashMap::new();
     };
-    items.iter().filter_map(|item| alias_of(notes, item)).collect()
+    let mut aliases = HashMap::new();
+    for item in items {
+        let Some((name, canonical)) = alias_of(notes, item) else { continue };
+        if let Some(other) = aliases.get(&name).filter(|other| **other != canonical) {
+            notes.at(item.line, format!("the alias {name:?} already stands for {other:?}: keep one of the two"));
+        }
+        aliases.insert(name, canonical);
+    }
+    aliases
 }

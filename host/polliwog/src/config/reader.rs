@@ -56,6 +56,8 @@ pub(crate) struct Notes<'a> {
     pub overrides: &'a Overrides,
     /// Where values came from that are not the default, by key.
     pub sources: RefCell<BTreeMap<String, Source>>,
+    /// Every variable that could have set something.
+    pub variables: RefCell<BTreeSet<String>>,
 }
 
 impl Notes<'_> {
@@ -134,6 +136,7 @@ impl<'a> Section<'a> {
     fn look(&self, key: &'static str) -> Option<Found<'a>> {
         if self.overridable {
             let own = format!("POLLIWOG_{}_{}", self.name.to_uppercase(), key.to_uppercase());
+            self.notes.variables.borrow_mut().insert(own.clone());
             for variable in [own.as_str()].into_iter().chain(alias(&self.name, key)) {
                 if let Some(text) = (self.notes.environment)(variable) {
                     return Some(Found::Variable(variable.to_owned(), text));
@@ -236,6 +239,31 @@ pub(crate) fn suggestion(key: &str, known: &[&str]) -> String {
         Some((_, name)) => format!(": did you mean {name:?}?"),
         None => format!(": there are {}", known.join(", ")),
     }
+}
+
+/// Variables of ours that are set and set nothing: each is probably misspelt.
+///
+/// Kubernetes sets some for every service; one that is called polliwog gives POLLIWOG_SERVICE_HOST, POLLIWOG_PORT and such.
+pub(crate) fn misspelt<'a>(set: impl Iterator<Item = &'a str>, known: &BTreeSet<String>) -> Vec<Problem> {
+    /// Those that set no key of the configuration.
+    const OTHERS: [&str; 5] =
+        ["POLLIWOG_ADMIN_TOKEN", "POLLIWOG_LOG_FORMAT", "POLLIWOG_LOG_LEVEL", "POLLIWOG_TOKEN", "POLLIWOG_URL"];
+    let known: Vec<&str> = known.iter().map(String::as_str).chain(OTHERS).collect();
+    let of_kubernetes = |name: &str| {
+        let rest = name.trim_start_matches("POLLIWOG_");
+        rest.contains("SERVICE_") || rest == "PORT" || rest.starts_with("PORT_") || rest.contains("_PORT")
+    };
+    set.filter(|name| name.starts_with("POLLIWOG_") && !known.contains(name) && !of_kubernetes(name))
+        .map(|name| {
+            let near =
+                known.iter().max_by(|a, b| strsim::jaro_winkler(name, a).total_cmp(&strsim::jaro_winkler(name, b)));
+            let near = near.copied().unwrap_or_default();
+            Problem {
+                place: format!("environment {name}"),
+                message: format!("there is no such variable, and it sets nothing: did you mean {near}?"),
+            }
+        })
+        .collect()
 }
 
 /// The reference documents' own names for some variables.

@@ -32,6 +32,8 @@ pub(crate) struct TargetConfig {
     pub also: Vec<AlsoConfig>,
     /// How its certificate is judged.
     pub tls: TlsConfig,
+    /// What is sent as `Host` instead of its URL's.
+    pub host_header: Option<String>,
     /// Its base interval.
     pub interval: Option<Duration>,
     /// Its cadence.
@@ -46,6 +48,8 @@ pub(crate) struct TargetConfig {
     pub enabled: bool,
     /// Where its secrets come from.
     pub secrets: BTreeMap<String, SecretSource>,
+    /// Those of them that may be too short to be masked.
+    pub short_secrets: BTreeSet<String>,
     /// Names and values.
     pub labels: BTreeMap<String, String>,
     /// What its kind's schema says.
@@ -163,6 +167,10 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
     let url = section.get("url", |value| Origin::parse(&text(value)?).map_err(|error| error.to_string()));
     let also = section.get("also", |value| also(notes, value)).unwrap_or_default();
     let tls = section.table("tls").map(|entries| tls(notes, entries)).unwrap_or_default();
+    let host_header = section.get("host_header", |value| {
+        let host = text(value)?;
+        egress::host_header(&host).map(|()| host)
+    });
     let shortest = SHORTEST_INTERVAL.min(scheduler.min);
     let own = |key: &'static str| section.get(key, |value| interval(value, shortest));
     let (base, min_interval, max_interval) = (own("interval"), own("min_interval"), own("max_interval"));
@@ -172,7 +180,9 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         notes.at(section.line("timeout"), "timeout: use 100ms to 5m");
     }
     let enabled = section.boolean("enabled").unwrap_or(true);
-    let secrets = section.table("secrets").map(|entries| secrets(notes, entries)).unwrap_or_default();
+    let written_secrets = section.table("secrets").unwrap_or_default();
+    let secrets = secrets(notes, written_secrets);
+    let short_secrets = short_secrets(notes, written_secrets);
     let labels = section.get("labels", labels).unwrap_or_default();
     let settings = section.get("settings", |value| match value {
         Value::Table(_) => Ok(value.to_json()),
@@ -193,6 +203,7 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         url: url?.0,
         also,
         tls,
+        host_header,
         interval: base,
         cadence,
         min_interval,
@@ -200,6 +211,7 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         timeout,
         enabled,
         secrets,
+        short_secrets,
         labels,
         settings: settings.unwrap_or_else(|| serde_json::json!({})),
         line,
@@ -352,6 +364,17 @@ fn secrets(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<String, SecretSourc
     entries.iter().filter_map(source).collect()
 }
 
+/// Those that say `short = true`.
+fn short_secrets(notes: &Notes<'_>, entries: &[Entry]) -> BTreeSet<String> {
+    let is_short = |entry: &&Entry| {
+        let Value::Table(entries) = &entry.node.value else { return false };
+        // What else is in it is looked at elsewhere.
+        let silent = Section::inner(notes, String::new(), entries);
+        silent.boolean("short").unwrap_or(false)
+    };
+    entries.iter().filter(is_short).map(|entry| entry.key.clone()).collect()
+}
+
 /// `{ env = "…" }` or `{ file = "…" }`; those of `[secrets]` also say for whom they are.
 pub(crate) fn secret_source(notes: &Notes<'_>, entry: &Entry, shared: bool) -> Option<SecretSource> {
     let Value::Table(entries) = &entry.node.value else {
@@ -364,6 +387,7 @@ pub(crate) fn secret_source(notes: &Notes<'_>, entry: &Entry, shared: bool) -> O
     };
     let section = Section::inner(notes, format!("the secret {:?}", entry.key), entries);
     let (variable, file) = (section.text("env"), section.text("file"));
+    section.boolean("short");
     if shared {
         let list = |value: &Value| {
             if matches!(value, Value::Array(_)) { Ok(()) } else { Err("this should be a list".to_owned()) }
@@ -386,7 +410,16 @@ fn labels(value: &Value) -> Result<BTreeMap<String, String>, String> {
     let Value::Table(entries) = value else {
         return Err("this should be a table: labels = { site = \"zurich\" }".to_owned());
     };
-    entries.iter().map(|entry| Ok((entry.key.clone(), text(&entry.node.value)?))).collect()
+    let is_name = |name: &str| {
+        !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    let label = |entry: &Entry| {
+        if entry.key.is_empty() || !is_name(&entry.key) {
+            return Err(format!("{:?} is no name of a label: use letters, digits and _, as in site_name", entry.key));
+        }
+        Ok((entry.key.clone(), text(&entry.node.value)?))
+    };
+    entries.iter().map(label).collect()
 }
 
 pub(crate) fn alias_of(notes: &Notes<'_>, item: &Node) -> Option<(String, String)> {

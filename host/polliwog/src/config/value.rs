@@ -117,7 +117,13 @@ impl Value {
 
 /// `10s`, `5m`, `1h30m`, `250ms`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no duration: write a number and a unit, as 250ms, 10s, 5m, 1h or 1d");
+    let wrong = || match text.trim() {
+        // The unit that people leave out.
+        number if number.parse::<f64>().is_ok_and(|number| number >= 0.0) => {
+            format!("{text:?} has no unit: write \"{number}s\" for seconds")
+        }
+        _ => format!("{text:?} is no duration: write a number and a unit, as 250ms, 10s, 5m, 1h or 1d"),
+    };
     let mut total = Duration::ZERO;
     let mut rest = text.trim();
     if rest.is_empty() {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
 /// How often the files are looked at. Looking works on every file system, unlike being told.
@@ -15,9 +16,9 @@ const LOOK: Duration = Duration::from_secs(1);
 const GONE: u32 = 5;
 
 impl Configurator {
-    /// Reads the file again whenever it, or one that it names, has changed and stood still for a look. `named`: those, as they
-    /// were before they were read.
-    pub(crate) async fn watch(self: Arc<Self>, mut named: Named, ending: CancellationToken) {
+    /// Reads the file again whenever it, or one that it names, has changed and stood still for a look, and at once when it is
+    /// asked to by SIGHUP. `named`: those, as they were before they were read.
+    pub(crate) async fn watch(self: Arc<Self>, mut named: Named, mut hangup: Signal, ending: CancellationToken) {
         let Document { path: Some(path), stamp, name, .. } = self.state.lock().await.document.clone() else { return };
         let (mut taken, mut before, mut gone, mut another) = (stamp, stamp, 0, false);
         let mut ticks = tokio::time::interval(LOOK);
@@ -25,6 +26,14 @@ impl Configurator {
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
+                Some(()) = hangup.recv() => {
+                    tracing::info!("SIGHUP: {name} is read again");
+                    (taken, another) = (Stamp::of(&path), false);
+                    if let Some(found) = self.reload().await {
+                        named = found;
+                    }
+                    continue;
+                }
                 () = ending.cancelled() => return,
             }
             // On a thread of its own: a file system that hangs holds up nothing else.

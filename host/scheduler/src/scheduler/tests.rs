@@ -549,8 +549,8 @@ fn a_restart_keeps_streaks_and_spreads_what_fell_due() {
     let far = (spec("far", "far"), Some(Saved::new(at(1e7))));
     after.apply(Input::Started(vec![overdue("b"), overdue("c"), (spec("a", "a"), Some(saved)), far]), Moment::START);
     let due = |name| after.status(&id(name), Moment::START).unwrap().schedule.due;
-    let seconds = ["b", "c", "far"].map(|name| due(name).as_nanos() / 1_000_000_000);
-    assert_eq!(seconds, [0, 3, 6], "a clock that jumped stalls nobody, and is no burst");
+    let millis = ["b", "c", "far"].map(|name| due(name).as_nanos() / 1_000_000);
+    assert_eq!(millis, [0, 50, 100], "a clock that jumped stalls nobody, and is no burst");
     assert_eq!(after.status(&id("a"), Moment::START).unwrap().schedule.failures, 3);
 }
 
