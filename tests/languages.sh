@@ -45,8 +45,29 @@ build_python() {
     run "$1" sh build.sh
 }
 
+# An exception in a file of the author's own reaches him with its message, file and line, and is the plugin's fault.
+throws() { # component what is to be read
+    local said
+    said=$(cd "$(dirname "$1")" && polliwog poll --plugin "$(basename "$1")" --url http://127.0.0.1:7412/queues || true)
+    case $said in *"panic (plugin)"*"$2"*) printf '%s: %s\n' "$1" "$2" ;; *)
+        printf '%s should say %s, and says:\n%s\n' "$1" "$2" "$said" >&2
+        return 1
+        ;;
+    esac
+}
+
 path rust target/wasm32-wasip2/release/queues_rust.wasm
 path js queues-js.wasm
 path python queues-python.wasm
+
+mkdir -p queues-js/lib
+echo 'export const deep = (value) => value.missing.more;' >queues-js/lib/util.js
+sed -i '1i import { deep } from "./lib/util.js";' queues-js/plugin.js
+sed -i 's|const queues = entries.*|const queues = deep({});|' queues-js/plugin.js
+run queues-js npm run --silent build
+throws queues-js/queues-js.wasm "value.missing is undefined (lib/util.js:1, called by plugin.js:"
+sed -i 's|queues = {name: number.*|queues = {}["missing"]|' queues-python/app.py
+run queues-python sh build.sh
+throws queues-python/queues-python.wasm "KeyError: 'missing' (app.py, line "
 echo
 echo "all three languages"

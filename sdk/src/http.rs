@@ -3,7 +3,7 @@
 //! The host adds what is secret, limits, and refuses everything else; see the contract's `http` interface.
 
 use crate::bindings::polliwog::poller::http as contract;
-use crate::{Failure, PollError, Report};
+use crate::{Dependency, Failure, PollError, Report};
 use serde::Deserialize;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ pub struct Request(contract::Request);
 
 /// An answer, whatever its status.
 #[derive(Clone, PartialEq)]
-pub struct Response(contract::Response);
+pub struct Response(contract::Response, String);
 
 impl Request {
     /// A request for a path and query, resolved against the target's URL (`""` is that URL itself), or for an absolute
@@ -76,14 +76,15 @@ impl Request {
 
     /// Sends it. Any status is an answer; only having none is an error.
     pub fn send(self) -> Result<Response, HttpError> {
-        transport::fetch(&self.0).map(Response)
+        transport::fetch(&self.0).map(|response| Response(response, self.0.path))
     }
 }
 
 /// Sends all at once, within the host's limits; results in the order of the requests.
 pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response, HttpError>> {
     let requests: Vec<_> = requests.into_iter().map(|request| request.0).collect();
-    transport::fetch_all(&requests).into_iter().map(|result| result.map(Response)).collect()
+    let results = transport::fetch_all(&requests).into_iter();
+    results.zip(requests).map(|(result, request)| result.map(|response| Response(response, request.path))).collect()
 }
 
 /// What came of several requests at once: some answered, some failed. A report of what is there is worth more than none.
@@ -108,6 +109,10 @@ pub fn fetch_all<K>(requests: impl IntoIterator<Item = (K, Request)>) -> Fetched
     fetched
 }
 
+fn nothing() -> PollError {
+    PollError::transient("no_answer", "nothing was answered")
+}
+
 impl<K> Fetched<K> {
     /// Fails when nothing was answered, with the failure that says most: a permanent one before a transient one.
     pub fn or_fail(mut self) -> Result<Self, PollError> {
@@ -118,12 +123,45 @@ impl<K> Fetched<K> {
         Err(self.failed.swap_remove(permanent.unwrap_or(0)).1)
     }
 
-    /// Notes in a report what was not answered: a warning for each, and that what is known under its name stands.
+    /// Gives each answer to `read`; one that it cannot read is a failure of that part alone, and no longer among the answered.
+    /// Fails when nothing is left.
+    pub fn read(&mut self, mut read: impl FnMut(&K, &Response) -> Result<(), PollError>) -> Result<(), PollError> {
+        for (key, response) in std::mem::take(&mut self.answered) {
+            match read(&key, &response) {
+                Ok(()) => self.answered.push((key, response)),
+                Err(error) => self.failed.push((key, error)),
+            }
+        }
+        match std::mem::take(&mut self.failed) {
+            failed if self.answered.is_empty() && !failed.is_empty() => {
+                Err(Self { answered: Vec::new(), failed }.or_fail().err().unwrap_or_else(nothing))
+            }
+            failed => {
+                self.failed = failed;
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes in a report what was not answered, or could not be read: it is unknown, and never as good as it was.
+    ///
+    /// `name` gives the dependency that a part stands for, or, ending in `/`, the beginning of the names of those that it holds.
+    /// What is known of those stands, and a dependency named after the part says how the part itself is, each time: `queue` for
+    /// `queue/`.
     pub fn note(&self, report: &mut Report, name: impl Fn(&K) -> String) {
+        for (key, _) in &self.answered {
+            if let Some(part) = name(key).strip_suffix('/') {
+                report.dependencies.push(Dependency::ok(part));
+            }
+        }
         for (key, error) in &self.failed {
             let name = name(key);
-            report.warn(format!("{name}: {}", error.failure().message));
-            report.keep(name);
+            let message = error.failure().message.as_str();
+            report.warn(format!("{name}: {message}"));
+            report.dependencies.push(Dependency::unknown(name.strip_suffix('/').unwrap_or(&name), message));
+            if name.ends_with('/') {
+                report.keep(name);
+            }
         }
     }
 }
@@ -202,14 +240,21 @@ impl Response {
         }
     }
 
+    /// Which request it answers, where that is not the target's own URL, and where it sends that.
+    fn which(&self) -> String {
+        let to = if self.1.is_empty() { String::new() } else { format!(" to {}", self.1) };
+        let location = self.header("location").filter(|_| (300..400).contains(&self.0.status));
+        format!("{to}{}", location.map_or_else(String::new, |location| format!(", leading to {location}")))
+    }
+
     fn status_error(&self) -> PollError {
         let status = self.0.status;
         let reason = if self.0.reason.is_empty() { String::new() } else { format!(" {}", self.0.reason) };
         let (code, advice) = match status {
             401 => ("unauthorized", "check the target's secret"),
-            403 => ("forbidden", "the secret is right, and its rights are not enough"),
+            403 => ("forbidden", "the target's secret lacks rights for this, or is wrong, or there is none"),
             404 => ("not_found", "check the path in the target's URL"),
-            300..=399 => ("redirect", "write the final address as the target's URL"),
+            300..=399 => ("redirect", "write the address that it leads to as the target's URL"),
             408 => ("request_timeout", "the server took too long to read the request"),
             429 => ("too_many_requests", "the server asks for fewer requests"),
             500..=599 => ("server_error", "look at the server's log"),
@@ -217,7 +262,7 @@ impl Response {
         };
         let failure = Failure {
             code: code.to_owned(),
-            message: format!("the server answered {status}{reason}: {advice}"),
+            message: format!("the server answered {status}{reason}{}: {advice}", self.which()),
             retry_after_ms: self.retry_after_ms(),
         };
         match status {

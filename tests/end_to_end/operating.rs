@@ -490,3 +490,33 @@ fn what_a_poll_of_the_old_url_learns_is_not_known_of_the_new_one() {
     let names = host.get("/api/v1/dependencies")["dependencies"].to_string();
     assert!(names.contains("\"db\"") && !names.contains("\"old\""), "{names}");
 }
+
+#[test]
+fn what_is_missing_is_told_until_somebody_dismisses_it() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![(
+        "/",
+        std::sync::Arc::new(|number| {
+            ok(if number == 0 {
+                r#"[{"name":"db","healthy":true},{"name":"cache","healthy":true}]"#
+            } else {
+                r#"[{"name":"db","healthy":false,"errorMessage":"no space left"}]"#
+            })
+        }),
+    )]);
+    let host = Host::start(&folder, &target("a", &server.url("/"), "interval = \"60s\""));
+    until("it is polled", || host.target("a"), polled);
+    host.asked(&folder, &["targets", "poll", "a"]);
+    until("the cache is missing", || host.target("a"), |target| target["dependencies"]["missing"] == 1);
+    let (code, shown, stderr) = host.command(&folder, &["targets", "show", "a"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(shown.contains("critical  db: no space left") && shown.contains("missing   cache"), "{shown}");
+    let (code, said, _) = host.command(&folder, &["targets", "dismiss", "a", "db"]);
+    assert!(code != 0, "it is not missing: {said}");
+    let (code, said, _) = host.command(&folder, &["targets", "dismiss", "a", "cache"]);
+    assert_eq!((code, said.trim()), (0, "forgotten: 1"));
+    until("it is forgotten", || host.target("a"), |target| target["dependencies"]["missing"] == 0);
+    assert_eq!(host.terminate(), 0);
+    let host = Host::start(&folder, &target("a", &server.url("/"), "interval = \"60s\""));
+    assert_eq!(host.target("a")["dependencies"]["missing"], 0, "over a restart too");
+}

@@ -110,6 +110,20 @@ async fn every_builtin_says_who_it_is() {
 }
 
 #[tokio::test]
+async fn a_trap_names_the_functions_that_were_under_way() {
+    let text = include_str!("../guests/wat/recurses.wat");
+    let done = poll(&tests::wat::plugin("recurses", "0.1.0", text), LONG).await;
+    let (category, code, message) = failure(&done);
+    assert_eq!((category, code), (FailureCategory::Plugin, "stack"));
+    assert!(
+        message.ends_with(
+            "not its own in deep, called by deep, called by deep, called by deep, called by deep, called by deep"
+        ),
+        "{message}"
+    );
+}
+
+#[tokio::test]
 async fn an_endless_loop_ends_with_its_cpu_time() {
     let done = poll(guests::ENDLESS_LOOP, LONG).await;
     let (category, code, _) = failure(&done);

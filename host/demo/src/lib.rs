@@ -157,7 +157,12 @@ async fn die_and_return(mut listener: TcpListener, port: u16) {
 }
 
 async fn bind(port: u16) -> Result<TcpListener, DemoError> {
-    let failed =
-        |error: std::io::Error| DemoError::at(port, format!("{error}; end what listens there, or choose another port"));
+    let failed = |error: std::io::Error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::AddrInUse => "another program listens there: end it, or choose another port".to_owned(),
+            _ => error.to_string(),
+        };
+        DemoError::at(port, why)
+    };
     TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.map_err(failed)
 }

@@ -47,6 +47,8 @@ struct State {
     values: BTreeMap<String, (SecretString, Instant)>,
     /// Those of them that have not expired, ready for use.
     good: Arc<Values>,
+    /// Those that were to be captured and were not there, with why.
+    missed: BTreeMap<String, String>,
 }
 
 impl Captured {
@@ -61,6 +63,11 @@ impl Captured {
         state.good.clone()
     }
 
+    /// Why nothing of this name was captured, where that was tried.
+    pub(crate) fn missed(&self, name: &str) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).missed.get(name).cloned()
+    }
+
     pub(crate) fn forget(&self, name: &str) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.values.remove(name).is_some() {
@@ -72,15 +79,24 @@ impl Captured {
     ///
     /// Fails if a value cannot be a secret, or if the plugin sent it itself.
     pub(crate) fn keep(&self, (captures, sent): (&[Capture], &Sent), answer: &Answer<'_>) -> Result<Vec<Place>, Error> {
-        if captures.is_empty() || !(200..300).contains(&answer.status) {
+        if captures.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !(200..300).contains(&answer.status) {
+            for capture in captures {
+                state.miss(capture, format!("that was answered {}", answer.status));
+            }
             return Ok(Vec::new());
         }
         let mut places = answer.cookies();
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = captures.iter().try_for_each(|capture| {
             if let Some((value, place)) = answer.find(capture)? {
                 places.push(place);
                 state.keep(capture, value, sent)?;
+                state.missed.remove(&capture.name);
+            } else {
+                state.miss(capture, format!("whose answer has no text {}", capture.source.place()));
             }
             Ok(())
         });
@@ -90,6 +106,13 @@ impl Captured {
 }
 
 impl State {
+    /// Notes that there was nothing to keep; names are bounded as those of values are.
+    fn miss(&mut self, capture: &Capture, why: String) {
+        if self.missed.len() < MOST || self.missed.contains_key(&capture.name) {
+            self.missed.insert(capture.name.clone(), why);
+        }
+    }
+
     fn keep(&mut self, capture: &Capture, value: String, sent: &Sent) -> Result<(), Error> {
         let Capture { name, ttl, .. } = capture;
         let refused = |why: String| Error::CaptureRefused { name: name.clone(), why };

@@ -13,6 +13,8 @@ pub enum Error {
     BadRequest(String),
     #[error("the request names the secret {0:?}, which this target does not have: add it to the target's secrets")]
     SecretUnknown(String),
+    #[error("the request names the secret {name:?}, which was to be captured from a request before it, {why}")]
+    CaptureMissing { name: String, why: String },
     #[error("the answer's value for the captured secret {name:?} cannot be kept: {why}")]
     CaptureRefused { name: String, why: String },
     #[error("the poll has already made {0} requests, which is its limit")]
@@ -83,6 +85,7 @@ impl Error {
             Self::Denied { .. } => "denied",
             Self::BadRequest(_) => "bad_request",
             Self::SecretUnknown(_) => "secret_unknown",
+            Self::CaptureMissing { .. } => "capture_missing",
             Self::CaptureRefused { .. } => "capture_refused",
             Self::TooManyRequests(_) => "too_many_requests_in_poll",
             Self::TooMuchSent { .. } => "too_much_sent_in_poll",
@@ -126,6 +129,7 @@ impl Error {
                 | Self::PollOver { .. }
                 | Self::Closed(_)
                 | Self::Protocol { .. }
+                | Self::CaptureMissing { .. }
                 | Self::Overloaded { .. }
                 | Self::OutOfMeans(_)
                 | Self::Recorded { retryable: true, .. }

@@ -20,6 +20,7 @@
 //! |---|---|---|
 //! | `denied` | no | the request may not leave: origin, address or method is not the target's |
 //! | `bad_request` | no | the plugin's request cannot be sent as it is |
+//! | `capture_missing` | yes | the request names a secret that an answer before it was to hold, and did not |
 //! | `capture_refused` | no | the answer holds a value to be captured that can be no secret |
 //! | `secret_unknown` | no | the request names a secret that the target does not have |
 //! | `too_many_requests_in_poll` | no | the poll has used up its requests |

@@ -118,6 +118,17 @@ pub enum CaptureSource {
     Cookie(String),
 }
 
+impl CaptureSource {
+    /// Where it looks, in words.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::JsonPointer(pointer) => format!("at {pointer:?}"),
+            Self::Header(name) => format!("in a header {name:?}"),
+            Self::Cookie(name) => format!("in a cookie {name:?}"),
+        }
+    }
+}
+
 /// How long each phase took, in milliseconds. Phases that a reused connection skips are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timing {

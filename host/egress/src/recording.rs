@@ -136,23 +136,50 @@ impl Recorder {
 
 /// Answers from a recording: an exchange once, and the last of several with one method and URL again and again.
 #[derive(Debug)]
-pub struct Player(Mutex<Vec<Exchange>>);
+pub struct Player(Mutex<Played>);
+
+#[derive(Debug)]
+struct Played {
+    /// Each with whether it has answered.
+    exchanges: Vec<(Exchange, bool)>,
+    differences: Vec<String>,
+}
 
 impl Player {
     /// With these exchanges; each has either a response or an error, and an absolute URL.
     pub fn new(exchanges: Vec<Exchange>) -> Self {
-        Self(Mutex::new(exchanges))
+        let exchanges = exchanges.into_iter().map(|exchange| (exchange, false)).collect();
+        Self(Mutex::new(Played { exchanges, differences: Vec::new() }))
     }
 
-    pub(crate) fn answer(&self, method: &str, url: &str) -> Result<RecordedResponse, Error> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |exchange: &Exchange| exchange.request.method == method && exchange.request.url == url;
-        let mut positions = (0..all.len()).filter(|&index| fits(&all[index]));
+    /// In which way what was asked is not what was recorded: other headers or another body, and what was never asked for. Where
+    /// a recording has neither headers nor body of a request, they are not compared.
+    pub fn differences(&self) -> Vec<String> {
+        let played = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = played.exchanges.iter().filter(|(_, used)| !used);
+        let unused = unused.map(|(exchange, _)| {
+            format!("{} {} was recorded, and is not asked for", exchange.request.method, exchange.request.url)
+        });
+        played.differences.iter().cloned().chain(unused).collect()
+    }
+
+    pub(crate) fn answer(&self, asked: &RecordedRequest) -> Result<RecordedResponse, Error> {
+        let RecordedRequest { method, url, .. } = asked;
+        let mut played = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits =
+            |(exchange, _): &(Exchange, bool)| exchange.request.method == *method && exchange.request.url == *url;
+        let mut positions = (0..played.exchanges.len()).filter(|&index| fits(&played.exchanges[index]));
         let exchange = match (positions.next(), positions.next()) {
             (None, _) => return Err(Error::NotRecorded(format!("{method} {url}"))),
-            (Some(last), None) => all[last].clone(),
-            (Some(first), Some(_)) => all.remove(first),
+            (Some(last), None) => {
+                played.exchanges[last].1 = true;
+                played.exchanges[last].0.clone()
+            }
+            (Some(first), Some(_)) => played.exchanges.remove(first).0,
         };
+        if let Some(difference) = asked.difference(&exchange.request) {
+            played.differences.push(difference);
+        }
         match (exchange.response, exchange.error) {
             (Some(response), _) => Ok(response),
             (None, Some(RecordedError { code, message, retryable })) => {
@@ -164,6 +191,29 @@ impl Player {
 }
 
 impl RecordedRequest {
+    /// In which way it is not what was recorded.
+    fn difference(&self, recorded: &Self) -> Option<String> {
+        let sorted = |request: &Self| {
+            let lower = |(name, value): &(String, String)| (name.to_ascii_lowercase(), value.clone());
+            let mut headers: Vec<_> = request.headers.iter().map(lower).collect();
+            headers.sort_unstable();
+            headers
+        };
+        // Written by hand, a recording has neither.
+        let says = |what: &str| Some(format!("{} {} is asked with {what} than was recorded", self.method, self.url));
+        if recorded.body.is_some() && recorded.body != self.body {
+            return says("another body");
+        }
+        let (mine, its) = (sorted(self), sorted(recorded));
+        if !its.is_empty() && mine != its {
+            let lacks =
+                its.iter().find(|header| !mine.contains(header)).or_else(|| mine.iter().find(|h| !its.contains(h)));
+            let name = lacks.map_or("", |(name, _)| name.as_str());
+            return says(&format!("another header {name:?}"));
+        }
+        None
+    }
+
     pub(crate) fn of(request: &Request, url: String) -> Self {
         let body = request.body.as_ref().map(|body| String::from_utf8_lossy(body).into_owned());
         Self { method: request.method.as_str().to_owned(), url, headers: request.headers.clone(), body }

@@ -289,13 +289,20 @@ impl Session {
             self.note_secrets(&request, &known);
         }
         let (captures, sent) = (request.captures.clone(), Sent::of(&request));
-        let plan = plan((&self.grant, &self.share, &self.reading), &known, request)?;
+        let asked = matches!(self.tape, Tape::Replay(_)).then(|| RecordedRequest::of(&request, String::new()));
+        let plan = plan((&self.grant, &self.share, &self.reading), &known, request).map_err(|error| match error {
+            Error::SecretUnknown(name) => match self.captured.missed(&name) {
+                Some(why) => Error::CaptureMissing { name, why },
+                None => Error::SecretUnknown(name),
+            },
+            error => error,
+        })?;
         if self.sent.fetch_add(plan.size(), Ordering::Relaxed).saturating_add(plan.size()) > SENT {
             return Err(Error::TooMuchSent { limit: SENT });
         }
-        if let Tape::Replay(player) = &self.tape {
+        if let (Tape::Replay(player), Some(asked)) = (&self.tape, asked) {
             let url = format!("{}{}", plan.destination.origin, plan.path_and_query);
-            let response = player.answer(plan.method.as_str(), &url)?.replayed()?;
+            let response = player.answer(&RecordedRequest { url, ..asked })?.replayed()?;
             self.count_body(response.body.len(), cap)?;
             self.captured.keep((&captures, &sent), &Answer::of(&response))?;
             return Ok(response);
@@ -430,6 +437,10 @@ fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
     // What a URL parser would silently drop or turn round is refused, so that what was judged is what is sent.
     if let Some(odd) = path.chars().find(|c| c.is_control() || matches!(c, ' ' | '\\')) {
         return Err(Error::BadRequest(format!("its path has the character {odd:?}, which must be percent-encoded")));
+    }
+    if ["${secret.", "${basic."].iter().any(|reference| path.contains(reference)) {
+        let why = "its path refers to a secret: paths stand in the logs of servers and proxies; send it in a header or the body";
+        return Err(Error::BadRequest(why.to_owned()));
     }
     let url = grant.base.join(path).map_err(|error| Error::BadRequest(format!("its path {path:?}: {error}")))?;
     requested(&url).map_err(|error| Error::BadRequest(error.to_string()))

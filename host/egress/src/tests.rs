@@ -1,5 +1,7 @@
 //! Against real servers on loopback.
 
+mod requests;
+
 use super::*;
 use rcgen::{CertificateParams, CertifiedKey, KeyPair, generate_simple_self_signed};
 use rustls::ServerConfig;

@@ -191,6 +191,13 @@ pub(crate) enum TargetsCommand {
         /// Its id
         target: String,
     },
+    /// Forget dependencies that it reports no more: they are meant to be gone
+    Dismiss {
+        /// Its id
+        target: String,
+        /// One of them [default: all that are missing]
+        dependency: Option<String>,
+    },
     /// Poll it again
     Enable {
         /// Its id
@@ -337,7 +344,7 @@ pub(crate) enum ProductName {
 }
 
 /// What `poll` is told.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PollArguments {
     /// A target of the configuration
     #[arg(required_unless_present_any = ["kind", "plugin"], conflicts_with_all = ["kind", "plugin", "url", "settings", "secret", "fingerprint", "insecure"])]
@@ -371,6 +378,13 @@ pub(crate) struct PollArguments {
     pub json: bool,
     #[command(flatten)]
     pub common: Common,
+}
+
+impl PollArguments {
+    /// For something that is in no configuration; by which plugin is said later.
+    pub(crate) fn of(url: String, settings: Option<String>, secret: Vec<String>) -> Self {
+        Self { url: Some(url), settings, secret, ..Self::default() }
+    }
 }
 
 /// A language that plugins are written in.
@@ -426,6 +440,39 @@ pub(crate) enum PluginCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Build a project's plugin and poll with it, again each time that a source of it is saved; Ctrl-C ends it
+    Watch {
+        /// The project's folder
+        #[arg(default_value = ".")]
+        path: PathBuf,
+        /// What is polled
+        #[arg(long)]
+        url: String,
+        /// Its settings, as JSON
+        #[arg(long, value_name = "JSON")]
+        settings: Option<String>,
+        /// A secret: NAME=env:VARIABLE or NAME=file:PATH
+        #[arg(long, value_name = "NAME=SOURCE")]
+        secret: Vec<String>,
+    },
+    /// Write the contract between host and plugins (WIT) into a folder
+    Wit {
+        /// The folder
+        dir: PathBuf,
+    },
+    /// Bring what a project holds of Polliwog (SDK or helpers, and contract) up to what this program has
+    Update {
+        /// The project's folder
+        #[arg(default_value = ".")]
+        path: PathBuf,
+    },
+    /// Try a plugin that is in quarantine now: one of its targets is polled, and a success ends the quarantine
+    Retry {
+        /// The kind that it serves
+        kind: String,
+        #[command(flatten)]
+        common: Remote,
     },
     /// What each poll of a plugin costs: CPU, wall clock and memory, over a recording
     Bench {

@@ -201,8 +201,9 @@ impl Configurator {
         tokio::spawn(async move { self.change(changes).await }).await.map_err(|_| ending())?
     }
 
-    async fn change(&self, changes: Vec<(String, Option<String>)>) -> Result<(), CommandError> {
+    async fn change(&self, mut changes: Vec<(String, Option<String>)>) -> Result<(), CommandError> {
         let mut state = self.state.lock().await;
+        self.enable_as_written(&state, &mut changes);
         let mut overrides = state.fitted.overrides.clone();
         for (key, value) in &changes {
             state.may_change(key, value.is_some())?;
@@ -237,6 +238,23 @@ impl Configurator {
                 "the change is in force, but the database does not take it: it is lost when the host ends before that"
                     .to_owned(),
             )),
+        }
+    }
+
+    /// Whoever enables what the file enables, or disables what it disables, wants what the file says: a setting that lasts would
+    /// keep a later change of the file from having any effect.
+    fn enable_as_written(&self, state: &State, changes: &mut [(String, Option<String>)]) {
+        let Checker { places, demo, .. } = &self.parts.checker;
+        let is_enabled = |key: &str| key.starts_with("target.") && key.ends_with(".enabled");
+        if !changes.iter().any(|(key, _)| is_enabled(key)) {
+            return;
+        }
+        let Ok(written) = state.document.config(places, *demo, &Overrides::new()) else { return };
+        for (key, value) in changes.iter_mut().filter(|(key, _)| is_enabled(key)) {
+            let target = written.targets.iter().find(|target| setting(&target.id, "enabled") == *key);
+            if target.is_some_and(|target| value.as_deref() == Some(target.enabled.to_string().as_str())) {
+                *value = None;
+            }
         }
     }
 

@@ -50,6 +50,8 @@ pub(crate) enum Message {
     Snapshot(oneshot::Sender<Snapshot>),
     /// Somebody wants something of a target.
     Ask(TargetId, Ask, oneshot::Sender<Result<(), CommandError>>),
+    /// Somebody has seen that a dependency of a target is missing, or that some are; answered with how many that were.
+    Dismiss(TargetId, Option<String>, oneshot::Sender<Result<usize, CommandError>>),
     /// Somebody wants to know why a target runs next when it does.
     Explain(TargetId, oneshot::Sender<Option<Explained>>),
     /// Settings or targets are others now.
@@ -126,6 +128,8 @@ struct Step {
     events: Vec<Event>,
     urgent: bool,
     finished: Option<Box<Finished>>,
+    /// What an operator changed of what is known, and how that looks.
+    dismissed: Option<(Changes, Published)>,
 }
 
 /// What the driver is made of.
@@ -266,6 +270,7 @@ impl Driver {
             // Whoever asked may have left; then nobody wants the answer.
             Message::Snapshot(reply) => drop(reply.send(self.snapshot())),
             Message::Ask(target, ask, reply) => drop(reply.send(self.ask(&target, ask))),
+            Message::Dismiss(target, name, reply) => drop(reply.send(self.dismiss(&target, name.as_deref()))),
             Message::Explain(target, reply) => {
                 let now = self.parts.clock.now();
                 let failure = self.targets.get(&target).and_then(|target| target.published().failure.clone());
@@ -331,7 +336,7 @@ impl Driver {
     /// What a step means for one target: a commit when something changed, else a note for the next flush.
     fn settle(&mut self, id: &TargetId, step: Step) {
         let now = self.parts.clock.now();
-        let Step { mut events, urgent, finished } = step;
+        let Step { mut events, urgent, finished, dismissed } = step;
         log::of_target(&events, finished.as_ref().and_then(|finished| finished.failure.as_ref()));
         let known = self.targets.get(id).cloned().zip(self.scheduler.status(id, now));
         let Some((target, status)) = known else {
@@ -346,6 +351,9 @@ impl Driver {
             log::of_changes(id, &found, at);
             events.extend(stored_events(id, &found, failure.as_ref(), at));
             (changes, pending.shown, pending.measure, pending.told) = (found, shown, measure, told);
+        }
+        if let Some((forgotten, shown)) = dismissed {
+            (changes, pending.shown) = (forgotten, Some(shown));
         }
         if !urgent && events.is_empty() && !changes.is_urgent() {
             merge(self.dirty.entry(id.clone()).or_default(), changes);

@@ -204,6 +204,11 @@ impl web::Host for RunningHost {
         async move { self.send(|reply| Message::Ask(target, ask, reply)).await? }.boxed()
     }
 
+    fn dismiss(&self, target: &TargetId, dependency: Option<String>) -> BoxFuture<'_, Result<usize, CommandError>> {
+        let target = target.clone();
+        async move { self.send(|reply| Message::Dismiss(target, dependency, reply)).await? }.boxed()
+    }
+
     fn explain(&self, target: &TargetId) -> BoxFuture<'_, Result<ExplanationView, CommandError>> {
         let target = target.clone();
         async move {

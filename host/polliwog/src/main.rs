@@ -30,7 +30,7 @@ mod token;
 
 use anyhow::Context;
 use clap::Parser;
-use cli::{Arguments, Command, PluginCommand, TokenCommand};
+use cli::{Arguments, Command, PluginCommand, PollArguments, TokenCommand};
 use logging::Log;
 use std::path::Path;
 use std::process::ExitCode;
@@ -96,6 +96,12 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Plugin(PluginCommand::Test { path, update, json }) => {
                 plugin_command::test::test(&path, update, json).await
             }
+            Command::Plugin(PluginCommand::Watch { path, url, settings, secret }) => {
+                plugin_command::watch::watch(&path, PollArguments::of(url, settings, secret)).await
+            }
+            Command::Plugin(PluginCommand::Wit { dir }) => plugin_command::new::wit(&dir),
+            Command::Plugin(PluginCommand::Update { path }) => plugin_command::new::update(&path),
+            Command::Plugin(PluginCommand::Retry { kind, common }) => remote::retry_plugin(&common, &kind).await,
             Command::Plugin(PluginCommand::Bench { path, recording, polls, json }) => {
                 plugin_command::bench::bench(&path, recording.as_deref(), polls, json).await
             }

@@ -8,3 +8,4 @@ pub(crate) mod new;
 pub(crate) mod project;
 pub(crate) mod recording;
 pub(crate) mod test;
+pub(crate) mod watch;

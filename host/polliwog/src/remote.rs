@@ -134,7 +134,11 @@ pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) ->
     };
     let (method, path, body) = match command {
         None | Some(TargetsCommand::List) => return list_targets(remote).await,
-        Some(TargetsCommand::Show { target }) => (Method::Get, format!("/api/v1/targets/{}", part(&target)), None),
+        Some(TargetsCommand::Show { target }) => return show_target(remote, &target).await,
+        Some(TargetsCommand::Dismiss { target, dependency }) => {
+            let body = json!({ "dependency": dependency });
+            (Method::Post, format!("/api/v1/targets/{}/dismiss", part(&target)), Some(body))
+        }
         Some(TargetsCommand::Poll { target }) => {
             (Method::Post, format!("/api/v1/targets/{}/poll", part(&target)), None)
         }
@@ -148,12 +152,75 @@ pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) ->
         if found["accepted"] == true {
             return print("it is polled as soon as its host has a slot");
         }
-        let plain = |(key, value): (&String, &Value)| vec![key.clone(), text(value)];
-        let of_target = found.as_object().into_iter().flatten().filter(|(key, _)| *key != "settings");
-        table(&["TARGET", &text(&found["id"])], &of_target.map(plain).collect::<Vec<_>>())?;
-        print("")?;
-        table(&["SETTING", "VALUE", "FROM"], &rows(&found["settings"], &["key", "value", "from"]))
+        if let Some(count) = found["dismissed"].as_u64() {
+            return print(&format!("forgotten: {count}"));
+        }
+        print_target(found)
     })
+}
+
+/// One target with all that is known of it: each dependency with its reasons and numbers, as `poll` prints them.
+async fn show_target(remote: &Remote, target: &str) -> anyhow::Result<u8> {
+    let mut found = ask(remote, Method::Get, &format!("/api/v1/targets/{}", part(target)), None).await?;
+    let mut all = Vec::new();
+    loop {
+        let path = format!("/api/v1/dependencies?target={}&limit=1000&offset={}", part(target), all.len());
+        let page = ask(remote, Method::Get, &path, None).await?;
+        let dependencies = page["dependencies"].as_array().cloned().unwrap_or_default();
+        let more =
+            !dependencies.is_empty() && (all.len() + dependencies.len()) < page["total"].as_u64().unwrap_or(0) as usize;
+        all.extend(dependencies);
+        if !more {
+            break;
+        }
+    }
+    found["reported"] = all.into();
+    answer(remote, &found, |found| {
+        print_target(found)?;
+        let lines: Vec<String> = found["reported"].as_array().into_iter().flatten().map(dependency_line).collect();
+        print("")?;
+        print(&if lines.is_empty() { "no dependency is known of it".to_owned() } else { lines.join("\n") })
+    })
+}
+
+/// Facts and settings of a target.
+fn print_target(found: &Value) -> anyhow::Result<()> {
+    let mut facts = Vec::new();
+    for (key, value) in found.as_object().into_iter().flatten() {
+        match value {
+            _ if ["settings", "reported"].contains(&key.as_str()) => {}
+            Value::Object(inner) => facts.extend(
+                inner
+                    .iter()
+                    .filter(|(_, value)| !value.is_null())
+                    .map(|(name, value)| vec![format!("{key} {name}"), text(value)]),
+            ),
+            Value::Array(items) => facts.extend(items.iter().map(|item| vec![key.clone(), text(item)])),
+            Value::Null => {}
+            value => facts.push(vec![key.clone(), text(value)]),
+        }
+    }
+    table(&["TARGET", &text(&found["id"])], &facts)?;
+    print("")?;
+    table(&["SETTING", "VALUE", "FROM"], &rows(&found["settings"], &["key", "value", "from"]))
+}
+
+/// `critical db: 403 from storage; impact: no orders`.
+fn dependency_line(dependency: &Value) -> String {
+    let word = match dependency {
+        dependency if dependency["missing"] == true => "missing".to_owned(),
+        dependency if dependency["stale"] == true => format!("stale, was {}", text(&dependency["status"])),
+        dependency => text(&dependency["status"]),
+    };
+    let said = |key: &str| dependency[key].as_str().map(str::to_owned);
+    let latency = dependency["latencyMs"].as_f64().map(|ms| format!("{ms:.0} ms"));
+    let impact = said("impact").filter(|_| dependency["status"] != "ok").map(|impact| format!("impact: {impact}"));
+    let error = dependency["error"].as_object().map(|_| dependency["error"].to_string());
+    let since = said("lastStatusChange").map(|at| format!("since {at}"));
+    let more: Vec<String> =
+        [said("errorMessage"), said("description"), impact, error, latency, since].into_iter().flatten().collect();
+    let more = if more.is_empty() { String::new() } else { format!(": {}", more.join("; ")) };
+    format!("{word:<9} {}{more}", text(&dependency["name"]))
 }
 
 async fn list_targets(remote: &Remote) -> anyhow::Result<u8> {
@@ -237,6 +304,20 @@ pub(crate) async fn breaker(remote: &Remote, command: Option<BreakerCommand>) ->
             answer(remote, &found, |_| print(&format!("the breaker of {target} is closed, and it is polled now")))
         }
     }
+}
+
+/// `plugin retry KIND`: what an operator asks for is polled in quarantine too.
+pub(crate) async fn retry_plugin(remote: &Remote, kind: &str) -> anyhow::Result<u8> {
+    let found = ask(remote, Method::Get, "/api/v1/targets", None).await?;
+    let targets = found["targets"].as_array().cloned().unwrap_or_default();
+    let Some(target) = targets.iter().find(|target| target["kind"] == kind && target["enabled"] != false) else {
+        anyhow::bail!("no target of kind {kind} is polled: see `polliwog plugin list`");
+    };
+    let target = text(&target["id"]);
+    let accepted = ask(remote, Method::Post, &format!("/api/v1/targets/{}/poll", part(&target)), None).await?;
+    answer(remote, &accepted, |_| {
+        print(&format!("{target} is polled now: a poll that does not fail by the plugin's fault ends its quarantine"))
+    })
 }
 
 /// `token rotate`.

@@ -257,6 +257,10 @@ fn samples(found: Vec<types::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
             Some("its name is no Prometheus metric name")
         } else if ["polliwog_", "pulse_monitor_", "scheduler_"].iter().any(|prefix| name.starts_with(prefix)) {
             Some("its name begins with the host's own prefix")
+        } else if name == "up" || name.starts_with("scrape_") {
+            Some("Prometheus itself makes a metric of this name")
+        } else if kind == SampleKind::Counter && sample.value < 0.0 {
+            Some("it is a counter, and below 0")
         } else if !sample.value.is_finite() {
             Some("its value is no finite number")
         } else if sample.labels.iter().any(|label| !is_label_name(&label.name)) {

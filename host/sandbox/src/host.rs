@@ -11,7 +11,7 @@ use tokio::io::AsyncWrite;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
-use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+use wasmtime_wasi::{HostWallClock, WasiCtx, WasiCtxView, WasiView};
 
 pub(crate) mod v0_1;
 
@@ -34,6 +34,8 @@ pub(crate) struct State {
     pub output: Tail,
     cache: Option<(Arc<Cache>, Owner)>,
     log: Log,
+    /// What WASI's wall clock says: the time of the poll.
+    now: Duration,
 }
 
 /// Whether the guest waits for the host.
@@ -54,6 +56,7 @@ impl Waiting {
 }
 
 /// Who logs, and how much it may still.
+#[derive(Clone)]
 pub(crate) struct Log {
     plugin: String,
     target: String,
@@ -65,16 +68,41 @@ impl Log {
     pub(crate) fn new(plugin: &str, target: &str, lines: u32) -> Self {
         Self { plugin: plugin.to_owned(), target: target.to_owned(), left: lines, lines: 0 }
     }
+
+    /// What a guest wrote to stdout and stderr, where somebody wants to see that.
+    pub(crate) fn written(&self, words: &str) {
+        if !words.is_empty() {
+            tracing::debug!(plugin = self.plugin, target_id = self.target, "it wrote: {words}");
+        }
+    }
 }
 
 impl State {
     pub(crate) fn new(limiter: Limiter, meter: Arc<Meter>, log: Log) -> Self {
         let table = ResourceTable::new();
         let (waiting, output) = (Waiting::default(), Tail::default());
-        Self { wasi: None, table, limiter, meter, session: None, waiting, output, cache: None, log }
+        Self {
+            wasi: None,
+            table,
+            limiter,
+            meter,
+            session: None,
+            waiting,
+            output,
+            cache: None,
+            log,
+            now: Duration::ZERO,
+        }
     }
 
-    pub(crate) fn with_session(mut self, session: Arc<Session>, cache: Arc<Cache>, owner: Owner) -> Self {
+    pub(crate) fn with_session(
+        mut self,
+        session: Arc<Session>,
+        cache: Arc<Cache>,
+        owner: Owner,
+        now: Duration,
+    ) -> Self {
+        self.now = now;
         self.session = Some(session);
         self.cache = Some((cache, owner));
         self
@@ -143,14 +171,28 @@ fn no_http() -> egress::Error {
     egress::Error::Denied { what: "describe and check-settings are pure".to_owned(), why: "only a poll has http" }
 }
 
+/// A clock that stands still: it says the time of the poll, as the target does, so that a poll can be replayed.
+struct Frozen(Duration);
+
+impl HostWallClock for Frozen {
+    fn resolution(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
+    fn now(&self) -> Duration {
+        self.0
+    }
+}
+
 /// WASI with nothing behind it: no files, environment, arguments, sockets or names. Made when a guest first asks.
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        let output = &self.output;
+        let (output, now) = (&self.output, self.now);
         let inert = || {
             WasiCtx::builder()
                 .stdout(output.clone())
                 .stderr(output.clone())
+                .wall_clock(Frozen(now))
                 .allow_tcp(false)
                 .allow_udp(false)
                 .allow_ip_name_lookup(false)

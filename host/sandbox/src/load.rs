@@ -8,7 +8,7 @@ use crate::host::{Log, State};
 use crate::limits::{Limiter, Limits};
 use crate::run::{Call, Sandbox};
 use crate::schema::{Schema, SettingsProblem};
-use model::{FailureCategory, Kind};
+use model::{FailureCategory, Kind, Timestamp};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -373,12 +373,24 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Schema), Ref
     if found.version.is_empty() || found.version.len() > VERSION {
         return Err(bad("its version is empty or longer than 64 bytes".to_owned()));
     }
+    if !is_semantic(&found.version) {
+        let version = clean(&found.version, VERSION);
+        return Err(bad(format!("its version {version:?} is no semantic version: write it as 1.2.3")));
+    }
     let (settings_schema, schema) =
         Schema::read(&found.settings_schema).map_err(|why| bad(format!("its settings schema {why}")))?;
+    if let Some(problem) = schema.own_problem(&settings_schema) {
+        return Err(bad(format!("its settings schema {problem}")));
+    }
     if found.secrets.len() > SECRETS {
         return Err(bad(format!("it names {} secrets, more than {SECRETS}", found.secrets.len())));
     }
-    let secrets = found.secrets.into_iter().map(secret).collect::<Result<_, _>>()?;
+    let secrets = found.secrets.into_iter().map(secret).collect::<Result<Vec<_>, _>>()?;
+    for (place, spec) in secrets.iter().enumerate() {
+        if secrets[..place].iter().any(|other| other.name == spec.name) {
+            return Err(bad(format!("it names the secret {:?} twice", spec.name)));
+        }
+    }
     let clamp = |what: &str, ms: u32, (low, high): (Duration, Duration)| {
         let said = Duration::from_millis(ms.into());
         let taken = said.clamp(low, high);
@@ -406,6 +418,11 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Schema), Ref
 
 fn secret(spec: v0_1::types::SecretSpec) -> Result<SecretSpec, Refusal> {
     let name = clean(&spec.name, VERSION);
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    if name.is_empty() || name != spec.name || !is_plain {
+        let message = format!("the name of its secret {name:?} is not 1 to {VERSION} letters, digits, _ and -");
+        return Err(Refusal::new("bad_descriptor", message));
+    }
     let (longest, compiled) = PATTERN;
     if spec.pattern.as_ref().is_some_and(|pattern| pattern.len() > longest) {
         let message = format!("the pattern of its secret {name:?} is longer than {longest} bytes");
@@ -424,10 +441,21 @@ fn secret(spec: v0_1::types::SecretSpec) -> Result<SecretSpec, Refusal> {
     })
 }
 
+/// Three numbers, and behind them what semver.org allows after - and +.
+fn is_semantic(version: &str) -> bool {
+    let core = version.split(['-', '+']).next().unwrap_or_default();
+    let numbers: Vec<&str> = core.split('.').collect();
+    let is_number = |part: &&str| !part.is_empty() && part.len() <= 9 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let rest = &version[core.len()..];
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
+    numbers.len() == 3 && numbers.iter().all(is_number) && rest.len() != 1 && rest.bytes().all(plain)
+}
+
 impl Call {
     fn pure(name: &str, slot: OwnedSemaphorePermit) -> Self {
         let limits = Limits::pure();
         let log = Log::new(name, "", limits.log_lines);
-        Self { limits, log, limiter: Limiter::new(limits.memory), session: None, wall: limits.cpu * 20, slot }
+        let (now, wall) = (Timestamp::from_millis(0), limits.cpu * 20);
+        Self { limits, log, limiter: Limiter::new(limits.memory), session: None, now, wall, slot }
     }
 }

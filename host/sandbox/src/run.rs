@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use wasmtime::component::{HasSelf, Linker};
-use wasmtime::{Engine, Store, Trap, UpdateDeadline};
+use wasmtime::{Engine, Store, Trap, UpdateDeadline, WasmBacktrace};
 
 /// A poll that has used more CPU is no healthy one and goes to the slow lane.
 const HEALTHY: Duration = Duration::from_millis(2);
@@ -142,6 +142,8 @@ pub(crate) struct Call {
     pub log: Log,
     pub limiter: Limiter,
     pub session: Option<(Arc<Session>, Owner)>,
+    /// The time that the plugin is told.
+    pub now: Timestamp,
     pub wall: Duration,
     /// The instance slot; it is free again when the store is gone, wherever that is.
     pub slot: OwnedSemaphorePermit,
@@ -240,6 +242,7 @@ impl Sandbox {
             log: Log::new(plugin.descriptor().kind.as_str(), target.id.as_str(), limits.log_lines),
             limiter: Limiter::new(limits.memory),
             session: Some((session.clone(), owner)),
+            now,
             wall,
             slot,
         };
@@ -273,11 +276,13 @@ impl Sandbox {
         F: Future<Output = (wasmtime::Result<T>, Store<State>)> + Send + 'static,
     {
         let meter = Arc::new(Meter::default());
-        let Call { limits, log, limiter, session, wall, slot } = call;
+        let Call { limits, log, limiter, session, now, wall, slot } = call;
+        let writer = log.clone();
         let requests = session.as_ref().map(|(session, _)| session.clone());
         let mut state = State::new(limiter, meter.clone(), log);
         if let Some((session, owner)) = session {
-            state = state.with_session(session, self.cache.clone(), owner);
+            let now = Duration::from_millis(u64::try_from(now.as_millis()).unwrap_or(0));
+            state = state.with_session(session, self.cache.clone(), owner, now);
         }
         let (waiting, output) = (state.waiting.clone(), state.output.clone());
         let entered = enter(self.store(state, &limits));
@@ -315,7 +320,9 @@ impl Sandbox {
                 "the plugin was still running when the poll's time was over".to_owned(),
             )),
         };
-        let result = result.map_err(|failure| with_last_words(failure, &output.text()));
+        let words = output.text();
+        writer.written(&words);
+        let result = result.map_err(|failure| with_last_words(failure, &words));
         Called { result, usage }
     }
 
@@ -430,11 +437,42 @@ fn fault(error: &wasmtime::Error, state: &State, limits: &Limits) -> Failure {
         Some(trap) => ("trap", format!("the plugin trapped: {trap}")),
         None => ("trap", convert::clean(&format!("the plugin failed: {:#}", error.root_cause()), 512)),
     };
-    plugin_fault(code, message)
+    plugin_fault(code, format!("{message}{}", functions(error)))
+}
+
+/// The guest's functions that were under way, the innermost first, where its file names them.
+fn functions(error: &wasmtime::Error) -> String {
+    const SHOWN: usize = 6;
+    /// What is on every such stack, and says nothing.
+    const COMMON: [&str; 11] = [
+        "abort",
+        "alloc::",
+        "core::",
+        "export_call",
+        "panic",
+        "polliwog:poller/",
+        "polliwog_sdk::",
+        "__rust",
+        "std::",
+        "wit_bindgen",
+        "wit_dylib",
+    ];
+    let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return String::new() };
+    // It writes names as their language does; alone they are mangled.
+    let text = backtrace.to_string();
+    let names = text.lines().filter_map(|line| line.split_once(" - ")?.1.split_once('!').map(|(_, name)| name.trim()));
+    let telling = |name: &&str| !name.is_empty() && *name != "<unknown>" && !name.starts_with("<wasm function");
+    let names = names.filter(telling).filter(|name| !COMMON.iter().any(|common| name.contains(common)));
+    let names: Vec<String> = names.take(SHOWN).map(|name| convert::clean(name, 80)).collect();
+    if names.is_empty() { String::new() } else { format!(" in {}", names.join(", called by ")) }
 }
 
 /// What a guest wrote before it failed says most about why.
 fn with_last_words(mut failure: Failure, words: &str) -> Failure {
+    // Of every panic in Rust; there is no environment to set it in.
+    const ADVICE: &str = "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace";
+    let words = words.replace(ADVICE, "");
+    let words = words.trim();
     if failure.category == FailureCategory::Plugin && !words.is_empty() {
         failure.message = convert::clean(&format!("{}; it wrote: {words}", failure.message), 1024);
     }

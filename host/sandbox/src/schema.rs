@@ -65,6 +65,24 @@ impl Schema {
         Ok((document, Self(validator)))
     }
 
+    /// What is wrong with the schema itself: nothing fits it, or a default of its own does not.
+    pub(crate) fn own_problem(&self, document: &Value) -> Option<String> {
+        if *document == false {
+            return Some("is false: no settings could ever fit it".to_owned());
+        }
+        let properties = document["properties"].as_object()?;
+        properties.iter().find_map(|(name, schema)| {
+            let default = resolved(document, schema).get("default").or_else(|| schema.get("default"))?;
+            let settings = Value::Object([(name.clone(), default.clone())].into_iter().collect());
+            let inside = format!("{name}.");
+            let about = |problem: &SettingsProblem| {
+                problem.setting.as_ref().is_some_and(|setting| setting == name || setting.starts_with(&inside))
+            };
+            let problem = self.problems(document, &settings).into_iter().find(about)?;
+            Some(format!("has a default that does not fit it: {problem}"))
+        })
+    }
+
     /// Where settings do not fit it; `document` is the one that it was read from.
     pub(crate) fn problems(&self, document: &Value, settings: &Value) -> Vec<SettingsProblem> {
         let mut problems = Vec::new();

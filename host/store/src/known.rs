@@ -239,6 +239,17 @@ impl Known {
         }
     }
 
+    /// Forgets a dependency that is missing, or all that are: an operator has seen it. One that is reported again is new.
+    pub fn dismiss(&mut self, name: Option<&str>) -> Changes {
+        let dismissed =
+            |facts: &Facts| facts.missing_since.is_some() && name.is_none_or(|name| facts.reported.name == name);
+        let missing = self.dependencies.iter().filter(|dependency| dismissed(&dependency.facts));
+        let forgotten: Vec<String> = missing.map(|dependency| dependency.facts.reported.name.clone()).collect();
+        self.dependencies.retain(|dependency| !dismissed(&dependency.facts));
+        self.reindex();
+        Changes { forgotten, ..Changes::default() }
+    }
+
     fn forget_surplus(&mut self, changes: &mut Changes) {
         let mut missing: Vec<(Timestamp, String)> = (self.dependencies.iter())
             .filter_map(|dependency| Some((dependency.facts.missing_since?, dependency.facts.reported.name.clone())))

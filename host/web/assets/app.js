@@ -105,9 +105,13 @@ headline();
 tick();
 
 list.addEventListener("click", async (click) => {
-  const target = click.target.dataset.poll;
-  if (!target) return;
-  await fetch(`/api/v1/targets/${target}/poll`, { method: "POST", headers: { "X-CSRF-Token": csrf } });
+  const { poll, dismiss } = click.target.dataset;
+  if (!poll && !dismiss) return;
+  const what = poll ? `${poll}/poll` : `${dismiss}/dismiss`;
+  const answer = await fetch(`/api/v1/targets/${what}`, { method: "POST", headers: { "X-CSRF-Token": csrf } });
+  // Why not, beside the button: a disabled target is not polled.
+  if (!answer.ok) click.target.title = click.target.textContent = (await answer.json()).error?.message ?? answer.status;
+  else refresh();
 });
 
 document.getElementById("logout").addEventListener("click", async () => {

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use model::{Status, TargetId};
 use serde::Deserialize;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 /// Entries of one answer.
 const PAGE: usize = 1000;
@@ -67,7 +68,22 @@ pub(crate) async fn healthz(State(shared): State<Shared>) -> Response {
 }
 
 pub(crate) async fn readyz(State(shared): State<Shared>) -> Response {
-    probe("ready\n", shared.host.readiness())
+    if let Err(why) = shared.host.readiness() {
+        return probe("", Err(why));
+    }
+    // It works, and all the same something that it should poll is not polled.
+    let mut answer = "ready\n".to_owned();
+    let overview = shared.host.overview().await;
+    let unserved = overview.targets.iter().filter(|target| target.status() == TargetStatus::NoPlugin);
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    unserved.for_each(|target| *kinds.entry(target.kind.as_str()).or_default() += 1);
+    for (kind, count) in kinds {
+        let targets = if count == 1 { "target is" } else { "targets are" };
+        answer.push_str(&format!(
+            "but {count} {targets} not polled: no plugin serves kind {kind}, or it is in quarantine\n"
+        ));
+    }
+    answer.into_response()
 }
 
 fn probe(good: &'static str, found: Result<(), String>) -> Response {
@@ -218,6 +234,31 @@ pub(crate) async fn retry_all(State(shared): State<Shared>) -> Response {
         }
     }
     (StatusCode::ACCEPTED, Json(json!({ "retried": retried }))).into_response()
+}
+
+/// What to dismiss.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Dismissal {
+    /// The name of a dependency; without it all that are missing.
+    dependency: Option<String>,
+}
+
+/// Missing dependencies are meant to be gone: they are forgotten.
+pub(crate) async fn dismiss(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    let target = named(id)?;
+    let wrong = |error: serde_json::Error| {
+        let message = format!("the body is no {{\"dependency\": NAME}}, nor empty: {error}");
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_body", message)
+    };
+    let wanted =
+        if body.is_empty() { None } else { serde_json::from_slice::<Dismissal>(&body).map_err(wrong)?.dependency };
+    let dismissed = shared.host.dismiss(&target, wanted).await?;
+    Ok(Json(json!({ "dismissed": dismissed })).into_response())
 }
 
 /// A dead letter that is dropped is looked at no more: its target is disabled until somebody enables it.

@@ -20,6 +20,8 @@ pub trait Host: Send + Sync + 'static {
     fn readiness(&self) -> Result<(), String>;
     /// Does something with a target.
     fn ask(&self, target: &TargetId, wish: Wish) -> BoxFuture<'_, Result<(), CommandError>>;
+    /// Forgets a missing dependency of a target, or all of them; how many that were.
+    fn dismiss(&self, target: &TargetId, dependency: Option<String>) -> BoxFuture<'_, Result<usize, CommandError>>;
     /// Why a target is polled next when it is.
     fn explain(&self, target: &TargetId) -> BoxFuture<'_, Result<ExplanationView, CommandError>>;
     /// Every setting with its value and where that comes from.

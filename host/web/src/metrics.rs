@@ -216,7 +216,7 @@ impl Metrics {
             }
         }
         plugins(&mut states, prefix, &overview.plugins);
-        let answering = overview.targets.iter().filter(|target| target.stale_since.is_none());
+        let answering = overview.targets.iter().filter(|target| !target.is_stale());
         let samples = answering
             .flat_map(|target| target.samples.iter().map(|sample| (instance(&target.kind, &target.id), sample)));
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
@@ -282,7 +282,7 @@ fn family<M: Default, R>(values: &[Value], set: impl Fn(&M, f64) -> R) -> Family
 
 fn staleness(target: &TargetView, now: Timestamp) -> f64 {
     match target.last_success {
-        Some(_) if target.last_error.is_none() => 0.0,
+        Some(_) if target.last_error.is_none() && !target.is_stale() => 0.0,
         Some(at) => now.since(at).as_secs_f64(),
         None => -1.0,
     }

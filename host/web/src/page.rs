@@ -245,7 +245,11 @@ fn section(target: &TargetView) -> Markup {
                 span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) }
                 " " (target.name) " " small { (target.kind) " · " (target.url) }
             }
-            p.state { (state(target)) " " button.poll type="button" data-poll=(target.id) { "Poll now" } }
+            p.state { (state(target)) " " button.poll type="button" data-poll=(target.id) { "Poll now" }
+                @if target.dependencies.iter().any(|dependency| dependency.missing_since.is_some()) {
+                    " " button.poll type="button" data-dismiss=(target.id) title="What is missing is meant to be gone" { "Dismiss missing" }
+                }
+            }
             @if let Some(error) = &target.last_error {
                 p.problem { strong { (error.code) } ": " (error.message) }
             }

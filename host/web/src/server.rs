@@ -191,6 +191,7 @@ fn router(shared: Shared) -> Router {
         .route("/api/v1/targets/{id}", get(api::target).patch(api::patch_target).delete(api::delete_target))
         .route("/api/v1/targets/{id}/explain", get(api::explain))
         .route("/api/v1/targets/{id}/poll", post(api::poll_now))
+        .route("/api/v1/targets/{id}/dismiss", post(api::dismiss))
         .route("/api/v1/dependencies", get(api::dependencies).layer(compressed()))
         .route("/api/v1/dead-letters", get(api::dead_letters))
         .route("/api/v1/dead-letters/retry", post(api::retry_all))

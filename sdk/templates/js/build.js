@@ -1,20 +1,33 @@
-// Makes {{kind}}.wasm of plugin.js and what it imports.
+// Makes {{kind}}.wasm of plugin.js (or plugin.ts) and all that it imports, npm packages too.
 
 import { componentize } from "@bytecodealliance/componentize-js";
-import { readFile, writeFile } from "node:fs/promises";
+import { originalPositionFor, TraceMap } from "@jridgewell/trace-mapping";
+import { build } from "esbuild";
+import { existsSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { basename, relative } from "node:path";
 
-const read = (file) => readFile(new URL(file, import.meta.url), "utf8");
-
-// One module: the component has no other files.
-const plugin = (await read("plugin.js")).replace(/^import\s*\{[^}]*\}\s*from\s*["']\.\/polliwog\.js["'];?/m, "");
-const helpers = (await read("polliwog.js")).replace(/^export /gm, "");
-
-const { component } = await componentize(`${helpers}\n${plugin}`, {
-  sourceName: "plugin.js",
-  witPath: new URL("wit", import.meta.url).pathname,
-  worldName: "plugin",
-  // A plugin has neither clock nor chance nor a way out of its own: what it needs, the host gives it.
-  disableFeatures: ["random", "clocks", "http", "stdio", "fetch-event"],
+process.chdir(import.meta.dirname);
+const entry = existsSync("plugin.ts") ? "plugin.ts" : "plugin.js";
+const { outputFiles } = await build({
+  entryPoints: [entry], outfile: "bundle.js", bundle: true, write: false, format: "esm", target: "es2022",
+  external: ["polliwog:*"], sourcemap: "external", logLevel: "info",
 });
-await writeFile(new URL("{{kind}}.wasm", import.meta.url), component);
+const file = (ending) => outputFiles.find(({ path }) => path.endsWith(ending)).text;
+
+// One module becomes the component; this table leads from its lines back to those that were written, for what fails.
+const bundle = file("bundle.js");
+const map = new TraceMap(file(".map"));
+const table = bundle.split("\n").map((_, line) => {
+  const { source, line: original } = originalPositionFor(map, { line: line + 1, column: 999, bias: 1 });
+  return source ? `${relative(".", source) || basename(source)}:${original}` : "";
+});
+const { component } = await componentize(`globalThis.polliwogLines = ${JSON.stringify(table)};\n${bundle}`, {
+  sourceName: "bundle.js",
+  witPath: `${import.meta.dirname}/wit`,
+  worldName: "plugin",
+  // The only way out is polliwog:poller/http.
+  disableFeatures: ["http", "fetch-event"],
+});
+await writeFile("{{kind}}.wasm", component);
 console.log(`{{kind}}.wasm: ${(component.length / 1e6).toFixed(1)} MB`);

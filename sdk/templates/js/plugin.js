@@ -1,6 +1,6 @@
 // Kind `{{kind}}`: how many messages wait in each queue, from a JSON object of names and numbers.
 
-import { critical, gauge, http, json, log, number, ok, plugin, warning } from "./polliwog.js";
+import { critical, entries, gauge, http, json, log, number, ok, plugin, warning } from "./polliwog.js";
 
 export const poller = plugin({
   kind: "{{kind}}",
@@ -15,7 +15,7 @@ export const poller = plugin({
   check: ({ warning, critical }) => (warning > critical ? ["warning is above critical: swap them"] : []),
   poll(target, settings) {
     // The target's own URL. Errors, and statuses other than 2xx, become the failure that stands for them.
-    const queues = Object.entries(json(http.get("")));
+    const queues = entries(json(http.get("")));
     log.debug(`${queues.length} queues`);
     return {
       dependencies: queues.map(([name, value]) => {

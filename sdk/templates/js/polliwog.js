@@ -1,6 +1,6 @@
 // What a plugin in JavaScript needs of polliwog: requests, failures, dependencies. The contract itself is in wit/.
 
-import { fetch, fetchAll, hasSecret } from "polliwog:poller/http@0.1.0";
+import { fetch, fetchAll, forgetSecret, hasSecret } from "polliwog:poller/http@0.1.0";
 import * as cache from "polliwog:poller/cache@0.1.0";
 import { write } from "polliwog:poller/log@0.1.0";
 
@@ -19,7 +19,7 @@ export const permanent = (code, message, retryAfterMs) => ({ tag: "permanent", v
 
 const ADVICE = {
   401: ["unauthorized", "check the target's secret"],
-  403: ["forbidden", "the secret is right, and its rights are not enough"],
+  403: ["forbidden", "the target's secret lacks rights for this, or is wrong, or there is none"],
   404: ["not_found", "check the path in the target's URL"],
   408: ["request_timeout", "the server took too long to read the request"],
   429: ["too_many_requests", "the server asks for fewer requests"],
@@ -34,7 +34,8 @@ function statusFailure(response) {
   const { status, reason } = response;
   const [code, advice] = ADVICE[status] ??
     (status >= 500 ? ["server_error", "look at the server's log"] :
-      status >= 300 && status < 400 ? ["redirect", "write the final address as the target's URL"] :
+      status >= 300 && status < 400 ?
+        ["redirect", `write the address that it leads to as the target's URL (${header(response, "location") ?? "it names none"})`] :
         ["unexpected_status", "check the target's URL"]);
   const message = `the server answered ${status}${reason ? ` ${reason}` : ""}: ${advice}`;
   const again = status >= 500 || [408, 425, 429].includes(status);
@@ -57,8 +58,15 @@ export function json(response) {
   }
 }
 
-const request = (path, { method = "get", headers = {}, body, bodyEncoding = "raw", timeoutMs } = {}) => ({
-  method, path, bodyEncoding, timeoutMs, captures: [],
+/** Keeps a part of a 2xx answer as "${secret.NAME}"; the plugin sees stars where it stands. */
+export const capture = {
+  json: (name, pointer, ttlMs) => ({ name, source: { tag: "json-pointer", val: pointer }, ttlMs }),
+  header: (name, header, ttlMs) => ({ name, source: { tag: "header", val: header }, ttlMs }),
+  cookie: (name, cookie, ttlMs) => ({ name, source: { tag: "cookie", val: cookie }, ttlMs }),
+};
+
+const request = (path, { method = "get", headers = {}, body, bodyEncoding = "raw", timeoutMs, captures = [] } = {}) => ({
+  method, path, bodyEncoding, timeoutMs, captures,
   headers: Object.entries(headers).map(([name, value]) => ({ name, value })),
   body: typeof body === "string" ? new TextEncoder().encode(body) : body,
 });
@@ -67,6 +75,7 @@ const httpFailure = ({ code, message, retryable }) => (retryable ? transient : p
 
 export const http = {
   hasSecret,
+  forgetSecret,
   /** Sends a request; any status is an answer. "${secret.NAME}" in headers and body is filled in by the host. */
   send(path, options) {
     try {
@@ -93,8 +102,13 @@ export const http = {
 
 export { cache };
 
-const dependency = (status) => (name, errorMessage, more = {}) =>
-  ({ name, status, skipped: false, errorMessage, ...more });
+// In the contract these are JSON as text.
+const TEXTS = ["error", "contact", "checkDetails"];
+const dependency = (status) => (name, errorMessage, more = {}) => {
+  const made = { name, status, skipped: false, errorMessage, ...more };
+  for (const key of TEXTS) if (made[key] && typeof made[key] === "object") made[key] = JSON.stringify(made[key]);
+  return made;
+};
 /** Dependencies: a name, why it is not well, and whatever else the source says (kind, code, latencyMs, parent, ...). */
 export const ok = (name, more = {}) => dependency("ok")(name, undefined, more);
 export const warning = dependency("warning");
@@ -105,10 +119,42 @@ export const unknown = dependency("unknown");
 export const gauge = (name, value, labels = {}) =>
   ({ name, kind: "gauge", value, labels: Object.entries(labels).map(([name, value]) => ({ name, value: String(value) })) });
 
-/** A number, whether it came as one or as text; NaN where it is none. */
-export const number = (value) => (value === null || value === "" ? NaN : Number(value));
+/** A body that is not what it was: a transient failure, and never an ok; throw it. */
+export const unexpectedShape = (value, expected) =>
+  transient("unexpected_shape", `the body has ${String(JSON.stringify(value)).slice(0, 80)} where ${expected} was expected`);
+/** A finite number, whether it came as one or as text; what is none fails the poll, and is never ok by accident. */
+export function number(value) {
+  const found = typeof value === "number" ? value : typeof value === "string" && value.trim() ? Number(value) : NaN;
+  if (!Number.isFinite(found)) throw unexpectedShape(value, "a number");
+  return found;
+}
+/** The entries of a JSON object; anything else fails the poll. */
+export function entries(value) {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) throw unexpectedShape(value, "an object");
+  return Object.entries(value);
+}
 /** Whether a flag is set, as true, 1, "1", "true", "yes" or "on". */
 export const flag = (value) => value === true || value === 1 || /^(1|true|yes|on)$/i.test(String(value));
+
+/** What failed, with the author's own files and lines. */
+function words(error) {
+  const lines = globalThis.polliwogLines ?? [];
+  const stack = String(error?.stack ?? "").replace(/\S*?bundle\.js:(\d+)(:\d+)?/g, (place, line) => lines[line - 2] || place);
+  const own = stack.trim().split("\n").filter((frame) => !/^polliwog\.js:|initializer\.js/.test(frame)).slice(0, 4);
+  return `${error?.name ?? "Error"}: ${error?.message ?? error}${own.length ? ` (${own.join(", called by ")})` : ""}`;
+}
+
+/** What the contract would refuse without saying why. */
+function checked(report) {
+  const wrong = (what) => { throw new TypeError(`poll returned ${what}`); };
+  if (typeof report?.then === "function") wrong("a promise: a poll is not async, and http answers at once");
+  if (!Array.isArray(report?.dependencies)) wrong("no list of dependencies: { dependencies: [ok(\"name\")] }");
+  for (const { name, status } of report.dependencies) {
+    if (typeof name !== "string") wrong(`a dependency whose name is ${JSON.stringify(name)}`);
+    if (!["ok", "warning", "critical", "unknown"].includes(status)) wrong(`the dependency ${name} with the status ${status}`);
+  }
+  return { kept: [], samples: [], warnings: [], ...report };
+}
 
 /** Makes the contract's `poller` of a plugin: { kind, title, version, summary, settings, secrets, check, poll }. */
 export function plugin(definition) {
@@ -130,12 +176,12 @@ export function plugin(definition) {
     checkSettings: (given) => definition.check?.(withDefaults(JSON.parse(given))) ?? [],
     poll(target) {
       try {
-        const report = definition.poll(target, withDefaults(JSON.parse(target.settings)));
-        return { kept: [], samples: [], warnings: [], ...report };
+        return checked(definition.poll(target, withDefaults(JSON.parse(target.settings))));
       } catch (error) {
         if (error?.tag) throw error;
-        // Uncaught, it would reach the host as a trap without a word.
-        throw transient("exception", `the plugin failed: ${error?.message ?? error} ${error?.stack ?? ""}`.trim());
+        // A fault of the plugin: the host says so, with the end of what was written here.
+        console.error(words(error));
+        throw error;
       }
     },
   };

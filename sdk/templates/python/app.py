@@ -2,12 +2,12 @@
 
 from wit_world import exports
 
-from polliwog import Plugin, Report, critical, debug, gauge, get, json, number, ok, warning
+from polliwog import Plugin, Report, critical, debug, gauge, get, json, number, ok, record, warning
 
 
 def poll(target, settings) -> Report:
     # The target's own URL. Errors, and statuses other than 2xx, become the failure that stands for them.
-    queues = {name: number(value) for name, value in json(get("")).items()}
+    queues = {name: number(value) for name, value in record(json(get(""))).items()}
     debug(f"{len(queues)} queues")
     return Report(
         dependencies=[judge(name, waiting, settings) for name, waiting in queues.items()],

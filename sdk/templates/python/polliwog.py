@@ -1,10 +1,23 @@
 """What a plugin in Python needs of Polliwog: requests, failures, dependencies. The contract itself is in wit/."""
 
+import importlib
 import json as _json
 import math
+import sys
 import traceback
 from dataclasses import dataclass, field
 from typing import Any, Callable
+
+# A component has no files: what is imported inside a function has to be loaded when it is built.
+for _name in (
+    "base64", "binascii", "calendar", "collections", "csv", "datetime", "decimal", "email.utils", "fractions", "functools",
+    "hashlib", "hmac", "html", "io", "ipaddress", "itertools", "operator", "random", "re", "statistics", "string", "struct",
+    "textwrap", "time", "urllib.parse", "uuid", "xml.etree.ElementTree", "zlib",
+):
+    try:
+        importlib.import_module(_name)
+    except ImportError:
+        pass
 
 from componentize_py_types import Err
 from wit_world.imports import cache, http, log, types
@@ -24,12 +37,13 @@ from wit_world.imports.types import (
 )
 
 __all__ = [
-    "cache", "critical", "debug", "flag", "gauge", "get", "get_all", "has_secret", "header", "info", "json", "number", "ok",
-    "permanent", "Plugin", "PollFailure", "Report", "SecretSpec", "send", "Status", "Target", "text", "transient", "unknown",
-    "warn", "warning",
+    "cache", "capture_cookie", "capture_header", "capture_json", "critical", "debug", "flag", "forget_secret", "gauge", "get",
+    "get_all", "has_secret", "header", "info", "json", "number", "ok", "permanent", "Plugin", "PollFailure", "record", "Report",
+    "SecretSpec", "send", "Status", "Target", "text", "transient", "unexpected_shape", "unknown", "warn", "warning",
 ]
 
 has_secret = http.has_secret
+forget_secret = http.forget_secret
 
 
 class PollFailure(Exception):
@@ -65,7 +79,7 @@ def warn(text: str) -> None:
 
 _ADVICE = {
     401: ("unauthorized", "check the target's secret"),
-    403: ("forbidden", "the secret is right, and its rights are not enough"),
+    403: ("forbidden", "the target's secret lacks rights for this, or is wrong, or there is none"),
     404: ("not_found", "check the path in the target's URL"),
     408: ("request_timeout", "the server took too long to read the request"),
     429: ("too_many_requests", "the server asks for fewer requests"),
@@ -97,7 +111,8 @@ def _status_failure(response: http.Response) -> PollFailure:
     elif status >= 500:
         code, advice = "server_error", "look at the server's log"
     elif 300 <= status < 400:
-        code, advice = "redirect", "write the final address as the target's URL"
+        to = header(response, "location")
+        code, advice = "redirect", "write the address that it leads to as the target's URL" + (f" ({to})" if to else "")
     else:
         code, advice = "unexpected_status", "check the target's URL"
     reason = f" {response.reason}" if response.reason else ""
@@ -111,9 +126,24 @@ def _http_failure(error: http.HttpError) -> PollFailure:
     return (transient if error.retryable else permanent)(error.code, error.message)
 
 
-def _request(path, method, headers, body, body_encoding, timeout_ms) -> http.Request:
+def capture_json(name: str, pointer: str, ttl_ms: int) -> http.Capture:
+    """Keeps what a JSON pointer finds in a 2xx answer as "${secret.NAME}"; the plugin sees stars where it stands."""
+    return http.Capture(name, http.CaptureSource_JsonPointer(pointer), ttl_ms)
+
+
+def capture_header(name: str, header: str, ttl_ms: int) -> http.Capture:
+    """The same for a header's value."""
+    return http.Capture(name, http.CaptureSource_Header(header), ttl_ms)
+
+
+def capture_cookie(name: str, cookie: str, ttl_ms: int) -> http.Capture:
+    """The same for a cookie that the answer sets."""
+    return http.Capture(name, http.CaptureSource_Cookie(cookie), ttl_ms)
+
+
+def _request(path, method, headers, body, body_encoding, timeout_ms, captures) -> http.Request:
     pairs = [http.Header(name, value) for name, value in (headers or {}).items()]
-    return http.Request(method, path, pairs, body, body_encoding, [], timeout_ms)
+    return http.Request(method, path, pairs, body, body_encoding, list(captures), timeout_ms)
 
 
 def send(
@@ -124,10 +154,11 @@ def send(
     body: bytes | None = None,
     body_encoding: http.BodyEncoding = http.BodyEncoding.RAW,
     timeout_ms: int | None = None,
+    captures: list[http.Capture] | tuple[()] = (),
 ) -> http.Response:
     """Sends a request; any status is an answer. "${secret.NAME}" in headers and body is filled in by the host."""
     try:
-        return http.fetch(_request(path, method, headers, body, body_encoding, timeout_ms))
+        return http.fetch(_request(path, method, headers, body, body_encoding, timeout_ms, captures))
     except Err as error:
         raise _http_failure(error.value) from None
 
@@ -142,7 +173,7 @@ def get(path: str, **options) -> http.Response:
 
 def get_all(paths: list[str], headers: dict[str, str] | None = None) -> list[http.Response | PollFailure]:
     """Sends all at once: a response or a failure for each, in the order of the paths."""
-    requests = [_request(path, http.Method.GET, headers, None, http.BodyEncoding.RAW, None) for path in paths]
+    requests = [_request(path, http.Method.GET, headers, None, http.BodyEncoding.RAW, None, ()) for path in paths]
     results: list[http.Response | PollFailure] = []
     for result in http.fetch_all(requests):
         if isinstance(result, Err):
@@ -187,12 +218,28 @@ def gauge(name: str, value: float, **labels: str) -> Sample:
     return Sample(name, SampleKind.GAUGE, [Label(key, str(text)) for key, text in labels.items()], value)
 
 
+def unexpected_shape(value: Any, expected: str) -> PollFailure:
+    """A body that is not what it was: a transient failure, and never an ok; raise it."""
+    shown = repr(value)
+    return transient("unexpected_shape", f"the body has {shown[:80]} where {expected} was expected")
+
+
 def number(value: Any) -> float:
-    """A number, whether it came as one or as text; NaN where it is none."""
+    """A finite number, whether it came as one or as text; what is none fails the poll, and is never ok by accident."""
     try:
-        return float(value)
+        found = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
-        return math.nan
+        found = math.nan
+    if not math.isfinite(found):
+        raise unexpected_shape(value, "a number")
+    return found
+
+
+def record(value: Any) -> dict[str, Any]:
+    """A JSON object; anything else fails the poll."""
+    if not isinstance(value, dict):
+        raise unexpected_shape(value, "an object")
+    return value
 
 
 def flag(value: Any) -> bool:
@@ -239,15 +286,22 @@ class Plugin:
 
             def poll(self, target: Target) -> Report:
                 try:
-                    return plugin.poll(target, plugin._with_defaults(target.settings))
+                    report = plugin.poll(target, plugin._with_defaults(target.settings))
+                    if not isinstance(report, Report):
+                        raise TypeError(f"poll returned {type(report).__name__}, and not a Report")
+                    return report
                 except PollFailure as failure:
                     raise Err(failure.error) from None
                 except Err:
                     raise
                 except Exception as error:
-                    # Uncaught, it would reach the host as a trap without a word.
-                    where = traceback.extract_tb(error.__traceback__)[-1]
-                    said = f"the plugin failed: {type(error).__name__}: {error} (line {where.lineno} of {where.name})"
-                    raise Err(transient("exception", said).error) from None
+                    # A fault of the plugin: the host says so, with the end of what was written here.
+                    frames = traceback.extract_tb(error.__traceback__)
+                    own = [frame for frame in frames if not frame.filename.endswith("polliwog.py")] or frames
+                    where = own[-1]
+                    file = where.filename.rsplit("/", 1)[-1]
+                    print(f"{type(error).__name__}: {error} ({file}, line {where.lineno}, in {where.name})", file=sys.stderr)
+                    # What would be printed again is what stands there already.
+                    raise error.with_traceback(None) from None
 
         return Poller

@@ -1,10 +1,12 @@
-//! Looks for files, variables, arguments, sockets and names.
+//! Looks for files, variables, arguments, sockets, names and the time of the machine.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target};
 
 guests::guest!("looks-round", poll);
 
-fn poll(_: &Target) -> Result<Report, PollError> {
+fn poll(target: &Target) -> Result<Report, PollError> {
+    #[allow(clippy::disallowed_methods, reason = "it looks whether there is another clock")]
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_millis());
     let found = [
         ("file", std::fs::read("/etc/passwd").is_ok()),
         ("folder", std::fs::read_dir("/").is_ok()),
@@ -15,6 +17,8 @@ fn poll(_: &Target) -> Result<Report, PollError> {
         ("listen", std::net::TcpListener::bind("127.0.0.1:0").is_ok()),
         ("datagram", std::net::UdpSocket::bind("127.0.0.1:0").is_ok()),
         ("name", std::net::ToSocketAddrs::to_socket_addrs("localhost:80").is_ok()),
+        // The only time is that of the poll.
+        ("time", wall != u128::from(target.now)),
         ("input", std::io::stdin().lines().next().is_some_and(|line| line.is_ok())),
     ];
     let judge = |(what, found): (&str, bool)| {

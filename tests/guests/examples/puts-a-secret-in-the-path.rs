@@ -1,4 +1,4 @@
-//! Puts a secret where it would be seen: in the path.
+//! Puts a secret where servers and proxies write it down: in the path.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, http};
 

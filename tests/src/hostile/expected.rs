@@ -217,7 +217,7 @@ expect! {
     injects_headers: Reports(|report| tried(report, "bad_request"));
     sets_the_hosts_headers: Reports(|report| tried(report, "bad_request"));
     asks_for_unknown_secrets: Reports(|report| tried(report, "secret_unknown"));
-    puts_a_secret_in_the_path: Reports(|report| report.dependencies.len() == 1);
+    puts_a_secret_in_the_path: Fails(Permanent, "bad_request");
     has_secrets_echoed: Reports(|report| {
         // Of one form the stars are further on than a description is long.
         let seen = |d: &model::Dependency| d.description.as_deref().is_some_and(|text| text.contains("****"));

@@ -1,7 +1,8 @@
 //! What people want of the running host: that a target is polled, that another configuration is in force, how things stand.
 
-use super::{Configured, Driver, MAX_WAITING, Snapshot};
-use model::TargetId;
+use super::{Configured, Driver, MAX_WAITING, Snapshot, Step};
+use crate::estate::Published;
+use model::{Kind, TargetId};
 use scheduler::{Ask, BreakerState, Cadence, Change, Input, Place, TargetStatus};
 use std::time::Duration;
 use web::CommandError;
@@ -37,6 +38,29 @@ impl Driver {
         }
         self.apply(Input::Asked(id.clone(), ask), None);
         Ok(())
+    }
+
+    /// Forgets what is missing of a target, as an operator wants it.
+    pub(super) fn dismiss(&mut self, id: &TargetId, name: Option<&str>) -> Result<usize, CommandError> {
+        let Some(target) = self.targets.get(id).cloned() else {
+            return Err(CommandError::NoTarget(id.to_string()));
+        };
+        if self.pending.get(id).is_some_and(|waiting| waiting.len() >= MAX_WAITING) {
+            return Err(CommandError::Conflict("the database does not take results: see the log".to_owned()));
+        }
+        let (changes, shown) = {
+            let mut known = target.known();
+            let changes = known.dismiss(name);
+            (changes, Published::of(&known, target.published().samples.clone()))
+        };
+        let count = changes.forgotten.len();
+        if count == 0 {
+            let what = name.map_or_else(|| "nothing".to_owned(), |name| format!("no dependency {name:?}"));
+            return Err(CommandError::Conflict(format!("{what} is missing from target {id}")));
+        }
+        tracing::info!("target {id}: {count} missing dependencies were dismissed");
+        self.settle(id, Step { urgent: true, dismissed: Some((changes, shown)), ..Step::default() });
+        Ok(count)
     }
 
     /// Takes up what is different from what runs.
@@ -82,7 +106,8 @@ impl Driver {
             self.apply(input, None);
         }
         if let Some(kind) = plugged.filter(|kind| self.parts.plugins.get(kind).is_some()) {
-            self.apply(Input::KindServed(kind, true), None);
+            self.apply(Input::KindServed(kind.clone(), true), None);
+            self.try_again(&kind);
         }
         let ids: Vec<TargetId> = self.targets.keys().cloned().collect();
         let now = self.parts.clock.now();
@@ -91,6 +116,20 @@ impl Driver {
             if !self.pending.contains_key(&id) {
                 self.note_status(&id, now);
             }
+        }
+    }
+
+    /// Another plugin serves a kind: what failed with the one before may work with this one, and need not wait for its time.
+    fn try_again(&mut self, kind: &Kind) {
+        let now = self.parts.clock.now();
+        let fails = |id: &TargetId| {
+            let schedule = self.scheduler.status(id, now).map(|status| status.schedule);
+            schedule.is_some_and(|schedule| schedule.failures > 0 || schedule.plugin_faults > 0)
+        };
+        let of_kind = self.targets.iter().filter(|(_, target)| target.config.kind == *kind && target.config.enabled);
+        let failing: Vec<TargetId> = of_kind.map(|(id, _)| id).filter(|id| fails(id)).cloned().collect();
+        for id in failing {
+            self.apply(Input::Asked(id, Ask::PollNow), None);
         }
     }
 

@@ -27,6 +27,7 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
              --recording"
         )
     })?;
+    project.warn_when_stale();
     let recording = Recording::read(&file).map_err(|why| anyhow!(why))?;
     let (sandbox, plugin) = project.load().await?;
     let serves = &plugin.descriptor().kind;

@@ -55,6 +55,52 @@ pub(crate) fn new(name: &str, language: Language) -> anyhow::Result<u8> {
     Ok(0)
 }
 
+/// Writes the contract into a folder.
+pub(crate) fn wit(folder: &Path) -> anyhow::Result<u8> {
+    let project = Project { folder, kind: "" };
+    project
+        .copy_all(&CONTRACT, Path::new(""), Path::new(""))
+        .with_context(|| format!("writing {}", folder.display()))?;
+    print(&format!("the contract, polliwog:poller@{}, is in {}", sandbox::CONTRACT_VERSIONS[0], folder.display()))?;
+    Ok(0)
+}
+
+/// Writes what a project holds of Polliwog anew, and nothing else of it.
+pub(crate) fn update(folder: &Path) -> anyhow::Result<u8> {
+    let helpers = [("polliwog.js", Language::Js), ("polliwog.py", Language::Python), ("polliwog-sdk", Language::Rust)];
+    let found = helpers.into_iter().find(|(file, _)| folder.join(file).exists());
+    let Some((_, language)) = found else {
+        anyhow::bail!(
+            "{} holds no polliwog-sdk, polliwog.js or polliwog.py: give the folder of a project that `polliwog plugin new` made",
+            folder.display()
+        );
+    };
+    let project = Project { folder, kind: "" };
+    let written = || format!("writing {}", folder.display());
+    let helper = |file: &str| {
+        let text = TEMPLATES.get_file(file).and_then(|file| file.contents_utf8());
+        let name = Path::new(file).file_name().unwrap_or_default();
+        project.write(name, text.context("the program was built without its templates")?)
+    };
+    let what = match language {
+        Language::Rust => {
+            project.copy_sdk().with_context(written)?;
+            "polliwog-sdk and wit"
+        }
+        Language::Js => {
+            ["js/polliwog.js", "js/polliwog.d.ts"].into_iter().try_for_each(helper).with_context(written)?;
+            "polliwog.js, polliwog.d.ts and wit"
+        }
+        Language::Python => {
+            helper("python/polliwog.py").with_context(written)?;
+            "polliwog.py and wit"
+        }
+    };
+    project.copy_all(&CONTRACT, Path::new(""), Path::new("wit")).with_context(written)?;
+    print(&format!("{what} are those of polliwog {} now; build and test again", env!("CARGO_PKG_VERSION")))?;
+    Ok(0)
+}
+
 struct Project<'a> {
     folder: &'a Path,
     kind: &'a str,
@@ -69,19 +115,24 @@ impl Project<'_> {
         let (name, ignored) = match language {
             Language::Rust => ("rust", "/target\n"),
             Language::Js => ("js", "/node_modules\n/*.wasm\n"),
-            Language::Python => ("python", "/.venv\n/*.wasm\n__pycache__\n"),
+            Language::Python => ("python", "/.venv\n/*.wasm\n/types\n__pycache__\n"),
         };
         self.write(".gitignore", ignored)?;
         let files = TEMPLATES.get_dir(name).context("the program was built without its templates")?;
         self.copy_all(files, Path::new(name), Path::new(""))?;
         match language {
             Language::Rust => {
-                self.copy_all(&SDK, Path::new(""), Path::new("polliwog-sdk/src"))?;
-                self.copy_all(&CONTRACT, Path::new(""), Path::new("wit"))?;
-                self.write("polliwog-sdk/README.md", GUIDE)
+                self.copy_sdk()?;
+                self.copy_all(&CONTRACT, Path::new(""), Path::new("wit"))
             }
             Language::Js | Language::Python => self.copy_all(&CONTRACT, Path::new(""), Path::new("wit")),
         }
+    }
+
+    fn copy_sdk(&self) -> anyhow::Result<()> {
+        self.copy_all(&SDK, Path::new(""), Path::new("polliwog-sdk/src"))?;
+        self.write("polliwog-sdk/Cargo.toml", template("rust/sdk.Cargo.toml")?)?;
+        self.write("polliwog-sdk/README.md", GUIDE)
     }
 
     /// Copies every file, with its place taken from `within` to `to`.

@@ -1,6 +1,6 @@
 //! A plugin's project: where its component and its recordings lie.
 
-use crate::common::compiler;
+use crate::common::{compiler, complain};
 use crate::plugins::read;
 use anyhow::{Context, anyhow, bail};
 use egress::Egress;
@@ -20,24 +20,40 @@ pub(super) struct Project {
     pub component: PathBuf,
     /// The recordings, by name.
     pub recordings: Vec<PathBuf>,
+    /// Its folder, where one was given.
+    folder: Option<PathBuf>,
 }
 
 impl Project {
     /// The project in a folder, or around a component; a kind's name alone stands for the plugin that comes with this program.
     pub(super) fn find(path: &Path) -> anyhow::Result<Self> {
         if built_in(path).is_some() {
-            return Ok(Self { component: path.to_owned(), recordings: Vec::new() });
+            return Ok(Self { component: path.to_owned(), recordings: Vec::new(), folder: None });
         }
         let found = std::fs::metadata(path).with_context(|| format!("there is no {}", path.display()))?;
         let (component, folder) = if found.is_dir() {
-            (newest_component(path)?, Some(path.to_owned()))
+            let component = newest_component(path)?;
+            (component, Some(path.to_owned()))
         } else {
             // A component may lie deep in the folder where it was built.
             let around = path.ancestors().skip(1).take(4).find(|folder| folder.join(RECORDINGS).is_dir());
             (path.to_owned(), around.map(Path::to_owned))
         };
-        let recordings = folder.map(|folder| recordings(&folder.join(RECORDINGS))).transpose()?.unwrap_or_default();
-        Ok(Self { component, recordings })
+        let found_in = folder.as_ref().map(|folder| recordings(&folder.join(RECORDINGS))).transpose()?;
+        let folder = folder.filter(|_| found.is_dir());
+        Ok(Self { component, recordings: found_in.unwrap_or_default(), folder })
+    }
+
+    /// Says when a source is newer than what was built of it: the results are those of yesterday's plugin.
+    pub(super) fn warn_when_stale(&self) {
+        let built = std::fs::metadata(&self.component).and_then(|found| found.modified()).ok();
+        let newest = self.folder.as_deref().and_then(newest_source);
+        if let (Some(built), Some((changed, source))) = (built, newest)
+            && changed > built
+        {
+            let (component, source) = (self.component.display(), source.display());
+            complain(format_args!("{component} is older than {source}: build it again"));
+        }
     }
 
     /// How `poll` is told of it: `--plugin FILE`, or `--kind KIND` where it comes with this program.
@@ -47,17 +63,21 @@ impl Project {
 
     /// Loads the component as a host would.
     pub(super) async fn load(&self) -> anyhow::Result<(Sandbox, Plugin)> {
-        let config =
-            crate::config::Config::written(("the defaults", ""), &Default::default(), &crate::common::environment);
-        let config = config.map_err(|problems| anyhow!("{}", problems[0]))?;
-        let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN, ..sandbox::Config::default() };
-        let egress = Egress::new(egress::Config::default());
-        let sandbox = Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?;
+        let sandbox = own_sandbox()?;
         let refused = |why: String| anyhow!("{} is refused: {why}", self.component.display());
         let content = content(&self.component).map_err(refused)?;
         let plugin = sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))?;
         Ok((sandbox, plugin))
     }
+}
+
+/// A sandbox for one plugin, which takes what was compiled before.
+pub(super) fn own_sandbox() -> anyhow::Result<Sandbox> {
+    let config = crate::config::Config::written(("the defaults", ""), &Default::default(), &crate::common::environment);
+    let config = config.map_err(|problems| anyhow!("{}", problems[0]))?;
+    let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN, ..sandbox::Config::default() };
+    let egress = Egress::new(egress::Config::default());
+    Ok(Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?)
 }
 
 fn built_in(path: &Path) -> Option<&'static builtin::Builtin> {
@@ -104,6 +124,31 @@ fn newest_component(folder: &Path) -> anyhow::Result<PathBuf> {
             PLACES.join(", ")
         ),
     }
+}
+
+/// The source of a project that was changed last.
+pub(super) fn newest_source(folder: &Path) -> Option<(SystemTime, PathBuf)> {
+    const SOURCES: [&str; 8] = ["rs", "toml", "js", "mjs", "ts", "py", "wit", "json"];
+    const OTHERS: [&str; 6] = ["target", "node_modules", ".venv", "types", "__pycache__", RECORDINGS];
+    let mut newest: Option<(SystemTime, PathBuf)> = None;
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let (path, name) = (entry.path(), entry.file_name());
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() && !OTHERS.iter().any(|other| name == *other) && !name.to_string_lossy().starts_with('.') {
+                folders.push(path);
+            } else if kind.is_file()
+                && path.extension().is_some_and(|ending| SOURCES.iter().any(|source| ending == *source))
+                && !name.to_string_lossy().contains("-lock.")
+                && let Ok(changed) = entry.metadata().and_then(|found| found.modified())
+                && newest.as_ref().is_none_or(|(latest, _)| changed > *latest)
+            {
+                newest = Some((changed, path));
+            }
+        }
+    }
+    newest
 }
 
 fn recordings(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {

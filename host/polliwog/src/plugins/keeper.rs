@@ -71,6 +71,13 @@ impl Keeper {
     ) -> Self {
         let mut built_in = BTreeMap::new();
         let mut refused = Vec::new();
+        let uncompiled = builtin::ALL.iter().filter(|builtin| !sandbox.is_judged(builtin.component)).count();
+        if uncompiled > 0 {
+            tracing::info!(
+                "compiling {uncompiled} built-in plugins, as at the first start of each version of this program: that takes some \
+                 seconds"
+            );
+        }
         // Compiled side by side when they are compiled for the first time.
         let loads = builtin::ALL.iter().map(|builtin| sandbox.load(builtin.component));
         for (builtin, loaded) in builtin::ALL.iter().zip(futures_util::future::join_all(loads).await) {
@@ -89,6 +96,9 @@ impl Keeper {
             if judging == Judging::Known && read.as_ref().is_ok_and(|bytes| !sandbox.is_judged(bytes)) {
                 tracing::info!("{} is compiled while the host runs", path.join(&name).display());
                 folder.read_again(&shown(&name));
+                let name = shown(&name);
+                // What it was before goes on serving meanwhile.
+                spare.extend(last_good(&sandbox, &remembered, &name).await.map(|version| (name, version)));
                 continue;
             }
             let (name, verdict) = (shown(&name), judge(&sandbox, read).await);

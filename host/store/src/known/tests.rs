@@ -81,6 +81,20 @@ fn the_error_history_follows_the_error_and_not_its_message() {
 }
 
 #[test]
+fn what_is_missing_is_dismissed_and_new_when_it_comes_back() {
+    let mut known = Known::default();
+    let names = |names: &[&str]| report(names.iter().map(|name| dependency(name, Status::Ok)).collect());
+    learn(&mut known, vec![names(&["a", "b", "c"]), names(&["a"])]);
+    assert_eq!(known.dismiss(Some("a")).forgotten, Vec::<String>::new(), "it is not missing");
+    assert_eq!(known.dismiss(Some("b")).forgotten, ["b"]);
+    assert_eq!(known.dismiss(None).forgotten, ["c"]);
+    assert!(known.get("b").is_none() && known.get("c").is_none() && known.get("a").is_some());
+    learn(&mut known, vec![names(&["a", "b"])]);
+    assert_eq!(known.get("b").unwrap().facts.missing_since, None);
+    assert_eq!(known.get("b").unwrap().facts.slot, 3, "another one than before");
+}
+
+#[test]
 fn what_is_no_longer_reported_is_missing_unless_kept() {
     let mut known = Known::default();
     let names = |names: &[&str], kept: &[&str]| {

@@ -1,0 +1,75 @@
+// Types of polliwog.js, for editors and for a plugin in TypeScript (plugin.ts).
+
+export type Status = "ok" | "warning" | "critical" | "unknown";
+/** Thrown, it ends the poll without a report. */
+export interface PollError { tag: "transient" | "permanent"; val: { code: string; message: string; retryAfterMs?: number } }
+export interface Target {
+  id: string; name: string; url: string; also: string[]; labels: { name: string; value: string }[];
+  settings: string; secrets: string[];
+  /** Milliseconds since 1970. Date.now() says the same during the whole poll. */
+  now: bigint;
+  timeoutMs: number;
+}
+/** What a source says beside name and status. */
+export interface More {
+  title?: string; kind?: string; skipped?: boolean; code?: number; latencyMs?: number; description?: string; impact?: string;
+  checkedAt?: bigint; error?: string | object; contact?: string | object; checkDetails?: string | object; parent?: string;
+}
+export interface Dependency extends More { name: string; status: Status; errorMessage?: string }
+export interface Sample { name: string; kind: "gauge" | "counter" | "untyped"; labels: { name: string; value: string }[]; value: number }
+export interface Report { dependencies: Dependency[]; kept?: string[]; samples?: Sample[]; warnings?: string[] }
+export interface Header { name: string; value: string }
+export interface Response {
+  status: number; reason: string; headers: Header[]; body: Uint8Array;
+  timing: { dnsMs: number; connectMs: number; tlsMs: number; firstByteMs: number; totalMs: number };
+  tls?: { fingerprint: string; subject: string; issuer: string; notBefore: bigint; notAfter: bigint };
+}
+export interface Capture { name: string; source: { tag: "json-pointer" | "header" | "cookie"; val: string }; ttlMs: number }
+export interface RequestOptions {
+  method?: "get" | "head" | "post" | "put" | "patch" | "delete" | "options";
+  /** "${secret.NAME}" and "${basic.NAME}" in values are filled in by the host. */
+  headers?: Record<string, string>;
+  body?: string | Uint8Array; bodyEncoding?: "raw" | "form" | "json"; timeoutMs?: number; captures?: Capture[];
+}
+export interface SecretSpec { name: string; description: string; required: boolean; pattern?: string; hint?: string }
+export interface Definition<Settings> {
+  kind: string; title: string; version: string; summary: string;
+  /** Properties of a JSON Schema. */
+  settings?: Record<string, object>;
+  required?: string[]; secrets?: SecretSpec[]; intervalMs?: number; timeoutMs?: number;
+  /** What is wrong with settings that fit the schema. */
+  check?(settings: Settings): string[];
+  poll(target: Target, settings: Settings): Report;
+}
+
+export const log: Record<"debug" | "info" | "warn" | "error", (text: string) => void>;
+export const transient: (code: string, message: string, retryAfterMs?: number) => PollError;
+export const permanent: (code: string, message: string, retryAfterMs?: number) => PollError;
+export const header: (response: Response, name: string) => string | undefined;
+export const text: (response: Response) => string;
+export function json(response: Response): unknown;
+export const capture: Record<"json" | "header" | "cookie", (name: string, place: string, ttlMs: number) => Capture>;
+export const http: {
+  hasSecret(name: string): boolean;
+  forgetSecret(name: string): void;
+  /** Any status is an answer. */
+  send(path: string, options?: RequestOptions): Response;
+  /** Statuses other than 2xx fail. */
+  get(path: string, options?: RequestOptions): Response;
+  getAll(paths: string[], options?: RequestOptions): ({ response: Response; failure?: undefined } | { failure: PollError; response?: undefined })[];
+};
+export const cache: {
+  get(key: string): Uint8Array | undefined;
+  set(key: string, value: Uint8Array, ttlMs: number): void;
+  remove(key: string): void;
+};
+export const ok: (name: string, more?: More) => Dependency;
+export const warning: (name: string, why: string, more?: More) => Dependency;
+export const critical: (name: string, why: string, more?: More) => Dependency;
+export const unknown: (name: string, why: string, more?: More) => Dependency;
+export const gauge: (name: string, value: number, labels?: Record<string, string>) => Sample;
+export const unexpectedShape: (value: unknown, expected: string) => PollError;
+export function number(value: unknown): number;
+export function entries(value: unknown): [string, unknown][];
+export const flag: (value: unknown) => boolean;
+export function plugin<Settings = Record<string, any>>(definition: Definition<Settings>): object;
