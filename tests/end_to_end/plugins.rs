@@ -260,11 +260,37 @@ fn a_plugin_whose_polls_all_fail_is_quarantined_until_its_file_changes() {
     assert!(metrics.contains(r#"polliwog_plugin_quarantined{instance_type="written"} 1"#), "{metrics}");
     assert!(metrics.contains(r#"polliwog_plugin_faults_total{instance_type="written",reason="panic"}"#), "{metrics}");
 
+    let (status, ready) = get(&host.api, "/readyz", None);
+    assert!(
+        status == 200 && ready.contains("not polled: no plugin serves kind written, or it is in quarantine"),
+        "{ready}"
+    );
+    let polls = || serves(&host, "written").unwrap()["polls"].as_u64().unwrap();
+    let before = polls();
+    let (code, said, stderr) = host.command(&folder, &["plugin", "retry", "written"]);
+    assert!(code == 0 && said.contains("is polled now"), "{said}{stderr}");
+    until("it is tried", polls, |polls| *polls > before);
+
     fs::write(plugins.join("w.wasm"), reporting("written", "2.0.0")).unwrap();
     for n in 0..6 {
         until_polled(&host, &format!("t{n}"));
     }
+    assert_eq!(get(&host.api, "/readyz", None), (200, "ready\n".to_owned()));
     assert!(serves(&host, "written").unwrap()["quarantinedUntil"].is_null());
+}
+
+/// Whoever mends a plugin and copies it does not wait half an hour for what the one before broke.
+#[test]
+fn another_version_polls_at_once_what_failed_with_the_one_before() {
+    let (_keep, folder) = folder();
+    let plugins = plugin_folder(&folder);
+    fs::write(plugins.join("f.wasm"), tests::guests::FAILS_ODDLY).unwrap();
+    let config = format!("[scheduler]\nprofile = \"pulse\"\n{}", target("a", "fails-oddly", "http://127.0.0.1:9/"));
+    let host = Host::start(&folder, &config);
+    until("it is a dead letter, for half an hour", || host.target("a"), |target| !target["deadLetter"].is_null());
+    fs::write(plugins.join("f.wasm"), reporting("fails-oddly", "9.0.0")).unwrap();
+    until_polled(&host, "a");
+    until("it is none any more", || host.target("a"), |target| target["deadLetter"].is_null());
 }
 
 #[test]

@@ -56,6 +56,7 @@ pub(crate) enum Command {
     /// Poll once, now, in this process, storing nothing
     ///
     /// Exit code: 0 ok, 1 warning, 2 critical, 3 unknown or failed; of several, critical before unknown before warning.
+    /// 64: wrong usage, or settings that the plugin does not take.
     Poll(PollArguments),
     /// Why a target of the running host is polled next when it is
     Explain {

@@ -281,6 +281,12 @@ impl Sandbox {
                 // It did not use up its CPU time: others did.
                 return Refusal::new("not_described", "it could not be asked who it is in time: this machine is busy");
             }
+            // What it exports has the right names, and other types.
+            if fault.code == "trap" && fault.message.contains("expected ") && fault.message.contains("found ") {
+                let why = &fault.message;
+                let message = format!("its types are not those of the contract ({why}): build it with this host's SDK");
+                return Refusal::new("contract_mismatch", message);
+            }
             Refusal::new("describe_failed", format!("asking who it is failed ({}): {}", fault.code, fault.message))
         })
     }
@@ -332,7 +338,12 @@ fn check_import(name: &str) -> Result<(), Refusal> {
     if INERT.iter().any(|prefix| name.starts_with(prefix)) {
         return Ok(());
     }
-    let message = if name.starts_with("wasi:http/") {
+    let message = if name.starts_with("polliwog:poller/") && !name.contains('@') {
+        format!(
+            "it imports {name} without a version: build it with the contract that `polliwog plugin wit DIR` writes, whose package \
+             line has one"
+        )
+    } else if name.starts_with("wasi:http/") {
         format!("it imports {name}, which plugins do not get: use polliwog:poller/http, which the host watches over")
     } else {
         format!(

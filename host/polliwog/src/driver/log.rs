@@ -63,7 +63,8 @@ pub(super) fn of_plugin(kind: &EventKind, plugins: &PluginSet) {
         let source = plugins.get(plugin).map_or("no plugin", |served| &served.source);
         tracing::warn!(
             "{source} is in quarantine: the latest polls of {targets} targets of kind {plugin}, one after another, ended in \
-             faults of its own; it is tried every 5 min, and when its file changes (`polliwog plugin list` says why)"
+             faults of its own; it is tried every 5 min, when its file changes, and by `polliwog plugin retry {plugin}` (`polliwog targets` \
+             names the fault of each)"
         );
     }
 }

@@ -80,6 +80,9 @@ impl Recording {
         if !words.ends_with(".json") || words.ends_with(".report.json") {
             return Err(format!("a recording is called NAME.json, and not NAME.report.json: {name} is neither"));
         }
+        if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+            return Err(format!("there is no folder {}: make it first", folder.display()));
+        }
         match Self::read(file) {
             Err(_) if file.exists() => Err(format!("{name} is there already and no recording: choose another name")),
             _ => Ok(()),
@@ -96,8 +99,13 @@ impl Recording {
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let text = crate::common::read_text(file, LONGEST)?;
         let name = file.display();
-        let recording: Self =
-            serde_json::from_str(&text).map_err(|error| format!("{name} is no recording: {error}: record it anew"))?;
+        let recording: Self = serde_json::from_str(&text).map_err(|error| match text.trim_start().starts_with('[') {
+            true => format!(
+                "{name} is a list of exchanges, which polliwog_sdk::testing takes; here kind and target belong to it: record it \
+                 with `polliwog poll --record`"
+            ),
+            false => format!("{name} is no recording: {error}: record it anew"),
+        })?;
         for Exchange { request, response, error } in &recording.exchanges {
             if response.is_some() == error.is_some() {
                 return Err(format!("{name}: the exchange {} has to have either a response or an error", request.url));
