@@ -157,8 +157,9 @@ pub(crate) async fn settings(State(shared): State<Shared>) -> Markup {
         main {
             (problems(&shared))
             p.summary {
-                "Change one with " code { "polliwog settings set KEY VALUE" } ", or in " code { (settings.file) }
-                ", which is watched. A changed setting wins over the file until it is unset; the environment wins over both. "
+                "Change one with " code { "polliwog settings set KEY VALUE" }
+                @if settings.file.ends_with(".toml") { ", or in " code { (settings.file) } ", which is watched" }
+                ". A changed setting wins over the file until it is unset; the environment wins over both. "
                 "Of targets, only what somebody decided is shown."
             }
             table.settings {
