@@ -286,6 +286,7 @@ fn check_finds_what_is_certain_to_fail() {
         (mapping("$.a[*]"), "paths are written with dots, as \"a\""),
         (mapping("/checks"), "paths are written with dots, as \"checks\""),
         (target("interval = \"30\""), "write \"30s\""),
+        (target("interval = 30"), "write \"30s\""),
         (target("").replace("http://127.0.0.1:1/x", "nas.lan:8080"), "its scheme is missing"),
         (target("labels = { \"a b\" = \"c\" }"), "no name of a label"),
         (target("host_header = \"a/b\""), "is no host"),
@@ -305,6 +306,14 @@ fn check_finds_what_is_certain_to_fail() {
     ] {
         let (code, stdout, stderr) = said(&config);
         assert!(code == 0 && stdout.contains(expected), "{config}\n{expected}\n{stdout}{stderr}");
+    }
+    // All at once, whatever else is wrong with a target.
+    let broken = target("").replace("http://127.0.0.1:1/x", "nas.lan:8080").replace("\"http\"", "\"htpp\"");
+    let (_, both, _) = said(&format!("{broken}{}", target("").replace("\"http\"", "\"pvee\"")));
+    for expected in
+        ["its scheme is missing", "did you mean \"http\"", "two targets", "did you mean \"pve\"", "4 problems"]
+    {
+        assert!(both.contains(expected), "{expected}\n{both}");
     }
     said(&target("[server]\nlisten = \"localhost:7411\""));
     let checked = |name: &str| {

@@ -352,6 +352,7 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     assert!(listed.contains("unauthorized (dead letter)"), "{listed}");
     let said = |line: &str| until(line, || host.log.lock().unwrap().clone(), |log| log.contains(line));
     said("denied is a dead letter: it is polled rarely until it answers: ");
+    said("denied is unreachable, it cannot be polled: ");
 
     fail_three_times(&host, &folder, "down");
     let open = until("its breaker is open", || host.target("down"), |target| target["breaker"]["state"] == "open");
@@ -369,6 +370,7 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     host.asked(&folder, &["dead-letter", "retry", "denied"]);
     until("denied answers", || host.target("denied"), |target| polled(target) && target["deadLetter"].is_null());
     said("denied is polled again as it was");
+    said("denied answers again, after 1 failure");
     host.asked(&folder, &["dead-letter", "drop", "lost"]);
     until("none is left", dead, |dead| dead["total"] == 0);
     assert_eq!(host.target("lost")["state"], "disabled");
@@ -519,4 +521,21 @@ fn what_is_missing_is_told_until_somebody_dismisses_it() {
     assert_eq!(host.terminate(), 0);
     let host = Host::start(&folder, &target("a", &server.url("/"), "interval = \"60s\""));
     assert_eq!(host.target("a")["dependencies"]["missing"], 0, "over a restart too");
+}
+
+/// Who presses Ctrl-C twice does not want to wait for what hangs; what was told is stored all the same.
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let (_keep, folder) = folder();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let host = Host::start(&folder, &target("hangs", &url, "timeout = \"5m\""));
+    let asked = listener.accept().unwrap();
+    host.signal("INT");
+    let log = || host.log.lock().unwrap().clone();
+    until("it ends", log, |log| log.contains("unless a second signal comes"));
+    host.signal("INT");
+    until("it says so", log, |log| log.contains("a second signal"));
+    assert_eq!(host.ended(), 130);
+    drop(asked);
 }

@@ -279,6 +279,28 @@ fn a_plugin_whose_polls_all_fail_is_quarantined_until_its_file_changes() {
     assert!(serves(&host, "written").unwrap()["quarantinedUntil"].is_null());
 }
 
+/// An upgrade of a plugin leaves no gap: until the new file is compiled, what served before serves on.
+#[test]
+fn a_start_serves_what_was_before_until_the_new_file_is_compiled() {
+    let (_keep, folder) = folder();
+    let plugins = plugin_folder(&folder);
+    fs::write(plugins.join("w.wasm"), reporting("written", "1.0.0")).unwrap();
+    let config = target("a", "written", "http://127.0.0.1:9/");
+    let host = Host::start(&folder, &config);
+    until_polled(&host, "a");
+    assert_eq!(host.terminate(), 0);
+    fs::write(plugins.join("w.wasm"), reporting("written", "2.0.0")).unwrap();
+    let host = Host::start(&folder, &config);
+    until(
+        "the new one serves",
+        || serves(&host, "written"),
+        |plugin| plugin.as_ref().is_some_and(|plugin| plugin["version"] == "2.0.0"),
+    );
+    let log = host.log.lock().unwrap().clone();
+    assert!(log.contains("w.wasm is compiled while the host runs"), "{log}");
+    assert!(!log.contains("no plugin serves kind written"), "there was a gap: {log}");
+}
+
 /// Whoever mends a plugin and copies it does not wait half an hour for what the one before broke.
 #[test]
 fn another_version_polls_at_once_what_failed_with_the_one_before() {

@@ -229,8 +229,13 @@ impl Host {
     }
 
     /// As a service manager ends it; gives its exit code.
-    pub(crate) fn terminate(mut self) -> i32 {
+    pub(crate) fn terminate(self) -> i32 {
         self.signal("TERM");
+        self.ended()
+    }
+
+    /// Waits for its end; gives its exit code.
+    pub(crate) fn ended(mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap()
     }
 

@@ -7,6 +7,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A wall clock that moved by more than this against the monotonic one was set. What a time server does is far less.
 const JUMP: Duration = Duration::from_secs(60);
+/// The two are read one after the other, in whole milliseconds, and drift; less than this is no difference, so that a moment's
+/// date is the same whenever somebody asks.
+const DRIFT: Duration = Duration::from_millis(20);
+/// So many corrections of the wall clock are remembered, for the dates of what was before.
+const ERAS: usize = 256;
 /// A wall clock is trusted to say what is old once it has gone steadily for so long.
 const STEADY: Duration = Duration::from_secs(3600);
 
@@ -21,7 +26,7 @@ pub(crate) struct Clock {
 /// How the wall clock stood against the monotonic one.
 #[derive(Debug)]
 struct Eras {
-    /// For each time the clock was set: the moment, and the offset before it.
+    /// For each time the clock was set or corrected: the moment, and the offset before it.
     past: Vec<(Moment, i64)>,
     /// Wall clock minus monotonic clock, in milliseconds.
     offset: i64,
@@ -34,12 +39,18 @@ impl Eras {
     fn observe(&mut self, now: Moment, wall: Timestamp) -> Option<i64> {
         let offset = wall.as_millis().saturating_sub(now.as_nanos() / 1_000_000);
         let moved = offset.saturating_sub(self.offset);
-        if moved.unsigned_abs() < JUMP.as_millis() as u64 {
-            self.offset = offset;
+        if moved.unsigned_abs() < DRIFT.as_millis() as u64 {
             return None;
         }
+        if self.past.len() == ERAS {
+            self.past.remove(0);
+        }
         self.past.push((now, self.offset));
-        (self.offset, self.since) = (offset, now);
+        self.offset = offset;
+        if moved.unsigned_abs() < JUMP.as_millis() as u64 {
+            return None;
+        }
+        self.since = now;
         Some(moved)
     }
 
@@ -123,15 +134,20 @@ mod tests {
         let at = |seconds: u64| Moment::START.after(Duration::from_secs(seconds));
         let time = |seconds: i64| Timestamp::from_millis(seconds * 1000);
         let mut eras = Eras { past: Vec::new(), offset: 1_000_000, since: Moment::START };
-        assert_eq!(eras.observe(at(10), time(1010)), None);
+        assert_eq!(eras.observe(at(10), Timestamp::from_millis(1_010_007)), None, "read a little later");
+        assert_eq!(eras.at(at(5)), time(1005), "and no date has moved");
         assert_eq!(eras.observe(at(20), time(1050)), None, "a time server's correction");
-        assert_eq!(eras.at(at(15)), time(1045));
+        assert_eq!((eras.at(at(15)), eras.at(at(25))), (time(1015), time(1055)));
         let year = 400 * 24 * 3600;
         assert_eq!(eras.observe(at(30), time(1060 + year)), Some(year * 1000));
-        assert_eq!(eras.at(at(15)), time(1045), "before it was set");
-        assert_eq!(eras.at(Moment::START.before(Duration::from_secs(100))), time(930), "before the process began");
+        assert_eq!(eras.at(at(15)), time(1015), "before it was set");
+        assert_eq!(eras.at(Moment::START.before(Duration::from_secs(100))), time(900), "before the process began");
         assert_eq!(eras.at(at(40)), time(1070 + year));
         assert_eq!((eras.since, eras.observe(at(50), time(1080))), (at(30), Some(-year * 1000)));
-        assert_eq!((eras.at(at(15)), eras.at(at(40)), eras.at(at(60))), (time(1045), time(1070 + year), time(1090)));
+        assert_eq!((eras.at(at(15)), eras.at(at(40)), eras.at(at(60))), (time(1015), time(1070 + year), time(1090)));
+        for second in 100..100 + 2 * ERAS as i64 {
+            eras.observe(at(second as u64), time(second + 2 * (second % 2)));
+        }
+        assert_eq!(eras.past.len(), ERAS, "the latest are remembered");
     }
 }

@@ -349,6 +349,9 @@ impl Driver {
         if let Some(finished) = finished {
             let Finished { changes: found, shown, measure, told, at, failure, .. } = *finished;
             log::of_changes(id, &found, at);
+            // What waits for the database came later than what is shown.
+            let before = self.pending.get(id).and_then(|waiting| waiting.back()).map(|pending| &pending.status);
+            log::of_reach(id, (before.or_else(|| self.statuses.get(id)), &pending.status), failure.as_ref());
             events.extend(stored_events(id, &found, failure.as_ref(), at));
             (changes, pending.shown, pending.measure, pending.told) = (found, shown, measure, told);
         }

@@ -32,6 +32,9 @@ use web::{Announcer, Auth, Listening, Metrics, Port};
 /// Sets the admin token, for automation.
 pub(crate) const ADMIN_TOKEN: &str = "POLLIWOG_ADMIN_TOKEN";
 
+/// The exit code of a host that a second signal ended at once.
+const INTERRUPTED: u8 = 130;
+
 /// Runs the host until it is told to end.
 pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Result<u8> {
     crate::means::raise_descriptors()?;
@@ -135,7 +138,7 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
         sender: sender.clone(),
     });
     // Before anybody can see that it runs: who ends it then has it saved all the same.
-    let asked = EndAsked::listen()?;
+    let mut asked = EndAsked::listen()?;
     let hangup = signal(SignalKind::hangup())?;
     let ending = CancellationToken::new();
     let both = Listening {
@@ -156,11 +159,21 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     let watching = tokio::spawn(configurator.watch(named, hangup, ending.clone()));
     asked.wait().await;
     health.end();
-    tracing::info!("ending: nothing more is started; what is under way has 15 s");
+    tracing::info!("ending: nothing more is started; what is under way has 15 s, unless a second signal comes");
     ending.cancel();
-    // It holds the database; what it is doing is done first, unless that takes too long.
-    let _ = tokio::time::timeout(ENDING.0, async { tokio::join!(watching, keeping) }).await;
-    finish(sender, thread, store, clock).await
+    let in_order = async {
+        // It holds the database; what it is doing is done first, unless that takes too long.
+        let _ = tokio::time::timeout(ENDING.0, async { tokio::join!(watching, keeping) }).await;
+        finish(sender, thread, store, clock).await
+    };
+    tokio::select! {
+        ended = in_order => ended,
+        () = asked.wait() => {
+            // What was told is on disk; what is under way is polled again at the next start.
+            tracing::warn!("a second signal: it ends at once");
+            Ok(INTERRUPTED)
+        }
+    }
 }
 
 /// HTTP has stopped; polls under way end, results are saved, the database is closed.
@@ -195,7 +208,7 @@ impl EndAsked {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    async fn wait(mut self) {
+    async fn wait(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -171,6 +171,8 @@ pub enum MigrationError {
         "it has tables and says that it has none: it is damaged, or of another program; move it away, or restore a copy"
     )]
     Unversioned,
+    #[error("its version is {0}, which no program writes: it is damaged; move it away, or restore a copy")]
+    Nonsense(i32),
     #[error("no copy of the database could be made at {file}: {why}")]
     Copy { file: PathBuf, why: String },
     #[error("the migration to version {version} failed: {why}")]
@@ -186,6 +188,10 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Mi
     let migrations = Migrations::new(steps);
     let failed =
         |version: usize, error: &rusqlite_migration::Error| MigrationError::Step { version, why: reason(error) };
+    let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0));
+    if let Some(version) = version.ok().filter(|version| *version < 0) {
+        return Err(MigrationError::Nonsense(version));
+    }
     let current = match migrations.current_version(connection) {
         Ok(SchemaVersion::NoneSet) => 0,
         Ok(SchemaVersion::Inside(version)) => version.get(),
@@ -272,6 +278,7 @@ mod tests {
         };
         assert!(matches!(refused("PRAGMA user_version = 99"), MigrationError::Newer));
         assert!(matches!(refused("PRAGMA user_version = 0"), MigrationError::Unversioned));
+        assert!(matches!(refused("PRAGMA user_version = -1"), MigrationError::Nonsense(-1)));
         assert!(matches!(refused("PRAGMA user_version = 3; PRAGMA application_id = 5"), MigrationError::Foreign));
         assert!(matches!(refused("PRAGMA application_id = 0"), MigrationError::Foreign));
         for statement in ["CREATE TABLE notes (text)", "CREATE TABLE target (text); PRAGMA user_version = 1"] {

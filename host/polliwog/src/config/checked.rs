@@ -2,7 +2,7 @@
 
 use crate::config::Problem;
 use crate::config::places::{Places, data_dir};
-use crate::config::reader::{Notes, Overrides, Section, Source, count, suggestion, text};
+use crate::config::reader::{Notes, Overrides, Section, Source, count, suggestion, text, time};
 use crate::config::targets::{TargetConfig, alias_of, secret_source, targets};
 use crate::config::value::{Entry, Value, parse, show_duration};
 use egress::{Cidr, Method, Narrowing};
@@ -322,7 +322,7 @@ pub(crate) fn scheduler_values(settings: &Settings) -> [(&'static str, Option<St
 
 /// An interval that a person entered.
 pub(crate) fn interval(value: &Value, shortest: Duration) -> Result<Duration, String> {
-    let duration = crate::config::value::parse_duration(&text(value)?)?;
+    let duration = crate::config::value::parse_duration(&time(value)?)?;
     let show = crate::config::value::show_duration;
     if duration < shortest || duration > LONGEST {
         return Err(format!("{} is no interval: use {} to {}", show(duration), show(shortest), show(LONGEST)));

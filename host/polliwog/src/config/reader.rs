@@ -171,7 +171,7 @@ impl<'a> Section<'a> {
     }
 
     pub(crate) fn duration(&self, key: &'static str) -> Option<Duration> {
-        self.get(key, |value| parse_duration(&text(value)?))
+        self.get(key, |value| parse_duration(&time(value)?))
     }
 
     pub(crate) fn count(&self, key: &'static str) -> Option<u64> {
@@ -281,6 +281,14 @@ pub(crate) fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::Text(text) => Ok(text.clone()),
         other => Err(format!("this is {}, and should be text in quotes", other.kind())),
+    }
+}
+
+/// A duration as text; a bare number is told which unit it lacks.
+pub(crate) fn time(value: &Value) -> Result<String, String> {
+    match value {
+        Value::Integer(number) if *number >= 0 => Err(format!("{number} has no unit: write \"{number}s\" for seconds")),
+        other => text(other),
     }
 }
 

@@ -136,11 +136,10 @@ pub(crate) fn targets(notes: &Notes<'_>, document: &[Entry], scheduler: &Setting
                 );
                 notes.at(target.line, message);
             }
-            None => {
-                lines.insert(target.id.clone(), target.line);
-                targets.push(target);
-            }
+            None => drop(lines.insert(target.id.clone(), target.line)),
         }
+        // What else is wrong with it is looked at as well.
+        targets.push(target);
     }
     targets
 }
@@ -200,7 +199,8 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         name: shown.unwrap_or_else(|| id.to_string()),
         id,
         kind: kind?,
-        url: url?.0,
+        // Without one nothing runs; what else is wrong with it is looked at as well.
+        url: url.map_or_else(nowhere, |(url, _)| url),
         also,
         tls,
         host_header,
@@ -225,6 +225,11 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         notes.note(place.unwrap_or_else(|| format!("{}:{line}", notes.file)), why);
     }
     Some(target)
+}
+
+/// Stands for a URL that is none.
+fn nowhere() -> Url {
+    Url::parse("http://nowhere.invalid/").expect("it is a URL")
 }
 
 /// The key under which something of a target is changed while the host runs.

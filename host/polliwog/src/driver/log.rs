@@ -2,6 +2,7 @@
 
 use crate::plugins::PluginSet;
 use model::{Event, EventKind, Failure, Status, TargetId, Timestamp};
+use scheduler::TargetStatus;
 use store::{Changes, Transition};
 
 /// Of a target's events, and why its poll failed where that brought them about.
@@ -26,6 +27,28 @@ pub(super) fn of_target(events: &[Event], failure: Option<&Failure>) {
             }
             _ => {}
         }
+    }
+}
+
+/// Of a poll: that its target cannot be polled any more, or can be again. Headlines count it as unreachable from then on.
+pub(super) fn of_reach(
+    target: &TargetId,
+    (before, now): (Option<&TargetStatus>, &TargetStatus),
+    failure: Option<&Failure>,
+) {
+    let count = |status: &TargetStatus| status.schedule.failures + status.schedule.plugin_faults;
+    let is_unreachable =
+        |status: &TargetStatus| count(status) >= 2 || (count(status) == 1 && status.schedule.last_success.is_none());
+    match (before.is_some_and(is_unreachable), is_unreachable(now)) {
+        (false, true) => {
+            let why = failure.map_or_else(String::new, |failure| format!(": {} ({})", failure.message, failure.code));
+            tracing::warn!("{target} is unreachable, it cannot be polled{why}");
+        }
+        (true, false) => {
+            let failures = before.map_or(0, count);
+            tracing::info!("{target} answers again, after {}", crate::common::counted(failures as usize, "failure"));
+        }
+        _ => {}
     }
 }
 

@@ -83,7 +83,8 @@ fn readable(facts: &Value) -> String {
         line(key, text(key));
     }
     line("size", bytes(facts["size"].as_u64().unwrap_or_default()));
-    line("compiled in", format!("{} ms", text("compileMs")));
+    let compiled = facts["compileMs"].as_f64().map_or_else(|| "an earlier run".to_owned(), |ms| format!("{ms} ms"));
+    line("compiled in", compiled);
     line("default interval", seconds("defaultIntervalMs"));
     line("default timeout", seconds("defaultTimeoutMs"));
     for import in facts["imports"].as_array().into_iter().flatten() {

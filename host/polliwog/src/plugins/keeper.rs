@@ -90,7 +90,8 @@ impl Keeper {
         }
         let last = Last::new(data_dir);
         let remembered = last.read();
-        let (mut folder, mut judged, mut spare) = (Folder::new(path), Vec::new(), Vec::new());
+        let (mut folder, mut judged) = (Folder::new(path), Vec::new());
+        let (mut spare, mut meanwhile) = (Vec::new(), Vec::new());
         for name in folder.first_look() {
             let Some(read) = folder.read(&name) else { continue };
             if judging == Judging::Known && read.as_ref().is_ok_and(|bytes| !sandbox.is_judged(bytes)) {
@@ -98,7 +99,7 @@ impl Keeper {
                 folder.read_again(&shown(&name));
                 let name = shown(&name);
                 // What it was before goes on serving meanwhile.
-                spare.extend(last_good(&sandbox, &remembered, &name).await.map(|version| (name, version)));
+                meanwhile.extend(last_good(&sandbox, &remembered, &name).await.map(|version| (name, version)));
                 continue;
             }
             let (name, verdict) = (shown(&name), judge(&sandbox, read).await);
@@ -117,6 +118,11 @@ impl Keeper {
             // Its file is bad now, and nothing else serves its kind: what it was before serves on.
             if shelf.holder(&version.kind).is_none() {
                 shelf.serve_with(&name, Some(version));
+            }
+        }
+        for (name, version) in meanwhile {
+            if shelf.holder(&version.kind).is_none() {
+                shelf.take(&name, version);
             }
         }
         let mut keeper = Self {
