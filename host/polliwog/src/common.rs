@@ -182,15 +182,27 @@ pub(crate) fn fresh_compiler() -> anyhow::Result<Compiler> {
 /// Plugins that are compiled at a time: each can take 364 MB.
 const MOST_COMPILING: usize = 4;
 
+/// This program where there is no /proc: as it was called.
+fn by_its_name() -> anyhow::Result<PathBuf> {
+    if let Ok(program) = std::env::current_exe() {
+        return Ok(program);
+    }
+    let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    let folders = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
+    let places: Vec<PathBuf> = if called.components().count() > 1 {
+        vec![called]
+    } else {
+        folders.unwrap_or_default().into_iter().map(|folder| folder.join(&called)).collect()
+    };
+    let found = places.into_iter().find_map(|place| place.canonicalize().ok().filter(|place| place.is_file()));
+    found.context("this program cannot find itself, to compile plugins with: mount /proc, or call it by its whole path")
+}
+
 /// This program with what makes it compile a plugin, and how many of them run at a time.
 fn compile_command() -> anyhow::Result<((PathBuf, &'static [&'static str]), usize)> {
     // On Linux this is this very program, even when its file was replaced or removed meanwhile.
     const OURSELVES: &str = "/proc/self/exe";
-    let program = if Path::new(OURSELVES).exists() {
-        PathBuf::from(OURSELVES)
-    } else {
-        std::env::current_exe().context("finding this program, which is to compile plugins")?
-    };
+    let program = if Path::new(OURSELVES).exists() { PathBuf::from(OURSELVES) } else { by_its_name()? };
     Ok(((program, &[COMPILE_PLUGIN]), std::thread::available_parallelism().map_or(1, usize::from).min(MOST_COMPILING)))
 }
 
