@@ -14,7 +14,11 @@ use model::{Status, TargetId};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::time::timeout;
 
+/// A host that works answers for its targets within milliseconds.
+const ANSWERED: Duration = Duration::from_secs(2);
 /// Entries of one answer.
 const PAGE: usize = 1000;
 
@@ -73,7 +77,9 @@ pub(crate) async fn readyz(State(shared): State<Shared>) -> Response {
     }
     // It works, and all the same something that it should poll is not polled.
     let mut answer = "ready\n".to_owned();
-    let overview = shared.host.overview().await;
+    let Ok(overview) = timeout(ANSWERED, shared.host.overview()).await else {
+        return probe("", Err("the scheduling thread does not answer: nothing may be polled".to_owned()));
+    };
     let unserved = overview.targets.iter().filter(|target| target.status() == TargetStatus::NoPlugin);
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     unserved.for_each(|target| *kinds.entry(target.kind.as_str()).or_default() += 1);
