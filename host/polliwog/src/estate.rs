@@ -295,7 +295,7 @@ pub(crate) fn warn_of<'a>(targets: impl Iterator<Item = &'a Arc<Target>>, plugin
         }
         if plugins.get(&target.config.kind).is_none() {
             tracing::warn!(
-                "target {}: no plugin serves kind {}; it is not polled until one is dropped in",
+                "target {}: no plugin serves kind {}; it is polled once one is there and compiled",
                 target.id(),
                 target.config.kind
             );

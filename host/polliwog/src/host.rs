@@ -348,6 +348,7 @@ fn view(target: &Target, status: &TargetStatus, times: Times) -> TargetView {
             message: failure.message,
         }),
         failures: schedule.failures,
+        unreachable: schedule.is_unreachable(),
         plugin_faults: schedule.plugin_faults,
         first_failure: schedule.first_failure.map(|moment| times.at(moment)),
         staleness: status.staleness,

@@ -174,6 +174,24 @@ impl Saved {
         }
     }
 
+    /// Whether its target cannot be polled: two failures in a row, or one after which nobody looks soon: before any success, with
+    /// an open breaker, as a dead letter, or because it asked to be left alone for longer than its interval and a minute.
+    pub fn is_unreachable(&self) -> bool {
+        const SOON: Duration = Duration::from_secs(60);
+        // Jitter, and what a poll itself takes.
+        const MARGIN: f64 = 1.2;
+        let soon = self.interval.unwrap_or_default().max(SOON).mul_f64(MARGIN);
+        let waits_long = self.last_polled.is_some_and(|polled| self.due.since(polled) > soon);
+        match self.failures.max(self.plugin_faults) {
+            0 => false,
+            1 => {
+                let is_open = self.breaker.state != BreakerState::Closed;
+                self.last_success.is_none() || self.dead.is_some() || is_open || waits_long
+            }
+            _ => true,
+        }
+    }
+
     /// Forgets streaks, breaker and dead letter: the target is another one now.
     pub(crate) fn reset(&mut self) {
         *self = Self {

@@ -193,6 +193,8 @@ pub struct TargetView {
     pub last_error: Option<PollErrorView>,
     /// Failures in a row.
     pub failures: u32,
+    /// Whether it cannot be polled: the scheduler says from which failure on.
+    pub unreachable: bool,
     /// Faults of its plugin in a row.
     pub plugin_faults: u32,
     /// When the first of them was.
@@ -356,6 +358,7 @@ pub(crate) mod tests {
             last_polled: None,
             last_error: None,
             failures: 0,
+            unreachable: false,
             plugin_faults: 0,
             first_failure: None,
             staleness: 1.0,

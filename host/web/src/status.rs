@@ -96,7 +96,6 @@ impl TargetStatus {
 impl TargetView {
     /// How it is.
     pub(crate) fn status(&self) -> TargetStatus {
-        let failures = self.failures.max(self.plugin_faults);
         let (missing, reported): (Vec<_>, Vec<_>) =
             self.dependencies.iter().partition(|dependency| dependency.missing_since.is_some());
         let worst = reported.iter().map(|dependency| match dependency.status {
@@ -110,7 +109,7 @@ impl TargetView {
             TargetStatus::Disabled
         } else if self.has_no_plugin() {
             TargetStatus::NoPlugin
-        } else if failures >= 2 || (failures == 1 && self.last_success.is_none()) {
+        } else if self.unreachable {
             TargetStatus::Unreachable
         } else if self.last_success.is_none() {
             TargetStatus::Pending
@@ -154,12 +153,11 @@ mod tests {
             (with(&[Status::Warning, Status::Critical]), "critical"),
             (missing, "warning"),
             (TargetView { failures: 1, stale_since: seen, ..ok.clone() }, "ok"),
-            (TargetView { failures: 2, stale_since: seen, ..ok.clone() }, "unreachable"),
-            (TargetView { plugin_faults: 2, stale_since: seen, ..ok.clone() }, "unreachable"),
-            (TargetView { failures: 1, ..target("a") }, "unreachable"),
-            (TargetView { place: "no_plugin", failures: 3, ..ok.clone() }, "no_plugin"),
+            (TargetView { unreachable: true, stale_since: seen, ..ok.clone() }, "unreachable"),
+            (TargetView { unreachable: true, ..target("a") }, "unreachable"),
+            (TargetView { place: "no_plugin", unreachable: true, ..ok.clone() }, "no_plugin"),
             (TargetView { place: "quarantined", ..ok.clone() }, "no_plugin"),
-            (TargetView { enabled: false, failures: 3, ..ok }, "disabled"),
+            (TargetView { enabled: false, unreachable: true, ..ok }, "disabled"),
         ];
         for (view, expected) in cases {
             assert_eq!(view.status().as_str(), expected, "{view:?}");

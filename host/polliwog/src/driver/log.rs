@@ -36,16 +36,14 @@ pub(super) fn of_reach(
     (before, now): (Option<&TargetStatus>, &TargetStatus),
     failure: Option<&Failure>,
 ) {
-    let count = |status: &TargetStatus| status.schedule.failures + status.schedule.plugin_faults;
-    let is_unreachable =
-        |status: &TargetStatus| count(status) >= 2 || (count(status) == 1 && status.schedule.last_success.is_none());
+    let is_unreachable = |status: &TargetStatus| status.schedule.is_unreachable();
     match (before.is_some_and(is_unreachable), is_unreachable(now)) {
         (false, true) => {
             let why = failure.map_or_else(String::new, |failure| format!(": {} ({})", failure.message, failure.code));
             tracing::warn!("{target} is unreachable, it cannot be polled{why}");
         }
         (true, false) => {
-            let failures = before.map_or(0, count);
+            let failures = before.map_or(0, |before| before.schedule.failures.max(before.schedule.plugin_faults));
             tracing::info!("{target} answers again, after {}", crate::common::counted(failures as usize, "failure"));
         }
         _ => {}
@@ -85,9 +83,10 @@ pub(super) fn of_plugin(kind: &EventKind, plugins: &PluginSet) {
     if let EventKind::PluginQuarantined { plugin, targets } = kind {
         let source = plugins.get(plugin).map_or("no plugin", |served| &served.source);
         tracing::warn!(
-            "{source} is in quarantine: the latest polls of {targets} targets of kind {plugin}, one after another, ended in \
+            "{source} is in quarantine: the latest polls of {} of kind {plugin}, one after another, ended in \
              faults of its own; it is tried every 5 min, when its file changes, and by `polliwog plugin retry {plugin}` (`polliwog targets` \
-             names the fault of each)"
+             names the fault of each)",
+            crate::common::counted(*targets as usize, "target")
         );
     }
 }

@@ -530,6 +530,35 @@ fn another_version_of_a_plugin_ends_its_quarantine() {
 }
 
 #[test]
+fn a_target_is_unreachable_when_nobody_looks_soon() {
+    let asks = Finish::Transient { cause: Cause::Other, retry_after: Some(Duration::from_secs(3600)) };
+    let mut seen = vec![];
+    for (profile, finish) in [
+        (Profile::Standard, TRANSIENT),
+        (Profile::Standard, asks),
+        (Profile::Pulse, TRANSIENT),
+        (Profile::Pulse, PERMANENT),
+    ] {
+        let mut scheduler = scheduler(Settings { profile, ..Settings::default() });
+        let is_unreachable =
+            |scheduler: &Scheduler, now| scheduler.status(&id("a"), now).unwrap().schedule.is_unreachable();
+        scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
+        assert!(!is_unreachable(&scheduler, Moment::START), "not polled yet");
+        scheduler.apply(Input::Finished(id("a"), SUCCESS), at(0.1));
+        let mut after_each = Vec::new();
+        let mut now = at(0.1);
+        for finish in [finish, TRANSIENT] {
+            now = scheduler.status(&id("a"), now).unwrap().schedule.due;
+            scheduler.apply(Input::Tick, now);
+            scheduler.apply(Input::Finished(id("a"), finish), now);
+            after_each.push(is_unreachable(&scheduler, now));
+        }
+        seen.push(after_each);
+    }
+    assert_eq!(seen, [[false, true], [true, true], [false, true], [true, true]]);
+}
+
+#[test]
 fn a_restart_keeps_streaks_and_spreads_what_fell_due() {
     let mut before = scheduler(pulse());
     let mut now = Moment::START;
