@@ -214,6 +214,11 @@ fn sighup_reads_the_file_again_and_the_log_says_what_changed() {
         log.contains("the setting scheduler.max_in_flight is now 7")
             && log.contains("PUT \\\"/api/v1/settings/scheduler.max_in_flight\\\" by a program at 127.0.0.1: 200")
     });
+    // What the file says of it has no effect any more.
+    Host::configure(&folder, &format!("{}{new}[scheduler]\nmax_in_flight = 9\n", a.replace("60s", "30s")));
+    until("it is said that a setting wins", log, |log| {
+        log.contains("scheduler.max_in_flight was changed, which has no effect as long as a setting wins over it")
+    });
     for line in all.lines() {
         let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
         assert!(line["level"].is_string() && line["message"].is_string(), "{line}");

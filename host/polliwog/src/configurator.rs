@@ -91,6 +91,8 @@ struct State {
     problems: Vec<String>,
     /// What is known of targets that are in the file no more, in case they come back.
     dormant: HashMap<TargetId, Known>,
+    /// What the host was started with: some of it stays in force until the next start.
+    started: Config,
 }
 
 struct Shown {
@@ -151,7 +153,7 @@ fn park(
                 Ok(found) => config = found,
                 Err(problems) => {
                     accepted.remove(&key);
-                    parked.insert(key.clone(), all(&problems));
+                    parked.insert(key.clone(), first(&problems));
                     others.insert(key, value);
                 }
             }
@@ -164,10 +166,15 @@ fn park(
 
 /// Why a plugin does not serve: the first few of what is wrong, because there may be one for each of thousands of targets.
 pub(crate) fn misfit(problems: &[Problem]) -> String {
+    format!("it does not fit the configuration: {}", first(problems))
+}
+
+/// The first few of many problems: a bound may be too narrow for each of thousands of targets.
+fn first(problems: &[Problem]) -> String {
     const SHOWN: usize = 5;
     let more = problems.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("; and {more} more problems") } else { String::new() };
-    format!("it does not fit the configuration: {}{more}", all(&problems[..problems.len().min(SHOWN)]))
+    format!("{}{more}", all(&problems[..problems.len().min(SHOWN)]))
 }
 
 /// Problems as one sentence after another.
@@ -178,7 +185,8 @@ fn all(problems: &[Problem]) -> String {
 impl Configurator {
     /// For a host that runs with this, and knows this of targets that are in the file no more.
     pub(crate) fn new(parts: Parts, document: Document, fitted: Fitted, dormant: HashMap<TargetId, Known>) -> Self {
-        let state = State { document, fitted, problems: Vec::new(), dormant };
+        let started = fitted.config.clone();
+        let state = State { document, fitted, problems: Vec::new(), dormant, started };
         let shown = RwLock::new(Shown { names: state.names(), kinds: state.kinds(), settings: state.view() });
         Self { parts, state: Mutex::new(state), shown }
     }
@@ -344,6 +352,16 @@ impl Configurator {
             tracing::warn!("the setting {key} is not in force any more: {problem}");
         }
         let changes = difference::between(&state.fitted, &fitted);
+        let Checker { places, demo, .. } = &self.parts.checker;
+        let written = |document: &Document| document.config(places, *demo, &Overrides::new());
+        if let (Ok(before), Ok(after)) = (written(&state.document), written(&document)) {
+            for key in difference::outvoted((&before, &after), &fitted.overrides) {
+                tracing::warn!(
+                    "{name}: {key} was changed, which has no effect as long as a setting wins over it: `polliwog settings unset \
+                     {key}`"
+                );
+            }
+        }
         state.problems.clear();
         self.take_up(state, (document, fitted), None).await.map_err(failed)?;
         tracing::info!("{name} was read again: {changes}");
@@ -360,8 +378,12 @@ impl Configurator {
         plugged: Option<Kind>,
     ) -> Result<(), String> {
         let before = &state.fitted;
+        let waiting = needs_a_start(&state.started, &fitted.config);
         for what in needs_a_start(&before.config, &fitted.config) {
-            tracing::warn!("{what} changed: that takes effect at the next start");
+            match waiting.contains(&what) {
+                true => tracing::warn!("{what} changed: that takes effect at the next start"),
+                false => tracing::info!("{what} is again what is in force"),
+            }
         }
         let mut changed = Vec::new();
         for target in fitted.targets.values() {

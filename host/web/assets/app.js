@@ -105,10 +105,13 @@ headline();
 tick();
 
 list.addEventListener("click", async (click) => {
-  const { poll, dismiss } = click.target.dataset;
-  if (!poll && !dismiss) return;
-  const what = poll ? `${poll}/poll` : `${dismiss}/dismiss`;
-  const answer = await fetch(`/api/v1/targets/${what}`, { method: "POST", headers: { "X-CSRF-Token": csrf } });
+  const { poll, dismiss, enable } = click.target.dataset;
+  if (!poll && !dismiss && !enable) return;
+  const what = poll ? `${poll}/poll` : dismiss ? `${dismiss}/dismiss` : enable;
+  const headers = { "X-CSRF-Token": csrf };
+  const asked = enable ? { method: "PATCH", headers: { ...headers, "Content-Type": "application/json" }, body: '{"enabled":true}' }
+    : { method: "POST", headers };
+  const answer = await fetch(`/api/v1/targets/${what}`, asked);
   // Why not, beside the button: a disabled target is not polled.
   if (!answer.ok) click.target.title = click.target.textContent = (await answer.json()).error?.message ?? answer.status;
   else refresh();

@@ -246,7 +246,13 @@ fn section(target: &TargetView) -> Markup {
                 span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) }
                 " " (target.name) " " small { (target.kind) " · " (target.url) }
             }
-            p.state { (state(target)) " " button.poll type="button" data-poll=(target.id) { "Poll now" }
+            p.state {
+                (state(target)) " "
+                @if target.enabled {
+                    button.poll type="button" data-poll=(target.id) { "Poll now" }
+                } @else {
+                    button.poll type="button" data-enable=(target.id) { "Enable" }
+                }
                 @if target.dependencies.iter().any(|dependency| dependency.missing_since.is_some()) {
                     " " button.poll type="button" data-dismiss=(target.id) title="What is missing is meant to be gone" { "Dismiss missing" }
                 }
