@@ -4,10 +4,11 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -121,6 +122,31 @@ pub(crate) fn poll_json(folder: &Path, arguments: &[&str]) -> (i32, Value) {
     (code, serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}")))
 }
 
+/// Gives a data directory that is not there yet what one start has compiled for all: compiling the built-in plugins anew for each
+/// test takes longer than most tests.
+fn compiled_before(data: &Path) {
+    static FIRST: OnceLock<tempfile::TempDir> = OnceLock::new();
+    if data.exists() {
+        return;
+    }
+    let first = FIRST.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let (_, _, stderr) = output(folder.path(), &["plugin", "list", "--data-dir", "data"]);
+        assert!(folder.path().join("data/installation.key").is_file(), "{stderr}");
+        folder
+    });
+    let from = first.path().join("data");
+    for folder in [data.to_owned(), data.join("compiled")] {
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    std::fs::copy(from.join("installation.key"), data.join("installation.key")).unwrap();
+    for entry in std::fs::read_dir(from.join("compiled")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), data.join("compiled").join(entry.file_name())).unwrap();
+    }
+}
+
 /// A running host; killed when dropped.
 pub(crate) struct Host {
     child: Child,
@@ -151,6 +177,7 @@ impl Host {
 
     fn launch(folder: &Path, config: &str, environment: &[(&str, &str)]) -> Result<Self, String> {
         Self::configure(folder, config);
+        compiled_before(&folder.join("data"));
         let mut child = polliwog(folder, &["run", "--data-dir", "data"])
             .env("POLLIWOG_ADMIN_TOKEN", TOKEN)
             .envs(environment.iter().copied())
