@@ -420,6 +420,20 @@ fn a_slot_that_is_not_taken_is_handed_on() {
 }
 
 #[test]
+fn a_slot_of_a_target_that_steps_aside_is_handed_on() {
+    let mut scheduler = scheduler(Settings { max_per_host: 1, max_in_flight: 2, ..Settings::default() });
+    for (name, host) in [("a", "h"), ("y", "h"), ("z", "h"), ("d", "g"), ("e", "f")] {
+        scheduler.apply(Input::Added(spec(name, host)), Moment::START);
+    }
+    assert_eq!(started(&mut scheduler), ["a", "d"]);
+    scheduler.apply(Input::Finished(id("a"), SUCCESS), Moment::START);
+    assert_eq!(started(&mut scheduler), ["e"], "y has the slot of h, and waits for one of max_in_flight");
+    scheduler.apply(Input::Asked(id("y"), Ask::Disable), Moment::START);
+    scheduler.apply(Input::Finished(id("d"), SUCCESS), Moment::START);
+    assert_eq!(started(&mut scheduler), ["z"], "y stepped aside, and nobody else of its host runs");
+}
+
+#[test]
 fn every_poll_that_a_cap_holds_back_is_counted() {
     let mut scheduler = scheduler(Settings { max_in_flight: 1, ..Settings::default() });
     for name in ["a", "b", "c"] {
@@ -745,9 +759,13 @@ proptest! {
             }
             prop_assert_eq!(scheduler.in_flight, running.len());
             prop_assert_eq!(scheduler.audit(), Ok(()));
-            // Nobody is forgotten: whoever could run is somewhere from where it will.
-            for target in scheduler.targets.iter().flatten().filter(|target| target.place == Place::WaitingForHost) {
-                prop_assert!(running.values().filter(|host| **host == target.spec.host).count() > 0);
+            // Nobody is forgotten: whoever waits for a host comes next when a poll of that host ends, or when one of its
+            // targets whose turn it is already has started or stepped aside.
+            for waiting in scheduler.targets.iter().flatten().filter(|target| target.place == Place::WaitingForHost) {
+                let host = &waiting.spec.host;
+                let turns = |target: &Target| target.place == Place::Ready && target.spec.host == *host;
+                let ahead = running.values().any(|held| held == host) || scheduler.targets.iter().flatten().any(turns);
+                prop_assert!(ahead, "{} waits for {} in vain", waiting.spec.id, host);
             }
         }
     }
