@@ -64,7 +64,7 @@ fn main() {
 async fn measure(name: &str, slots: u32, pool: Pool) {
     let egress = Egress::new(egress::Config { max_requests_per_host: MANY as usize * 2, ..egress::Config::default() });
     let compiler = Compiler::temporary((env!("CARGO_BIN_EXE_compile"), &[]), [7; 32], 1).expect("a temporary folder");
-    let config = Config { instance_slots: slots, lanes: NonZeroUsize::MIN, pool };
+    let config = Config { instance_slots: slots, lanes: NonZeroUsize::MIN, pool, ..Config::default() };
     let sandbox = Arc::new(Sandbox::new(config, compiler, &egress).expect("a sandbox"));
     let component = |kind: &str| builtin::ALL.iter().find(|plugin| plugin.kind == kind).expect("built in").component;
     let reader = sandbox.load(component("proactive-deps")).await.expect("a good plugin");

@@ -26,8 +26,22 @@ const HEAP: u32 = 131_072;
 /// # Panics
 /// When the text is no module: this is for tests.
 pub fn plugin(kind: &str, version: &str, text: &str) -> Vec<u8> {
+    assembled(&mut wat::Parser::new(), (kind, version), text)
+}
+
+/// The same with DWARF, which says on which line of `KIND.wat` everything stands.
+///
+/// # Panics
+/// When the text is no module: this is for tests.
+pub fn plugin_with_lines(kind: &str, version: &str, text: &str) -> Vec<u8> {
+    assembled(wat::Parser::new().generate_dwarf(wat::GenerateDwarf::Full), (kind, version), text)
+}
+
+fn assembled(parser: &mut wat::Parser, (kind, version): (&str, &str), text: &str) -> Vec<u8> {
     let module = module(kind, version, text);
-    let mut core = wat::parse_str(&module).unwrap_or_else(|error| panic!("{kind}: {error}\n{module}"));
+    let file = format!("{kind}.wat");
+    let core = parser.parse_str(Some(file.as_ref()), &module);
+    let mut core = core.unwrap_or_else(|error| panic!("{kind}: {error}\n{module}"));
     let mut resolve = Resolve::default();
     let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit");
     let (package, _) = resolve.push_dir(&wit).expect("the contract can be read");

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::get;
 use egress::{Egress, Grant, Origin, OriginGrant, Secrets, Tape, Tls};
 use model::{FailureCategory, Outcome, Status, TargetId, Timestamp};
-use sandbox::{Compiler, Config, Done, Job, Limits, Plugin, Sandbox, Target};
+use sandbox::{Backtrace, Compiler, Config, Done, Job, Limits, Plugin, Sandbox, Target};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +15,15 @@ use tests::guests;
 use tokio::net::TcpListener;
 
 fn sandbox_with(slots: u32) -> Arc<Sandbox> {
+    sandbox_telling(slots, Backtrace::Functions)
+}
+
+fn sandbox_telling(slots: u32, backtrace: Backtrace) -> Arc<Sandbox> {
     let egress = Egress::new(egress::Config::default());
     let compiler = Compiler::temporary((env!("CARGO_BIN_EXE_compile"), &[]), [7; 32], 2).unwrap();
     Arc::new(
         Sandbox::new(
-            Config { instance_slots: slots, lanes: NonZeroUsize::MIN, ..Config::default() },
+            Config { instance_slots: slots, lanes: NonZeroUsize::MIN, backtrace, ..Config::default() },
             compiler,
             &egress,
         )
@@ -121,6 +125,46 @@ async fn a_trap_names_the_functions_that_were_under_way() {
         ),
         "{message}"
     );
+}
+
+#[tokio::test]
+async fn a_trap_names_files_and_lines_where_the_plugin_carries_them() {
+    let text = "(func $inner (unreachable))\n(func $poll (type $poll) (call $inner) (i32.const 0))";
+    let plugin = tests::wat::plugin_with_lines("trapping", "0.1.0", text);
+    let message = async |backtrace| {
+        let sandbox = sandbox_telling(8, backtrace);
+        let plugin = sandbox.load(&plugin).await.unwrap();
+        failure(&sandbox.poll(job(&plugin, &server().await, LONG)).await).2.to_owned()
+    };
+    assert_eq!(Backtrace::of(&plugin), Backtrace::SourceLines);
+    let told = message(Backtrace::of(&plugin)).await;
+    let (inner, poll) = told.split_once(", called by ").unwrap();
+    assert!(inner.contains("in inner (./trapping.wat:") && poll.contains("poll (./trapping.wat:"), "{told}");
+    // A host does not read what strangers wrote there.
+    assert_eq!(message(Backtrace::Functions).await, "the plugin panicked or aborted in inner, called by poll");
+    assert_eq!(Backtrace::of(&tests::wat::plugin("trapping", "0.1.0", text)), Backtrace::Functions);
+}
+
+#[tokio::test]
+async fn a_limit_names_the_functions_that_were_under_way() {
+    let text = "(func $round (loop (br 0)))\n(func $poll (type $poll) (call $round) (i32.const 0))";
+    let done = poll(&tests::wat::plugin("round", "0.1.0", text), LONG).await;
+    let (category, code, message) = failure(&done);
+    assert_eq!((category, code), (FailureCategory::Plugin, "cpu_limit"));
+    assert!(message.ends_with("of CPU time in round, called by poll"), "{message}");
+}
+
+#[tokio::test]
+async fn a_panic_of_the_host_is_a_fault_of_this_poll_alone() {
+    let sandbox = sandbox_with(8);
+    let (plugin, url) = (sandbox.load(builtin("http")).await.unwrap(), server().await);
+    // No moment is so far off: reckoning it panics.
+    let done = sandbox.poll(job(&plugin, &url, Duration::MAX)).await;
+    let (category, code, message) = failure(&done);
+    assert_eq!((category, code), (FailureCategory::Plugin, "host_panic"));
+    assert!(message.contains("please report it"), "{message}");
+    let done = sandbox.poll(job(&plugin, &url, LONG)).await;
+    assert!(matches!(done.outcome, Outcome::Success(_)), "{done:?}");
 }
 
 #[tokio::test]

@@ -6,10 +6,12 @@ use crate::config::{
     Config, Invalid, Overrides, Places, Problem, SecretSource, TargetConfig, TlsConfig, find, misspelt,
 };
 use anyhow::{Context, bail};
+use egress::Egress;
 use model::{Kind, TargetId};
-use sandbox::Compiler;
+use sandbox::{Backtrace, Compiler, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write};
+use std::num::NonZeroUsize;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -168,15 +170,17 @@ pub(crate) fn compiler(data_dir: &Path) -> anyhow::Result<Compiler> {
                 "what is compiled of plugins cannot be kept in {} ({error}): every start compiles them anew",
                 data_dir.display()
             );
-            fresh_compiler()
+            let (command, children) = compile_command()?;
+            Compiler::temporary(command, random_bytes(), children).context("making a folder to compile plugins in")
         }
     }
 }
 
-/// The same for once: nothing is kept, and nothing that was kept is used.
-pub(crate) fn fresh_compiler() -> anyhow::Result<Compiler> {
-    let (command, children) = compile_command()?;
-    Compiler::temporary(command, random_bytes(), children).context("making a folder to compile plugins in")
+/// A sandbox for a command that runs one plugin, one poll at a time.
+pub(crate) fn small_sandbox(data_dir: &Path, backtrace: Backtrace) -> anyhow::Result<Sandbox> {
+    let slots =
+        sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN, backtrace, ..sandbox::Config::default() };
+    Ok(Sandbox::new(slots, compiler(data_dir)?, &Egress::new(egress::Config::default()))?)
 }
 
 /// Plugins that are compiled at a time: each can take 364 MB.

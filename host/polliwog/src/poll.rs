@@ -4,17 +4,16 @@ pub(crate) mod output;
 
 use crate::cli::{PollArguments, USAGE};
 use crate::clock::Clock;
-use crate::common::{compiler, complain, counted, environment, print, print_json, read};
+use crate::common::{complain, counted, environment, print, print_json, read, small_sandbox};
 use crate::config::{Config, Problem, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
 use crate::plugin_command::recording::{Recording, Told};
 use crate::plugins::{Judging, Keeper, Trust};
 use anyhow::{Context, anyhow};
-use egress::{Egress, Fingerprint, Origin, Recorder, Tape};
+use egress::{Fingerprint, Origin, Recorder, Tape};
 use model::{Kind, TargetId};
-use sandbox::{Job, Plugin, Sandbox};
+use sandbox::{Backtrace, Job, Plugin, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,16 +42,14 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
         }
         Err(Unusable::Other(error)) => return Err(error),
     };
-    let egress = Egress::new(egress::Config::default());
-    let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN, ..sandbox::Config::default() };
-    let sandbox = Arc::new(Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?);
-    let plugin = match &arguments.plugin {
+    let (sandbox, plugin) = match &arguments.plugin {
         Some(file) => {
-            let plugin = given(&sandbox, file).await?;
+            let (sandbox, plugin) = given(&config.data_dir, file).await?;
             target.kind = plugin.descriptor().kind.clone();
-            plugin
+            (sandbox, plugin)
         }
         None => {
+            let sandbox = Arc::new(small_sandbox(&config.data_dir, Backtrace::default())?);
             let plugins = Keeper::start(
                 sandbox.clone(),
                 (&config.plugin_dir, &config.data_dir),
@@ -72,7 +69,7 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
                 ));
                 return Ok(output::FAILED);
             };
-            served.plugin.clone()
+            (sandbox, served.plugin.clone())
         }
     };
     let problems = sandbox.check_settings(&plugin, &target.settings).await.map_err(|why| anyhow!("settings: {why}"))?;
@@ -108,11 +105,13 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     Ok(output::exit_code(&done.outcome))
 }
 
-/// The plugin of a file.
-async fn given(sandbox: &Sandbox, file: &Path) -> anyhow::Result<Plugin> {
+/// A plugin's file that its author is working on.
+async fn given(data_dir: &Path, file: &Path) -> anyhow::Result<(Arc<Sandbox>, Plugin)> {
     let refused = |why: String| anyhow!("{} is refused: {why}", file.display());
     let content = crate::plugins::read(file).map_err(refused)?;
-    sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))
+    let sandbox = Arc::new(small_sandbox(data_dir, Backtrace::of(&content))?);
+    let plugin = sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))?;
+    Ok((sandbox, plugin))
 }
 
 enum Unusable {
@@ -138,7 +137,7 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
         return Ok((config, target));
     }
     let target = ad_hoc(arguments).map_err(Unusable::Usage)?;
-    // A file that was named counts; one that lies about is no reason not to poll something else.
+    // A configuration that was named must be good; one that was only found may be broken.
     if let Some(named) = &arguments.common.config {
         let read =
             crate::common::Document::read(named.clone()).map_err(|why| Unusable::Usage(anyhow!("--config: {why}")))?;

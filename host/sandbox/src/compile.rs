@@ -10,7 +10,7 @@
 
 use crate::artifacts::Artifacts;
 use crate::convert::clean;
-use crate::engine;
+use crate::engine::{self, Backtrace};
 use crate::load::Refusal;
 use rustix::process::{Resource, Rlimit, Signal, nice, setrlimit};
 use std::ffi::OsString;
@@ -47,6 +47,8 @@ const NICE: i32 = 10;
 const WORDS: u64 = 4096;
 /// Refusals that cost time to find, and hold for the same bytes whenever they are judged.
 const REMEMBERED: [&str; 5] = ["compile_limit", "not_valid", "too_large", "bad_descriptor", "describe_failed"];
+/// Set in the child's environment when files and lines are to be kept.
+const SOURCE_LINES: &str = "POLLIWOG_COMPILE_SOURCE_LINES";
 /// The child's exit code when the plugin is at fault.
 const NOT_VALID: u8 = 2;
 
@@ -56,6 +58,7 @@ pub struct Compiler {
     program: PathBuf,
     arguments: Vec<OsString>,
     artifacts: Arc<Artifacts>,
+    backtrace: Backtrace,
     /// Children at a time.
     turns: Arc<Semaphore>,
     /// A folder that ends with this.
@@ -84,6 +87,7 @@ impl Compiler {
             program: program.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
             artifacts: Arc::new(Artifacts::open(folder, key)?),
+            backtrace: Backtrace::default(),
             turns: Arc::new(Semaphore::new(children.max(1))),
             _temporary: None,
         })
@@ -94,6 +98,11 @@ impl Compiler {
         let folder = TempDir::with_prefix("polliwog-")?;
         let compiler = Self::new(command, folder.path(), key, children)?;
         Ok(Self { _temporary: Some(Arc::new(folder)), ..compiler })
+    }
+
+    /// The same, for an engine whose traps tell this.
+    pub(crate) fn with_backtrace(self, backtrace: Backtrace) -> Self {
+        Self { backtrace, ..self }
     }
 
     /// A plugin's machine code: as it was kept, or compiled now.
@@ -152,6 +161,7 @@ impl Compiler {
             // Threads reserve address space, each 64 MiB for its memory alone: with many cores that would be all of it.
             .env("RAYON_NUM_THREADS", THREADS)
             .env("MALLOC_ARENA_MAX", THREADS)
+            .envs((self.backtrace == Backtrace::SourceLines).then_some((SOURCE_LINES, "1")))
             .stdin(Stdio::piped())
             .stdout(output)
             .stderr(Stdio::piped())
@@ -245,7 +255,8 @@ fn compile(input: impl Read, mut output: impl Write) -> Result<(), Fault> {
     limit_oneself().map_err(host("setting limits"))?;
     let mut bytes = Vec::new();
     input.take(FILE as u64 + 1).read_to_end(&mut bytes).map_err(host("reading the plugin"))?;
-    let engine = Engine::new(&engine::config(None)).map_err(|error| Fault::Host(format!("{error:#}")))?;
+    let backtrace = std::env::var_os(SOURCE_LINES).map_or(Backtrace::Functions, |_| Backtrace::SourceLines);
+    let engine = Engine::new(&engine::config(None, backtrace)).map_err(|error| Fault::Host(format!("{error:#}")))?;
     let code = engine.precompile_component(&bytes).map_err(Fault::Plugin)?;
     output.write_all(&code).and_then(|()| output.flush()).map_err(host("writing the machine code"))
 }

@@ -148,11 +148,17 @@ fn without_repeats(dependencies: Vec<types::Dependency>, repairs: &mut Repairs) 
 
 fn dependency(found: types::Dependency, repairs: &mut Repairs) -> Option<Dependency> {
     let name = found.name;
-    if name.trim().is_empty() || name.len() > NAME || name.chars().any(char::is_control) {
-        let shown = clean(&name, 60);
-        repairs.note(format!(
-            "a dependency is left out: its name {shown:?} is empty, longer than {NAME} bytes, or has control characters"
-        ));
+    let wrong = if name.trim().is_empty() {
+        Some("is empty".to_owned())
+    } else if name.len() > NAME {
+        Some(format!("has {} bytes, and {NAME} is the most", name.len()))
+    } else if name.chars().any(char::is_control) {
+        Some("has control characters".to_owned())
+    } else {
+        None
+    };
+    if let Some(wrong) = wrong {
+        repairs.note(format!("a dependency is left out: its name {:?} {wrong}", clean(&name, 60)));
         return None;
     }
     let text = |text: Option<String>, longest| text.map(|text| clean(&text, longest)).filter(|text| !text.is_empty());

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-use wasmtime::{Config, Enabled, Engine, PoolingAllocationConfig, Result};
+use wasmtime::{Config, Enabled, Engine, PoolingAllocationConfig, Result, WasmBacktraceDetails};
 
 /// How often guests are looked at while they run.
 const TICK: Duration = Duration::from_millis(2);
@@ -59,6 +59,28 @@ impl Default for Pool {
     }
 }
 
+/// What the message of a trap tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backtrace {
+    /// The functions that were under way, where the plugin's name section names them.
+    #[default]
+    Functions,
+    /// Their files and lines as well, where the plugin carries DWARF. Reading that takes time that no limit bounds: for
+    /// plugins of whoever runs the command.
+    SourceLines,
+}
+
+impl Backtrace {
+    /// What is worth reading for this plugin: its lines, where its file carries them.
+    #[must_use]
+    pub fn of(component: &[u8]) -> Self {
+        match memchr::memmem::find(component, b".debug_line") {
+            Some(_) => Self::SourceLines,
+            None => Self::Functions,
+        }
+    }
+}
+
 /// An engine whose epoch ticks until it is dropped.
 pub(crate) struct Ticking {
     pub engine: Engine,
@@ -67,14 +89,14 @@ pub(crate) struct Ticking {
 
 impl Ticking {
     /// With a pool of `slots` instances; where the address space is too small for one, instances are made on demand.
-    pub(crate) fn new(slots: u32, pool: Pool) -> Result<Self> {
-        let engine = match Engine::new(&config(Some((slots, pool)))) {
+    pub(crate) fn new(slots: u32, pool: Pool, backtrace: Backtrace) -> Result<Self> {
+        let engine = match Engine::new(&config(Some((slots, pool)), backtrace)) {
             Ok(engine) => engine,
             Err(error) => {
                 tracing::warn!(
                     "no pool of {slots} instances ({error:#}); instances are made on demand, which costs more"
                 );
-                Engine::new(&config(None))?
+                Engine::new(&config(None, backtrace))?
             }
         };
         let stop = Arc::new(AtomicBool::new(false));
@@ -98,9 +120,14 @@ impl Drop for Ticking {
 }
 
 /// Without `slots`, instances are made on demand; the machine code is the same.
-pub(crate) fn config(slots: Option<(u32, Pool)>) -> Config {
+pub(crate) fn config(slots: Option<(u32, Pool)>, backtrace: Backtrace) -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true).concurrency_support(false).wasm_memory64(false);
+    // Said either way: left alone, it would follow an environment variable of wasmtime's.
+    config.wasm_backtrace_details(match backtrace {
+        Backtrace::Functions => WasmBacktraceDetails::Disable,
+        Backtrace::SourceLines => WasmBacktraceDetails::Enable,
+    });
     if let Some((slots, pool)) = slots {
         config.allocation_strategy(allocation(slots, pool));
     }

@@ -28,7 +28,7 @@ mod schema;
 pub use compile::{Compiler, compile_child};
 #[cfg(fuzzing)]
 pub use convert::fuzzing;
-pub use engine::Pool;
+pub use engine::{Backtrace, Pool};
 pub use lanes::Lanes;
 pub use limits::Limits;
 pub use load::{Descriptor, Plugin, Refusal, SecretSpec};

@@ -3,7 +3,7 @@
 use crate::Compiler;
 use crate::cache::{Cache, Owner, Vaults};
 use crate::convert;
-use crate::engine::{Pool, Ticking};
+use crate::engine::{Backtrace, Pool, Ticking};
 use crate::host::v0_1::{self, types};
 use crate::host::{Log, State};
 use crate::lanes::Lanes;
@@ -44,12 +44,14 @@ pub struct Config {
     pub lanes: NonZeroUsize,
     /// What the pool of instances keeps.
     pub pool: Pool,
+    /// What the message of a trap tells.
+    pub backtrace: Backtrace,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let lanes = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        Self { instance_slots: 512, lanes, pool: Pool::default() }
+        Self { instance_slots: 512, lanes, pool: Pool::default(), backtrace: Backtrace::default() }
     }
 }
 
@@ -159,14 +161,14 @@ impl Sandbox {
     /// Sets up engine, linker and lanes.
     pub fn new(config: Config, compiler: Compiler, egress: &egress::Egress) -> Result<Self, SetupError> {
         let failed = |error: wasmtime::Error| SetupError(format!("{error:#}"));
-        let ticking = Ticking::new(config.instance_slots, config.pool).map_err(failed)?;
+        let ticking = Ticking::new(config.instance_slots, config.pool, config.backtrace).map_err(failed)?;
         let mut linker = Linker::new(&ticking.engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(failed)?;
         v0_1::Plugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state).map_err(failed)?;
         let lanes = Lanes::start(config.lanes, egress).map_err(|error| SetupError(error.to_string()))?;
         Ok(Self {
             ticking,
-            compiler,
+            compiler: compiler.with_backtrace(config.backtrace),
             linker,
             slots: Arc::new(Semaphore::new(config.instance_slots as usize)),
             cache: Arc::new(Cache::new()),
@@ -277,7 +279,7 @@ impl Sandbox {
     {
         let meter = Arc::new(Meter::default());
         let Call { limits, log, limiter, session, now, wall, slot } = call;
-        let writer = log.clone();
+        let writer = tracing::enabled!(tracing::Level::DEBUG).then(|| log.clone());
         let requests = session.as_ref().map(|(session, _)| session.clone());
         let mut state = State::new(limiter, meter.clone(), log);
         if let Some((session, owner)) = session {
@@ -320,9 +322,10 @@ impl Sandbox {
                 "the plugin was still running when the poll's time was over".to_owned(),
             )),
         };
-        let words = output.text();
-        writer.written(&words);
-        let result = result.map_err(|failure| with_last_words(failure, &words));
+        if let Some(writer) = writer {
+            writer.written(&output.text());
+        }
+        let result = result.map_err(|failure| with_last_words(failure, &output.text()));
         Called { result, usage }
     }
 
@@ -412,14 +415,15 @@ fn cpu_fault(limits: &Limits) -> Failure {
 /// Which limit ended a call, or what the guest did.
 fn fault(error: &wasmtime::Error, state: &State, limits: &Limits) -> Failure {
     if error.downcast_ref::<CpuExhausted>().is_some() {
-        return cpu_fault(limits);
+        let failure = cpu_fault(limits);
+        return plugin_fault("cpu_limit", failure.message + &functions(error));
     }
     if let Some(code) = state.limiter.denied {
         let message = match code {
             "memory_limit" => format!("the plugin wanted more than its {} MiB of memory", limits.memory >> 20),
             _ => "the plugin wanted more table entries than a poll may have".to_owned(),
         };
-        return plugin_fault(code, message);
+        return plugin_fault(code, message + &functions(error));
     }
     // wasmtime gives this one no type of its own.
     if format!("{error:#}").contains("fuel allocated for hostcalls") {
@@ -440,7 +444,8 @@ fn fault(error: &wasmtime::Error, state: &State, limits: &Limits) -> Failure {
     plugin_fault(code, format!("{message}{}", functions(error)))
 }
 
-/// The guest's functions that were under way, the innermost first, where its file names them.
+/// The guest's functions that were under way, the innermost first, where its file names them; with file and line of each, where
+/// [`Backtrace::SourceLines`] are read and known.
 fn functions(error: &wasmtime::Error) -> String {
     const SHOWN: usize = 6;
     /// What is on every such stack, and says nothing.
@@ -458,12 +463,35 @@ fn functions(error: &wasmtime::Error) -> String {
         "wit_dylib",
     ];
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return String::new() };
-    // It writes names as their language does; alone they are mangled.
+    // It writes names as their language does; alone they are mangled. A frame is a line with its name, and after it one with
+    // its place; a frame whose place is not known has its module's name before its own.
     let text = backtrace.to_string();
-    let names = text.lines().filter_map(|line| line.split_once(" - ")?.1.split_once('!').map(|(_, name)| name.trim()));
-    let telling = |name: &&str| !name.is_empty() && *name != "<unknown>" && !name.starts_with("<wasm function");
-    let names = names.filter(telling).filter(|name| !COMMON.iter().any(|common| name.contains(common)));
-    let names: Vec<String> = names.take(SHOWN).map(|name| convert::clean(name, 80)).collect();
+    let mut frames: Vec<(&str, Option<&str>)> = Vec::new();
+    for line in text.lines() {
+        if let Some((_, name)) = line.split_once("- ") {
+            frames.push((name.split_once('!').map_or(name, |(_, name)| name).trim(), None));
+        } else if let (Some(place), Some((_, known))) = (line.trim().strip_prefix("at "), frames.last_mut()) {
+            *known = Some(place);
+        }
+    }
+    let telling = |name: &str| {
+        !name.is_empty()
+            && name != "<unknown>"
+            && !name.starts_with("<wasm function")
+            && !COMMON.iter().any(|common| name.contains(common))
+    };
+    let frames = frames.into_iter().filter(|(name, _)| telling(name)).take(SHOWN);
+    let names: Vec<String> = frames
+        .map(|(name, place)| {
+            let name = convert::clean(name, 80);
+            // What matters of a long path is its end.
+            let place = place.map(|place| {
+                let parts: Vec<&str> = place.rsplit('/').take(3).collect();
+                convert::clean(&parts.into_iter().rev().collect::<Vec<_>>().join("/"), 120)
+            });
+            place.map_or(name.clone(), |place| format!("{name} ({place})"))
+        })
+        .collect();
     if names.is_empty() { String::new() } else { format!(" in {}", names.join(", called by ")) }
 }
 

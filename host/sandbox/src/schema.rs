@@ -105,7 +105,7 @@ impl Schema {
 
 /// Keys that a schema does not have, each with the near one that it has; `place` is where these settings stand in all of them.
 fn unknown_keys((root, schema): (&Value, &Value), settings: &Value, place: &str, problems: &mut Vec<SettingsProblem>) {
-    let schema = resolved(root, schema);
+    let schema = a_table(root, resolved(root, schema));
     let inside = |key: &str| if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
     if let Some(items) = settings.as_array() {
         for (index, item) in items.iter().enumerate() {
@@ -142,6 +142,16 @@ pub fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
         }
     }
     schema
+}
+
+/// Where a schema offers alternatives, the one that is a table with keys of its own, if there is one alone.
+fn a_table<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    let offered = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
+    let mut tables = offered.map(|schema| resolved(root, schema)).filter(|schema| schema["properties"].is_object());
+    match (tables.next(), tables.next()) {
+        (Some(table), None) => table,
+        _ => schema,
+    }
 }
 
 fn suggestion(key: &str, known: &[&str]) -> String {
@@ -243,7 +253,8 @@ mod tests {
     fn unknown_keys_are_named_with_the_near_one_at_every_depth() {
         let schema = json!({
             "additionalProperties": false,
-            "properties": { "guests": { "$ref": "#/$defs/Guests" }, "free": { "type": "object" }, "loop": { "$ref": "#/properties/loop" } },
+            "properties": { "guests": { "$ref": "#/$defs/Guests" }, "free": { "type": "object" }, "loop": { "$ref": "#/properties/loop" },
+                "either": { "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/Guests" }] } },
             "$defs": { "Guests": {
                 "additionalProperties": false,
                 "properties": { "expected": {}, "each": { "items": { "$ref": "#/$defs/Guests" } } },
@@ -251,6 +262,7 @@ mod tests {
         });
         for (settings, expected) in [
             (json!({ "guests": { "expected": [] }, "free": { "x": 1 }, "loop": { "x": 1 } }), vec![]),
+            (json!({ "either": { "eech": [] } }), vec!["unknown key \"eech\" in either: did you mean \"each\"?"]),
             (json!({ "gests": {} }), vec!["unknown key \"gests\": did you mean \"guests\"?"]),
             (
                 json!({ "guests": { "expcted": 1 } }),
@@ -260,7 +272,7 @@ mod tests {
                 json!({ "zzz": 1, "guests": { "each": [{}, { "qqq": 1 }] } }),
                 vec![
                     "unknown key \"qqq\" in guests.each.1: there are each, expected",
-                    "unknown key \"zzz\": there are free, guests, loop",
+                    "unknown key \"zzz\": there are either, free, guests, loop",
                 ],
             ),
         ] {

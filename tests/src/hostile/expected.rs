@@ -20,6 +20,11 @@ pub enum Expect {
 }
 
 impl Expect {
+    /// Whether its poll is to last until its time is over.
+    pub(super) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Fails(FailureCategory::Transient, "timeout"))
+    }
+
     /// The verdict on a guest that was refused.
     pub(super) fn refused(&self, code: &str, message: &str) -> Result<String, String> {
         match self {
@@ -109,6 +114,7 @@ expect! {
     fetches_for_ever: Fault("cpu_limit");
     fills_memory: Fault("cpu_limit");
     copies_memory: Fault("cpu_limit");
+    has_much_masked: Fault("cpu_limit");
     post_return_loops: Fault("cpu_limit");
     sleeps: Fails(Transient, "timeout");
     stuck_in_fetch: Fails(Transient, "timeout");

@@ -1,17 +1,17 @@
 //! `plugin inspect`: who a file says it is, and whether this host would take it.
 
 use super::list::bytes;
-use super::project::{Project, content, own_sandbox};
+use super::project::{Project, content, usual_sandbox};
 use crate::common::{print, print_json};
 use crate::plugins::hex;
-use sandbox::Plugin;
+use sandbox::{Backtrace, Plugin};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
 /// 0 when this host would take the file, 1 when not.
 pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
-    let sandbox = own_sandbox()?;
+    let sandbox = usual_sandbox(Backtrace::default())?;
     // A project's folder stands for what was built in it.
     let project = if file.is_dir() { Some(Project::find(file)?) } else { None };
     let file = project.as_ref().map_or(file, |project| project.component.as_path());

@@ -77,11 +77,7 @@ pub(crate) fn update(folder: &Path) -> anyhow::Result<u8> {
     };
     let project = Project { folder, kind: "" };
     let written = || format!("writing {}", folder.display());
-    let helper = |file: &str| {
-        let text = TEMPLATES.get_file(file).and_then(|file| file.contents_utf8());
-        let name = Path::new(file).file_name().unwrap_or_default();
-        project.write(name, text.context("the program was built without its templates")?)
-    };
+    let helper = |file: &str| project.write(Path::new(file).file_name().unwrap_or_default(), template(file)?);
     let what = match language {
         Language::Rust => {
             project.copy_sdk().with_context(written)?;

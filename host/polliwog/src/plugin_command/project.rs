@@ -1,11 +1,9 @@
 //! A plugin's project: where its component and its recordings lie.
 
-use crate::common::{compiler, complain};
+use crate::common::{complain, small_sandbox};
 use crate::plugins::read;
 use anyhow::{Context, anyhow, bail};
-use egress::Egress;
-use sandbox::{Plugin, Sandbox};
-use std::num::NonZeroUsize;
+use sandbox::{Backtrace, Plugin, Sandbox};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -32,16 +30,15 @@ impl Project {
         }
         let found = std::fs::metadata(path).with_context(|| format!("there is no {}", path.display()))?;
         let (component, folder) = if found.is_dir() {
-            let component = newest_component(path)?;
-            (component, Some(path.to_owned()))
+            (newest_component(path)?, Some(path.to_owned()))
         } else {
             // A component may lie deep in the folder where it was built.
             let around = path.ancestors().skip(1).take(4).find(|folder| folder.join(RECORDINGS).is_dir());
             (path.to_owned(), around.map(Path::to_owned))
         };
-        let found_in = folder.as_ref().map(|folder| recordings(&folder.join(RECORDINGS))).transpose()?;
+        let recordings = folder.as_ref().map(|folder| recordings(&folder.join(RECORDINGS))).transpose()?;
         let folder = folder.filter(|_| found.is_dir());
-        Ok(Self { component, recordings: found_in.unwrap_or_default(), folder })
+        Ok(Self { component, recordings: recordings.unwrap_or_default(), folder })
     }
 
     /// Says when a source is newer than what was built of it: the results are those of yesterday's plugin.
@@ -63,21 +60,19 @@ impl Project {
 
     /// Loads the component as a host would.
     pub(super) async fn load(&self) -> anyhow::Result<(Sandbox, Plugin)> {
-        let sandbox = own_sandbox()?;
         let refused = |why: String| anyhow!("{} is refused: {why}", self.component.display());
         let content = content(&self.component).map_err(refused)?;
+        let sandbox = usual_sandbox(Backtrace::of(&content))?;
         let plugin = sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))?;
         Ok((sandbox, plugin))
     }
 }
 
-/// A sandbox for one plugin, which takes what was compiled before.
-pub(super) fn own_sandbox() -> anyhow::Result<Sandbox> {
+/// A sandbox for one plugin, with the usual data directory: what a host has compiled is not compiled again.
+pub(super) fn usual_sandbox(backtrace: Backtrace) -> anyhow::Result<Sandbox> {
     let config = crate::config::Config::written(("the defaults", ""), &Default::default(), &crate::common::environment);
     let config = config.map_err(|problems| anyhow!("{}", problems[0]))?;
-    let slots = sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN, ..sandbox::Config::default() };
-    let egress = Egress::new(egress::Config::default());
-    Ok(Sandbox::new(slots, compiler(&config.data_dir)?, &egress)?)
+    small_sandbox(&config.data_dir, backtrace)
 }
 
 fn built_in(path: &Path) -> Option<&'static builtin::Builtin> {

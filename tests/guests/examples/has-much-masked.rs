@@ -1,0 +1,15 @@
+//! Does nothing itself, and has the host look for secrets in 30 MiB of what hides them best.
+
+use polliwog_sdk::{Dependency, PollError, Report, Target, http};
+
+guests::guest!("has-much-masked", poll);
+
+fn poll(_: &Target) -> Result<Report, PollError> {
+    for _ in 0..30 {
+        let request = http::Request::get("/echo/escapes").header("x-token", "${secret.token}");
+        std::hint::black_box(request.send().map_err(PollError::from)?);
+    }
+    let mut report = Report::empty();
+    report.dependencies.push(Dependency::ok("masked"));
+    Ok(report)
+}
