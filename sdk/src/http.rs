@@ -109,18 +109,13 @@ pub fn fetch_all<K>(requests: impl IntoIterator<Item = (K, Request)>) -> Fetched
     fetched
 }
 
-fn nothing() -> PollError {
-    PollError::transient("no_answer", "nothing was answered")
-}
-
 impl<K> Fetched<K> {
     /// Fails when nothing was answered, with the failure that says most: a permanent one before a transient one.
     pub fn or_fail(mut self) -> Result<Self, PollError> {
-        if !self.answered.is_empty() || self.failed.is_empty() {
-            return Ok(self);
+        match self.worst() {
+            Some(error) => Err(error),
+            None => Ok(self),
         }
-        let permanent = self.failed.iter().position(|(_, error)| matches!(error, PollError::Permanent(_)));
-        Err(self.failed.swap_remove(permanent.unwrap_or(0)).1)
     }
 
     /// Gives each answer to `read`; one that it cannot read is a failure of that part alone, and no longer among the answered.
@@ -132,15 +127,16 @@ impl<K> Fetched<K> {
                 Err(error) => self.failed.push((key, error)),
             }
         }
-        match std::mem::take(&mut self.failed) {
-            failed if self.answered.is_empty() && !failed.is_empty() => {
-                Err(Self { answered: Vec::new(), failed }.or_fail().err().unwrap_or_else(nothing))
-            }
-            failed => {
-                self.failed = failed;
-                Ok(())
-            }
+        self.worst().map_or(Ok(()), Err)
+    }
+
+    /// Where nothing was answered: the failure that says most, a permanent one before a transient one.
+    fn worst(&mut self) -> Option<PollError> {
+        if !self.answered.is_empty() || self.failed.is_empty() {
+            return None;
         }
+        let permanent = self.failed.iter().position(|(_, error)| matches!(error, PollError::Permanent(_)));
+        Some(self.failed.swap_remove(permanent.unwrap_or(0)).1)
     }
 
     /// Notes in a report what was not answered, or could not be read: it is unknown, and never as good as it was.

@@ -346,7 +346,11 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
         Host::start(&folder, &format!("[scheduler]\nprofile = \"pulse\"\nmax_per_host = 1\n{}", config.concat()));
     let explain = |id: &str| host.asked(&folder, &["explain", id])["summary"].as_str().unwrap().to_owned();
     until("well is polled", || host.target("well"), polled);
-    assert!(explain("well").contains("it answered, and its adaptive cadence gives"), "{}", explain("well"));
+    assert!(
+        explain("well").contains("its last poll gave a report, and its adaptive cadence gives"),
+        "{}",
+        explain("well")
+    );
 
     let dead = || host.asked(&folder, &["dead-letter", "list"]);
     let two = until("two are dead letters", dead, |dead| dead["total"] == 2);
@@ -376,6 +380,16 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     until("denied answers", || host.target("denied"), |target| polled(target) && target["deadLetter"].is_null());
     said("denied is polled again as it was");
     said("denied answers again, after 1 failure");
+    let (events, mut told) = (host.events(Some(0)), Vec::new());
+    let reach = || {
+        let of_denied = |payload: &serde_json::Value| payload["serviceId"] == "denied";
+        let found = events.try_iter().filter(|(_, name, payload)| name.ends_with("reachable") && of_denied(payload));
+        told.extend(found.map(|(_, name, payload)| (name, payload["code"].clone())));
+        told.clone()
+    };
+    let told = until("both are told", reach, |told: &Vec<_>| told.len() == 2);
+    let expected = [("target:unreachable", "unauthorized".into()), ("target:reachable", serde_json::Value::Null)];
+    assert_eq!(told, expected.map(|(name, code)| (name.to_owned(), code)));
     host.asked(&folder, &["dead-letter", "drop", "lost"]);
     until("none is left", dead, |dead| dead["total"] == 0);
     assert_eq!(host.target("lost")["state"], "disabled");
@@ -383,7 +397,11 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     host.asked(&folder, &["breaker", "reset", "down"]);
     let reset = until("down is polled anew", || host.target("down"), |target| target["consecutiveFailures"] == 1);
     assert!(failing >= 3 && reset["breaker"]["state"] == "closed", "{reset}");
-    assert!(host.command(&folder, &["status"]).1.contains("failing     0 for so long"));
+    let status = host.command(&folder, &["status"]).1;
+    assert!(
+        status.contains("polliwog ") && status.contains("started ") && !status.contains("dead letters"),
+        "{status}"
+    );
 }
 
 #[test]

@@ -60,6 +60,22 @@ pub enum EventKind {
         /// For people.
         message: String,
     },
+    /// A target cannot be polled any more: what is known of it goes stale.
+    Unreachable {
+        /// Which one.
+        target: TargetId,
+        /// For programs.
+        code: String,
+        /// For people.
+        message: String,
+    },
+    /// A target that could not be polled answers again.
+    Reachable {
+        /// Which one.
+        target: TargetId,
+        /// How many failures in a row there were.
+        failures: u32,
+    },
     /// A target became known, or was enabled.
     ServiceStarted {
         /// Which one.
@@ -132,6 +148,8 @@ impl EventKind {
             Self::DependencyMissing { .. } => "dependency:missing",
             Self::PollComplete { .. } => "poll:complete",
             Self::PollError { .. } => "poll:error",
+            Self::Unreachable { .. } => "target:unreachable",
+            Self::Reachable { .. } => "target:reachable",
             Self::ServiceStarted { .. } => "service:started",
             Self::ServiceStopped { .. } => "service:stopped",
             Self::CircuitOpen { .. } => "circuit:open",
@@ -152,6 +170,8 @@ impl EventKind {
             | Self::DependencyMissing { target, .. }
             | Self::PollComplete { target, .. }
             | Self::PollError { target, .. }
+            | Self::Unreachable { target, .. }
+            | Self::Reachable { target, .. }
             | Self::ServiceStarted { target }
             | Self::ServiceStopped { target }
             | Self::CircuitOpen { target, .. }

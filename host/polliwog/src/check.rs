@@ -7,7 +7,7 @@ use crate::config::{Config, Problem, TlsConfig, line, show_duration, suggestion}
 use crate::estate::{self, Files, Target};
 use crate::plugins::{Judging, Keeper, PluginSet, Trust};
 use egress::{Egress, Player, Tape};
-use model::Outcome;
+use model::{Outcome, Timestamp};
 use sandbox::{Job, Sandbox};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -68,8 +68,9 @@ async fn look(config: &Config) -> anyhow::Result<LookedAt> {
         refused.map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() }).collect();
     match estate::build(config, (&sandbox, &plugins), &BTreeMap::new(), Files::Reread).await {
         Ok(targets) => {
+            let now = Clock::start().wall();
             for target in targets.iter().filter(|target| target.config.enabled) {
-                problems.extend(refused_request(config, target, (&sandbox, &plugins)).await);
+                problems.extend(refused_request(config, target, (&sandbox, &plugins), now).await);
             }
         }
         Err(found) => problems.extend(found),
@@ -94,11 +95,13 @@ async fn look(config: &Config) -> anyhow::Result<LookedAt> {
     Ok(LookedAt { problems, warnings, unserved: unserved.collect() })
 }
 
-/// Polls a target without sending anything: the first request that would be refused unsent is certain to fail.
+/// Polls a target with an empty recording in the place of the network: a request that would be refused before it is sent is
+/// certain to fail at the first real poll.
 async fn refused_request(
     config: &Config,
     target: &Arc<Target>,
-    (sandbox, plugins): (&Arc<Sandbox>, &PluginSet),
+    (sandbox, plugins): (&Sandbox, &PluginSet),
+    now: Timestamp,
 ) -> Option<Problem> {
     /// Codes that say what is wrong with the configuration rather than with the server.
     const CERTAIN: [&str; 4] = ["denied", "secret_unknown", "bad_request", "bad_settings"];
@@ -110,7 +113,7 @@ async fn refused_request(
             grant: target.grant.clone(),
             limits: target.limits.poll,
             timeout: target.timeout,
-            now: Clock::start().wall(),
+            now,
             // A request is checked as ever, and the recording answers none.
             tape: Tape::Replay(Arc::new(Player::new(Vec::new()))),
         })
@@ -122,7 +125,7 @@ async fn refused_request(
     })
 }
 
-/// What works, and does not do what it looks like.
+/// Configuration that is valid and probably not meant.
 fn unmeant(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
     for target in &config.targets {

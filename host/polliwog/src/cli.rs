@@ -46,7 +46,7 @@ pub(crate) enum Command {
     Check {
         #[command(flatten)]
         common: Common,
-        /// A kind that no plugin serves is no problem: its plugin comes later
+        /// Accept kinds that no plugin serves yet
         #[arg(long)]
         allow_missing_plugins: bool,
         /// Print JSON
@@ -233,9 +233,9 @@ pub(crate) enum TargetsCommand {
 /// What is to be done with the admin token.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Print the token of the host of this data directory, as long as it is the one that a host made
+    /// Print the admin token that the host made, from its data directory
     Show {
-        /// That of the demo
+        /// From the demo's data directory
         #[arg(long)]
         demo: bool,
     },

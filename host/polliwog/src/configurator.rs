@@ -10,7 +10,7 @@ mod watch;
 pub(crate) use watch::Named;
 
 use crate::common::Document;
-use crate::config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting, show_duration};
+use crate::config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting};
 use crate::driver::{Configured, Message};
 use crate::estate::{self, Files, Target};
 use crate::plugins::{PluginSet, Served};
@@ -201,6 +201,11 @@ impl Configurator {
         self.shown.read().unwrap_or_else(PoisonError::into_inner).settings.clone()
     }
 
+    /// Problems that keep what is configured from being in force.
+    pub(crate) fn problems(&self) -> usize {
+        self.shown.read().unwrap_or_else(PoisonError::into_inner).settings.problems.len()
+    }
+
     /// Changes settings while the host runs; a value of nothing unsets. All of them, or none.
     ///
     /// Goes on when whoever asked has left: half a change would be worse than one that nobody waits for.
@@ -354,7 +359,9 @@ impl Configurator {
         let changes = difference::between(&state.fitted, &fitted);
         let Checker { places, demo, .. } = &self.parts.checker;
         let written = |document: &Document| document.config(places, *demo, &Overrides::new());
-        if let (Ok(before), Ok(after)) = (written(&state.document), written(&document)) {
+        if !fitted.overrides.is_empty()
+            && let (Ok(before), Ok(after)) = (written(&state.document), written(&document))
+        {
             for key in difference::outvoted((&before, &after), &fitted.overrides) {
                 tracing::warn!(
                     "{name}: {key} was changed, which has no effect as long as a setting wins over it: `polliwog settings unset \
@@ -382,7 +389,7 @@ impl Configurator {
         for what in needs_a_start(&before.config, &fitted.config) {
             match waiting.contains(&what) {
                 true => tracing::warn!("{what} changed: that takes effect at the next start"),
-                false => tracing::info!("{what} is again what is in force"),
+                false => tracing::info!("{what} has the value again that is in force"),
             }
         }
         let mut changed = Vec::new();
@@ -478,16 +485,7 @@ impl State {
     /// Every setting that there is, with its value.
     fn values(&self) -> impl Iterator<Item = (String, Option<String>)> {
         let scheduler = scheduler_values(&self.fitted.config.scheduler).into_iter();
-        let of_target = |target: &Arc<Target>| {
-            let config = &target.config;
-            let values = [
-                Some(config.enabled.to_string()),
-                config.interval.map(show_duration),
-                config.cadence.map(|cadence| cadence.as_str().to_owned()),
-            ];
-            CHANGEABLE.into_iter().zip(values).map(|(key, value)| (setting(&config.id, key), value)).collect::<Vec<_>>()
-        };
-        let targets = self.fitted.targets.values().flat_map(of_target);
+        let targets = self.fitted.targets.values().flat_map(|target| target.config.changeable());
         scheduler.map(|(key, value)| (key.to_owned(), value)).chain(targets)
     }
 

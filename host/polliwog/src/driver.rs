@@ -4,6 +4,7 @@
 //! most every 2 ms and handles all due times and finished polls then. Every trigger (time, a finished poll, a commit, a
 //! person) comes in by the same channel and takes the same path.
 
+mod events;
 mod log;
 mod moments;
 mod wishes;
@@ -12,7 +13,7 @@ mod worker;
 use crate::clock::Clock;
 use crate::estate::{Published, Target};
 use crate::plugins::PluginSet;
-use model::{Alive, Event, EventKind, Kind, Moment, Pulse, TargetId};
+use model::{Alive, Event, Kind, Moment, Pulse, TargetId};
 use sandbox::Sandbox;
 use scheduler::{Action, Ask, Change, Counters, Explanation, Input, Place, Scheduler, Settings, TargetStatus};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
-use store::{Changes, Commit, Committed, Progress, Store, Transition};
+use store::{Changes, Commit, Committed, Progress, Store};
 use tokio::sync::oneshot;
 use web::{Announcement, Announcer, CommandError, Metrics, PollMeasure};
 
@@ -337,10 +338,10 @@ impl Driver {
     fn settle(&mut self, id: &TargetId, step: Step) {
         let now = self.parts.clock.now();
         let Step { mut events, urgent, finished, dismissed } = step;
-        log::of_target(&events, finished.as_ref().and_then(|finished| finished.failure.as_ref()));
         let known = self.targets.get(id).cloned().zip(self.scheduler.status(id, now));
         let Some((target, status)) = known else {
             // That a target is gone is told all the same.
+            log::of_target(&events, None);
             return events.into_iter().for_each(|event| self.parts.store.writer().event(event));
         };
         let (mut changes, mut pending) =
@@ -351,9 +352,14 @@ impl Driver {
             log::of_changes(id, &found, at);
             // What waits for the database came later than what is shown.
             let before = self.pending.get(id).and_then(|waiting| waiting.back()).map(|pending| &pending.status);
-            log::of_reach(id, (before.or_else(|| self.statuses.get(id)), &pending.status), failure.as_ref());
-            events.extend(stored_events(id, &found, failure.as_ref(), at));
+            let before = before.or_else(|| self.statuses.get(id));
+            let reach = events::of_reach(id, (before, &pending.status), failure.as_ref());
+            events.extend(events::of_poll(id, &found, failure.as_ref(), at));
+            events.extend(reach.map(|kind| Event { at, kind }));
+            log::of_target(&events, failure.as_ref());
             (changes, pending.shown, pending.measure, pending.told) = (found, shown, measure, told);
+        } else {
+            log::of_target(&events, None);
         }
         if let Some((forgotten, shown)) = dismissed {
             (changes, pending.shown) = (forgotten, Some(shown));
@@ -454,7 +460,7 @@ impl Driver {
     fn keep(&mut self, finished: &Finished) {
         let id = finished.target.id().clone();
         let Finished { changes, failure, at, .. } = finished;
-        let events = stored_events(&id, changes, failure.as_ref(), *at);
+        let events = events::of_poll(&id, changes, failure.as_ref(), *at);
         if changes.is_urgent() || !events.is_empty() {
             *self.gone.entry(id.clone()).or_default() += 1;
             let kind = finished.target.config.kind.clone();
@@ -519,30 +525,6 @@ impl Driver {
         }
         true
     }
-}
-
-/// The events of a poll that are stored: its transitions, what is no longer reported, and its error when that is another
-/// one than before.
-fn stored_events(
-    id: &TargetId,
-    changes: &Changes,
-    failure: Option<&model::Failure>,
-    at: model::Timestamp,
-) -> Vec<Event> {
-    let change = |t: &Transition| EventKind::StatusChange {
-        target: id.clone(),
-        dependency: t.dependency.clone(),
-        previous: t.previous,
-        current: t.current,
-    };
-    let transitions = changes.transitions.iter().map(change);
-    let missing = changes
-        .urgent
-        .iter()
-        .filter(|facts| facts.missing_since == Some(at))
-        .map(|facts| EventKind::DependencyMissing { target: id.clone(), dependency: facts.reported.name.clone() });
-    let error = failure.filter(|_| changes.poll_error.is_some()).map(|failure| worker::poll_error(id, failure));
-    transitions.chain(missing).chain(error).map(|kind| Event { at, kind }).collect()
 }
 
 fn unwritten(waiting: &VecDeque<Pending>) -> u8 {

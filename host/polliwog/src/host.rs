@@ -73,7 +73,20 @@ impl RunningHost {
         let (egress, web) = (self.egress.gauges(), &self.web);
         let count = |value: &std::sync::atomic::AtomicU64| value.load(Ordering::Relaxed) as f64;
         let in_flight: usize = snapshot.in_flight.values().sum();
+        let (started, problems) = (self.clock.at(Moment::START), self.configurator.problems());
         let numbers = vec![
+            (
+                "process_start_time_seconds",
+                "When the host started, in seconds since 1970",
+                false,
+                started.as_millis() as f64 / 1000.0,
+            ),
+            (
+                "polliwog_configuration_problems",
+                "Problems that keep what is configured from being in force",
+                false,
+                problems as f64,
+            ),
             ("polliwog_scheduler_overdue", "Targets later than the longest interval", false, snapshot.overdue as f64),
             ("scheduler_jobs_processed", "Polls started", true, counters.started as f64),
             (
@@ -135,7 +148,7 @@ impl RunningHost {
             ("polliwog_web_panics", "Requests whose handler panicked", true, count(&web.panics)),
             ("polliwog_log_lines_lost", "Lines of the log that could not be written", true, self.log.lost() as f64),
         ];
-        ProcessView { numbers }
+        ProcessView { started: Some(started), problems, numbers }
     }
 }
 
@@ -349,7 +362,6 @@ fn view(target: &Target, status: &TargetStatus, times: Times) -> TargetView {
         }),
         failures: schedule.failures,
         unreachable: schedule.is_unreachable(),
-        plugin_faults: schedule.plugin_faults,
         first_failure: schedule.first_failure.map(|moment| times.at(moment)),
         staleness: status.staleness,
         stale_since: published.stale_since,

@@ -104,16 +104,21 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
         let (scheduler, queue) = (&stats["scheduler"], &health["queue"]);
         let held = stats["held"].as_object().into_iter().flatten();
         let held: Vec<String> = held.map(|(reason, count)| format!("{reason} {count}")).collect();
+        let dead = match health["deadLetter"]["count"].as_u64().unwrap_or(0) {
+            0 => String::new(),
+            count => format!("\nrarely      {count} of them: they have failed for long (dead letters)"),
+        };
         print(&format!(
-            "targets     {}: {}\n\
-             failing     {} for so long that they are polled rarely (dead letters)\n\
+            "host        polliwog {}, started {}\n\
+             targets     {}: {}{dead}\n\
              queue       {} waiting, {} of them due within 12 s\n\
              polls       {} started, {} in flight, {} with a report, {} failed, {} ms on average\n\
              held back   {}\n\
              adaptive    {}",
+            text(&stats["version"]),
+            text(&stats["startedAt"]),
             health["instances"].as_array().map_or(0, Vec::len),
             counts.join(", "),
-            health["deadLetter"]["count"],
             queue["depth"],
             queue["dueWithinSeconds"],
             scheduler["JobsProcessed"],
@@ -162,19 +167,8 @@ pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) ->
 /// One target with all that is known of it: each dependency with its reasons and numbers, as `poll` prints them.
 async fn show_target(remote: &Remote, target: &str) -> anyhow::Result<u8> {
     let mut found = ask(remote, Method::Get, &format!("/api/v1/targets/{}", part(target)), None).await?;
-    let mut all = Vec::new();
-    loop {
-        let path = format!("/api/v1/dependencies?target={}&limit=1000&offset={}", part(target), all.len());
-        let page = ask(remote, Method::Get, &path, None).await?;
-        let dependencies = page["dependencies"].as_array().cloned().unwrap_or_default();
-        let more =
-            !dependencies.is_empty() && (all.len() + dependencies.len()) < page["total"].as_u64().unwrap_or(0) as usize;
-        all.extend(dependencies);
-        if !more {
-            break;
-        }
-    }
-    found["reported"] = all.into();
+    let path = format!("/api/v1/dependencies?target={}&", part(target));
+    found["reported"] = every(remote, &path, "dependencies").await?.into();
     answer(remote, &found, |found| {
         print_target(found)?;
         let lines: Vec<String> = found["reported"].as_array().into_iter().flatten().map(dependency_line).collect();
@@ -223,19 +217,22 @@ fn dependency_line(dependency: &Value) -> String {
     format!("{word:<9} {}{more}", text(&dependency["name"]))
 }
 
-async fn list_targets(remote: &Remote) -> anyhow::Result<u8> {
+/// Every entry of a list of the API, which gives at most a thousand at a time; `path` ends where its query goes on.
+async fn every(remote: &Remote, path: &str, list: &str) -> anyhow::Result<Vec<Value>> {
     let mut all = Vec::new();
-    // The API gives at most a thousand at a time.
     loop {
-        let path = format!("/api/v1/targets?limit=1000&offset={}", all.len());
-        let page = ask(remote, Method::Get, &path, None).await?;
-        let targets = page["targets"].as_array().cloned().unwrap_or_default();
-        let more = !targets.is_empty() && (all.len() + targets.len()) < page["total"].as_u64().unwrap_or(0) as usize;
-        all.extend(targets);
-        if !more {
-            break;
+        let page = ask(remote, Method::Get, &format!("{path}limit=1000&offset={}", all.len()), None).await?;
+        let entries = page[list].as_array().cloned().unwrap_or_default();
+        let is_last = entries.is_empty();
+        all.extend(entries);
+        if is_last || all.len() as u64 >= page["total"].as_u64().unwrap_or(0) {
+            return Ok(all);
         }
     }
+}
+
+async fn list_targets(remote: &Remote) -> anyhow::Result<u8> {
+    let mut all = every(remote, "/api/v1/targets?", "targets").await?;
     // The worst first.
     let badness = |target: &Value| BADNESS.iter().position(|status| target["status"] == **status);
     all.sort_by_key(badness);
@@ -308,8 +305,7 @@ pub(crate) async fn breaker(remote: &Remote, command: Option<BreakerCommand>) ->
 
 /// `plugin retry KIND`: what an operator asks for is polled in quarantine too.
 pub(crate) async fn retry_plugin(remote: &Remote, kind: &str) -> anyhow::Result<u8> {
-    let found = ask(remote, Method::Get, "/api/v1/targets", None).await?;
-    let targets = found["targets"].as_array().cloned().unwrap_or_default();
+    let targets = every(remote, "/api/v1/targets?", "targets").await?;
     let Some(target) = targets.iter().find(|target| target["kind"] == kind && target["enabled"] != false) else {
         anyhow::bail!("no target of kind {kind} is polled: see `polliwog plugin list`");
     };

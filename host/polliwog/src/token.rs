@@ -10,7 +10,7 @@ use std::path::Path;
 
 const FILE: &str = "admin-token";
 
-/// Keeps a token that was made. A start goes on without: the token is shown when it is made.
+/// Keeps a token that was made. Where that fails the host goes on: the token is printed as well.
 pub(crate) fn keep(data_dir: &Path, token: &str) {
     if let Err(error) = write(data_dir, token) {
         tracing::warn!("the admin token cannot be kept in {} ({error}): note it down", data_dir.display());
@@ -27,11 +27,12 @@ fn write(data_dir: &Path, token: &str) -> std::io::Result<()> {
     std::fs::rename(draft, data_dir.join(FILE))
 }
 
-/// It is not the token any more.
+/// Removes a token that is no longer valid.
 pub(crate) fn forget(data_dir: &Path) {
     match std::fs::remove_file(data_dir.join(FILE)) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            tracing::warn!("{} holds a token that is right no more, and cannot be removed: {error}", FILE);
+            let file = data_dir.join(FILE);
+            tracing::warn!("{} holds a token that is no longer valid and cannot be removed: {error}", file.display());
         }
         _ => {}
     }

@@ -179,7 +179,7 @@ fn restored(target: &Target) -> String {
             format!("it {}, and its breaker is open", failed(failures))
         }
         (None, BreakerState::Closed, 0) if schedule.plugin_faults > 0 => "its plugin failed".to_owned(),
-        (None, BreakerState::Closed, 0) => "it answered".to_owned(),
+        (None, BreakerState::Closed, 0) => "its last poll gave a report".to_owned(),
         (None, BreakerState::Closed, failures) => format!("it {} and is tried again", failed(failures)),
     };
     format!("{what}; the time was set before the host started")
@@ -198,7 +198,11 @@ fn because(target: &Target) -> String {
         Why::Asked(_) => "an operator asked for it".to_owned(),
         Why::Spread { .. } => "it fell due together with others, and they are spread".to_owned(),
         Why::Succeeded { computed, .. } => {
-            format!("it answered, and its {} cadence gives {}", computed.cadence.as_str(), exact(computed.interval))
+            format!(
+                "its last poll gave a report, and its {} cadence gives {}",
+                computed.cadence.as_str(),
+                exact(computed.interval)
+            )
         }
         Why::Recomputed { computed, .. } => {
             format!(

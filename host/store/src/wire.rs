@@ -225,6 +225,8 @@ pub(crate) enum EventWire {
     StatusChange { target: String, dependency: String, previous: String, current: String },
     DependencyMissing { target: String, dependency: String },
     PollError { target: String, category: String, code: String, message: String },
+    Unreachable { target: String, code: String, message: String },
+    Reachable { target: String, failures: u32 },
     ServiceStarted { target: String },
     ServiceStopped { target: String },
     CircuitOpen { target: String, failures: u32 },
@@ -258,6 +260,10 @@ impl EventWire {
                 code: code.clone(),
                 message: message.clone(),
             },
+            EventKind::Unreachable { target, code, message } => {
+                Self::Unreachable { target: text(target), code: code.clone(), message: message.clone() }
+            }
+            EventKind::Reachable { target, failures } => Self::Reachable { target: text(target), failures: *failures },
             EventKind::ServiceStarted { target } => Self::ServiceStarted { target: text(target) },
             EventKind::ServiceStopped { target } => Self::ServiceStopped { target: text(target) },
             EventKind::CircuitOpen { target, failures } => {
@@ -302,6 +308,10 @@ impl EventWire {
                 code,
                 message,
             },
+            Self::Unreachable { target, code, message } => {
+                EventKind::Unreachable { target: id(target)?, code, message }
+            }
+            Self::Reachable { target, failures } => EventKind::Reachable { target: id(target)?, failures },
             Self::ServiceStarted { target } => EventKind::ServiceStarted { target: id(target)? },
             Self::ServiceStopped { target } => EventKind::ServiceStopped { target: id(target)? },
             Self::CircuitOpen { target, failures } => EventKind::CircuitOpen { target: id(target)?, failures },

@@ -123,7 +123,7 @@ document.getElementById("logout").addEventListener("click", async () => {
 });
 
 const NAMES = ["status:change", "dependency:missing", "poll:complete", "poll:error", "circuit:open", "circuit:close", "target:dead-letter",
-  "target:revived", "service:started", "service:stopped", "resync"];
+  "target:revived", "target:unreachable", "target:reachable", "service:started", "service:stopped", "resync"];
 // A browser allows six connections to a host: one stream serves all tabs, from a worker that they share. Where there is
 // none, each tab asks every few seconds.
 if (window.SharedWorker) {

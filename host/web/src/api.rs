@@ -8,7 +8,7 @@ use crate::wire::{self, Dependency, Target};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use model::{Status, TargetId};
 use serde::Deserialize;
@@ -68,18 +68,28 @@ impl From<CommandError> for ApiError {
 }
 
 pub(crate) async fn healthz(State(shared): State<Shared>) -> Response {
-    probe("ok\n", shared.host.health())
+    match shared.host.health() {
+        Ok(()) => "ok\n".into_response(),
+        Err(why) => unavailable(&why),
+    }
 }
 
 pub(crate) async fn readyz(State(shared): State<Shared>) -> Response {
     if let Err(why) = shared.host.readiness() {
-        return probe("", Err(why));
+        return unavailable(&why);
     }
-    // It works, and all the same something that it should poll is not polled.
-    let mut answer = "ready\n".to_owned();
     let Ok(overview) = timeout(ANSWERED, shared.host.overview()).await else {
-        return probe("", Err("the scheduling thread does not answer: nothing may be polled".to_owned()));
+        return unavailable("the scheduling thread does not answer: targets may not be polled");
     };
+    let mut answer = "ready\n".to_owned();
+    // Who asks here has shown no token, and what is wrong with a configuration quotes it.
+    match overview.process.problems {
+        0 => {}
+        count => answer.push_str(&format!(
+            "but not all that is configured is in force, for {}: see the log, or `polliwog status`\n",
+            if count == 1 { "one problem".to_owned() } else { format!("{count} problems") }
+        )),
+    }
     let unserved = overview.targets.iter().filter(|target| target.status() == TargetStatus::NoPlugin);
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
     unserved.for_each(|target| *kinds.entry(target.kind.as_str()).or_default() += 1);
@@ -92,11 +102,8 @@ pub(crate) async fn readyz(State(shared): State<Shared>) -> Response {
     answer.into_response()
 }
 
-fn probe(good: &'static str, found: Result<(), String>) -> Response {
-    match found {
-        Ok(()) => good.into_response(),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
-    }
+fn unavailable(why: &str) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
 }
 
 pub(crate) async fn scheduler_health(State(shared): State<Shared>) -> Response {
@@ -435,10 +442,19 @@ pub(crate) async fn not_this_way() -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }
 
-pub(crate) async fn nothing_here() -> ApiError {
-    ApiError::new(
-        StatusCode::NOT_FOUND,
-        "not_found",
-        "there is nothing at this path: see / for the pages and /api/v1/targets for the API",
-    )
+pub(crate) async fn nothing_here(path: Uri) -> ApiError {
+    let message = match path.path().strip_suffix('/') {
+        Some(_) => "there is nothing at this path: paths here have no slash at their end",
+        None => "there is nothing at this path: see / for the pages and /api/v1/targets for the API",
+    };
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+}
+
+/// A body that is too long is told like everything else.
+pub(crate) async fn in_words(response: Response) -> Response {
+    if response.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        let message = "the request's body is longer than 2 MiB, the most that is read";
+        return ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message).into_response();
+    }
+    response
 }

@@ -158,6 +158,10 @@ pub struct Overview {
 /// Numbers of the process.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessView {
+    /// When it started; nothing while its scheduling thread does not answer.
+    pub started: Option<Timestamp>,
+    /// Problems that keep what is configured from being in force.
+    pub problems: usize,
     /// Counters and gauges: name, help, whether it only goes up, value.
     pub numbers: Vec<(&'static str, &'static str, bool, f64)>,
 }
@@ -195,8 +199,6 @@ pub struct TargetView {
     pub failures: u32,
     /// Whether it cannot be polled: the scheduler says from which failure on.
     pub unreachable: bool,
-    /// Faults of its plugin in a row.
-    pub plugin_faults: u32,
     /// When the first of them was.
     pub first_failure: Option<Timestamp>,
     /// Staleness, 0 to 1.
@@ -359,7 +361,6 @@ pub(crate) mod tests {
             last_error: None,
             failures: 0,
             unreachable: false,
-            plugin_faults: 0,
             first_failure: None,
             staleness: 1.0,
             stale_since: None,

@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{delete, get, post};
 use futures_util::{FutureExt, StreamExt, stream};
@@ -207,6 +207,7 @@ fn router(shared: Shared) -> Router {
         .route("/logout", post(page::log_out))
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::not_this_way)
+        .layer(map_response(api::in_words))
         .layer(from_fn_with_state(shared.clone(), guard));
     Router::new()
         .route("/healthz", get(api::healthz))

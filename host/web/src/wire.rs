@@ -239,6 +239,8 @@ pub(crate) fn scheduler_stats(overview: &Overview, not_ready: Option<&str>) -> V
         format!("[{target}/{kind}] next_run={clock} interval={interval}")
     });
     json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "startedAt": times(overview.process.started),
         "targets": targets,
         "notReady": not_ready,
         "scheduler": {
@@ -418,6 +420,10 @@ pub fn event_json(event: &Event, name_of: impl Fn(&TargetId) -> Option<String>) 
         EventKind::PollError { target, category, code, message } => {
             (service(target), json!({ "error": message, "code": code, "category": category.as_str() }))
         }
+        EventKind::Unreachable { target, code, message } => {
+            (service(target), json!({ "error": message, "code": code }))
+        }
+        EventKind::Reachable { target, failures } => (service(target), json!({ "failures": failures })),
         EventKind::CircuitOpen { target, failures } => (service(target), json!({ "failures": failures })),
         EventKind::DeadLetter { target, reason } => (service(target), json!({ "reason": reason })),
         EventKind::ServiceStarted { target }

@@ -198,9 +198,10 @@ fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, V
         let text = text(value)?;
         // The one name that needs no resolver.
         let numbers = text.strip_prefix("localhost:").map_or_else(|| text.clone(), |port| format!("127.0.0.1:{port}"));
-        numbers
-            .parse::<SocketAddr>()
-            .map_err(|_| format!("{text:?} is no address with a port: write it as 127.0.0.1:7411"))
+        numbers.parse::<SocketAddr>().map_err(|_| {
+            let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok()).unwrap_or(7411);
+            format!("{text:?} is no address with a port: write it as 127.0.0.1:{port}")
+        })
     };
     let listen = section.get("listen", address);
     let metrics = section.get("metrics_listen", address);

@@ -277,6 +277,16 @@ impl TargetConfig {
         problems
     }
 
+    /// What can be changed while the host runs: each setting's key, with its value where it has one.
+    pub(crate) fn changeable(&self) -> impl Iterator<Item = (String, Option<String>)> {
+        let values = [
+            Some(self.enabled.to_string()),
+            self.interval.map(show_duration),
+            self.cadence.map(|cadence| cadence.as_str().to_owned()),
+        ];
+        CHANGEABLE.into_iter().zip(values).map(|(key, value)| (setting(&self.id, key), value))
+    }
+
     /// Whether nothing but its place in the file is different.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         *self == Self { line: self.line, setting_lines: self.setting_lines.clone(), ..other.clone() }

@@ -1,7 +1,7 @@
 //! What is different after a configuration was read again, in words for the log.
 
 use super::Fitted;
-use crate::config::{Config, Overrides, TargetConfig, scheduler_values, setting, show_duration};
+use crate::config::{Config, Overrides, TargetConfig, scheduler_values, show_duration};
 use scheduler::Change;
 use std::fmt::Write;
 
@@ -31,19 +31,13 @@ pub(super) fn between(before: &Fitted, after: &Fitted) -> String {
     if parts.is_empty() { "no target is different".to_owned() } else { parts.join("; ") }
 }
 
-/// Keys that the file says otherwise now, and that a setting decides all the same.
+/// Keys whose value in the file has changed without effect, because a setting wins over it.
 pub(super) fn outvoted((before, after): (&Config, &Config), overrides: &Overrides) -> Vec<String> {
     let value = |config: &Config, key: &str| {
-        let of_scheduler = scheduler_values(&config.scheduler).into_iter().find(|(name, _)| *name == key);
-        let of_target = config.targets.iter().find_map(|target| {
-            let values = [
-                ("enabled", Some(target.enabled.to_string())),
-                ("interval", target.interval.map(show_duration)),
-                ("cadence", target.cadence.map(|cadence| cadence.as_str().to_owned())),
-            ];
-            values.into_iter().find(|(name, _)| setting(&target.id, name) == key)
-        });
-        of_scheduler.or(of_target).and_then(|(_, value)| value)
+        let of_scheduler =
+            scheduler_values(&config.scheduler).into_iter().map(|(name, value)| (name.to_owned(), value));
+        let of_targets = config.targets.iter().flat_map(TargetConfig::changeable);
+        of_scheduler.chain(of_targets).find(|(name, _)| name == key).and_then(|(_, value)| value)
     };
     overrides.keys().filter(|key| value(before, key) != value(after, key)).cloned().collect()
 }

@@ -2,7 +2,6 @@
 
 use crate::plugins::PluginSet;
 use model::{Event, EventKind, Failure, Status, TargetId, Timestamp};
-use scheduler::TargetStatus;
 use store::{Changes, Transition};
 
 /// Of a target's events, and why its poll failed where that brought them about.
@@ -25,28 +24,15 @@ pub(super) fn of_target(events: &[Event], failure: Option<&Failure>) {
             EventKind::CircuitClose { target } | EventKind::Revived { target } => {
                 tracing::info!("{target} is polled again as it was");
             }
+            EventKind::Unreachable { target, code, message } => {
+                tracing::warn!("{target} is unreachable, it cannot be polled: {message} ({code})");
+            }
+            EventKind::Reachable { target, failures } => {
+                let failures = crate::common::counted(*failures as usize, "failure");
+                tracing::info!("{target} answers again, after {failures}");
+            }
             _ => {}
         }
-    }
-}
-
-/// Of a poll: that its target cannot be polled any more, or can be again. Headlines count it as unreachable from then on.
-pub(super) fn of_reach(
-    target: &TargetId,
-    (before, now): (Option<&TargetStatus>, &TargetStatus),
-    failure: Option<&Failure>,
-) {
-    let is_unreachable = |status: &TargetStatus| status.schedule.is_unreachable();
-    match (before.is_some_and(is_unreachable), is_unreachable(now)) {
-        (false, true) => {
-            let why = failure.map_or_else(String::new, |failure| format!(": {} ({})", failure.message, failure.code));
-            tracing::warn!("{target} is unreachable, it cannot be polled{why}");
-        }
-        (true, false) => {
-            let failures = before.map_or(0, |before| before.schedule.failures.max(before.schedule.plugin_faults));
-            tracing::info!("{target} answers again, after {}", crate::common::counted(failures as usize, "failure"));
-        }
-        _ => {}
     }
 }
 

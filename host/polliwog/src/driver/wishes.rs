@@ -58,7 +58,7 @@ impl Driver {
             let what = name.map_or_else(|| "nothing".to_owned(), |name| format!("no dependency {name:?}"));
             return Err(CommandError::Conflict(format!("{what} is missing from target {id}")));
         }
-        tracing::info!("target {id}: missing and dismissed: {count}");
+        tracing::info!("{count} missing from target {id}: dismissed");
         self.settle(id, Step { urgent: true, dismissed: Some((changes, shown)), ..Step::default() });
         Ok(count)
     }
