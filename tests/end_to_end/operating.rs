@@ -182,6 +182,9 @@ fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
     let (_, page) = get(&host.api, "/fragments/targets", Some(TOKEN));
     assert!(page.contains("is in force; the host goes on") && page.contains("did you mean"), "{page}");
     assert_eq!(host.get("/api/v1/targets")["total"], 2, "nothing changed");
+    let ready = get(&host.api, "/readyz", None).1;
+    assert!(ready.contains("not all that is configured is in force, for one problem"), "{ready}");
+    assert!(get(&host.metrics, "/metrics", None).1.contains("polliwog_configuration_problems 1"));
     host.asked(&folder, &["settings", "set", "scheduler.base_interval", "20s"]);
     assert_eq!(seen(), problems, "it is as wrong as before");
 
@@ -189,6 +192,7 @@ fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
     Host::configure(&folder, &renamed.replace("/a\"", "/b\""));
     until("the new URL is polled", || server.count("/b"), |count| *count == 2);
     until("the problem is gone", seen, |problems| problems.as_array().unwrap().is_empty());
+    until("that is said", || host.log.lock().unwrap().clone(), |log| log.contains("is good again, and in force"));
     let (_, page) = get(&host.api, "/settings", Some(TOKEN));
     assert!(page.contains("target.a.interval") && page.contains("scheduler.cadence"), "{page}");
     assert!(!page.contains("target.a.cadence"), "nobody decided it: {page}");

@@ -319,8 +319,11 @@ impl Configurator {
         // Of a file that is refused too: what is wrong with it may be one that is not there yet. Settings name none.
         let Checker { places, demo, .. } = &self.parts.checker;
         let named = document.config(places, *demo, &Overrides::new()).ok().map(|config| Named::by(&config));
-        if let Err(problems) = self.reread(&mut state, document).await {
-            self.refuse(&mut state, &problems);
+        let was_refused = !state.problems.is_empty();
+        match self.reread(&mut state, document).await {
+            Ok(()) if was_refused => tracing::info!("{} is good again, and in force", state.document.name),
+            Ok(()) => {}
+            Err(problems) => self.refuse(&mut state, &problems),
         }
         named
     }

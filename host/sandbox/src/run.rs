@@ -497,10 +497,19 @@ fn functions(error: &wasmtime::Error) -> String {
 
 /// What a guest wrote before it failed says most about why.
 fn with_last_words(mut failure: Failure, words: &str) -> Failure {
-    // Of every panic in Rust; there is no environment to set it in.
-    const ADVICE: &str = "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace";
-    let words = words.replace(ADVICE, "");
-    let words = words.trim();
+    /// What a language's runtime adds to what the plugin wrote: of every panic in Rust (there is no environment to set it in),
+    /// and of every exception in JavaScript.
+    const ADDED: [&str; 5] = [
+        "note: run with `RUST_BACKTRACE=1` environment variable",
+        "invalid variant tag value `undefined`",
+        "Stack:",
+        "/initializer.js:",
+        "Redirecting call to abort() to mozalloc_abort",
+    ];
+    let told: Vec<&str> = words.lines().filter(|line| !ADDED.iter().any(|added| line.contains(added))).collect();
+    let told = told.join("\n");
+    // A plugin without the helpers of its language leaves the words to the runtime.
+    let words = if told.trim().is_empty() { words.trim() } else { told.trim() };
     if failure.category == FailureCategory::Plugin && !words.is_empty() {
         failure.message = convert::clean(&format!("{}; it wrote: {words}", failure.message), 1024);
     }

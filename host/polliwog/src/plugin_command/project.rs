@@ -107,7 +107,8 @@ fn newest_component(folder: &Path) -> anyhow::Result<PathBuf> {
             if path.extension().is_some_and(|extension| extension == "wasm")
                 && let Ok(built) = entry.metadata().and_then(|found| found.modified())
             {
-                found.push((built, path));
+                // `./x.wasm` rather than `././x.wasm`.
+                found.push((built, path.components().collect()));
             }
         }
     }
