@@ -46,9 +46,11 @@ fn rooms_name_only_whom_they_may() {
         ("egress", vec!["model"]),
         ("sandbox", vec!["model", "egress"]),
         ("store", vec!["model"]),
+        // The settings types of those whose settings an operator writes.
+        ("config", vec!["model", "scheduler", "egress", "sandbox", "store"]),
         ("web", vec!["model"]),
         ("demo", vec!["model"]),
-        ("polliwog", vec!["model", "scheduler", "egress", "sandbox", "store", "web", "demo", "builtin"]),
+        ("polliwog", vec!["model", "scheduler", "egress", "sandbox", "store", "config", "web", "demo", "builtin"]),
         ("polliwog-sdk", vec![]),
         ("plugin-build", vec![]),
         ("builtin", vec!["plugin-build"]),

@@ -2,7 +2,7 @@
 
 use crate::cli::Common;
 use crate::common;
-use crate::config::Config;
+use config::Config;
 use egress::{Egress, Grant, Limits, Method, Origin, OriginGrant, Request, Secrets, Session, Tls};
 use secrecy::SecretString;
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn usual_url(common: &Common) -> Result<String, Unanswered> {
         Ok(Ok(config)) => config.listen,
         _ => usual,
     };
-    let found = crate::config::find(&places, &common::environment);
+    let found = config::find(&places, &common::environment);
     let is_named = places.config.is_some() || found.is_ok_and(|path| path.is_absolute());
     if set(TOKEN).is_some() && set(URL).is_none() && listen != usual && !is_named {
         return Err(Unanswered::Refused(format!(

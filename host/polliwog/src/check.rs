@@ -3,7 +3,7 @@
 use crate::cli::Common;
 use crate::clock::Clock;
 use crate::common::{compiler, counted, examine, print, print_json, unknown_variables};
-use crate::config::{Config, Problem, TlsConfig, line, show_duration, suggestion};
+use config::{Config, Problem, TlsConfig, line, show_duration, suggestion};
 use crate::estate::{self, Files, Target};
 use crate::plugins::{Judging, Keeper, PluginSet, Trust};
 use egress::{Egress, Player, Tape};

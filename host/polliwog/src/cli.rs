@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::config::{CHANGEABLE, Places};
+use config::{CHANGEABLE, Places};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 

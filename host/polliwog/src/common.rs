@@ -2,7 +2,7 @@
 
 use crate::cli::COMPILE_PLUGIN;
 use crate::clock::random_bytes;
-use crate::config::{
+use config::{
     Config, Invalid, Overrides, Places, Problem, SecretSource, TargetConfig, TlsConfig, find, misspelt,
 };
 use anyhow::{Context, bail};

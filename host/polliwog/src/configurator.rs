@@ -10,7 +10,7 @@ mod watch;
 pub(crate) use watch::Named;
 
 use crate::common::Document;
-use crate::config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting};
+use config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting};
 use crate::driver::{Configured, Message};
 use crate::estate::{self, Files, Target};
 use crate::plugins::{PluginSet, Served};
@@ -481,7 +481,7 @@ impl State {
         if known.contains(&key) {
             return Ok(());
         }
-        let near = crate::config::suggestion(key, &known);
+        let near = config::suggestion(key, &known);
         Err(format!("there is no setting {key:?} that can be changed while the host runs{near}"))
     }
 

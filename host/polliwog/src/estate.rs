@@ -1,6 +1,6 @@
 //! Targets at run time: what a configuration says, made ready to be polled.
 
-use crate::config::{Config, Limits, Problem, SecretSource, TargetConfig};
+use config::{Config, Limits, Problem, SecretSource, TargetConfig};
 use crate::plugins::{BUILT_IN, PluginSet};
 use egress::{Grant, Origin, OriginGrant, Reach, Secrets};
 use model::{Kind, Sample, TargetId, Timestamp};

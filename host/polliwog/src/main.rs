@@ -11,7 +11,6 @@ mod check;
 mod cli;
 mod clock;
 mod common;
-mod config;
 mod configurator;
 mod driver;
 mod estate;

@@ -5,7 +5,7 @@ pub(crate) mod output;
 use crate::cli::{PollArguments, USAGE};
 use crate::clock::Clock;
 use crate::common::{complain, counted, environment, print, print_json, read, small_sandbox};
-use crate::config::{Config, Problem, SecretSource, TargetConfig, TlsConfig};
+use config::{Config, Problem, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
 use crate::plugin_command::recording::{Recording, Told};
 use crate::plugins::{Judging, Keeper, Trust};
@@ -141,10 +141,10 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
     if let Some(named) = &arguments.common.config {
         let read =
             crate::common::Document::read(named.clone()).map_err(|why| Unusable::Usage(anyhow!("--config: {why}")))?;
-        let config = read.config(&arguments.common.places(), None, &crate::config::Overrides::new());
+        let config = read.config(&arguments.common.places(), None, &config::Overrides::new());
         return Ok((config.map_err(listed)?, target));
     }
-    let text = crate::config::find(&arguments.common.places(), &environment)
+    let text = config::find(&arguments.common.places(), &environment)
         .ok()
         .and_then(|path| std::fs::read_to_string(path).ok());
     let read = |text: &str| Config::written(("the configuration", text), &arguments.common.places(), &environment);

@@ -3,7 +3,7 @@
 use crate::cli::RunArguments;
 use crate::clock::{self, Clock, random_bytes};
 use crate::common::{Document, compiler, complain, counted, print, unknown_variables};
-use crate::config::{Config, Overrides, Problem};
+use config::{Config, Overrides, Problem};
 use crate::configurator::{self, Checker, Configurator, DORMANT, Named};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
 use crate::estate::{self, Files, Target};

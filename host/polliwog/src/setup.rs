@@ -405,8 +405,8 @@ mod tests {
         ];
         let found = Found { product: &PMG, url: &url, username: "it's \"me\"@pmg", seen: &seen, members: &members };
         let text = found.toml();
-        let places = crate::config::Places::default();
-        let config = crate::config::Config::written(("printed", &text), &places, &|_| None);
+        let places = config::Places::default();
+        let config = config::Config::written(("printed", &text), &places, &|_| None);
         let config = config.unwrap_or_else(|problems| panic!("{problems:?} in\n{text}"));
         assert_eq!(config.targets[0].also.len(), 2);
         assert_eq!(config.targets[0].tls.fingerprints.len(), 1);

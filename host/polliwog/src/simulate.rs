@@ -1,7 +1,7 @@
 //! `simulate`: the scheduler on a made-up estate.
 
 use crate::common::{print, print_json, read_text};
-use crate::config::parse_duration;
+use config::parse_duration;
 use anyhow::{Context, bail};
 use scheduler::Settings;
 use scheduler::simulator::{Class, Comparison, Estate, Outage, Row, compare};

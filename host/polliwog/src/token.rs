@@ -4,7 +4,7 @@
 //! the environment sets is not kept.
 
 use crate::common::print;
-use crate::config::{Places, data_dir};
+use config::{Places, data_dir};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 

@@ -1,13 +1,5 @@
 //! Any text as a configuration, with settings that were changed over it: it is read, or every problem has its place.
 #![no_main]
-#![allow(dead_code, reason = "only a part of the configuration is asked for here")]
-
-#[path = "../../../host/polliwog/src"]
-mod source {
-    pub(crate) mod config;
-}
-
-use source::config;
 
 use config::{Config, Overrides, Places};
 

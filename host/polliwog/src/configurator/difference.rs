@@ -1,7 +1,7 @@
 //! What is different after a configuration was read again, in words for the log.
 
 use super::Fitted;
-use crate::config::{Config, Overrides, TargetConfig, scheduler_values, show_duration};
+use config::{Config, Overrides, TargetConfig, scheduler_values, show_duration};
 use scheduler::Change;
 use std::fmt::Write;
 

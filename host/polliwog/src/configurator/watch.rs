@@ -2,7 +2,7 @@
 
 use super::Configurator;
 use crate::common::{Document, Stamp};
-use crate::config::{Config, Problem, TargetConfig};
+use config::{Config, Problem, TargetConfig};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -102,9 +102,9 @@ pub(super) fn bytes(count: u64) -> String {
 
 async fn would_load(common: &Common) -> anyhow::Result<Value> {
     let places = common.places();
-    let config = match crate::config::find(&places, &common::environment) {
+    let config = match config::find(&places, &common::environment) {
         Ok(_) => common::read(&places)?,
-        Err(_) => crate::config::Config::written(("the defaults", ""), &places, &common::environment),
+        Err(_) => config::Config::written(("the defaults", ""), &places, &common::environment),
     };
     let config = config.map_err(|problems| anyhow::anyhow!("{}", problems[0]))?;
     let egress = Egress::new(egress::Config::default());

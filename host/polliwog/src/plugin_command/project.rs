@@ -70,7 +70,7 @@ impl Project {
 
 /// A sandbox for one plugin, with the usual data directory: what a host has compiled is not compiled again.
 pub(super) fn usual_sandbox(backtrace: Backtrace) -> anyhow::Result<Sandbox> {
-    let config = crate::config::Config::written(("the defaults", ""), &Default::default(), &crate::common::environment);
+    let config = config::Config::written(("the defaults", ""), &Default::default(), &crate::common::environment);
     let config = config.map_err(|problems| anyhow!("{}", problems[0]))?;
     small_sandbox(&config.data_dir, backtrace)
 }

@@ -2,7 +2,7 @@
 //!
 //! `poll --record` writes one, `plugin test` and `plugin bench` replay it, and so does `polliwog_sdk::testing`.
 
-use crate::config::TargetConfig;
+use config::TargetConfig;
 use egress::{Exchange, Grant, Origin, OriginGrant, Player, Secrets, Tape, Tls, requested};
 use model::{TargetId, Timestamp};
 use sandbox::{Job, Limits, Plugin, Target};

@@ -6,7 +6,7 @@ use super::last::{self, Last};
 use super::shelf::{Cause, Shelf, Verdict, Version};
 use super::{BUILT_IN, PluginSet, Refused, Served, Trust, hex};
 use crate::common::Document;
-use crate::config::{Overrides, Problem};
+use config::{Overrides, Problem};
 use crate::configurator::{Checker, Configurator, Fitted, misfit};
 use crate::estate::Files;
 use model::{Event, EventKind, Kind};

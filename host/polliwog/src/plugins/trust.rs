@@ -5,7 +5,7 @@
 //! operator's word: the file's name under `[plugins] trust`, or `polliwog plugin accept FILE`, which names these very bytes.
 //! The first file of a new kind needs none, and neither does a new version of the file that served last.
 
-use crate::config::Config;
+use config::Config;
 use model::Kind;
 use std::collections::BTreeSet;
 use std::fs;

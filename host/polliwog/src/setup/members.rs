@@ -5,7 +5,7 @@
 
 use super::server::{Seen, at, look, open};
 use super::{Product, colons};
-use crate::config::SecretSource;
+use config::SecretSource;
 use crate::estate::read_secret;
 use crate::poll::secret;
 use anyhow::{Context, anyhow, bail};

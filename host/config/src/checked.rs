@@ -1,10 +1,10 @@
 //! The whole configuration, checked.
 
-use crate::config::Problem;
-use crate::config::places::{Places, data_dir};
-use crate::config::reader::{Notes, Overrides, Section, Source, count, suggestion, text, time};
-use crate::config::targets::{TargetConfig, alias_of, secret_source, targets};
-use crate::config::value::{Entry, Value, parse, show_duration};
+use crate::Problem;
+use crate::places::{Places, data_dir};
+use crate::reader::{LONGEST, Notes, Overrides, Section, Source, count, interval, suggestion, text};
+use crate::targets::{TargetConfig, alias_of, secret_source, targets};
+use crate::value::{Entry, Value, parse, show_duration};
 use egress::{Cidr, Method, Narrowing};
 use model::Kind;
 use scheduler::{Cadence, Profile, Settings};
@@ -16,8 +16,6 @@ use std::time::Duration;
 
 /// What people may enter as an interval; the configuration may allow less.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// No interval is longer.
-pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 /// No cap is higher: it would be none.
 const HIGHEST_CAP: u64 = 100_000;
 const SECTIONS: [&str; 9] =
@@ -25,7 +23,7 @@ const SECTIONS: [&str; 9] =
 
 /// Everything that an operator decided.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub struct Config {
     /// Where pages and API listen.
     pub listen: SocketAddr,
     /// Where `/metrics` listens.
@@ -66,7 +64,7 @@ pub(crate) struct Config {
 
 /// A kind's limits, where they are not the contract's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// What a poll may use.
     pub poll: sandbox::Limits,
     /// What its requests may be.
@@ -75,7 +73,7 @@ pub(crate) struct Limits {
 
 impl Config {
     /// Reads a file's text as it is written, with the environment over it.
-    pub(crate) fn written(
+    pub fn written(
         document: (&str, &str),
         places: &Places,
         environment: &dyn Fn(&str) -> Option<String>,
@@ -84,7 +82,7 @@ impl Config {
     }
 
     /// Reads a file's text (none: the defaults), with settings that were changed over it, and the environment over both.
-    pub(crate) fn read(
+    pub fn read(
         (file, text): (&str, &str),
         (places, demo): (&Places, bool),
         overrides: &Overrides,
@@ -121,7 +119,7 @@ impl Config {
 
 /// A configuration that is none.
 #[derive(Debug)]
-pub(crate) struct Invalid {
+pub struct Invalid {
     /// Everything that is wrong with it.
     pub problems: Vec<Problem>,
     /// What could be read of it all the same, so that the rest is looked at as well; nothing where it is no TOML.
@@ -129,7 +127,7 @@ pub(crate) struct Invalid {
 }
 
 /// The line of a place, as `polliwog.toml:12`.
-pub(crate) fn line(place: &str) -> usize {
+pub fn line(place: &str) -> usize {
     place.rsplit(':').next().and_then(|line| line.parse().ok()).unwrap_or(0)
 }
 
@@ -306,7 +304,7 @@ fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
 }
 
 /// Every setting of the scheduler with its value in force, as it is written.
-pub(crate) fn scheduler_values(settings: &Settings) -> [(&'static str, Option<String>); 9] {
+pub fn scheduler_values(settings: &Settings) -> [(&'static str, Option<String>); 9] {
     let duration = |duration| Some(show_duration(duration));
     [
         ("scheduler.profile", Some(settings.profile.as_str().to_owned())),
@@ -319,16 +317,6 @@ pub(crate) fn scheduler_values(settings: &Settings) -> [(&'static str, Option<St
         ("scheduler.max_per_host", Some(settings.max_per_host.to_string())),
         ("scheduler.rate_per_second", Some(settings.rate_per_second.to_string())),
     ]
-}
-
-/// An interval that a person entered.
-pub(crate) fn interval(value: &Value, shortest: Duration) -> Result<Duration, String> {
-    let duration = crate::config::value::parse_duration(&time(value)?)?;
-    let show = crate::config::value::show_duration;
-    if duration < shortest || duration > LONGEST {
-        return Err(format!("{} is no interval: use {} to {}", show(duration), show(shortest), show(LONGEST)));
-    }
-    Ok(duration)
 }
 
 fn at_least_one(section: &Section<'_>, key: &'static str) -> Option<usize> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// What the operator said on the command line.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub struct Places {
     /// `--config`.
     pub config: Option<PathBuf>,
     /// `--data-dir`.
@@ -14,7 +14,7 @@ pub(crate) struct Places {
 /// The configuration file, where there is one: as named, or the first of the usual places that exists.
 ///
 /// What was looked at is given back when there is none.
-pub(crate) fn find(places: &Places, environment: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, Vec<PathBuf>> {
+pub fn find(places: &Places, environment: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, Vec<PathBuf>> {
     if let Some(named) = &places.config {
         return Ok(named.clone());
     }
@@ -25,7 +25,7 @@ pub(crate) fn find(places: &Places, environment: &dyn Fn(&str) -> Option<String>
 }
 
 /// Where data lies; the demo's has a folder of its own.
-pub(crate) fn data_dir(places: &Places, demo: bool, environment: &dyn Fn(&str) -> Option<String>) -> PathBuf {
+pub fn data_dir(places: &Places, demo: bool, environment: &dyn Fn(&str) -> Option<String>) -> PathBuf {
     if let Some(named) = &places.data_dir {
         return named.clone();
     }

@@ -2,6 +2,11 @@
 //!
 //! The environment wins over settings that were changed while the host ran, these over the file, the file over the
 //! defaults.
+//!
+//! This crate reads and checks text. It opens no file but a target's CA file (in [`TlsConfig::build`]), and it knows no command
+//! line and no running host.
+
+#![forbid(unsafe_code)]
 
 mod checked;
 mod places;
@@ -9,17 +14,17 @@ mod reader;
 mod targets;
 mod value;
 
-pub(crate) use checked::{Config, Invalid, Limits, line, scheduler_values};
-pub(crate) use places::{Places, data_dir, find};
-pub(crate) use reader::{Overrides, Source, misspelt, suggestion};
-pub(crate) use targets::{CHANGEABLE, SecretSource, TargetConfig, TlsConfig, setting};
-pub(crate) use value::{parse_duration, show_duration};
+pub use checked::{Config, Invalid, Limits, line, scheduler_values};
+pub use places::{Places, data_dir, find};
+pub use reader::{Overrides, Source, misspelt, suggestion};
+pub use targets::{AlsoConfig, CHANGEABLE, SecretSource, TargetConfig, TlsConfig, setting};
+pub use value::{parse_duration, show_duration};
 
 use std::fmt;
 
 /// Something that is wrong, where, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub struct Problem {
     /// `polliwog.toml:12`, or an environment variable.
     pub place: String,
     /// One sentence.

@@ -116,7 +116,7 @@ impl Value {
 }
 
 /// `10s`, `5m`, `1h30m`, `250ms`.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || match text.trim() {
         // The unit that people leave out.
         number if number.parse::<f64>().is_ok_and(|number| number >= 0.0) => {
@@ -150,7 +150,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A duration as [`parse_duration`] reads it.
-pub(crate) fn show_duration(duration: Duration) -> String {
+pub fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     match millis {
         0 => "0s".to_owned(),

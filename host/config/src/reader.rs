@@ -1,7 +1,7 @@
 //! Reading keys with every problem noted: unknown ones, wrong ones, and where each is.
 
-use crate::config::Problem;
-use crate::config::value::{Entry, Node, Value, parse_duration};
+use crate::Problem;
+use crate::value::{Entry, Node, Value, parse_duration};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,11 +11,11 @@ use std::time::Duration;
 const NEAR: f64 = 0.8;
 
 /// Settings that were changed while the host ran, by key: `scheduler.cadence`, `target.ID.interval`.
-pub(crate) type Overrides = BTreeMap<String, String>;
+pub type Overrides = BTreeMap<String, String>;
 
 /// Where a value comes from. The later ones win.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// Nobody said anything.
     Default,
     /// The configuration file.
@@ -28,7 +28,7 @@ pub(crate) enum Source {
 
 impl Source {
     /// The word used on every surface.
-    pub(crate) const fn as_str(&self) -> &'static str {
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Default => "default",
             Self::File => "file",
@@ -233,7 +233,7 @@ impl<'a> Section<'a> {
 }
 
 /// "did you mean …?", or all there are.
-pub(crate) fn suggestion(key: &str, known: &[&str]) -> String {
+pub fn suggestion(key: &str, known: &[&str]) -> String {
     let near = known.iter().map(|name| (strsim::jaro_winkler(key, name), name)).filter(|(score, _)| *score >= NEAR);
     match near.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         Some((_, name)) => format!(": did you mean {name:?}?"),
@@ -244,7 +244,7 @@ pub(crate) fn suggestion(key: &str, known: &[&str]) -> String {
 /// Variables of ours that are set and set nothing: each is probably misspelt.
 ///
 /// Kubernetes sets some for every service; one that is called polliwog gives POLLIWOG_SERVICE_HOST, POLLIWOG_PORT and such.
-pub(crate) fn misspelt<'a>(set: impl Iterator<Item = &'a str>, known: &BTreeSet<String>) -> Vec<Problem> {
+pub fn misspelt<'a>(set: impl Iterator<Item = &'a str>, known: &BTreeSet<String>) -> Vec<Problem> {
     /// Those that set no key of the configuration.
     const OTHERS: [&str; 5] =
         ["POLLIWOG_ADMIN_TOKEN", "POLLIWOG_LOG_FORMAT", "POLLIWOG_LOG_LEVEL", "POLLIWOG_TOKEN", "POLLIWOG_URL"];
@@ -285,11 +285,24 @@ pub(crate) fn text(value: &Value) -> Result<String, String> {
 }
 
 /// A duration as text; a bare number is told which unit it lacks.
-pub(crate) fn time(value: &Value) -> Result<String, String> {
+fn time(value: &Value) -> Result<String, String> {
     match value {
         Value::Integer(number) if *number >= 0 => Err(format!("{number} has no unit: write \"{number}s\" for seconds")),
         other => text(other),
     }
+}
+
+/// No interval is longer.
+pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// An interval that a person entered.
+pub(crate) fn interval(value: &Value, shortest: Duration) -> Result<Duration, String> {
+    let duration = parse_duration(&time(value)?)?;
+    let show = crate::value::show_duration;
+    if duration < shortest || duration > LONGEST {
+        return Err(format!("{} is no interval: use {} to {}", show(duration), show(shortest), show(LONGEST)));
+    }
+    Ok(duration)
 }
 
 pub(crate) fn count(value: &Value) -> Result<u64, String> {

@@ -1,8 +1,7 @@
 //! `[[target]]` and what is in it.
 
-use crate::config::checked::{LONGEST, interval};
-use crate::config::reader::{Notes, Overrides, Section, Source, boolean, suggestion, text};
-use crate::config::value::{Entry, Node, Value, show_duration};
+use crate::reader::{LONGEST, Notes, Overrides, Section, Source, boolean, interval, suggestion, text};
+use crate::value::{Entry, Node, Value, show_duration};
 use egress::{Fingerprint, Origin, Tls};
 use model::{Kind, TargetId};
 use scheduler::{Cadence, Settings};
@@ -15,11 +14,11 @@ const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
 const TIMEOUT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(300));
 
 /// What of a target can be changed while the host runs, beside its URL and the like in the file.
-pub(crate) const CHANGEABLE: [&str; 3] = ["enabled", "interval", "cadence"];
+pub const CHANGEABLE: [&str; 3] = ["enabled", "interval", "cadence"];
 
 /// One target, as it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TargetConfig {
+pub struct TargetConfig {
     /// Its id.
     pub id: TargetId,
     /// Its name.
@@ -62,7 +61,7 @@ pub(crate) struct TargetConfig {
 
 /// Another origin of a target.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AlsoConfig {
+pub struct AlsoConfig {
     /// Where.
     pub url: Url,
     /// How its certificate is judged.
@@ -71,7 +70,7 @@ pub(crate) struct AlsoConfig {
 
 /// How a certificate is judged, as it was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TlsConfig {
+pub struct TlsConfig {
     /// Any of these leaves.
     pub fingerprints: BTreeSet<Fingerprint>,
     /// Authorities in a PEM file.
@@ -84,7 +83,7 @@ pub(crate) struct TlsConfig {
 
 impl TlsConfig {
     /// The policy itself; a file is read.
-    pub(crate) fn build(&self) -> Result<Tls, egress::TlsError> {
+    pub fn build(&self) -> Result<Tls, egress::TlsError> {
         let tls = match self {
             Self { insecure: true, .. } => Tls::insecure(),
             Self { ca_file: Some(file), .. } => Tls::ca_file(file),
@@ -97,7 +96,7 @@ impl TlsConfig {
 
 impl TargetConfig {
     /// The files that it names: secrets, and authorities.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
         let secrets = self.secrets.values().filter_map(|source| match source {
             SecretSource::File(path) => Some(path.as_path()),
             SecretSource::Variable(_) | SecretSource::Simulated(_) => None,
@@ -109,7 +108,7 @@ impl TargetConfig {
 
 /// Where a secret's value comes from; never a literal that somebody wrote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum SecretSource {
+pub enum SecretSource {
     /// An environment variable.
     Variable(String),
     /// A file; one line break at its end is not part of the value.
@@ -233,13 +232,13 @@ fn nowhere() -> Url {
 }
 
 /// The key under which something of a target is changed while the host runs.
-pub(crate) fn setting(target: &TargetId, key: &str) -> String {
+pub fn setting(target: &TargetId, key: &str) -> String {
     format!("target.{target}.{key}")
 }
 
 impl TargetConfig {
     /// Takes up what was changed while the host ran, and says what does not fit, and where when not in the file.
-    pub(crate) fn override_with(
+    pub fn override_with(
         &mut self,
         overrides: &Overrides,
         scheduler: &Settings,
@@ -278,7 +277,7 @@ impl TargetConfig {
     }
 
     /// What can be changed while the host runs: each setting's key, with its value where it has one.
-    pub(crate) fn changeable(&self) -> impl Iterator<Item = (String, Option<String>)> {
+    pub fn changeable(&self) -> impl Iterator<Item = (String, Option<String>)> {
         let values = [
             Some(self.enabled.to_string()),
             self.interval.map(show_duration),
@@ -288,12 +287,12 @@ impl TargetConfig {
     }
 
     /// Whether nothing but its place in the file is different.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same(&self, other: &Self) -> bool {
         *self == Self { line: self.line, setting_lines: self.setting_lines.clone(), ..other.clone() }
     }
 
     /// The line of a setting, or of what it stands in; without one that of the target.
-    pub(crate) fn line_of(&self, setting: Option<&str>) -> usize {
+    pub fn line_of(&self, setting: Option<&str>) -> usize {
         let mut setting = setting.unwrap_or_default();
         loop {
             if let Some((_, line)) = self.setting_lines.iter().find(|(path, _)| path == setting) {
@@ -307,7 +306,7 @@ impl TargetConfig {
     }
 
     /// Whether only what can be changed while the host runs is different.
-    pub(crate) fn is_scheduled_otherwise(&self, other: &Self) -> bool {
+    pub fn is_scheduled_otherwise(&self, other: &Self) -> bool {
         let Self { enabled, interval, cadence, .. } = other.clone();
         Self { enabled, interval, cadence, ..self.clone() }.is_same(other)
     }
