@@ -214,8 +214,8 @@ async fn attempt(
     let (parts, incoming) = response.into_parts();
     let (body, held) = read(common, incoming, progress, plan).await?;
     // Where there is no body by the rules, a server may send one all the same, and late: it would be taken for the beginning
-    // of the next answer.
-    let may_stray = plan.method == Method::Head || matches!(parts.status.as_u16(), 204 | 304);
+    // of the next answer. And a server that does not read a request's body takes it for the next request, which it answers too.
+    let may_stray = plan.method == Method::Head || matches!(parts.status.as_u16(), 204 | 304) || !plan.body.is_empty();
     let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
     let raw = Raw {
         status: parts.status.as_u16(),

@@ -45,7 +45,7 @@ const FORBIDDEN_HEADERS: [&str; 16] = [
 const HEADERS: (usize, usize) = (100, 64 << 10);
 /// Bytes of one request's body, with its secrets filled in.
 const BODY: usize = 1 << 20;
-/// A poll with more requests under way than this waits for itself, and not for others.
+/// A poll that had more requests under way than this waits for itself, and not for others.
 const OWN: usize = 10;
 /// Bytes that one poll may send in all.
 const SENT: usize = 8 << 20;
@@ -152,10 +152,15 @@ pub struct Session {
     sent: AtomicUsize,
     share: Arc<str>,
     reading: Arc<Reading>,
-    /// Requests of this poll that wait for their answer.
+    /// Requests of this poll that wait for their answer, and the most that there were.
     waiting: AtomicUsize,
+    most_waiting: AtomicUsize,
     /// Whether a request failed for want of something that this host should have had.
     starved: AtomicBool,
+    /// Whether a request's time was over before it was sent, because others held what it waited for.
+    held_up: AtomicBool,
+    /// Whether a request's time was over after it was sent: that is the server's doing.
+    hung: AtomicBool,
     secrets: Mutex<BTreeSet<String>>,
     masking: tokio::sync::Mutex<()>,
     captured: Arc<Captured>,
@@ -176,7 +181,10 @@ impl Session {
             share: "".into(),
             reading: Arc::new(Reading { limit: limits.bodies, bytes: AtomicUsize::new(0) }),
             waiting: AtomicUsize::new(0),
+            most_waiting: AtomicUsize::new(0),
             starved: AtomicBool::new(false),
+            held_up: AtomicBool::new(false),
+            hung: AtomicBool::new(false),
             secrets: Mutex::default(),
             masking: tokio::sync::Mutex::default(),
             captured: Arc::default(),
@@ -198,8 +206,14 @@ impl Session {
 
     /// Whether a request failed because this host lacked something, or because others held what it waited for. What came of
     /// the poll then says nothing of its target.
+    ///
+    /// A poll of which another request was sent and never answered was not starved: it waited for the server, and perhaps for
+    /// slots that its own requests held.
     pub fn was_starved(&self) -> bool {
-        self.starved.load(Ordering::Relaxed)
+        let waited_for_others = self.most_waiting.load(Ordering::Relaxed) <= OWN
+            && self.held_up.load(Ordering::Relaxed)
+            && !self.hung.load(Ordering::Relaxed);
+        self.starved.load(Ordering::Relaxed) || waited_for_others
     }
 
     /// The same, with what was captured before, and room for what will be.
@@ -263,7 +277,8 @@ impl Session {
     }
 
     async fn answer(&self, request: Request) -> Result<Response, Error> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most_waiting.fetch_max(waiting, Ordering::Relaxed);
         let result = self.exchanged(request).await;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         if result.as_ref().is_err_and(Error::is_ours) {
@@ -317,10 +332,8 @@ impl Session {
             Ok(Err(error)) => return Err(masked(secrets, error).await),
             Err(_) => {
                 let (after, phase) = (start.elapsed(), flight.progress.phase());
-                // One that asks for very much at once waits for itself.
-                if flight.progress.is_held_up() && self.waiting.load(Ordering::Relaxed) <= OWN {
-                    self.starved.store(true, Ordering::Relaxed);
-                }
+                let whose = if flight.progress.is_held_up() { &self.held_up } else { &self.hung };
+                whose.store(true, Ordering::Relaxed);
                 // Whoever gave it longer than the poll has left cannot blame the server.
                 let cut = timeout.is_some_and(|timeout| start + timeout > self.deadline);
                 return Err(if cut { Error::PollOver { after, phase } } else { Error::Timeout { after, phase } });

@@ -459,6 +459,33 @@ async fn a_body_that_comes_where_there_is_none_poisons_no_other_answer() {
 }
 
 #[tokio::test]
+async fn a_body_that_the_server_leaves_unread_answers_no_other_request() {
+    let port = server(|mut stream| async move {
+        let (mut unread, mut buffer) = (Vec::new(), [0; 4096]);
+        loop {
+            let end = unread.windows(4).position(|window| window == b"\r\n\r\n");
+            if end.is_none() || unread.starts_with(b"GET /smuggled") {
+                // What was smuggled is answered as late as can be: when the next request is there.
+                match stream.read(&mut buffer).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(n) => unread.extend_from_slice(&buffer[..n]),
+                }
+            }
+            let Some(end) = end else { continue };
+            let request: Vec<u8> = unread.drain(..end + 4).collect();
+            let path = String::from_utf8_lossy(&request).split(' ').nth(1).unwrap_or_default().to_owned();
+            let _ = stream.write_all(ok(&path).as_bytes()).await;
+        }
+    })
+    .await;
+    let poll = poll(&format!("http://127.0.0.1:{port}/"));
+    let smuggled = Some(b"GET /smuggled HTTP/1.1\r\n\r\n".to_vec());
+    let post = Request { method: Method::Post, body: smuggled, ..Request::get("/first") };
+    assert_eq!(&poll.session.fetch(post).await.unwrap().body[..], b"/first");
+    assert_eq!(&poll.session.fetch(Request::get("/other")).await.unwrap().body[..], b"/other");
+}
+
+#[tokio::test]
 async fn informational_answers_without_end_are_given_up() {
     let port = server(|mut stream| async move {
         let _ = head(&mut stream).await;
@@ -510,6 +537,29 @@ async fn one_kind_does_not_take_all_slots_of_a_host() {
     let late = Request { timeout: Some(Duration::from_millis(200)), ..Request::get("/fine") };
     assert_eq!(behind.fetch(late).await.unwrap_err().code(), "timeout");
     assert!(behind.was_starved() && !greedy.was_starved());
+}
+
+#[tokio::test]
+async fn a_poll_that_waits_for_its_own_requests_is_not_starved() {
+    let port = server(|stream| async move {
+        std::future::pending::<()>().await;
+        drop(stream);
+    })
+    .await;
+    let egress = Egress::new(Config { max_requests_per_host: 4, ..Config::default() });
+    // Fewer than there are slots, more, and more than a poll that waits for others has under way.
+    for count in [2, 5, 16] {
+        let target = grant(&format!("http://127.0.0.1:{port}/"), Tls::system().unwrap(), Secrets::default());
+        let poll = poll_with(egress.clone(), target, LIMITS).session.with_share("greedy");
+        let hang = |number: usize| Request {
+            timeout: Some(Duration::from_millis(200)),
+            ..Request::get(format!("/{count}/{number}"))
+        };
+        for answer in futures_util::future::join_all((0..count).map(|number| poll.fetch(hang(number)))).await {
+            assert_eq!(answer.unwrap_err().code(), "timeout");
+        }
+        assert!(!poll.was_starved(), "{count} requests, and the server answers none");
+    }
 }
 
 #[tokio::test]

@@ -3,9 +3,9 @@
 use crate::cli::Common;
 use crate::clock::Clock;
 use crate::common::{compiler, counted, examine, print, print_json, unknown_variables};
-use config::{Config, Problem, TlsConfig, line, show_duration, suggestion};
 use crate::estate::{self, Files, Target};
 use crate::plugins::{Judging, Keeper, PluginSet, Trust};
+use config::{Config, Problem, TlsConfig, line, show_duration, suggestion};
 use egress::{Egress, Player, Tape};
 use model::{Outcome, Timestamp};
 use sandbox::{Job, Sandbox};

@@ -1,7 +1,7 @@
 //! The command line.
 
-use config::{CHANGEABLE, Places};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use config::{CHANGEABLE, Places};
 use std::path::PathBuf;
 
 /// The exit code of wrong usage (EX_USAGE of sysexits).

@@ -2,10 +2,8 @@
 
 use crate::cli::COMPILE_PLUGIN;
 use crate::clock::random_bytes;
-use config::{
-    Config, Invalid, Overrides, Places, Problem, SecretSource, TargetConfig, TlsConfig, find, misspelt,
-};
 use anyhow::{Context, bail};
+use config::{Config, Invalid, Overrides, Places, Problem, SecretSource, TargetConfig, TlsConfig, find, misspelt};
 use egress::Egress;
 use model::{Kind, TargetId};
 use sandbox::{Backtrace, Compiler, Sandbox};

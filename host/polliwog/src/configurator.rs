@@ -10,10 +10,10 @@ mod watch;
 pub(crate) use watch::Named;
 
 use crate::common::Document;
-use config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting};
 use crate::driver::{Configured, Message};
 use crate::estate::{self, Files, Target};
 use crate::plugins::{PluginSet, Served};
+use config::{CHANGEABLE, Config, Overrides, Places, Problem, Source, scheduler_values, setting};
 use model::{Event, EventKind, Kind, TargetId};
 use sandbox::Sandbox;
 use scheduler::Change;

@@ -1,7 +1,7 @@
 //! Targets at run time: what a configuration says, made ready to be polled.
 
-use config::{Config, Limits, Problem, SecretSource, TargetConfig};
 use crate::plugins::{BUILT_IN, PluginSet};
+use config::{Config, Limits, Problem, SecretSource, TargetConfig};
 use egress::{Grant, Origin, OriginGrant, Reach, Secrets};
 use model::{Kind, Sample, TargetId, Timestamp};
 use sandbox::{Plugin, Sandbox, SettingsProblem};
@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use sha2::{Digest, Sha256};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::{Facts, Known, PollFailure};
@@ -44,6 +44,8 @@ pub(crate) struct Target {
     known: Arc<Mutex<Known>>,
     published: Arc<Mutex<Published>>,
     frozen: AtomicBool,
+    /// Polls in a row that this host had no slot for.
+    skipped: AtomicU32,
 }
 
 /// What of a target is on disk, and so may be shown.
@@ -75,6 +77,21 @@ impl Published {
 }
 
 impl Target {
+    /// Counts polls that say nothing of the target, because this host had no slot for them. That is told: nothing else would.
+    pub(crate) fn note_skipped(&self, skipped: bool) {
+        if !skipped {
+            return self.skipped.store(0, Ordering::Relaxed);
+        }
+        let count = self.skipped.fetch_add(1, Ordering::Relaxed) + 1;
+        if count > 1 && count.is_power_of_two() {
+            tracing::warn!(
+                "{} was not polled {count} times in a row, because other polls held all slots that it needs: raise max_in_flight or \
+                 max_requests_per_host, or find out which targets are slow",
+                self.id()
+            );
+        }
+    }
+
     /// What is known, results that are not yet on disk included.
     pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
@@ -115,6 +132,7 @@ impl Target {
             known: before.known.clone(),
             published: before.published.clone(),
             frozen: AtomicBool::new(false),
+            skipped: AtomicU32::default(),
         }
     }
 
@@ -357,6 +375,7 @@ pub(crate) fn target(written: &TargetConfig, plugin: Option<&Plugin>, limits: Li
         known: Arc::default(),
         published: Arc::default(),
         frozen: AtomicBool::new(false),
+        skipped: AtomicU32::default(),
         config: written.clone(),
     })
 }

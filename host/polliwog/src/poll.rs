@@ -5,11 +5,11 @@ pub(crate) mod output;
 use crate::cli::{PollArguments, USAGE};
 use crate::clock::Clock;
 use crate::common::{complain, counted, environment, print, print_json, read, small_sandbox};
-use config::{Config, Problem, SecretSource, TargetConfig, TlsConfig};
 use crate::estate;
 use crate::plugin_command::recording::{Recording, Told};
 use crate::plugins::{Judging, Keeper, Trust};
 use anyhow::{Context, anyhow};
+use config::{Config, Problem, SecretSource, TargetConfig, TlsConfig};
 use egress::{Fingerprint, Origin, Recorder, Tape};
 use model::{Kind, TargetId};
 use sandbox::{Backtrace, Job, Plugin, Sandbox};
@@ -144,9 +144,8 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
         let config = read.config(&arguments.common.places(), None, &config::Overrides::new());
         return Ok((config.map_err(listed)?, target));
     }
-    let text = config::find(&arguments.common.places(), &environment)
-        .ok()
-        .and_then(|path| std::fs::read_to_string(path).ok());
+    let text =
+        config::find(&arguments.common.places(), &environment).ok().and_then(|path| std::fs::read_to_string(path).ok());
     let read = |text: &str| Config::written(("the configuration", text), &arguments.common.places(), &environment);
     let config = text.and_then(|text| read(&text).ok()).map_or_else(|| read(""), Ok).map_err(listed)?;
     Ok((config, target))

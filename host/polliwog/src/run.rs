@@ -3,7 +3,6 @@
 use crate::cli::RunArguments;
 use crate::clock::{self, Clock, random_bytes};
 use crate::common::{Document, compiler, complain, counted, print, unknown_variables};
-use config::{Config, Overrides, Problem};
 use crate::configurator::{self, Checker, Configurator, DORMANT, Named};
 use crate::driver::{Driver, MESSAGES, Message, Parts, saved};
 use crate::estate::{self, Files, Target};
@@ -13,6 +12,7 @@ use crate::logging::Log;
 use crate::plugins::{Judging, Keeper, PluginSet, Trust, hex, keeper};
 use crate::token;
 use anyhow::{Context, bail};
+use config::{Config, Overrides, Problem};
 use egress::Egress;
 use model::{Event, EventKind, Pulse, TargetId, Timestamp};
 use sandbox::Sandbox;

@@ -1,8 +1,8 @@
 //! `simulate`: the scheduler on a made-up estate.
 
 use crate::common::{print, print_json, read_text};
-use config::parse_duration;
 use anyhow::{Context, bail};
+use config::parse_duration;
 use scheduler::Settings;
 use scheduler::simulator::{Class, Comparison, Estate, Outage, Row, compare};
 use serde::{Deserialize, Deserializer};

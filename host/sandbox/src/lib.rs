@@ -32,6 +32,7 @@ pub use engine::{Backtrace, Pool};
 pub use lanes::Lanes;
 pub use limits::Limits;
 pub use load::{Descriptor, Plugin, Refusal, SecretSpec};
+pub use meter::measured;
 pub use run::{Config, Done, Job, Sandbox, SetupError, Target, Usage};
 pub use schema::{SettingsProblem, resolved};
 

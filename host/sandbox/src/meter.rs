@@ -94,6 +94,13 @@ impl<T> Future for Metered<'_, T> {
     }
 }
 
+/// What `work` gives, and the CPU time that it took on this thread.
+pub fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let began = thread_cpu_nanos();
+    let done = work();
+    (done, Duration::from_nanos(thread_cpu_nanos().saturating_sub(began)))
+}
+
 /// CPU time of this thread in nanoseconds. The one place of this room that reads a clock.
 fn thread_cpu_nanos() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);

@@ -61,10 +61,11 @@ impl Work {
         let done = self.sandbox.poll(job).await;
         self.served.account.note(&done);
         let Some(target) = &guard.target else { return };
+        target.note_skipped(matches!(done.outcome, Outcome::Skipped));
+        let wall = self.clock.wall();
         // Comparing its report is work for its plugin too: a report can be made to be hard to compare.
-        let began = self.clock.now();
-        let finished = finished(target.clone(), done, self.clock.wall(), &self.aliases);
-        self.served.account.charge(self.clock.now().since(began));
+        let (finished, took) = sandbox::measured(|| finished(target.clone(), done, wall, &self.aliases));
+        self.served.account.charge(took);
         guard.target = None;
         // The driver is gone only when the host ends.
         let _ = guard.sender.send(Message::Finished(Box::new(finished)));

@@ -5,10 +5,10 @@
 
 use super::server::{Seen, at, look, open};
 use super::{Product, colons};
-use config::SecretSource;
 use crate::estate::read_secret;
 use crate::poll::secret;
 use anyhow::{Context, anyhow, bail};
+use config::SecretSource;
 use egress::{BodyEncoding, Capture, CaptureSource, Fingerprint, Method, Request, Secrets, Session, Tls};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
