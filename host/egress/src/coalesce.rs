@@ -88,7 +88,8 @@ fn key(plan: &Plan) -> Option<Key> {
         plan.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect();
     headers.sort_unstable();
     Some(Key {
-        connection: ConnectionKey::of(&plan.destination),
+        // The same answer serves every kind.
+        connection: ConnectionKey::of(&plan.destination, &"".into()),
         head: plan.method == crate::Method::Head,
         path_and_query: plan.path_and_query.clone(),
         headers,

@@ -167,7 +167,7 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
     let slot = common.slots.acquire(&plan.destination.origin.host, &plan.share, &common.gauges);
     let _slot = progress.held_up(slot).await;
     let start = Instant::now();
-    let key = Key::of(&plan.destination);
+    let key = Key::of(&plan.destination, &plan.share);
     while let Some(connection) = pool.take(&key) {
         match attempt(common, pool, plan, progress, (connection, Phases::default(), start)).await {
             // The server closed an idle connection just when it was taken: nothing was answered, so ask again.
@@ -233,7 +233,7 @@ async fn attempt(
         held: Some(held),
     };
     if !may_stray || matches!(connection.sender, Sender::Http2(_)) {
-        pool.put(Key::of(&plan.destination), connection);
+        pool.put(Key::of(&plan.destination, &plan.share), connection);
     }
     Ok(raw)
 }

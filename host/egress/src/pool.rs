@@ -1,4 +1,7 @@
-//! A lane's idle connections, by origin, TLS identity and reach.
+//! A lane's idle connections, by origin, TLS identity, reach and kind.
+//!
+//! Kinds share none: a server can send a second answer, late, to a request that a plugin made it get, and no client of HTTP/1
+//! can tell it from the answer to the next request.
 
 use crate::connect::Destination;
 use crate::tls::Certificate;
@@ -45,12 +48,18 @@ pub(crate) struct Key {
     origin: Origin,
     tls: Option<Arc<str>>,
     reach: Reach,
+    share: Arc<str>,
 }
 
 impl Key {
-    pub(crate) fn of(destination: &Destination) -> Self {
+    pub(crate) fn of(destination: &Destination, share: &Arc<str>) -> Self {
         let Destination { origin, tls, reach } = destination;
-        Self { origin: origin.clone(), tls: origin.https.then(|| tls.identity().clone()), reach: reach.clone() }
+        Self {
+            origin: origin.clone(),
+            tls: origin.https.then(|| tls.identity().clone()),
+            reach: reach.clone(),
+            share: share.clone(),
+        }
     }
 }
 

@@ -486,6 +486,30 @@ async fn a_body_that_the_server_leaves_unread_answers_no_other_request() {
 }
 
 #[tokio::test]
+async fn a_late_second_answer_reaches_no_other_kind() {
+    let port = server(|mut stream| async move {
+        let mut answer = ok("fine");
+        while head(&mut stream).await.is_some() {
+            let _ = stream.write_all(answer.as_bytes()).await;
+            // Whatever is asked next on this connection.
+            answer = ok("poison");
+        }
+    })
+    .await;
+    let egress = Egress::new(Config::default());
+    let url = format!("http://127.0.0.1:{port}/");
+    let poll = |kind: &str| {
+        let target = grant(&url, Tls::system().unwrap(), Secrets::default());
+        poll_with(egress.clone(), target, LIMITS).session.with_share(kind)
+    };
+    let (greedy, honest) = (poll("greedy"), poll("honest"));
+    let read = async |session: &Session, path: &str| session.fetch(Request::get(path)).await.unwrap().body;
+    assert_eq!(&read(&greedy, "/first").await[..], b"fine");
+    assert_eq!(&read(&honest, "/second").await[..], b"fine");
+    assert_eq!(&read(&greedy, "/third").await[..], b"poison", "its own connection is kept");
+}
+
+#[tokio::test]
 async fn informational_answers_without_end_are_given_up() {
     let port = server(|mut stream| async move {
         let _ = head(&mut stream).await;

@@ -178,7 +178,17 @@ pub(crate) fn compiler(data_dir: &Path) -> anyhow::Result<Compiler> {
 pub(crate) fn small_sandbox(data_dir: &Path, backtrace: Backtrace) -> anyhow::Result<Sandbox> {
     let slots =
         sandbox::Config { instance_slots: 1, lanes: NonZeroUsize::MIN, backtrace, ..sandbox::Config::default() };
-    Ok(Sandbox::new(slots, compiler(data_dir)?, &Egress::new(egress::Config::default()))?)
+    Ok(Sandbox::new(slots, compiler(data_dir)?.at_once(), &Egress::new(egress::Config::default()))?)
+}
+
+/// Says why nothing happens for a while, where a plugin has to be compiled first.
+pub(crate) fn say_compiling(sandbox: &Sandbox, content: &[u8], file: &Path) {
+    if !sandbox.is_judged(content) {
+        complain(format_args!(
+            "compiling {}: this takes seconds, for JavaScript and Python up to a minute",
+            file.display()
+        ));
+    }
 }
 
 /// Plugins that are compiled at a time: each can take 364 MB.

@@ -4,7 +4,7 @@ pub(crate) mod output;
 
 use crate::cli::{PollArguments, USAGE};
 use crate::clock::Clock;
-use crate::common::{complain, counted, environment, print, print_json, read, small_sandbox};
+use crate::common::{complain, counted, environment, print, print_json, read, say_compiling, small_sandbox};
 use crate::estate;
 use crate::plugin_command::recording::{Recording, Told};
 use crate::plugins::{Judging, Keeper, Trust};
@@ -110,6 +110,7 @@ async fn given(data_dir: &Path, file: &Path) -> anyhow::Result<(Arc<Sandbox>, Pl
     let refused = |why: String| anyhow!("{} is refused: {why}", file.display());
     let content = crate::plugins::read(file).map_err(refused)?;
     let sandbox = Arc::new(small_sandbox(data_dir, Backtrace::of(&content))?);
+    say_compiling(&sandbox, &content, file);
     let plugin = sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))?;
     Ok((sandbox, plugin))
 }

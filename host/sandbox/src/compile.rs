@@ -49,6 +49,8 @@ const WORDS: u64 = 4096;
 const REMEMBERED: [&str; 5] = ["compile_limit", "not_valid", "too_large", "bad_descriptor", "describe_failed"];
 /// Set in the child's environment when files and lines are to be kept.
 const SOURCE_LINES: &str = "POLLIWOG_COMPILE_SOURCE_LINES";
+/// Set there when the child is to make way for nobody.
+const AT_ONCE: &str = "POLLIWOG_COMPILE_AT_ONCE";
 /// The child's exit code when the plugin is at fault.
 const NOT_VALID: u8 = 2;
 
@@ -59,6 +61,8 @@ pub struct Compiler {
     arguments: Vec<OsString>,
     artifacts: Arc<Artifacts>,
     backtrace: Backtrace,
+    /// Whether somebody waits for it, and nothing else is to go first.
+    at_once: bool,
     /// Children at a time.
     turns: Arc<Semaphore>,
     /// A folder that ends with this.
@@ -88,6 +92,7 @@ impl Compiler {
             arguments: arguments.iter().map(OsString::from).collect(),
             artifacts: Arc::new(Artifacts::open(folder, key)?),
             backtrace: Backtrace::default(),
+            at_once: false,
             turns: Arc::new(Semaphore::new(children.max(1))),
             _temporary: None,
         })
@@ -103,6 +108,12 @@ impl Compiler {
     /// The same, for an engine whose traps tell this.
     pub(crate) fn with_backtrace(self, backtrace: Backtrace) -> Self {
         Self { backtrace, ..self }
+    }
+
+    /// The same, for a command that somebody waits for: the child makes way for nobody.
+    #[must_use]
+    pub fn at_once(self) -> Self {
+        Self { at_once: true, ..self }
     }
 
     /// A plugin's machine code: as it was kept, or compiled now.
@@ -161,6 +172,7 @@ impl Compiler {
             // Threads reserve address space, each 64 MiB for its memory alone: with many cores that would be all of it.
             .env("RAYON_NUM_THREADS", THREADS)
             .env("MALLOC_ARENA_MAX", THREADS)
+            .envs(self.at_once.then_some((AT_ONCE, "1")))
             .envs((self.backtrace == Backtrace::SourceLines).then_some((SOURCE_LINES, "1")))
             .stdin(Stdio::piped())
             .stdout(output)
@@ -272,7 +284,9 @@ fn limit_oneself() -> io::Result<()> {
     for (resource, (soft, hard)) in limits {
         setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })?;
     }
-    nice(NICE)?;
+    if std::env::var_os(AT_ONCE).is_none() {
+        nice(NICE)?;
+    }
     // The child ends with its parent, even when that is killed.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;

@@ -72,6 +72,8 @@ impl Log {
     /// What a guest wrote to stdout and stderr, where somebody wants to see that.
     pub(crate) fn written(&self, words: &str) {
         if !words.is_empty() {
+            // One line: what a plugin writes must not look like lines of ours.
+            let words = words.replace('\n', " ");
             tracing::debug!(plugin = self.plugin, target_id = self.target, "it wrote: {words}");
         }
     }
@@ -208,9 +210,11 @@ impl WasiView for State {
 pub(crate) struct Tail(Arc<Mutex<Vec<u8>>>);
 
 impl Tail {
+    /// Line by line, as it may be shown.
     pub(crate) fn text(&self) -> String {
         let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        crate::convert::clean(&String::from_utf8_lossy(&bytes), TAIL)
+        let text = String::from_utf8_lossy(&bytes);
+        text.lines().map(|line| crate::convert::clean(line, TAIL)).collect::<Vec<_>>().join("\n")
     }
 
     fn push(&self, bytes: &[u8]) {

@@ -498,13 +498,14 @@ fn functions(error: &wasmtime::Error) -> String {
 /// What a guest wrote before it failed says most about why.
 fn with_last_words(mut failure: Failure, words: &str) -> Failure {
     /// What a language's runtime adds to what the plugin wrote: of every panic in Rust (there is no environment to set it in),
-    /// and of every exception in JavaScript.
-    const ADDED: [&str; 5] = [
+    /// of every exception in JavaScript, and of every one in Python.
+    const ADDED: [&str; 6] = [
         "note: run with `RUST_BACKTRACE=1` environment variable",
         "invalid variant tag value `undefined`",
         "Stack:",
         "/initializer.js:",
         "Redirecting call to abort() to mozalloc_abort",
+        "panicked at runtime/src/lib.rs:",
     ];
     let told: Vec<&str> = words.lines().filter(|line| !ADDED.iter().any(|added| line.contains(added))).collect();
     let told = told.join("\n");
@@ -514,4 +515,23 @@ fn with_last_words(mut failure: Failure, words: &str) -> Failure {
         failure.message = convert::clean(&format!("{}; it wrote: {words}", failure.message), 1024);
     }
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_are_the_plugins_own() {
+        let told = |words: &str| with_last_words(plugin_fault("panic", "it panicked".to_owned()), words).message;
+        let javascript = "TypeError: no such field (lib/util.js:1)\ninvalid variant tag value `undefined` (received `TypeError`)\nStack:\n  \
+                          poll@/tmp/a/initializer.js:1567:17\nRedirecting call to abort() to mozalloc_abort\n";
+        assert_eq!(told(javascript), "it panicked; it wrote: TypeError: no such field (lib/util.js:1)");
+        let rust = "\nthread '<unnamed>' panicked at src/lib.rs:3:5:\nno queue\nnote: run with `RUST_BACKTRACE=1` environment variable to \
+                    display a backtrace\n";
+        assert_eq!(told(rust), "it panicked; it wrote: thread '<unnamed>' panicked at src/lib.rs:3:5: no queue");
+        let alone = "invalid variant tag value `undefined` (received `TypeError: x`)";
+        assert_eq!(told(alone), format!("it panicked; it wrote: {alone}"), "nothing else says why");
+        assert_eq!(told("\n"), "it panicked");
+    }
 }

@@ -146,8 +146,19 @@ pub fn resolved<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
 
 /// Where a schema offers alternatives, the one that is a table with keys of its own, if there is one alone.
 fn a_table<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
-    let offered = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
-    let mut tables = offered.map(|schema| resolved(root, schema)).filter(|schema| schema["properties"].is_object());
+    /// Alternatives within alternatives: an optional value of several shapes is one.
+    const DEPTH: usize = 3;
+    let mut offered = vec![schema];
+    for _ in 0..DEPTH {
+        let inner =
+            |schema: &'a Value| ["anyOf", "oneOf"].into_iter().filter_map(|key| schema[key].as_array()).flatten();
+        let shapes = |schema: &'a Value| match inner(schema).count() {
+            0 => vec![schema],
+            _ => inner(schema).map(|schema| resolved(root, schema)).collect(),
+        };
+        offered = offered.into_iter().flat_map(shapes).collect();
+    }
+    let mut tables = offered.into_iter().filter(|schema| schema["properties"].is_object());
     match (tables.next(), tables.next()) {
         (Some(table), None) => table,
         _ => schema,
@@ -254,7 +265,7 @@ mod tests {
         let schema = json!({
             "additionalProperties": false,
             "properties": { "guests": { "$ref": "#/$defs/Guests" }, "free": { "type": "object" }, "loop": { "$ref": "#/properties/loop" },
-                "either": { "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/Guests" }] } },
+                "either": { "anyOf": [{ "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/Guests" }] }, { "type": "null" }] } },
             "$defs": { "Guests": {
                 "additionalProperties": false,
                 "properties": { "expected": {}, "each": { "items": { "$ref": "#/$defs/Guests" } } },

@@ -44,8 +44,6 @@ pub struct Metrics {
     waits: Family<Labels, Histogram, fn() -> Histogram>,
     /// Label sets of each target, to be removed with it.
     series: Mutex<BTreeMap<TargetId, Kind>>,
-    /// The type of each name that plugins report.
-    types: Mutex<samples::Types>,
 }
 
 /// How a poll went.
@@ -99,16 +97,7 @@ impl Metrics {
         let waits: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(WAITS));
         let help = "How long polls waited from their due time to their start";
         registry.register(format!("{prefix}_scheduler_queue_wait_seconds"), help, waits.clone());
-        Self {
-            prefix: prefix.to_owned(),
-            registry,
-            polls,
-            durations,
-            errors,
-            waits,
-            series: Mutex::default(),
-            types: Mutex::default(),
-        }
+        Self { prefix: prefix.to_owned(), registry, polls, durations, errors, waits, series: Mutex::default() }
     }
 
     /// Counts a poll.
@@ -219,8 +208,7 @@ impl Metrics {
         let answering = overview.targets.iter().filter(|target| !target.is_stale());
         let samples = answering
             .flat_map(|target| target.samples.iter().map(|sample| (instance(&target.kind, &target.id), sample)));
-        let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
-        samples::register(&mut states, &mut types, samples);
+        samples::register(&mut states, samples);
         states
     }
 }

@@ -55,7 +55,7 @@ pub struct Fields {
 
 /// A path, or a comparison of what is found there.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum Field {
     /// A path.
     Path(String),

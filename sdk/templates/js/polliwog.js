@@ -140,8 +140,10 @@ export const flag = (value) => value === true || value === 1 || /^(1|true|yes|on
 function words(error) {
   const lines = globalThis.polliwogLines ?? [];
   const stack = String(error?.stack ?? "").replace(/\S*?bundle\.js:(\d+)(:\d+)?/g, (place, line) => lines[line - 2] || place);
-  const own = stack.trim().split("\n").filter((frame) => !/^polliwog\.js:|initializer\.js/.test(frame)).slice(0, 4);
-  return `${error?.name ?? "Error"}: ${error?.message ?? error}${own.length ? ` (${own.join(", called by ")})` : ""}`;
+  const own = stack.trim().split("\n").filter((frame) => frame && !/^polliwog\.js:|initializer\.js/.test(frame)).slice(0, 4);
+  // Anything can be thrown.
+  const said = error instanceof Error ? `${error.name}: ${error.message}` : typeof error === "string" ? error : JSON.stringify(error);
+  return `${said}${own.length ? ` (${own.join(", called by ")})` : ""}`;
 }
 
 /** What the contract would refuse without saying why. */

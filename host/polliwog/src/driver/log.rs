@@ -54,23 +54,31 @@ pub(super) fn of_changes(target: &TargetId, changes: &Changes, at: Timestamp) {
             _ => tracing::warn!("{dependency} of {target} is {is}, was {was}{}", says(dependency)),
         }
     }
+    // What is not ok from the first report on is no change, and has to be told all the same.
+    let new = changes.urgent.iter().filter(|facts| facts.first_seen == at && facts.reported.status != Status::Ok);
+    for facts in new.clone().take(LINES) {
+        let (name, is) = (&facts.reported.name, facts.reported.status.as_str());
+        tracing::warn!("{name} of {target} is {is}{}", says(name));
+    }
     let missing = changes.urgent.iter().filter(|facts| facts.missing_since == Some(at));
     for facts in missing.clone().take(LINES) {
         tracing::warn!("{} of {target} is missing: the target reports it no more", facts.reported.name);
     }
-    let more = told.count().saturating_sub(LINES) + missing.count().saturating_sub(LINES);
+    let more =
+        told.count().saturating_sub(LINES) + new.count().saturating_sub(LINES) + missing.count().saturating_sub(LINES);
     if more > 0 {
         tracing::warn!("{more} more dependencies of {target} changed");
     }
 }
 
 /// Of an event of no one target.
-pub(super) fn of_plugin(kind: &EventKind, plugins: &PluginSet) {
+pub(super) fn of_plugin(kind: &EventKind, plugins: &PluginSet, failure: Option<&Failure>) {
     if let EventKind::PluginQuarantined { plugin, targets } = kind {
+        let last = failure.map(|failure| format!(", the last with: {}", failure.message)).unwrap_or_default();
         let source = plugins.get(plugin).map_or("no plugin", |served| &served.source);
         tracing::warn!(
             "{source} is in quarantine: the latest polls of {} of kind {plugin}, one after another, ended in \
-             faults of its own; it is tried every 5 min, when its file changes, and by `polliwog plugin retry {plugin}` (`polliwog targets` \
+             faults of its own{last}; it is tried every 5 min, when its file changes, and by `polliwog plugin retry {plugin}` (`polliwog targets` \
              names the fault of each)",
             crate::common::counted(*targets as usize, "target")
         );

@@ -1,6 +1,6 @@
 //! A plugin's project: where its component and its recordings lie.
 
-use crate::common::{complain, small_sandbox};
+use crate::common::{complain, say_compiling, small_sandbox};
 use crate::plugins::read;
 use anyhow::{Context, anyhow, bail};
 use sandbox::{Backtrace, Plugin, Sandbox};
@@ -63,6 +63,7 @@ impl Project {
         let refused = |why: String| anyhow!("{} is refused: {why}", self.component.display());
         let content = content(&self.component).map_err(refused)?;
         let sandbox = usual_sandbox(Backtrace::of(&content))?;
+        say_compiling(&sandbox, &content, &self.component);
         let plugin = sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))?;
         Ok((sandbox, plugin))
     }

@@ -9,13 +9,9 @@ use std::collections::BTreeMap;
 
 const HELP: &str = "Reported by a plugin";
 
-/// Samples of one name, from any number of targets. A name that two plugins use for different types goes to the one that had
-/// it first.
+/// Samples of one name, from any number of targets. A name that plugins report with different types has none: no plugin can
+/// take a series away from another by its type, neither now nor after a restart.
 type Families<'a> = BTreeMap<&'a str, (SampleKind, Vec<Value>)>;
-
-/// The type of each name at the last scrape. A name keeps it for as long as anybody reports it: who comes later with another
-/// type must not take it away.
-pub(super) type Types = BTreeMap<String, SampleKind>;
 
 /// A number of no type that OpenMetrics has a name for.
 #[derive(Debug, Default)]
@@ -34,27 +30,15 @@ impl EncodeMetric for Unknown {
 }
 
 /// Adds samples, each with the labels of its target.
-pub(super) fn register<'a>(
-    states: &mut Registry,
-    types: &mut Types,
-    samples: impl Iterator<Item = (Labels, &'a Sample)> + Clone,
-) {
-    let mut kept = Types::new();
-    for (_, sample) in samples.clone() {
-        let had = types.get(&sample.name).is_some_and(|kind| *kind == sample.kind);
-        if had || !kept.contains_key(&sample.name) {
-            kept.insert(sample.name.clone(), sample.kind);
-        }
-    }
-    *types = kept;
+pub(super) fn register<'a>(states: &mut Registry, samples: impl Iterator<Item = (Labels, &'a Sample)>) {
     let mut families = Families::new();
     for (mut labels, sample) in samples {
-        let kind = types.get(&sample.name).copied().unwrap_or(sample.kind);
-        let (kind, values) = families.entry(&sample.name).or_insert_with(|| (kind, Vec::new()));
-        if *kind == sample.kind {
-            labels.extend(sample.labels.iter().cloned());
-            values.push((labels, sample.value));
+        let (kind, values) = families.entry(&sample.name).or_insert_with(|| (sample.kind, Vec::new()));
+        if *kind != sample.kind {
+            *kind = SampleKind::Untyped;
         }
+        labels.extend(sample.labels.iter().cloned());
+        values.push((labels, sample.value));
     }
     for (name, (kind, values)) in &families {
         // OpenMetrics names a counter without its suffix, which it must have. Without it, it may be the name of another, and there
@@ -94,7 +78,8 @@ mod tests {
             ("one", sample("read_bytes_total", counter, 2.0)),
             ("one", sample("sent_total", counter, 3.0)),
             ("two", sample("sent_total", gauge, 4.0)),
-            ("two", sample("sent_total", counter, -5.0)),
+            ("one", sample("kept_total", counter, 3.0)),
+            ("two", sample("kept_total", counter, -5.0)),
             ("one", sample("odd", SampleKind::Untyped, 6.0)),
             ("one", sample("_total", counter, 7.0)),
             ("one", sample("bare", counter, 8.0)),
@@ -102,7 +87,7 @@ mod tests {
         ];
         let mut registry = Registry::default();
         let all = samples.iter().map(|(target, sample)| (labels(target), sample));
-        register(&mut registry, &mut Types::new(), all);
+        register(&mut registry, all);
         let mut text = String::new();
         encode_registry(&mut text, &registry).unwrap();
         let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("# HELP")).collect();
@@ -111,40 +96,43 @@ mod tests {
             "# TYPE _total unknown",
             "# TYPE bare unknown",
             "# TYPE bare_total unknown",
+            "# TYPE kept counter",
             "# TYPE odd unknown",
             "# TYPE read_bytes gauge",
             "# TYPE read_bytes_total unknown",
-            "# TYPE sent counter",
+            "# TYPE sent_total unknown",
             "_total{instance=\"one\",id=\"a\"} 7.0",
             "bare_total{instance=\"one\",id=\"a\"} 9.0",
             "bare{instance=\"one\",id=\"a\"} 8.0",
+            "kept_total{instance=\"one\",id=\"a\"} 3.0",
+            "kept_total{instance=\"two\",id=\"a\"} 0.0",
             "odd{instance=\"one\",id=\"a\"} 6.0",
             "read_bytes_total{instance=\"one\",id=\"a\"} 2.0",
             "read_bytes{instance=\"one\",id=\"a\"} 1.0",
             "sent_total{instance=\"one\",id=\"a\"} 3.0",
-            "sent_total{instance=\"two\",id=\"a\"} 0.0",
+            "sent_total{instance=\"two\",id=\"a\"} 4.0",
         ];
         assert_eq!(lines, expected, "{text}");
     }
 
     #[test]
-    fn a_name_stays_with_whoever_had_it() {
+    fn a_name_with_two_types_keeps_every_series() {
         let sample = |kind, value| Sample { name: "temperature".to_owned(), kind, labels: Vec::new(), value };
         let (honest, other) = (sample(SampleKind::Gauge, 20.0), sample(SampleKind::Counter, 5.0));
-        let mut types = Types::new();
-        let mut scrape = |samples: &[(&str, &Sample)]| {
+        let scrape = |samples: &[(&str, &Sample)]| {
             let mut registry = Registry::default();
             let labels = |target: &str| vec![("instance".to_owned(), target.to_owned())];
-            register(&mut registry, &mut types, samples.iter().map(|(target, sample)| (labels(target), *sample)));
+            register(&mut registry, samples.iter().map(|(target, sample)| (labels(target), *sample)));
             let mut text = String::new();
             encode_registry(&mut text, &registry).unwrap();
             text
         };
-        assert!(scrape(&[("z", &honest)]).contains("instance=\"z\"} 20.0"));
+        assert!(scrape(&[("z", &honest)]).contains("TYPE temperature gauge"));
         // The order is that of the targets' ids, and a newcomer may come first.
-        let both = scrape(&[("a", &other), ("z", &honest)]);
-        assert!(both.contains("TYPE temperature gauge") && both.contains("instance=\"z\"} 20.0"), "{both}");
-        let alone = scrape(&[("a", &other)]);
-        assert!(alone.contains("instance=\"a\"} 5.0"), "nobody else has it any more: {alone}");
+        for samples in [[("a", &other), ("z", &honest)], [("a", &honest), ("z", &other)]] {
+            let both = scrape(&samples);
+            assert!(both.contains("TYPE temperature unknown"), "{both}");
+            assert!(both.contains("} 20.0") && both.contains("} 5.0"), "{both}");
+        }
     }
 }
