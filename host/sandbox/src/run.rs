@@ -507,7 +507,10 @@ fn with_last_words(mut failure: Failure, words: &str) -> Failure {
         "Redirecting call to abort() to mozalloc_abort",
         "panicked at runtime/src/lib.rs:",
     ];
-    let told: Vec<&str> = words.lines().filter(|line| !ADDED.iter().any(|added| line.contains(added))).collect();
+    // Python prints its own account of an exception after what the helpers said of it.
+    let own = words.split("Traceback (most recent call last):").next().filter(|own| !own.trim().is_empty());
+    let told: Vec<&str> =
+        own.unwrap_or(words).lines().filter(|line| !ADDED.iter().any(|added| line.contains(added))).collect();
     let told = told.join("\n");
     // A plugin without the helpers of its language leaves the words to the runtime.
     let words = if told.trim().is_empty() { words.trim() } else { told.trim() };
@@ -530,6 +533,9 @@ mod tests {
         let rust = "\nthread '<unnamed>' panicked at src/lib.rs:3:5:\nno queue\nnote: run with `RUST_BACKTRACE=1` environment variable to \
                     display a backtrace\n";
         assert_eq!(told(rust), "it panicked; it wrote: thread '<unnamed>' panicked at src/lib.rs:3:5: no queue");
+        let python = "KeyError: 'a' (own.py, line 2, in inner)\nTraceback (most recent call last):\n  File \"/0/polliwog.py\"\n\
+                      KeyError: 'a'\nthread '<unnamed>' panicked at runtime/src/lib.rs:1293:29:\nunexpected\n";
+        assert_eq!(told(python), "it panicked; it wrote: KeyError: 'a' (own.py, line 2, in inner)");
         let alone = "invalid variant tag value `undefined` (received `TypeError: x`)";
         assert_eq!(told(alone), format!("it panicked; it wrote: {alone}"), "nothing else says why");
         assert_eq!(told("\n"), "it panicked");
