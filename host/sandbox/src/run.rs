@@ -474,11 +474,16 @@ fn functions(error: &wasmtime::Error) -> String {
             *known = Some(place);
         }
     }
+    // Of `<Queues as polliwog_sdk::Poller>::poll` it is the author's type that counts.
+    let subject = |name: &str| match name.strip_prefix('<').and_then(|name| name.split_once(" as ")) {
+        Some((subject, _)) => subject.to_owned(),
+        None => name.to_owned(),
+    };
     let telling = |name: &str| {
         !name.is_empty()
             && name != "<unknown>"
             && !name.starts_with("<wasm function")
-            && !COMMON.iter().any(|common| name.contains(common))
+            && !COMMON.iter().any(|common| subject(name).contains(common))
     };
     let frames = frames.into_iter().filter(|(name, _)| telling(name)).take(SHOWN);
     let names: Vec<String> = frames
