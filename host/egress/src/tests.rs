@@ -496,11 +496,12 @@ async fn a_late_second_answer_reaches_no_other_kind() {
         }
     })
     .await;
-    let egress = Egress::new(Config::default());
+    // One lane: its connections are shared by all its targets.
+    let lane = Egress::new(Config::default()).lane(tokio::runtime::Handle::current());
     let url = format!("http://127.0.0.1:{port}/");
     let poll = |kind: &str| {
         let target = grant(&url, Tls::system().unwrap(), Secrets::default());
-        poll_with(egress.clone(), target, LIMITS).session.with_share(kind)
+        Session::new(lane.clone(), target, LIMITS, Instant::now() + Duration::from_secs(20)).with_share(kind)
     };
     let (greedy, honest) = (poll("greedy"), poll("honest"));
     let read = async |session: &Session, path: &str| session.fetch(Request::get(path)).await.unwrap().body;
