@@ -6,7 +6,7 @@
 use crate::Error;
 use crate::budget::Gauges;
 use crate::exchange::{Plan, Progress, Raw};
-use crate::pool::Key as ConnectionKey;
+use crate::pool::Route;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use std::collections::HashMap;
@@ -26,10 +26,10 @@ pub(crate) struct Flight {
     pub progress: Arc<Progress>,
 }
 
-/// What makes two requests one: method, URL and headers after expansion, and the connection they would share.
+/// What makes two requests one: method, URL and headers after expansion, and the route. Targets of different kinds may share an answer.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
-    connection: ConnectionKey,
+    route: Route,
     head: bool,
     path_and_query: String,
     headers: Vec<(String, Vec<u8>)>,
@@ -88,8 +88,7 @@ fn key(plan: &Plan) -> Option<Key> {
         plan.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect();
     headers.sort_unstable();
     Some(Key {
-        // The same answer serves every kind.
-        connection: ConnectionKey::of(&plan.destination, &"".into()),
+        route: Route::of(&plan.destination),
         head: plan.method == crate::Method::Head,
         path_and_query: plan.path_and_query.clone(),
         headers,

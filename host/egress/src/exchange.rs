@@ -214,7 +214,7 @@ async fn attempt(
     let (parts, incoming) = response.into_parts();
     let (body, held) = read(common, incoming, progress, plan).await?;
     // Where there is no body by the rules, a server may send one all the same, and late: it would be taken for the beginning
-    // of the next answer. And a server that does not read a request's body takes it for the next request, which it answers too.
+    // of the next answer. A server that ignores a request's body parses it as the next request and answers that too.
     let may_stray = plan.method == Method::Head || matches!(parts.status.as_u16(), 204 | 304) || !plan.body.is_empty();
     let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
     let raw = Raw {

@@ -1,7 +1,7 @@
 //! A lane's idle connections, by origin, TLS identity, reach and kind.
 //!
-//! Kinds share none: a server can send a second answer, late, to a request that a plugin made it get, and no client of HTTP/1
-//! can tell it from the answer to the next request.
+//! Targets of different kinds share no connection. A plugin can make a server send a second, late answer, and an HTTP/1 client
+//! cannot tell that answer from the answer to the next request.
 
 use crate::connect::Destination;
 use crate::tls::Certificate;
@@ -43,23 +43,31 @@ pub(crate) struct Connection {
     socket: Arc<OwnedSemaphorePermit>,
 }
 
+/// Where a connection leads, and what it may be used for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
+pub(crate) struct Route {
     origin: Origin,
     tls: Option<Arc<str>>,
     reach: Reach,
-    share: Arc<str>,
+}
+
+impl Route {
+    pub(crate) fn of(destination: &Destination) -> Self {
+        let Destination { origin, tls, reach } = destination;
+        Self { origin: origin.clone(), tls: origin.https.then(|| tls.identity().clone()), reach: reach.clone() }
+    }
+}
+
+/// A route, and the kind whose connections these are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    route: Route,
+    kind: Arc<str>,
 }
 
 impl Key {
-    pub(crate) fn of(destination: &Destination, share: &Arc<str>) -> Self {
-        let Destination { origin, tls, reach } = destination;
-        Self {
-            origin: origin.clone(),
-            tls: origin.https.then(|| tls.identity().clone()),
-            reach: reach.clone(),
-            share: share.clone(),
-        }
+    pub(crate) fn of(destination: &Destination, kind: &Arc<str>) -> Self {
+        Self { route: Route::of(destination), kind: kind.clone() }
     }
 }
 

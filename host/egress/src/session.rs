@@ -157,9 +157,9 @@ pub struct Session {
     most_waiting: AtomicUsize,
     /// Whether a request failed for want of something that this host should have had.
     starved: AtomicBool,
-    /// Whether a request's time was over before it was sent, because others held what it waited for.
+    /// Whether a request timed out before it was sent, while it waited for a slot.
     held_up: AtomicBool,
-    /// Whether a request's time was over after it was sent: that is the server's doing.
+    /// Whether a request timed out after it was sent: the server did not answer.
     hung: AtomicBool,
     secrets: Mutex<BTreeSet<String>>,
     masking: tokio::sync::Mutex<()>,
@@ -207,8 +207,8 @@ impl Session {
     /// Whether a request failed because this host lacked something, or because others held what it waited for. What came of
     /// the poll then says nothing of its target.
     ///
-    /// A poll of which another request was sent and never answered was not starved: it waited for the server, and perhaps for
-    /// slots that its own requests held.
+    /// A poll is not starved if one of its requests was sent and never answered: it waited for the server, and perhaps for slots
+    /// that its own requests held.
     pub fn was_starved(&self) -> bool {
         let waited_for_others = self.most_waiting.load(Ordering::Relaxed) <= OWN
             && self.held_up.load(Ordering::Relaxed)

@@ -62,16 +62,16 @@ pub enum EventKind {
     },
     /// A target cannot be polled any more: what is known of it goes stale.
     Unreachable {
-        /// Which one.
+        /// The target.
         target: TargetId,
-        /// For programs.
+        /// The failure's code, such as `timeout`.
         code: String,
-        /// For people.
+        /// The failure in one sentence.
         message: String,
     },
     /// A target that could not be polled answers again.
     Reachable {
-        /// Which one.
+        /// The target.
         target: TargetId,
         /// How many failures in a row there were.
         failures: u32,

@@ -295,7 +295,6 @@ impl Driver {
     fn act(&mut self, finished: Option<Box<Finished>>) {
         let at = self.parts.clock.wall();
         let mut steps: BTreeMap<TargetId, Step> = BTreeMap::new();
-        let failure = finished.as_ref().and_then(|finished| finished.failure.clone());
         if let Some(finished) = finished {
             let id = finished.target.id().clone();
             steps.entry(id).or_default().finished = Some(finished);
@@ -306,7 +305,8 @@ impl Driver {
                 Action::Emit(kind) => match kind.target().cloned() {
                     Some(target) => steps.entry(target).or_default().events.push(Event { at, kind }),
                     None => {
-                        log::of_plugin(&kind, &self.parts.plugins, failure.as_ref());
+                        let failure = steps.values().find_map(|step| step.finished.as_ref()?.failure.as_ref());
+                        log::of_plugin(&kind, &self.parts.plugins, failure);
                         self.parts.store.writer().event(Event { at, kind });
                     }
                 },

@@ -77,7 +77,8 @@ impl Published {
 }
 
 impl Target {
-    /// Counts polls that say nothing of the target, because this host had no slot for them. That is told: nothing else would.
+    /// Counts polls in a row that were skipped because this host had no free slot, and logs at 2, 4, 8, … of them. No other
+    /// surface shows a skipped poll.
     pub(crate) fn note_skipped(&self, skipped: bool) {
         if !skipped {
             return self.skipped.store(0, Ordering::Relaxed);

@@ -49,7 +49,7 @@ const WORDS: u64 = 4096;
 const REMEMBERED: [&str; 5] = ["compile_limit", "not_valid", "too_large", "bad_descriptor", "describe_failed"];
 /// Set in the child's environment when files and lines are to be kept.
 const SOURCE_LINES: &str = "POLLIWOG_COMPILE_SOURCE_LINES";
-/// Set there when the child is to make way for nobody.
+/// Set there when the child is to keep its normal priority.
 const AT_ONCE: &str = "POLLIWOG_COMPILE_AT_ONCE";
 /// The child's exit code when the plugin is at fault.
 const NOT_VALID: u8 = 2;
@@ -61,7 +61,7 @@ pub struct Compiler {
     arguments: Vec<OsString>,
     artifacts: Arc<Artifacts>,
     backtrace: Backtrace,
-    /// Whether somebody waits for it, and nothing else is to go first.
+    /// Whether the child keeps its normal priority.
     at_once: bool,
     /// Children at a time.
     turns: Arc<Semaphore>,
@@ -110,7 +110,7 @@ impl Compiler {
         Self { backtrace, ..self }
     }
 
-    /// The same, for a command that somebody waits for: the child makes way for nobody.
+    /// Compiles at normal priority, for a command whose user waits for the result.
     #[must_use]
     pub fn at_once(self) -> Self {
         Self { at_once: true, ..self }

@@ -65,13 +65,13 @@ pub enum Backtrace {
     /// The functions that were under way, where the plugin's name section names them.
     #[default]
     Functions,
-    /// Their files and lines as well, where the plugin carries DWARF. Reading that takes time that no limit bounds: for
-    /// plugins of whoever runs the command.
+    /// Their files and lines as well, if the plugin carries DWARF. No limit bounds the time to read it: use this only for plugins
+    /// that the caller trusts.
     SourceLines,
 }
 
 impl Backtrace {
-    /// What is worth reading for this plugin: its lines, where its file carries them.
+    /// [`Self::SourceLines`] if the component carries DWARF line tables.
     #[must_use]
     pub fn of(component: &[u8]) -> Self {
         match memchr::memmem::find(component, b".debug_line") {
@@ -123,7 +123,7 @@ impl Drop for Ticking {
 pub(crate) fn config(slots: Option<(u32, Pool)>, backtrace: Backtrace) -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true).concurrency_support(false).wasm_memory64(false);
-    // Said either way: left alone, it would follow an environment variable of wasmtime's.
+    // Set explicitly: the default depends on an environment variable.
     config.wasm_backtrace_details(match backtrace {
         Backtrace::Functions => WasmBacktraceDetails::Disable,
         Backtrace::SourceLines => WasmBacktraceDetails::Enable,

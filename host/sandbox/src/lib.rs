@@ -17,6 +17,7 @@ mod cache;
 mod compile;
 mod convert;
 mod engine;
+mod fault;
 mod host;
 mod lanes;
 mod limits;

@@ -4,6 +4,7 @@ use crate::Compiler;
 use crate::cache::{Cache, Owner, Vaults};
 use crate::convert;
 use crate::engine::{Backtrace, Pool, Ticking};
+use crate::fault::{cpu_fault, fault, plugin_fault, with_last_words};
 use crate::host::v0_1::{self, types};
 use crate::host::{Log, State};
 use crate::lanes::Lanes;
@@ -24,7 +25,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use wasmtime::component::{HasSelf, Linker};
-use wasmtime::{Engine, Store, Trap, UpdateDeadline, WasmBacktrace};
+use wasmtime::{Engine, Store, UpdateDeadline};
 
 /// A poll that has used more CPU is no healthy one and goes to the slow lane.
 const HEALTHY: Duration = Duration::from_millis(2);
@@ -401,148 +402,5 @@ fn told(target: &Target, now: Timestamp, timeout: Duration) -> types::Target {
         secrets: target.secrets.clone(),
         now: u64::try_from(now.as_millis()).unwrap_or(0),
         timeout_ms: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
-    }
-}
-
-fn plugin_fault(code: &str, message: String) -> Failure {
-    Failure { category: FailureCategory::Plugin, code: code.to_owned(), message, retry_after: None }
-}
-
-fn cpu_fault(limits: &Limits) -> Failure {
-    plugin_fault("cpu_limit", format!("the plugin used more than its {} ms of CPU time", limits.cpu.as_millis()))
-}
-
-/// Which limit ended a call, or what the guest did.
-fn fault(error: &wasmtime::Error, state: &State, limits: &Limits) -> Failure {
-    if error.downcast_ref::<CpuExhausted>().is_some() {
-        let failure = cpu_fault(limits);
-        return plugin_fault("cpu_limit", failure.message + &functions(error));
-    }
-    if let Some(code) = state.limiter.denied {
-        let message = match code {
-            "memory_limit" => format!("the plugin wanted more than its {} MiB of memory", limits.memory >> 20),
-            _ => "the plugin wanted more table entries than a poll may have".to_owned(),
-        };
-        return plugin_fault(code, message + &functions(error));
-    }
-    // wasmtime gives this one no type of its own.
-    if format!("{error:#}").contains("fuel allocated for hostcalls") {
-        let message = format!("the plugin handed over more than {} MiB at once", limits.report >> 20);
-        return plugin_fault("output_limit", message);
-    }
-    if let Some(wasmtime_wasi::I32Exit(code)) = error.downcast_ref() {
-        return plugin_fault("exit", format!("the plugin ended itself (with code {code}): a poll ends with a report"));
-    }
-    let (code, message) = match error.downcast_ref::<Trap>() {
-        Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => {
-            ("stack", "the plugin ran out of stack, or touched memory that is not its own".to_owned())
-        }
-        Some(Trap::UnreachableCodeReached) => ("panic", "the plugin panicked or aborted".to_owned()),
-        Some(trap) => ("trap", format!("the plugin trapped: {trap}")),
-        None => ("trap", convert::clean(&format!("the plugin failed: {:#}", error.root_cause()), 512)),
-    };
-    plugin_fault(code, format!("{message}{}", functions(error)))
-}
-
-/// The guest's functions that were under way, the innermost first, where its file names them; with file and line of each, where
-/// [`Backtrace::SourceLines`] are read and known.
-fn functions(error: &wasmtime::Error) -> String {
-    const SHOWN: usize = 6;
-    /// What is on every such stack, and says nothing.
-    const COMMON: [&str; 11] = [
-        "abort",
-        "alloc::",
-        "core::",
-        "export_call",
-        "panic",
-        "polliwog:poller/",
-        "polliwog_sdk::",
-        "__rust",
-        "std::",
-        "wit_bindgen",
-        "wit_dylib",
-    ];
-    let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return String::new() };
-    // It writes names as their language does; alone they are mangled. A frame is a line with its name, and after it one with
-    // its place; a frame whose place is not known has its module's name before its own.
-    let text = backtrace.to_string();
-    let mut frames: Vec<(&str, Option<&str>)> = Vec::new();
-    for line in text.lines() {
-        if let Some((_, name)) = line.split_once("- ") {
-            frames.push((name.split_once('!').map_or(name, |(_, name)| name).trim(), None));
-        } else if let (Some(place), Some((_, known))) = (line.trim().strip_prefix("at "), frames.last_mut()) {
-            *known = Some(place);
-        }
-    }
-    // Of `<Queues as polliwog_sdk::Poller>::poll` it is the author's type that counts.
-    let subject = |name: &str| match name.strip_prefix('<').and_then(|name| name.split_once(" as ")) {
-        Some((subject, _)) => subject.to_owned(),
-        None => name.to_owned(),
-    };
-    let telling = |name: &str| {
-        !name.is_empty()
-            && name != "<unknown>"
-            && !name.starts_with("<wasm function")
-            && !COMMON.iter().any(|common| subject(name).contains(common))
-    };
-    let frames = frames.into_iter().filter(|(name, _)| telling(name)).take(SHOWN);
-    let names: Vec<String> = frames
-        .map(|(name, place)| {
-            let name = convert::clean(name, 80);
-            // What matters of a long path is its end.
-            let place = place.map(|place| {
-                let parts: Vec<&str> = place.rsplit('/').take(3).collect();
-                convert::clean(&parts.into_iter().rev().collect::<Vec<_>>().join("/"), 120)
-            });
-            place.map_or(name.clone(), |place| format!("{name} ({place})"))
-        })
-        .collect();
-    if names.is_empty() { String::new() } else { format!(" in {}", names.join(", called by ")) }
-}
-
-/// What a guest wrote before it failed says most about why.
-fn with_last_words(mut failure: Failure, words: &str) -> Failure {
-    /// What a language's runtime adds to what the plugin wrote: of every panic in Rust (there is no environment to set it in),
-    /// of every exception in JavaScript, and of every one in Python.
-    const ADDED: [&str; 6] = [
-        "note: run with `RUST_BACKTRACE=1` environment variable",
-        "invalid variant tag value `undefined`",
-        "Stack:",
-        "/initializer.js:",
-        "Redirecting call to abort() to mozalloc_abort",
-        "panicked at runtime/src/lib.rs:",
-    ];
-    // Python prints its own account of an exception after what the helpers said of it.
-    let own = words.split("Traceback (most recent call last):").next().filter(|own| !own.trim().is_empty());
-    let told: Vec<&str> =
-        own.unwrap_or(words).lines().filter(|line| !ADDED.iter().any(|added| line.contains(added))).collect();
-    let told = told.join("\n");
-    // A plugin without the helpers of its language leaves the words to the runtime.
-    let words = if told.trim().is_empty() { words.trim() } else { told.trim() };
-    if failure.category == FailureCategory::Plugin && !words.is_empty() {
-        failure.message = convert::clean(&format!("{}; it wrote: {words}", failure.message), 1024);
-    }
-    failure
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_words_are_the_plugins_own() {
-        let told = |words: &str| with_last_words(plugin_fault("panic", "it panicked".to_owned()), words).message;
-        let javascript = "TypeError: no such field (lib/util.js:1)\ninvalid variant tag value `undefined` (received `TypeError`)\nStack:\n  \
-                          poll@/tmp/a/initializer.js:1567:17\nRedirecting call to abort() to mozalloc_abort\n";
-        assert_eq!(told(javascript), "it panicked; it wrote: TypeError: no such field (lib/util.js:1)");
-        let rust = "\nthread '<unnamed>' panicked at src/lib.rs:3:5:\nno queue\nnote: run with `RUST_BACKTRACE=1` environment variable to \
-                    display a backtrace\n";
-        assert_eq!(told(rust), "it panicked; it wrote: thread '<unnamed>' panicked at src/lib.rs:3:5: no queue");
-        let python = "KeyError: 'a' (own.py, line 2, in inner)\nTraceback (most recent call last):\n  File \"/0/polliwog.py\"\n\
-                      KeyError: 'a'\nthread '<unnamed>' panicked at runtime/src/lib.rs:1293:29:\nunexpected\n";
-        assert_eq!(told(python), "it panicked; it wrote: KeyError: 'a' (own.py, line 2, in inner)");
-        let alone = "invalid variant tag value `undefined` (received `TypeError: x`)";
-        assert_eq!(told(alone), format!("it panicked; it wrote: {alone}"), "nothing else says why");
-        assert_eq!(told("\n"), "it panicked");
     }
 }

@@ -82,7 +82,7 @@ pub(crate) async fn readyz(State(shared): State<Shared>) -> Response {
         return unavailable("the scheduling thread does not answer: targets may not be polled");
     };
     let mut answer = "ready\n".to_owned();
-    // Who asks here has shown no token, and what is wrong with a configuration quotes it.
+    // The caller is not authenticated, and a problem may quote the configuration: give the count only.
     match overview.process.problems {
         0 => {}
         count => answer.push_str(&format!(
@@ -450,7 +450,7 @@ pub(crate) async fn nothing_here(path: Uri) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
 }
 
-/// A body that is too long is told like everything else.
+/// Replaces axum's plain text for a body that is too long by the API's JSON.
 pub(crate) async fn in_words(response: Response) -> Response {
     if response.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let message = "the request's body is longer than 2 MiB, the most that is read";

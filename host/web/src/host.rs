@@ -158,9 +158,9 @@ pub struct Overview {
 /// Numbers of the process.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessView {
-    /// When it started; nothing while its scheduling thread does not answer.
+    /// When it started; `None` while the scheduling thread does not answer.
     pub started: Option<Timestamp>,
-    /// Problems that keep what is configured from being in force.
+    /// How many problems keep the configuration, or a setting, from being active.
     pub problems: usize,
     /// Counters and gauges: name, help, whether it only goes up, value.
     pub numbers: Vec<(&'static str, &'static str, bool, f64)>,

@@ -1,4 +1,4 @@
-//! What of a poll is an event.
+//! The events of a finished poll.
 
 use model::{Event, EventKind, Failure, TargetId, Timestamp};
 use scheduler::TargetStatus;
@@ -23,7 +23,7 @@ pub(super) fn of_poll(id: &TargetId, changes: &Changes, failure: Option<&Failure
     transitions.chain(missing).chain(error).map(|kind| Event { at, kind }).collect()
 }
 
-/// That a target cannot be polled any more, or can be again: headlines count it as unreachable from then on.
+/// The event that a target became unreachable, or reachable again; `None` if neither changed.
 pub(super) fn of_reach(
     id: &TargetId,
     (before, now): (Option<&TargetStatus>, &TargetStatus),

@@ -54,7 +54,7 @@ pub(super) fn of_changes(target: &TargetId, changes: &Changes, at: Timestamp) {
             _ => tracing::warn!("{dependency} of {target} is {is}, was {was}{}", says(dependency)),
         }
     }
-    // What is not ok from the first report on is no change, and has to be told all the same.
+    // A dependency that is not ok in its first report has no transition; log it here.
     let new = changes.urgent.iter().filter(|facts| facts.first_seen == at && facts.reported.status != Status::Ok);
     for facts in new.clone().take(LINES) {
         let (name, is) = (&facts.reported.name, facts.reported.status.as_str());
