@@ -1,7 +1,8 @@
-//! What the running host costs and how it starts again, measured from outside: `cargo bench -p polliwog --bench host`.
+//! The cost of the running host and its restarts, measured from outside: `cargo bench -p polliwog --bench host`.
 //!
-//! A server in this process answers and keeps the time of every request; the host is a process of its own, and its CPU
-//! time and memory are what the kernel says of it.
+//! A server in this process answers and keeps the time of every request; the host is a process of its own, and the kernel
+//! reports its CPU time and memory. An argument runs only the measurements whose names contain it: `-- readers`. With
+//! `BASELINE=/path/to/polliwog`, the measurement `readers` also runs that older program, in turn with this one.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement reads the clock, and may panic")]
 
@@ -11,6 +12,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -22,10 +24,19 @@ const DEPENDENCIES: usize = 10;
 fn main() {
     let requests: Requests = Arc::default();
     let port = serve(requests.clone());
-    warm(port, &requests);
-    replaced(port, &requests);
-    steady(port, &requests);
-    many(port, &requests);
+    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
+    type Measurement = fn(u16, &Requests);
+    let all: [(&str, Measurement); 6] = [
+        ("warm", warm),
+        ("replaced", replaced),
+        ("steady", steady),
+        ("many", many),
+        ("readers", readers),
+        ("reconfigured", reconfigured),
+    ];
+    for (_, measure) in all.into_iter().filter(|(name, _)| name.contains(&wanted)) {
+        measure(port, &requests);
+    }
 }
 
 /// When each request came.
@@ -108,10 +119,14 @@ struct Host {
 
 impl Host {
     fn start(folder: &Path, config: &str) -> Self {
+        Self::start_program(Path::new(env!("CARGO_BIN_EXE_polliwog")), folder, config)
+    }
+
+    fn start_program(program: &Path, folder: &Path, config: &str) -> Self {
         let listen = "[server]\nlisten = \"127.0.0.1:0\"\nmetrics_listen = \"127.0.0.1:0\"\n";
         fs::write(folder.join("polliwog.toml"), format!("{listen}{config}")).unwrap();
         let spawned = Instant::now();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_polliwog"))
+        let mut child = Command::new(program)
             .args(["run", "--data-dir", "data"])
             .current_dir(folder)
             .env("POLLIWOG_ADMIN_TOKEN", TOKEN)
@@ -153,13 +168,8 @@ impl Host {
     /// The cumulated buckets of the time from due to start: upper bound in seconds, count.
     fn waits(&self) -> Vec<(f64, f64)> {
         let metrics = get(&self.metrics, "/metrics");
-        let buckets = metrics.lines().filter_map(|line| {
-            let rest = line.strip_prefix("polliwog_scheduler_queue_wait_seconds_bucket{le=\"")?;
-            let (bound, rest) = rest.split_once('"')?;
-            let count = rest.rsplit(' ').next()?.parse().ok()?;
-            Some((bound.parse().unwrap_or(f64::INFINITY), count))
-        });
-        buckets.collect()
+        let own: Vec<&str> = metrics.lines().filter(|line| line.contains("proactive-deps")).collect();
+        buckets(&own.join("\n"), "polliwog_scheduler_queue_wait_seconds_bucket{le=\"")
     }
 
     fn terminate(mut self) {
@@ -176,8 +186,15 @@ impl Drop for Host {
 }
 
 fn get(address: &str, path: &str) -> String {
+    send(address, "GET", path, "")
+}
+
+fn send(address: &str, method: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    let request = format!("GET {path} HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -198,7 +215,21 @@ fn config(port: u16, targets: usize, interval: &str, scheduler: &str) -> String 
     config
 }
 
-/// The least bound below which this share of what came between two looks lies.
+/// The bound below which this share of the values counted between two readings lies, interpolated within its bucket.
+fn interpolated(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> f64 {
+    let counts: Vec<(f64, f64)> = before.iter().zip(after).map(|((bound, a), (_, b))| (*bound, b - a)).collect();
+    let wanted = share * counts.last().map_or(0.0, |(_, count)| *count);
+    let mut below = (0.0, 0.0);
+    for (bound, count) in counts {
+        if count >= wanted {
+            return below.0 + (bound - below.0) * (wanted - below.1) / (count - below.1).max(1.0);
+        }
+        below = (bound, count);
+    }
+    f64::NAN
+}
+
+/// The least bound below which this share of the values counted between two readings lies.
 fn quantile(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> f64 {
     let counts: Vec<(f64, f64)> = before.iter().zip(after).map(|((bound, a), (_, b))| (*bound, b - a)).collect();
     let all = counts.last().map_or(0.0, |(_, count)| *count);
@@ -359,4 +390,173 @@ fn many(port: u16, requests: &Requests) {
         scheduled.as_secs_f64(),
         dead(&host)
     );
+}
+
+/// Ten thousand targets, a thousand polls a second, without readers and with 20 clients that read all the time.
+fn readers(port: u16, requests: &Requests) {
+    const CLIENTS: usize = 20;
+    const POLLS: usize = 20_000;
+    let scheduler = "cadence = \"fixed\"\nmax_per_host = 256\nmax_in_flight = 256";
+    let config = config(port, 10_000, "10s", scheduler);
+    let this = Path::new(env!("CARGO_BIN_EXE_polliwog")).to_owned();
+    let baseline = std::env::var_os("BASELINE").map(std::path::PathBuf::from);
+    let programs: Vec<(&str, std::path::PathBuf)> =
+        baseline.into_iter().map(|program| ("baseline", program)).chain([("this", this)]).collect();
+    for round in 1..=3 {
+        for (name, program) in &programs {
+            let folder = tempfile::tempdir().unwrap();
+            let host = Host::start_program(program, folder.path(), &config);
+            requests.wait(20_000);
+            let measure = || {
+                requests.take();
+                let (waits, cpu, since) = (host.waits(), host.cpu(), Instant::now());
+                requests.wait(POLLS);
+                let (after, seconds) = (host.waits(), since.elapsed().as_secs_f64());
+                let milliseconds = |share| interpolated(&waits, &after, share) * 1000.0;
+                let per_second = requests.take().len() as f64 / seconds;
+                (milliseconds(0.5), milliseconds(0.99), per_second, (host.cpu() - cpu) / seconds)
+            };
+            let (p50, p99, polls, cpu) = measure();
+            println!(
+                "{round} {name:<9} alone      p50 {p50:.2} ms, p99 {p99:.2} ms, {polls:.0} polls/s, {:.0} % CPU",
+                cpu * 100.0
+            );
+            let (ending, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|number| {
+                    let (ending, answers) = (ending.clone(), answers.clone());
+                    let (api, metrics) = (host.api.clone(), host.metrics.clone());
+                    thread::spawn(move || read_all(number, (&api, &metrics), &ending, &answers))
+                })
+                .collect();
+            let (p50, p99, polls, cpu) = measure();
+            println!(
+                "{round} {name:<9} 20 readers p50 {p50:.2} ms, p99 {p99:.2} ms, {polls:.0} polls/s, {:.0} % CPU, {} answers",
+                cpu * 100.0,
+                answers.load(Ordering::Relaxed)
+            );
+            ending.store(true, Ordering::Relaxed);
+            clients.into_iter().for_each(|client| client.join().unwrap());
+        }
+    }
+}
+
+/// Reads what pages, API and Prometheus read, until it is told to end. It yields to everything else, because a client runs on
+/// another machine.
+fn read_all(number: usize, (api, metrics): (&str, &str), ending: &AtomicBool, answers: &AtomicUsize) {
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
+    let one = format!("/api/v1/targets/t{number}");
+    let reads = [(api, "/api/v1/targets"), (api, &one), (api, "/"), (metrics, "/metrics")];
+    for (address, path) in reads.into_iter().cycle().skip(number) {
+        if ending.load(Ordering::Relaxed) {
+            return;
+        }
+        get(address, path);
+        answers.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Ten thousand running targets, of which one changes.
+fn reconfigured(port: u16, requests: &Requests) {
+    const TARGETS: usize = 10_000;
+    let folder = tempfile::tempdir().unwrap();
+    let scheduler = "cadence = \"fixed\"\nmax_per_host = 256\nmax_in_flight = 256";
+    let mut text = config(port, TARGETS, "20s", scheduler);
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "a-secret-of-a-target").unwrap();
+    writeln!(
+        text,
+        "[[target]]\nid = \"other\"\nkind = \"http\"\nurl = \"http://127.0.0.1:{port}/other\"\nsecrets = {{ basic = {{ file = \
+         {secret:?} }} }}"
+    )
+    .unwrap();
+    let host = Host::start(folder.path(), &text);
+    requests.wait(TARGETS);
+    let component = builtin::ALL.iter().find(|plugin| plugin.kind == "http").unwrap().component;
+    let file = folder.path().join("polliwog.toml");
+    let plugins = folder.path().join("data/plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    let set = || {
+        let body = "{\"interval\":\"25s\"}";
+        send(&host.api, "PATCH", "/api/v1/targets/t77", body);
+    };
+    let edit = || {
+        let text = fs::read_to_string(&file).unwrap().replacen("interval = \"20s\"", "interval = \"30s\"", 1);
+        fs::write(&file, text).unwrap();
+    };
+    let rotate = || fs::write(&secret, "another-secret-of-a-target").unwrap();
+    let plug = || {
+        let mut other = component.to_vec();
+        other.extend_from_slice(&[0, 3, 1, b'v', 1]);
+        send(&host.api, "GET", "/healthz", "");
+        fs::write(folder.path().join("data/accepted-plugins"), sha256(&other)).unwrap();
+        fs::write(plugins.join("new"), other).unwrap();
+        fs::rename(plugins.join("new"), plugins.join("http.wasm")).unwrap();
+    };
+    let changes: [(&str, &dyn Fn()); 4] = [
+        ("one interval by API       ", &set),
+        ("one interval in the file  ", &edit),
+        ("one rotated secret        ", &rotate),
+        ("one plugin file           ", &plug),
+    ];
+    for (what, change) in changes {
+        let before = Reconfigurations::of(&host);
+        let waits = host.waits();
+        change();
+        let after = loop {
+            let now = Reconfigurations::of(&host);
+            if now.count > before.count {
+                break now;
+            }
+            thread::sleep(Duration::from_millis(100));
+        };
+        // The turn that applies it, and what follows.
+        thread::sleep(Duration::from_secs(3));
+        let turns = Reconfigurations::of(&host);
+        println!(
+            "{what} {:.1} ms of the configurator, turns of the loop at most {} ms, polls late by at most {} ms",
+            (after.seconds - before.seconds) * 1000.0,
+            quantile(&before.turns, &turns.turns, 1.0) * 1000.0,
+            quantile(&waits, &host.waits(), 1.0) * 1000.0,
+        );
+    }
+}
+
+/// Numbers from `/metrics` about changes of the configuration and turns of the loop.
+struct Reconfigurations {
+    count: f64,
+    seconds: f64,
+    turns: Vec<(f64, f64)>,
+}
+
+impl Reconfigurations {
+    fn of(host: &Host) -> Self {
+        let metrics = get(&host.metrics, "/metrics");
+        let number = |name: &str| -> f64 {
+            let line = metrics.lines().find(|line| line.starts_with(name)).unwrap();
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        Self {
+            count: number("polliwog_reconfiguration_seconds_count"),
+            seconds: number("polliwog_reconfiguration_seconds_sum"),
+            turns: buckets(&metrics, "polliwog_loop_turn_seconds_bucket{le=\""),
+        }
+    }
+}
+
+/// The cumulated buckets of a histogram: upper bound, count.
+fn buckets(metrics: &str, prefix: &str) -> Vec<(f64, f64)> {
+    let buckets = metrics.lines().filter_map(|line| {
+        let (bound, rest) = line.strip_prefix(prefix)?.split_once('"')?;
+        Some((bound.parse().unwrap_or(f64::INFINITY), rest.rsplit(' ').next()?.parse().ok()?))
+    });
+    buckets.collect()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    use sha2::Digest;
+    sha2::Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
 }

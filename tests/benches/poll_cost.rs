@@ -282,10 +282,10 @@ fn comparison(bencher: Bencher<'_, '_>) {
         ..Dependency::new(format!("dependency-{n}"), Status::Ok)
     };
     let report = Report { dependencies: (0..10).map(dependency).collect(), ..Report::default() };
-    let mut known = store::Known::default();
+    let mut known = store::KnownState::default();
     let aliases = store::Aliases::new();
-    known.learn(Outcome::Success(report.clone()), Timestamp::from_millis(0), &aliases);
+    known.merge(Outcome::Success(report.clone()), Timestamp::from_millis(0), &aliases);
     bencher
         .with_inputs(|| Outcome::Success(report.clone()))
-        .bench_local_values(|outcome| known.learn(outcome, Timestamp::from_millis(1), &aliases));
+        .bench_local_values(|outcome| known.merge(outcome, Timestamp::from_millis(1), &aliases));
 }

@@ -99,7 +99,7 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
         (["settings", "set", "scheduler.rate_per_second", "-1"], "rate_per_second"),
         (["settings", "set", "target.a.interval", "1y"], "setting target.a.interval"),
         (["settings", "set", "target.a.interval", "10m"], "lies outside its bounds"),
-        (["settings", "set", "scheduler.max_per_host", "4294967296"], "4294967296 is no bound: use at most 100000"),
+        (["settings", "set", "scheduler.max_per_host", "4294967296"], "4294967296 is too high: use at most 100000"),
         (["settings", "set", "target.b.interval", "10s"], "because there is no target \"b\""),
         (["settings", "set", "target.a.url", "10s"], "enabled, interval, cadence can be set"),
         (["settings", "set", "server.listen", "x"], "that can be changed while the host runs"),
@@ -109,8 +109,8 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     }
     for (arguments, expected) in [
         (["targets", "enable", "b"], "there is no target \"b\""),
-        (["dead-letter", "drop", "a"], "target a is no dead letter"),
-        (["dead-letter", "retry", "a"], "target a is no dead letter"),
+        (["dead-letter", "drop", "a"], "target a is not a dead letter"),
+        (["dead-letter", "retry", "a"], "target a is not a dead letter"),
         (["breaker", "reset", "../x"], "there is no target"),
         (["breaker", "reset", "a"], "is closed"),
     ] {
@@ -180,10 +180,13 @@ fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
     let problems = until("the problem is shown", seen, |problems| problems.as_array().unwrap().len() == 1);
     assert!(problems[0].as_str().unwrap().contains("did you mean \"interval\""), "{problems}");
     let (_, page) = get(&host.api, "/fragments/targets", Some(TOKEN));
-    assert!(page.contains("is in force; the host goes on") && page.contains("did you mean"), "{page}");
+    assert!(
+        page.contains("could not be applied; the previous one is still active") && page.contains("did you mean"),
+        "{page}"
+    );
     assert_eq!(host.get("/api/v1/targets")["total"], 2, "nothing changed");
     let ready = get(&host.api, "/readyz", None).1;
-    assert!(ready.contains("not all that is configured is in force, for one problem"), "{ready}");
+    assert!(ready.contains("not all of the configuration is active, for one problem"), "{ready}");
     assert!(get(&host.metrics, "/metrics", None).1.contains("polliwog_configuration_problems 1"));
     host.asked(&folder, &["settings", "set", "scheduler.base_interval", "20s"]);
     assert_eq!(seen(), problems, "it is as wrong as before");
@@ -192,7 +195,7 @@ fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
     Host::configure(&folder, &renamed.replace("/a\"", "/b\""));
     until("the new URL is polled", || server.count("/b"), |count| *count == 2);
     until("the problem is gone", seen, |problems| problems.as_array().unwrap().is_empty());
-    until("that is said", || host.log.lock().unwrap().clone(), |log| log.contains("is good again, and in force"));
+    until("that is said", || host.log.lock().unwrap().clone(), |log| log.contains("is valid again, and active"));
     let (_, page) = get(&host.api, "/settings", Some(TOKEN));
     assert!(page.contains("target.a.interval") && page.contains("scheduler.cadence"), "{page}");
     assert!(!page.contains("target.a.cadence"), "nobody decided it: {page}");
@@ -208,7 +211,7 @@ fn sighup_reads_the_file_again_and_the_log_says_what_changed() {
     let host = Host::start_with(&folder, &format!("{a}{gone}"), &environment);
     let log = || host.log.lock().unwrap().clone();
     host.signal("HUP");
-    until("it is read again", log, |log| log.contains("nothing in it is different"));
+    until("it is read again", log, |log| log.contains("was read again: nothing changed"));
     let new = target("new", &server.url("/b"), "");
     Host::configure(&folder, &format!("{}{new}", a.replace("60s", "30s")));
     let said = "added new; removed gone; changed a (interval 1m is now 30s)";
@@ -221,7 +224,7 @@ fn sighup_reads_the_file_again_and_the_log_says_what_changed() {
     // What the file says of it has no effect any more.
     Host::configure(&folder, &format!("{}{new}[scheduler]\nmax_in_flight = 9\n", a.replace("60s", "30s")));
     until("it is said that a setting wins", log, |log| {
-        log.contains("scheduler.max_in_flight was changed, which has no effect as long as a setting wins over it")
+        log.contains("the change of scheduler.max_in_flight has no effect while a setting wins over it")
     });
     for line in all.lines() {
         let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
@@ -365,12 +368,12 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     assert!(listed.contains("unauthorized (dead letter)"), "{listed}");
     let said = |line: &str| until(line, || host.log.lock().unwrap().clone(), |log| log.contains(line));
     said("denied is a dead letter: it is polled rarely until it answers: ");
-    said("denied is unreachable, it cannot be polled: ");
+    said("denied is unreachable: ");
 
     fail_three_times(&host, &folder, "down");
     let open = until("its breaker is open", || host.target("down"), |target| target["breaker"]["state"] == "open");
     assert!(explain("down").contains("its breaker is open"), "{}", explain("down"));
-    said("down failed 3 times in a row; it is polled less often until it answers: ");
+    said("down failed 3 times in a row: its circuit breaker opened, and it is polled less often until it answers: ");
     assert!(host.asked(&folder, &["breaker"])["breakers"].to_string().contains("\"state\":\"open\""), "{open}");
     let stats = host.get("/api/v1/scheduler/stats");
     for key in ["JobsProcessed", "JobsSkipped", "CommandsCreated", "CommandsFailed", "BackpressureSkips", "QueueSize"] {
@@ -382,7 +385,7 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
 
     host.asked(&folder, &["dead-letter", "retry", "denied"]);
     until("denied answers", || host.target("denied"), |target| polled(target) && target["deadLetter"].is_null());
-    said("denied is polled again as it was");
+    said("denied recovered: back to its normal interval");
     said("denied answers again, after 1 failure");
     let (events, mut told) = (host.events(Some(0)), Vec::new());
     let reach = || {
@@ -461,7 +464,7 @@ fn a_setting_that_no_longer_fits_is_parked_and_the_others_stay_in_force() {
     let host = Host::start(&folder, &config("18s"));
     let parked = problems(&host);
     assert!(
-        parked[0].as_str().unwrap().starts_with("the setting target.a.interval = 15s is kept and not in force"),
+        parked[0].as_str().unwrap().starts_with("the setting target.a.interval = 15s is kept and not active"),
         "{parked}"
     );
     assert_eq!(setting(&host, "scheduler.max_interval"), (json!("20s"), "setting".to_owned()));

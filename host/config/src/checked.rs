@@ -1,17 +1,17 @@
 //! The whole configuration, checked.
 
-use crate::Problem;
-use crate::places::{Places, data_dir};
-use crate::reader::{LONGEST, Notes, Overrides, Section, Source, count, interval, suggestion, text};
-use crate::targets::{TargetConfig, alias_of, secret_source, targets};
-use crate::value::{Entry, Value, parse, show_duration};
+use crate::reader::{LONGEST, Notes, Section, count, interval, suggestion, text};
+use crate::target_config::TargetConfig;
+use crate::target_parts::secret_source;
+use crate::targets::{alias_of, targets};
+use crate::value::{Entry, Value, show_duration};
 use egress::{Cidr, Method, Narrowing};
-use model::Kind;
-use scheduler::{Cadence, Profile, Settings};
-use std::cell::RefCell;
+use model::{Cadence, Kind, SettingSource};
+use scheduler::{Profile, Settings};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What people may enter as an interval; the configuration may allow less.
@@ -51,13 +51,13 @@ pub struct Config {
     /// The scheduler's settings.
     pub scheduler: Settings,
     /// Every target.
-    pub targets: Vec<TargetConfig>,
+    pub targets: Vec<Arc<TargetConfig>>,
     /// Other names of dependencies.
     pub aliases: HashMap<String, String>,
     /// The file's name, for messages.
     pub file: String,
-    /// Where values came from that are not the default, by key.
-    pub sources: BTreeMap<String, Source>,
+    /// The origins of values outside targets that are not the default, by key.
+    pub sources: BTreeMap<String, SettingSource>,
     /// Every variable that could have set something.
     pub variables: BTreeSet<String>,
 }
@@ -71,67 +71,12 @@ pub struct Limits {
     pub narrowing: Narrowing,
 }
 
-impl Config {
-    /// Reads a file's text as it is written, with the environment over it.
-    pub fn written(
-        document: (&str, &str),
-        places: &Places,
-        environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, Vec<Problem>> {
-        Self::read(document, (places, false), &Overrides::new(), environment).map_err(|invalid| invalid.problems)
-    }
-
-    /// Reads a file's text (none: the defaults), with settings that were changed over it, and the environment over both.
-    pub fn read(
-        (file, text): (&str, &str),
-        (places, demo): (&Places, bool),
-        overrides: &Overrides,
-        environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, Invalid> {
-        let notes = Notes {
-            file: file.to_owned(),
-            problems: RefCell::default(),
-            environment,
-            overrides,
-            sources: RefCell::default(),
-            variables: RefCell::default(),
-        };
-        let document = match parse(text) {
-            Ok(document) => document,
-            Err((line, why)) => {
-                let message = format!("this is no TOML: {}", why.lines().next().unwrap_or_default());
-                return Err(Invalid {
-                    problems: vec![Problem { place: format!("{file}:{line}"), message }],
-                    rest: None,
-                });
-            }
-        };
-        let config = checked(&notes, &document, data_dir(places, demo, environment));
-        let config = Self { sources: notes.sources.into_inner(), variables: notes.variables.into_inner(), ..config };
-        let mut problems = notes.problems.into_inner();
-        if problems.is_empty() {
-            return Ok(config);
-        }
-        problems.sort_by_key(|problem| line(&problem.place));
-        Err(Invalid { problems, rest: Some(Box::new(config)) })
-    }
-}
-
-/// A configuration that is none.
-#[derive(Debug)]
-pub struct Invalid {
-    /// Everything that is wrong with it.
-    pub problems: Vec<Problem>,
-    /// What could be read of it all the same, so that the rest is looked at as well; nothing where it is no TOML.
-    pub rest: Option<Box<Config>>,
-}
-
 /// The line of a place, as `polliwog.toml:12`.
 pub fn line(place: &str) -> usize {
     place.rsplit(':').next().and_then(|line| line.parse().ok()).unwrap_or(0)
 }
 
-fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
+pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
     for entry in document.iter().filter(|entry| !SECTIONS.contains(&entry.key.as_str())) {
         notes.at(entry.line, format!("unknown section {:?}{}", entry.key, suggestion(&entry.key, &SECTIONS)));
     }
@@ -173,7 +118,7 @@ fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) -> Config {
         trusted_plugins,
         instance_slots: u32::try_from(instance_slots).unwrap_or(u32::MAX),
         limits,
-        targets: targets(notes, document, &scheduler),
+        targets: targets(notes, document, &scheduler).into_iter().map(Arc::new).collect(),
         scheduler,
         aliases: aliases(notes, document),
         file: notes.file.clone(),
@@ -221,7 +166,7 @@ fn metrics_prefix(notes: &Notes<'_>, section: Section<'_>) -> String {
     let prefix = prefix.unwrap_or_else(|| "polliwog".to_owned());
     // Both are kept free of what plugins report.
     if !["polliwog", "pulse_monitor"].contains(&prefix.as_str()) {
-        notes.at(line, format!("prefix: {prefix:?} is none: there are polliwog and pulse_monitor"));
+        notes.at(line, format!("prefix: unknown prefix {prefix:?}; use polliwog or pulse_monitor"));
     }
     prefix
 }
@@ -243,7 +188,7 @@ fn store_config(notes: &Notes<'_>, section: Section<'_>, data_dir: &std::path::P
     config
 }
 
-fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
+pub(crate) fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
     let defaults = Settings::default();
     let word = |value: &Value, known: &[&str]| {
         let text = text(value)?;
@@ -262,7 +207,7 @@ fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
         match enabled.trim().to_lowercase().as_str() {
             "false" | "0" | "no" | "off" => {
                 cadence = Some(Cadence::Fixed);
-                let source = Source::Environment("ADAPTIVE_POLLING_ENABLED".to_owned());
+                let source = SettingSource::Environment("ADAPTIVE_POLLING_ENABLED".to_owned());
                 notes.sources.borrow_mut().insert("scheduler.cadence".to_owned(), source);
             }
             "true" | "1" | "yes" | "on" => {}
@@ -273,7 +218,7 @@ fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
     let cap = |key: &'static str, least: u64| {
         section.get(key, |value| match count(value)? {
             0 if least > 0 => Err("it is 0, and nothing would ever run: use 1 or more".to_owned()),
-            cap if cap > HIGHEST_CAP => Err(format!("{cap} is no bound: use at most {HIGHEST_CAP}")),
+            cap if cap > HIGHEST_CAP => Err(format!("{cap} is too high: use at most {HIGHEST_CAP}")),
             cap => Ok(u32::try_from(cap).unwrap_or(u32::MAX)),
         })
     };

@@ -1,24 +1,30 @@
-//! The configuration: what was written, checked in one pass that reports every problem with its place.
+//! The configuration: an operator's text, checked in one pass that reports every problem with its place.
 //!
-//! The environment wins over settings that were changed while the host ran, these over the file, the file over the
-//! defaults.
+//! The environment wins over settings that were changed while the host ran, these win over the file, and the file wins
+//! over the defaults. A file must be valid without changed settings; see [`Written`].
 //!
-//! This crate reads and checks text. It opens no file but a target's CA file (in [`TlsConfig::build`]), and it knows no command
-//! line and no running host.
+//! This crate reads the configuration's file and a target's CA file (in [`TlsConfig::build`]); it knows no command line
+//! and no running host.
 
 #![forbid(unsafe_code)]
 
 mod checked;
+mod document;
 mod places;
 mod reader;
+mod target_config;
+mod target_parts;
 mod targets;
 mod value;
+mod written;
 
-pub use checked::{Config, Invalid, Limits, line, scheduler_values};
+pub use checked::{Config, Limits, line, scheduler_values};
+pub use document::{Document, Reading, Stamp, environment, read_text};
 pub use places::{Places, data_dir, find};
-pub use reader::{Overrides, Source, misspelt, suggestion};
-pub use targets::{AlsoConfig, CHANGEABLE, SecretSource, TargetConfig, TlsConfig, setting};
+pub use reader::{Overrides, misspelt, suggestion};
+pub use target_config::{AlsoConfig, CHANGEABLE, Difference, SecretSource, TargetConfig, TlsConfig, setting};
 pub use value::{parse_duration, show_duration};
+pub use written::{Environment, Invalid, Written};
 
 use std::fmt;
 

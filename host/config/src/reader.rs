@@ -2,9 +2,9 @@
 
 use crate::Problem;
 use crate::value::{Entry, Node, Value, parse_duration};
+use model::SettingSource;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::time::Duration;
 
 /// Names that are near enough to be suggested.
@@ -12,40 +12,6 @@ const NEAR: f64 = 0.8;
 
 /// Settings that were changed while the host ran, by key: `scheduler.cadence`, `target.ID.interval`.
 pub type Overrides = BTreeMap<String, String>;
-
-/// Where a value comes from. The later ones win.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Nobody said anything.
-    Default,
-    /// The configuration file.
-    File,
-    /// It was changed while the host ran, and is kept until it is unset.
-    Setting,
-    /// This environment variable.
-    Environment(String),
-}
-
-impl Source {
-    /// The word used on every surface.
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::File => "file",
-            Self::Setting => "setting",
-            Self::Environment(_) => "environment",
-        }
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Environment(variable) => write!(f, "environment {variable}"),
-            other => f.write_str(other.as_str()),
-        }
-    }
-}
 
 /// Where problems are noted, and where overrides come from.
 pub(crate) struct Notes<'a> {
@@ -55,7 +21,7 @@ pub(crate) struct Notes<'a> {
     pub environment: &'a dyn Fn(&str) -> Option<String>,
     pub overrides: &'a Overrides,
     /// Where values came from that are not the default, by key.
-    pub sources: RefCell<BTreeMap<String, Source>>,
+    pub sources: RefCell<BTreeMap<String, SettingSource>>,
     /// Every variable that could have set something.
     pub variables: RefCell<BTreeSet<String>>,
 }
@@ -96,11 +62,11 @@ impl Found<'_> {
         }
     }
 
-    fn source(&self) -> Source {
+    fn source(&self) -> SettingSource {
         match self {
-            Self::File(_) => Source::File,
-            Self::Setting(..) => Source::Setting,
-            Self::Variable(variable, _) => Source::Environment(variable.clone()),
+            Self::File(_) => SettingSource::File,
+            Self::Setting(..) => SettingSource::Setting,
+            Self::Variable(variable, _) => SettingSource::Environment(variable.clone()),
         }
     }
 }
@@ -202,10 +168,11 @@ impl<'a> Section<'a> {
     pub(crate) fn blame(&self, keys: &[&str], message: impl Into<String>) {
         let sources = self.notes.sources.borrow();
         let of = |key: &&&str| Some((format!("{}.{key}", self.name), sources.get(&format!("{}.{key}", self.name))?));
-        let decided = |wanted: fn(&Source) -> bool| keys.iter().filter_map(|key| of(&key)).find(|(_, s)| wanted(s));
-        let place = decided(|source| matches!(source, Source::Environment(_)))
+        let decided =
+            |wanted: fn(&SettingSource) -> bool| keys.iter().filter_map(|key| of(&key)).find(|(_, s)| wanted(s));
+        let place = decided(|source| matches!(source, SettingSource::Environment(_)))
             .map(|(_, source)| source.to_string())
-            .or_else(|| decided(|source| *source == Source::Setting).map(|(key, _)| format!("setting {key}")));
+            .or_else(|| decided(|source| *source == SettingSource::Setting).map(|(key, _)| format!("setting {key}")));
         drop(sources);
         match place {
             Some(place) => self.notes.note(place, message),

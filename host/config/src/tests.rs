@@ -85,7 +85,7 @@ fn the_environment_wins_and_is_checked_as_well() {
         (config.listen.port(), scheduler.max, scheduler.min),
         (2, Some(Duration::from_secs(1200)), Duration::from_millis(200))
     );
-    assert_eq!((scheduler.max_per_host, scheduler.cadence), (9, scheduler::Cadence::Fixed));
+    assert_eq!((scheduler.max_per_host, scheduler.cadence), (9, model::Cadence::Fixed));
     let problems = read_with("", &[("POLLIWOG_STORE_HISTORY_DAYS", "many")]).unwrap_err();
     assert!(problems[0].starts_with("environment POLLIWOG_STORE_HISTORY_DAYS: "), "{problems:?}");
 }

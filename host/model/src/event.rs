@@ -1,187 +1,171 @@
-//! What is told to whoever listens.
+//! Events: the things that listeners are notified of.
+//!
+//! A new kind of event is three edits: an entry in the table below, an entry in the table of `store`'s stored events,
+//! and its fields on the wire in `web`.
 
-use crate::{FailureCategory, Kind, Status, TargetId, Timestamp};
+use crate::{DeadReason, FailureCategory, Kind, Status, TargetId, Timestamp};
 
-/// Something that happened, at a time.
+/// Something that happened, and when.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
 }
 
-/// What happened. The names on the wire are [`EventKind::name`].
+/// An event with its place in the stored sequence.
 #[derive(Clone, Debug, PartialEq)]
-pub enum EventKind {
-    /// A dependency's status changed from one report to the next.
-    StatusChange {
-        /// Whose dependency.
-        target: TargetId,
-        /// Which one.
-        dependency: String,
-        /// What it was.
-        previous: Status,
-        /// What it is.
-        current: Status,
-    },
-    /// A dependency is no longer reported.
-    DependencyMissing {
-        /// Whose dependency.
-        target: TargetId,
-        /// Which one.
-        dependency: String,
-    },
-    /// A poll ended. Never stored.
-    PollComplete {
-        /// Whose poll.
-        target: TargetId,
-        /// Whether there is a report.
-        success: bool,
-        /// How many dependencies the report had.
-        dependencies: u32,
-        /// How many of them changed status.
-        transitions: u32,
-        /// How long it took, in milliseconds.
-        latency_ms: f64,
-        /// Why there is no report.
-        error: Option<String>,
-        /// What the plugin could not read.
-        warnings: u32,
-    },
-    /// A poll failed. Stored when the error is another one than before.
-    PollError {
-        /// Whose poll.
-        target: TargetId,
-        /// Whose failure it is.
-        category: FailureCategory,
-        /// For programs.
-        code: String,
-        /// For people.
-        message: String,
-    },
-    /// A target cannot be polled any more: what is known of it goes stale.
-    Unreachable {
-        /// The target.
-        target: TargetId,
-        /// The failure's code, such as `timeout`.
-        code: String,
-        /// The failure in one sentence.
-        message: String,
-    },
-    /// A target that could not be polled answers again.
-    Reachable {
-        /// The target.
-        target: TargetId,
-        /// How many failures in a row there were.
-        failures: u32,
-    },
-    /// A target became known, or was enabled.
-    ServiceStarted {
-        /// Which one.
-        target: TargetId,
-    },
-    /// A target went, or was disabled.
-    ServiceStopped {
-        /// Which one.
-        target: TargetId,
-    },
-    /// A target's breaker opened.
-    CircuitOpen {
-        /// Whose breaker.
-        target: TargetId,
-        /// How many failures in a row there were.
-        failures: u32,
-    },
-    /// A target's breaker closed.
-    CircuitClose {
-        /// Whose breaker.
-        target: TargetId,
-    },
-    /// A target is polled rarely until it answers.
-    DeadLetter {
-        /// Which one.
-        target: TargetId,
-        /// `permanent_failure` or `max_retry_attempts`.
-        reason: &'static str,
-    },
-    /// A dead letter is polled again like everybody.
-    Revived {
-        /// Which one.
-        target: TargetId,
-    },
-    /// A plugin serves its kind.
-    PluginLoaded {
-        /// The kind it serves.
-        plugin: Kind,
-        /// Its version.
-        version: String,
-    },
-    /// A plugin file was not taken.
-    PluginRefused {
-        /// The file.
-        file: String,
-        /// Why, and what to do.
-        reason: String,
-    },
-    /// A plugin is not run any more but for a probe now and then.
-    PluginQuarantined {
-        /// The kind it serves.
-        plugin: Kind,
-        /// How many different targets' polls, one after another, ended in faults of its own.
-        targets: u32,
-    },
-    /// A setting is another now, or the configuration was read again.
-    SettingsChanged {
-        /// The setting's key, or the configuration's file.
-        what: String,
-        /// Its value; nothing when it was unset, or when it is the file.
-        value: Option<String>,
-    },
+pub struct SequencedEvent {
+    /// Its place in the sequence; `None` for an event that is never stored.
+    pub sequence: Option<i64>,
+    /// The event.
+    pub event: Event,
 }
 
-impl EventKind {
-    /// The name on the wire.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::StatusChange { .. } => "status:change",
-            Self::DependencyMissing { .. } => "dependency:missing",
-            Self::PollComplete { .. } => "poll:complete",
-            Self::PollError { .. } => "poll:error",
-            Self::Unreachable { .. } => "target:unreachable",
-            Self::Reachable { .. } => "target:reachable",
-            Self::ServiceStarted { .. } => "service:started",
-            Self::ServiceStopped { .. } => "service:stopped",
-            Self::CircuitOpen { .. } => "circuit:open",
-            Self::CircuitClose { .. } => "circuit:close",
-            Self::DeadLetter { .. } => "target:dead-letter",
-            Self::Revived { .. } => "target:revived",
-            Self::PluginLoaded { .. } => "plugin:loaded",
-            Self::PluginRefused { .. } => "plugin:refused",
-            Self::PluginQuarantined { .. } => "plugin:quarantined",
-            Self::SettingsChanged { .. } => "settings:changed",
+/// Defines [`EventKind`] from its two tables: events about one target, which all have the field `target`, and others.
+macro_rules! events {
+    (
+        target { $($(#[$doc:meta])* $name:ident $word:literal {
+            $($(#[$field_doc:meta])* $field:ident: $type:ty),* $(,)?
+        })* }
+        other { $($(#[$other_doc:meta])* $other:ident $other_word:literal {
+            $($(#[$other_field_doc:meta])* $other_field:ident: $other_type:ty),* $(,)?
+        })* }
+    ) => {
+        /// The kind of an event. [`EventKind::name`] is its name on the wire.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum EventKind {
+            $($(#[$doc])* $name {
+                /// The target.
+                target: TargetId,
+                $($(#[$field_doc])* $field: $type,)*
+            },)*
+            $($(#[$other_doc])* $other { $($(#[$other_field_doc])* $other_field: $other_type,)* },)*
         }
-    }
 
-    /// The target it is about, where it is about one.
-    pub const fn target(&self) -> Option<&TargetId> {
-        match self {
-            Self::StatusChange { target, .. }
-            | Self::DependencyMissing { target, .. }
-            | Self::PollComplete { target, .. }
-            | Self::PollError { target, .. }
-            | Self::Unreachable { target, .. }
-            | Self::Reachable { target, .. }
-            | Self::ServiceStarted { target }
-            | Self::ServiceStopped { target }
-            | Self::CircuitOpen { target, .. }
-            | Self::CircuitClose { target }
-            | Self::DeadLetter { target, .. }
-            | Self::Revived { target } => Some(target),
-            Self::PluginLoaded { .. }
-            | Self::PluginRefused { .. }
-            | Self::PluginQuarantined { .. }
-            | Self::SettingsChanged { .. } => None,
+        impl EventKind {
+            /// Every name on the wire.
+            pub const NAMES: &[&str] = &[$($word,)* $($other_word,)*];
+
+            /// The name on the wire.
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$name { .. } => $word,)*
+                    $(Self::$other { .. } => $other_word,)*
+                }
+            }
+
+            /// The target that the event is about; `None` if it is not about one.
+            pub const fn target(&self) -> Option<&TargetId> {
+                match self {
+                    $(Self::$name { target, .. } => Some(target),)*
+                    $(Self::$other { .. } => None,)*
+                }
+            }
+        }
+    };
+}
+
+events! {
+    target {
+        /// A dependency's status changed from one report to the next.
+        StatusChange "status:change" {
+            /// The dependency's name.
+            dependency: String,
+            /// Its status before.
+            previous: Status,
+            /// Its status now.
+            current: Status,
+        }
+        /// A dependency is no longer reported.
+        DependencyMissing "dependency:missing" {
+            /// The dependency's name.
+            dependency: String,
+        }
+        /// A poll ended. Never stored.
+        PollComplete "poll:complete" {
+            /// Whether there is a report.
+            success: bool,
+            /// The number of dependencies in the report.
+            dependencies: u32,
+            /// The number of dependencies whose status changed.
+            transitions: u32,
+            /// How long the poll took, in milliseconds.
+            latency_ms: f64,
+            /// Why there is no report.
+            error: Option<String>,
+            /// The number of warnings.
+            warnings: u32,
+        }
+        /// A poll failed. Stored if the error differs from the one before.
+        PollError "poll:error" {
+            /// The party at fault, and whether another try may help.
+            category: FailureCategory,
+            /// The failure's stable code.
+            code: String,
+            /// The failure in one sentence.
+            message: String,
+        }
+        /// A target cannot be polled any more: its dependencies become stale.
+        Unreachable "target:unreachable" {
+            /// The failure's code, such as `timeout`.
+            code: String,
+            /// The failure in one sentence.
+            message: String,
+        }
+        /// A target that could not be polled answers again.
+        Reachable "target:reachable" {
+            /// The number of failures in a row before.
+            failures: u32,
+        }
+        /// A target was added or enabled.
+        ServiceStarted "service:started" {}
+        /// A target was removed or disabled.
+        ServiceStopped "service:stopped" {}
+        /// A target's circuit breaker opened.
+        CircuitOpen "circuit:open" {
+            /// The number of failures in a row.
+            failures: u32,
+        }
+        /// A target's circuit breaker closed.
+        CircuitClose "circuit:close" {}
+        /// A target became a dead letter: it is polled rarely until it answers.
+        DeadLetter "target:dead-letter" {
+            /// Why.
+            reason: DeadReason,
+        }
+        /// A dead letter is polled at its normal interval again.
+        Revived "target:revived" {}
+    }
+    other {
+        /// A plugin serves its kind.
+        PluginLoaded "plugin:loaded" {
+            /// The kind.
+            plugin: Kind,
+            /// The plugin's version.
+            version: String,
+        }
+        /// A plugin file was refused.
+        PluginRefused "plugin:refused" {
+            /// The file.
+            file: String,
+            /// Why, and what to do.
+            reason: String,
+        }
+        /// A plugin is no longer run, except for probes.
+        PluginQuarantined "plugin:quarantined" {
+            /// The kind that it serves.
+            plugin: Kind,
+            /// The number of targets whose last polls, one after another, ended in plugin faults.
+            targets: u32,
+        }
+        /// A setting changed, or the configuration was read again.
+        SettingsChanged "settings:changed" {
+            /// The setting's key, or the configuration's file.
+            what: String,
+            /// The setting's value; `None` if it was unset, or for the file.
+            value: Option<String>,
         }
     }
 }

@@ -1,22 +1,35 @@
 //! The words of Polliwog as plain types.
 //!
-//! Every host room may name this crate and this crate names nobody: no serde, no I/O, no clock. A boundary (API,
-//! database, WIT, file) has wire types of its own and converts.
+//! Every host crate may name this crate, and it names none: no serde, no I/O, no clock. A boundary (API, database, WIT,
+//! file) has wire types of its own and converts.
 
 #![forbid(unsafe_code)]
 
 mod event;
 mod ids;
+mod latency;
 mod outcome;
 mod pulse;
 mod report;
+mod schedule;
+mod state;
+mod surface;
 mod text;
 mod time;
 
-pub use event::{Event, EventKind};
+pub use event::{Event, EventKind, SequencedEvent};
 pub use ids::{InvalidId, Kind, TargetId};
+pub use latency::{LATENCY_WINDOW, LatencyPoint};
 pub use outcome::{Cause, Failure, FailureCategory, Outcome};
 pub use pulse::{Alive, Pulse};
 pub use report::{Dependency, Json, Report, Sample, SampleKind, Status};
+pub use schedule::{Breaker, BreakerState, Cadence, Counters, DeadLetter, DeadReason, Place, Rate, Rates, Schedule};
+pub use state::{
+    DependencyRecord, DependencyState, Observed, PollFailure, TargetInfo, TargetSource, TargetState, Volatile,
+};
+pub use surface::{
+    Ask, CommandError, Explanation, LoopState, PluginState, PluginUsage, PollMeasure, SchedulerState, ServedPlugin,
+    Setting, SettingSource, Term,
+};
 pub use text::is_invisible;
 pub use time::{Moment, Timestamp};

@@ -39,6 +39,9 @@ pub enum FailureCategory {
 }
 
 impl FailureCategory {
+    /// Every category.
+    pub const ALL: [Self; 3] = [Self::Transient, Self::Permanent, Self::Plugin];
+
     /// The word used on every surface.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -50,7 +53,7 @@ impl FailureCategory {
 
     /// The category that `word` names.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Transient, Self::Permanent, Self::Plugin].into_iter().find(|category| category.as_str() == word)
+        Self::ALL.into_iter().find(|category| category.as_str() == word)
     }
 }
 

@@ -5,7 +5,7 @@
 //! still makes `/healthz` and `/readyz` fail, is named in the log, and ends the process, so that a supervisor starts it
 //! again. With systemd's `WatchdogSec=` the supervisor is told as well, for as long as all is well.
 
-use crate::clock::Clock;
+use engine::Clock;
 use model::{Moment, Pulse};
 use sd_notify::NotifyState;
 use std::sync::atomic::{AtomicBool, Ordering};

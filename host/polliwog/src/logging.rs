@@ -4,9 +4,9 @@
 //! the line is lost and counted, and the host goes on. The next line that can be written says how many are missing.
 
 use crate::cli::LogFormat;
-use crate::common::environment;
 use anyhow::Context;
 use clap::ValueEnum;
+use config::environment;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};

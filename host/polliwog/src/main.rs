@@ -1,37 +1,30 @@
-//! Polliwog: polls things and says how they are.
+//! Polliwog: polls targets and reports their status.
 //!
-//! This crate wires the rooms together: command line, configuration, the driver, and the host as the web room sees it.
+//! This crate is the command line, a file for each command, and the wiring of the other crates.
 
 #![forbid(unsafe_code)]
 // They panic when nothing reads what they write.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
-mod api;
-mod check;
+mod admin;
 mod cli;
-mod clock;
-mod common;
-mod configurator;
-mod driver;
-mod estate;
+mod client;
+mod commands;
+mod configuration;
 mod health;
-mod host;
 mod logging;
 mod means;
-mod plugin_command;
+mod output;
 mod plugins;
-mod poll;
-mod remote;
-mod run;
-mod setup;
-mod simulate;
-mod token;
+mod web_host;
 
 use anyhow::Context;
 use clap::Parser;
 use cli::{Arguments, Command, PluginCommand, PollArguments, TokenCommand};
+use commands::{
+    breaker, check, dead_letter, explain, plugin, poll, replay, run, settings, setup, simulate, status, targets, token,
+};
 use logging::Log;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tracing::Level;
@@ -51,20 +44,26 @@ fn main() -> ExitCode {
     match carry_out(arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            common::complain(format_args!("polliwog: {error:#}"));
+            output::complain(format_args!("polliwog: {error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Does what was asked; gives the exit code.
+/// Runs the command. Returns the exit code.
 fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
-    let usual = if matches!(arguments.command, Command::Run(_)) { Level::INFO } else { Level::WARN };
+    let serves = matches!(arguments.command, Command::Run(_));
+    let usual = if serves { Level::INFO } else { Level::WARN };
     let level = arguments.log_level.map_or_else(|| logging::level(usual), Ok)?;
     let format = arguments.log_format.map_or_else(logging::format, Ok)?;
     let log = Arc::new(Log::start(level, format)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .on_thread_start(move || {
+            if serves {
+                means::yield_to_polls();
+            }
+        })
         .enable_all()
         .build()
         .context("starting the runtime")?;
@@ -75,52 +74,39 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
                 check::check(&common, json, allow_missing_plugins).await
             }
             Command::Poll(arguments) => poll::poll(arguments).await,
-            Command::Explain { target, common } => remote::explain(&common, &target).await,
-            Command::Status { common } => remote::status(&common).await,
-            Command::Targets { command, common } => remote::targets(&common, command).await,
-            Command::DeadLetter { command, common } => remote::dead_letter(&common, command).await,
-            Command::Breaker { command, common } => remote::breaker(&common, command).await,
-            Command::Settings { command, common } => remote::settings(&common, command).await,
-            Command::Token { command: TokenCommand::Rotate, common } => remote::rotate_token(&common).await,
+            Command::Explain { target, common } => explain::explain(&common, &target).await,
+            Command::Status { common } => status::status(&common).await,
+            Command::Targets { command, common } => targets::targets(&common, command).await,
+            Command::DeadLetter { command, common } => dead_letter::dead_letter(&common, command).await,
+            Command::Breaker { command, common } => breaker::breaker(&common, command).await,
+            Command::Settings { command, common } => settings::settings(&common, command).await,
+            Command::Token { command: TokenCommand::Rotate, common } => token::rotate(&common).await,
             Command::Token { command: TokenCommand::Show { demo }, common } => {
                 token::show(&common.common.places(), demo)
             }
-            Command::Replay { dir, port } => replay(&dir, port).await,
+            Command::Replay { dir, port } => replay::replay(&dir, port).await,
             Command::Setup(arguments) => setup::setup(arguments).await,
             Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,
-            Command::Plugin(PluginCommand::List { common, json }) => plugin_command::list::list(&common, json).await,
+            Command::Plugin(PluginCommand::List { common, json }) => plugin::list::list(&common, json).await,
             Command::CompilePlugin => unreachable!("done before there was a runtime"),
-            Command::Plugin(PluginCommand::Accept { file, common }) => plugin_command::accept::accept(&file, &common),
-            Command::Plugin(PluginCommand::New { name, lang }) => plugin_command::new::new(&name, lang),
+            Command::Plugin(PluginCommand::Accept { file, common }) => plugin::accept::accept(&file, &common),
+            Command::Plugin(PluginCommand::New { name, lang }) => plugin::new::new(&name, lang),
             Command::Plugin(PluginCommand::Test { path, update, json }) => {
-                plugin_command::test::test(&path, update, json).await
+                plugin::test::test(&path, update, json).await
             }
             Command::Plugin(PluginCommand::Watch { path, url, settings, secret }) => {
-                plugin_command::watch::watch(&path, PollArguments::of(url, settings, secret)).await
+                plugin::watch::watch(&path, PollArguments::of(url, settings, secret)).await
             }
-            Command::Plugin(PluginCommand::Wit { dir }) => plugin_command::new::wit(&dir),
-            Command::Plugin(PluginCommand::Update { path }) => plugin_command::new::update(&path),
-            Command::Plugin(PluginCommand::Retry { kind, common }) => remote::retry_plugin(&common, &kind).await,
+            Command::Plugin(PluginCommand::Wit { dir }) => plugin::new::wit(&dir),
+            Command::Plugin(PluginCommand::Update { path }) => plugin::new::update(&path),
+            Command::Plugin(PluginCommand::Retry { kind, common }) => plugin::retry::retry(&common, &kind).await,
             Command::Plugin(PluginCommand::Bench { path, recording, polls, json }) => {
-                plugin_command::bench::bench(&path, recording.as_deref(), polls, json).await
+                plugin::bench::bench(&path, recording.as_deref(), polls, json).await
             }
-            Command::Plugin(PluginCommand::Inspect { file, json }) => {
-                plugin_command::inspect::inspect(&file, json).await
-            }
+            Command::Plugin(PluginCommand::Inspect { file, json }) => plugin::inspect::inspect(&file, json).await,
         }
     });
-    // What is still under way waits for a file system that hangs, and nobody for it.
+    // A task that hangs in a file system is not waited for.
     runtime.shutdown_background();
     done
-}
-
-/// Serves recorded bodies until it is ended.
-async fn replay(dir: &Path, port: u16) -> anyhow::Result<u8> {
-    let files = demo::Replayed::read(dir).map_err(anyhow::Error::msg)?;
-    let count = common::counted(files.names().count(), "file");
-    let ready = |address| {
-        common::complain(format_args!("serving {count} at http://{address}/, each under its name; Ctrl-C ends it"));
-    };
-    demo::replay(files, port, clock::seconds, ready).await?;
-    Ok(0)
 }

@@ -1,4 +1,4 @@
-//! What the host may take of the machine.
+//! The host's share of the machine: descriptors, permissions of files, priorities.
 
 use anyhow::bail;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -22,6 +22,14 @@ pub(crate) fn raise_descriptors() -> anyhow::Result<()> {
         bail!("this process may have {descriptors} file descriptors, and needs {LEAST}: raise the limit (ulimit -n)");
     }
     Ok(())
+}
+
+/// Lowers the priority of the present thread: pages, API and metrics yield to polls when the CPU is short.
+pub(crate) fn yield_to_polls() {
+    /// A tenth of the weight of a normal thread.
+    const NICE: i32 = 10;
+    // Without the right to do so, the thread keeps its priority.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
 }
 
 /// Makes new files readable for their owner only, in any data directory.

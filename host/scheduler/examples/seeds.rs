@@ -1,6 +1,9 @@
 //! Runs the simulator's random scenarios: `cargo run --release -p scheduler --example seeds -- --seeds 10000`.
 
-use scheduler::simulator::chaos::{Summary, Violation, run};
+#[path = "../tests/chaos/simulation/mod.rs"]
+mod simulation;
+
+use simulation::{Summary, Violation, run};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

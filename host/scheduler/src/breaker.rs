@@ -3,68 +3,45 @@
 //! It counts nothing itself; the target's streak of failures is the one number both share.
 
 use crate::settings::Rules;
-use model::Moment;
+use model::{Breaker, BreakerState, Moment};
 use std::time::Duration;
 
 /// No trip is longer.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Whether polls are let through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BreakerState {
-    /// Polls run.
-    Closed,
-    /// No poll runs before its time is over.
-    Open,
-    /// One probe is under way and decides.
-    HalfOpen,
+/// The transitions of a breaker.
+pub(crate) trait Transitions {
+    /// Records the start of a poll: with an open breaker, that poll is the probe.
+    fn start(&mut self, now: Moment);
+
+    /// Closes the breaker after a success. Returns whether it was not closed before.
+    fn succeed(&mut self, now: Moment) -> bool;
+
+    /// Records the `failures`-th failure in a row. Returns how long the breaker is open from now, if this trips it.
+    fn fail(&mut self, rules: &Rules, failures: u32, now: Moment) -> Option<Duration>;
+
+    /// Records that the probe ended without an outcome of the target: the breaker opens again for the same time. Returns how
+    /// long; `None` if there was no probe.
+    fn lose_probe(&mut self, now: Moment) -> Option<Duration>;
 }
 
-impl BreakerState {
-    /// The word used on every surface.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Open => "open",
-            Self::HalfOpen => "half_open",
-        }
-    }
-}
-
-/// One target's breaker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Breaker {
-    /// Whether polls are let through.
-    pub state: BreakerState,
-    /// How long the last trip was; none since the last success.
-    pub open_for: Option<Duration>,
-    /// When it came into its state.
-    pub since: Option<Moment>,
-}
-
-impl Breaker {
-    /// A closed breaker that never tripped.
-    pub const CLOSED: Self = Self { state: BreakerState::Closed, open_for: None, since: None };
-
-    /// A poll starts; when the breaker is open, it is the probe.
-    pub(crate) fn start(&mut self, now: Moment) {
+impl Transitions for Breaker<Moment> {
+    fn start(&mut self, now: Moment) {
         if self.state == BreakerState::Open {
-            self.enter(BreakerState::HalfOpen, now);
+            enter(self, BreakerState::HalfOpen, now);
         }
     }
 
-    /// Closes after a success. Whether it was not closed before.
-    pub(crate) fn succeed(&mut self, now: Moment) -> bool {
+    fn succeed(&mut self, now: Moment) -> bool {
         let opened = self.state != BreakerState::Closed;
         if opened {
-            self.enter(BreakerState::Closed, now);
+            enter(self, BreakerState::Closed, now);
         }
         self.open_for = None;
         opened
     }
 
-    /// Counts the `failures`-th failure in a row. How long it is open from now, when this trips it.
-    pub(crate) fn fail(&mut self, rules: &Rules, failures: u32, now: Moment) -> Option<Duration> {
+    fn fail(&mut self, rules: &Rules, failures: u32, now: Moment) -> Option<Duration> {
         if self.state == BreakerState::Closed && failures < rules.threshold {
             return None;
         }
@@ -75,23 +52,22 @@ impl Breaker {
             rules.open_for
         };
         self.open_for = Some(open_for);
-        self.enter(BreakerState::Open, now);
+        enter(self, BreakerState::Open, now);
         Some(open_for)
     }
 
-    /// The probe ended without an outcome of the target's: open again, for the same time. How long, when there was one.
-    pub(crate) fn lose_probe(&mut self, now: Moment) -> Option<Duration> {
+    fn lose_probe(&mut self, now: Moment) -> Option<Duration> {
         if self.state != BreakerState::HalfOpen {
             return None;
         }
-        self.enter(BreakerState::Open, now);
+        enter(self, BreakerState::Open, now);
         self.open_for
     }
+}
 
-    fn enter(&mut self, state: BreakerState, now: Moment) {
-        self.state = state;
-        self.since = Some(now);
-    }
+fn enter(breaker: &mut Breaker<Moment>, state: BreakerState, now: Moment) {
+    breaker.state = state;
+    breaker.since = Some(now);
 }
 
 #[cfg(test)]

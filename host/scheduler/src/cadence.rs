@@ -21,6 +21,7 @@
 //! (`stretch`), so that an estate on fire is not set upon by its poller; where an operator allowed longer intervals, to as
 //! many polls as the bases would cost.
 
+use model::Cadence;
 use std::time::Duration;
 
 /// Weight of the new target interval against the last smoothed one.
@@ -39,35 +40,6 @@ const RATE_AT_BASE: f64 = 1.0 / 3600.0;
 const EXPONENT: f64 = 2.0 / 3.0;
 /// After a change another is expected at the rate above, less and less: by half in this time.
 const AFTERMATH: Duration = Duration::from_secs(600);
-/// What follows a success.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cadence {
-    /// Pulse's formula, scored by staleness or by how soon a change is expected; tightens at once, relaxes slowly.
-    Adaptive,
-    /// Pulse's formula to the letter.
-    Pulse,
-    /// The target's base interval.
-    Fixed,
-}
-
-impl Cadence {
-    /// Every cadence.
-    pub const ALL: [Self; 3] = [Self::Adaptive, Self::Pulse, Self::Fixed];
-
-    /// The word used on every surface.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Adaptive => "adaptive",
-            Self::Pulse => "pulse",
-            Self::Fixed => "fixed",
-        }
-    }
-
-    /// The cadence that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|cadence| cadence.as_str() == word)
-    }
-}
 
 /// What the formula is told beside the score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,103 +2,10 @@
 
 use crate::cadence::Computed;
 use crate::target::Target;
-use crate::{Ask, BreakerState, Cadence, DeadReason, Place, Profile, Settings};
-use model::{Moment, TargetId};
+use crate::why::{Failed, Why};
+use crate::{Profile, Settings};
+use model::{Ask, BreakerState, Cadence, DeadReason, Explanation, Moment, Place, Term};
 use std::time::Duration;
-
-/// One term of a computation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Term {
-    /// What it is called: `min_interval`, `staleness`, ...
-    pub name: &'static str,
-    /// Its value with its unit.
-    pub value: String,
-    /// What it means here, for a person.
-    pub meaning: String,
-}
-
-/// Why a target runs next when it does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation {
-    /// Whose.
-    pub target: TargetId,
-    /// Where it is.
-    pub place: Place,
-    /// When it is due; nothing while it is not polled at all, or is being polled.
-    pub due: Option<Moment>,
-    /// One sentence.
-    pub summary: String,
-    /// What led there, in the order of the computation.
-    pub terms: Vec<Term>,
-}
-
-/// What set a target's due time last.
-#[derive(Clone, Debug)]
-pub(crate) enum Why {
-    /// It was taken up at a start, as it was.
-    Restored,
-    /// It became known while the host ran.
-    Added,
-    /// It is another target than before, or its settings are others.
-    Changed,
-    /// The profile has no dead letters any more.
-    Profile(Profile),
-    /// It was enabled.
-    Enabled,
-    /// An operator asked.
-    Asked(Ask),
-    /// It fell due together with others, and they are spread.
-    Spread {
-        was: Moment,
-        delay: Duration,
-    },
-    Succeeded {
-        computed: Computed,
-        after: Duration,
-        since: Moment,
-    },
-    /// The settings or its own interval changed.
-    Recomputed {
-        computed: Computed,
-        after: Duration,
-    },
-    Failed(Failed),
-    PluginFault {
-        backoff: Duration,
-        probe: Option<Duration>,
-        dead: Option<Duration>,
-        delay: Duration,
-    },
-    /// Its last poll never got an instance slot.
-    NoSlot {
-        delay: Duration,
-    },
-    /// Its results wait for the database.
-    Unwritten {
-        results: u8,
-        delay: Duration,
-    },
-    /// Its plugin is in quarantine, and is tried with this target.
-    QuarantineProbe,
-    /// Another target of its origin answered.
-    Revived {
-        neighbour: TargetId,
-    },
-}
-
-/// How the delay after a failure came about.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Failed {
-    pub profile: Profile,
-    pub backoff: Duration,
-    pub floor: Option<Duration>,
-    pub open_for: Option<Duration>,
-    pub dead: Option<DeadReason>,
-    /// How often a dead letter is looked at.
-    pub look: Duration,
-    pub retry_after: Option<Duration>,
-    pub delay: Duration,
-}
 
 /// For a target, with the polls under way of its host and of all.
 pub(crate) fn explain(
@@ -106,7 +13,7 @@ pub(crate) fn explain(
     settings: &Settings,
     (of_host, of_all): (usize, usize),
     now: Moment,
-) -> Explanation {
+) -> Explanation<Moment> {
     let waits = target.place.waits();
     let mut terms = Terms::default();
     terms.state(target, now);

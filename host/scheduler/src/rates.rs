@@ -9,7 +9,7 @@
 //! The prior is what is usual among all targets, counting for two hours of watching at most, so that a target's own ways
 //! soon outweigh it.
 
-use model::Moment;
+use model::{Moment, Rate, Rates};
 use std::time::Duration;
 
 /// What was seen counts half after this.
@@ -25,27 +25,18 @@ const LONGEST_PRIOR: f64 = 7200.0;
 /// What is usual is worked out this often.
 const REFRESH: Duration = Duration::from_secs(60);
 
-/// Changes seen over time watched.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Rate {
-    /// Changes, the older ones counting less.
-    pub changes: f32,
-    /// Seconds watched, the older ones counting less.
-    pub seconds: f32,
+/// Learning and predicting how often a target changes.
+pub(crate) trait Learn {
+    /// Records a poll that ended `span` after the one before. The target was in trouble or quiet all that time, and changed or
+    /// did not.
+    fn observe(&mut self, was_in_trouble: bool, span: Duration, changed: bool);
+
+    /// Returns the changes to expect in a second.
+    fn expected(&self, in_trouble: bool, usual: &Usual) -> f64;
 }
 
-/// What was seen of a target in either state.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Rates {
-    /// While nothing was critical.
-    pub quiet: Rate,
-    /// While something was.
-    pub trouble: Rate,
-}
-
-impl Rates {
-    /// A poll ended `span` after the last one; the target was in trouble or quiet all the while, and changed or not.
-    pub(crate) fn observe(&mut self, was_in_trouble: bool, span: Duration, changed: bool) {
+impl Learn for Rates {
+    fn observe(&mut self, was_in_trouble: bool, span: Duration, changed: bool) {
         let span = span.min(LONGEST_SPAN).as_secs_f32();
         let kept = 0.5_f32.powf(span / HALF_LIFE.as_secs_f32());
         for rate in [&mut self.quiet, &mut self.trouble] {
@@ -57,8 +48,7 @@ impl Rates {
         rate.changes += f32::from(u8::from(changed));
     }
 
-    /// Changes to expect in a second.
-    pub(crate) fn expected(&self, in_trouble: bool, usual: &Usual) -> f64 {
+    fn expected(&self, in_trouble: bool, usual: &Usual) -> f64 {
         let (seen, prior) = if in_trouble { (self.trouble, usual.trouble) } else { (self.quiet, usual.quiet) };
         f64::from(seen.changes + prior.changes) / f64::from(seen.seconds + prior.seconds)
     }
@@ -87,7 +77,7 @@ impl Usual {
         }
     }
 
-    /// A poll of some target ended; as [`Rates::observe`].
+    /// A poll of some target ended; as [`Learn::observe`].
     pub(crate) fn observe(&mut self, was_in_trouble: bool, span: Duration, changed: bool, now: Moment) {
         let seen = &mut self.seen[usize::from(was_in_trouble)];
         seen[0] += f64::from(u8::from(changed));

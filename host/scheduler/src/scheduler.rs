@@ -10,9 +10,10 @@ use crate::bucket::Bucket;
 use crate::hosts::Hosts;
 use crate::queue::Slot;
 use crate::rates::Usual;
+use crate::record::Record;
 use crate::target::{Flight, Spending, Target, Turn};
-use crate::{Place, Queue, Saved, Settings, TargetSpec};
-use model::{Cause, EventKind, Kind, Moment, TargetId};
+use crate::{Queue, Settings, TargetSpec};
+use model::{Ask, Cause, Counters, EventKind, Kind, Moment, Place, Schedule, TargetId};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -20,11 +21,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Results of one target that may wait for the database before it is polled no more.
-const MAX_UNWRITTEN: u8 = 5;
+pub const MAX_UNWRITTEN: u8 = 5;
 /// No delay is longer, whatever a machine sent.
 const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
 /// A poll that takes longer leaves its slot of `max_in_flight` to another, and makes its target a slow one.
-pub(crate) const SLOW: Duration = Duration::from_secs(1);
+pub const SLOW: Duration = Duration::from_secs(1);
 /// A host that wakes this much later than it asked to has slept; what fell due meanwhile is spread as at a start.
 const SLEPT: Duration = Duration::from_secs(30);
 
@@ -32,7 +33,7 @@ const SLEPT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// The host starts with these targets, and with what is known of their schedules.
-    Started(Vec<(TargetSpec, Option<Saved>)>),
+    Started(Vec<(TargetSpec, Option<Schedule<Moment>>)>),
     /// A target is new.
     Added(TargetSpec),
     /// A target is another than before.
@@ -66,21 +67,6 @@ pub enum Change {
     Requeue,
     /// Name or labels: nothing.
     Nothing,
-}
-
-/// What an operator asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
-    /// Poll at once, in whatever state it is.
-    PollNow,
-    /// Take it out of the dead letters and poll at once.
-    Retry,
-    /// Close its breaker, forget its failures, and poll at once.
-    ResetBreaker,
-    /// Poll it again.
-    Enable,
-    /// Poll it no more; what is known stays.
-    Disable,
 }
 
 /// How a poll ended, as far as the next one is concerned.
@@ -127,29 +113,8 @@ pub enum Action {
         /// Whether it must not be lost.
         urgent: bool,
     },
-}
-
-/// How often things happened since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Polls started.
-    pub started: u64,
-    /// Polls that ended with a report.
-    pub succeeded: u64,
-    /// Polls that ended without one.
-    pub failed: u64,
-    /// Polls held back because too many were in flight.
-    pub held_in_flight: u64,
-    /// Polls held back by the token bucket.
-    pub held_by_rate: u64,
-    /// Polls that waited for a slot of their host.
-    pub held_by_hosts: u64,
-    /// Polls left out because the target's results were not yet written.
-    pub skipped_unwritten: u64,
-    /// Polls that never got an instance slot.
-    pub skipped_no_slot: u64,
-    /// Due times that were spread because the host had slept or many fell due at once.
-    pub spread: u64,
+    /// The target is in another place than at the last drain.
+    Moved(TargetId, Place),
 }
 
 /// When to poll whom.
@@ -175,7 +140,7 @@ pub struct Scheduler {
     orphans: HashMap<TargetId, Flight>,
     unserved: HashSet<Kind>,
     /// What is held against plugins; of most nothing.
-    records: BTreeMap<Kind, quarantine::Record>,
+    records: BTreeMap<Kind, Record>,
     /// Dead letters that a success of another target of their origin may revive.
     hopeful: BTreeMap<Arc<str>, BTreeMap<TargetId, Slot>>,
     bucket: Bucket,
@@ -195,6 +160,8 @@ pub struct Scheduler {
     stopping: bool,
     counters: Counters,
     actions: Vec<Action>,
+    /// Targets whose place may have changed since the last drain.
+    moved: Vec<Slot>,
 }
 
 impl Scheduler {
@@ -227,6 +194,7 @@ impl Scheduler {
             stopping: false,
             counters: Counters::default(),
             actions: Vec::new(),
+            moved: Vec::new(),
         }
     }
 
@@ -266,9 +234,17 @@ impl Scheduler {
         }
     }
 
-    /// Takes what is to be done since the last time.
+    /// Takes the actions since the last drain, those that only say where targets are now last.
     pub fn drain(&mut self) -> Vec<Action> {
-        std::mem::take(&mut self.actions)
+        let mut actions = std::mem::take(&mut self.actions);
+        for slot in std::mem::take(&mut self.moved) {
+            let Some(target) = self.targets.get_mut(slot.index()).and_then(Option::as_mut) else { continue };
+            if target.place != target.announced {
+                target.announced = target.place;
+                actions.push(Action::Moved(target.spec.id.clone(), target.place));
+            }
+        }
+        actions
     }
 
     /// When time alone will cause an action; none while nothing is queued or nothing may start.

@@ -1,8 +1,7 @@
 //! What an operator can turn.
 
-use crate::Cadence;
-use crate::DeadReason;
 use crate::backoff::Backoff;
+use model::{Cadence, DeadReason};
 use std::time::Duration;
 
 /// Pulse's longest interval.

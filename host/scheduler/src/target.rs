@@ -1,12 +1,13 @@
 //! What the scheduler knows of one target.
 
+use crate::Settings;
+use crate::breaker::Transitions;
 use crate::cadence::{Bounds, Scores, activity, expected_rate, staleness, wanted};
-use crate::explain::Why;
 use crate::queue::Slot;
-use crate::rates::{Rates, Usual};
+use crate::rates::{Learn, Usual};
 use crate::settings::PULSE_MAX;
-use crate::{Breaker, BreakerState, Cadence, Settings};
-use model::{Cause, Kind, Moment, TargetId};
+use crate::why::Why;
+use model::{BreakerState, Cadence, Kind, Moment, Place, Schedule, TargetId};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,162 +46,32 @@ pub struct TargetSpec {
     pub enabled: bool,
 }
 
-/// Where a target is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Waits for its due time.
-    Queued,
-    /// Due, and held back by a cap over the process.
-    Ready,
-    /// Due, and waits for a slot of its host.
-    WaitingForHost,
-    /// Being polled.
-    InFlight,
-    /// Not polled: disabled by an operator.
-    Disabled,
-    /// Not polled: no plugin serves its kind.
-    NoPlugin,
-    /// Not polled: its plugin failed too often, and is tried with another target.
-    Quarantined,
-}
-
-impl Place {
-    /// Whether it waits: for its due time, for a cap, or for its host.
-    pub const fn waits(self) -> bool {
-        matches!(self, Self::Queued | Self::Ready | Self::WaitingForHost)
-    }
-
-    /// The word used on every surface.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Ready => "ready",
-            Self::WaitingForHost => "waiting_for_host",
-            Self::InFlight => "in_flight",
-            Self::Disabled => "disabled",
-            Self::NoPlugin => "no_plugin",
-            Self::Quarantined => "quarantined",
+/// Whether a target cannot be polled: two failures in a row, or one after which no poll comes soon: before any success, with
+/// an open breaker, as a dead letter, or because it sent a Retry-After longer than its interval and a minute.
+pub(crate) fn is_unreachable(schedule: &Schedule<Moment>) -> bool {
+    const SOON: Duration = Duration::from_secs(60);
+    // Jitter, and the duration of a poll.
+    const MARGIN: f64 = 1.2;
+    let soon = schedule.interval.unwrap_or_default().max(SOON).mul_f64(MARGIN);
+    let waits_long = schedule.last_polled.is_some_and(|polled| schedule.due.since(polled) > soon);
+    match schedule.failures.max(schedule.plugin_faults) {
+        0 => false,
+        1 => {
+            let is_open = schedule.breaker.state != BreakerState::Closed;
+            schedule.last_success.is_none() || schedule.dead.is_some() || is_open || waits_long
         }
+        _ => true,
     }
 }
 
-/// Why a target is a dead letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeadReason {
-    /// A failure that will not go away by itself.
-    Permanent,
-    /// It failed for so long, or so often, as its profile allows.
-    Retries,
-}
-
-impl DeadReason {
-    /// Pulse's word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Permanent => "permanent_failure",
-            Self::Retries => "max_retry_attempts",
-        }
-    }
-
-    /// The reason that `word` names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Permanent, Self::Retries].into_iter().find(|reason| reason.as_str() == word)
-    }
-}
-
-/// A target that is looked at rarely, until it answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeadLetter {
-    /// Why.
-    pub reason: DeadReason,
-    /// When it became one.
-    pub since: Moment,
-    /// The last failed look, or the failure that made it one.
-    pub last_attempt: Moment,
-    /// How many times it was sent here.
-    pub retries: u32,
-}
-
-/// What of a target's schedule survives a restart.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Saved {
-    /// When it runs next.
-    pub due: Moment,
-    /// The last smoothed interval.
-    pub interval: Option<Duration>,
-    /// Failures in a row.
-    pub failures: u32,
-    /// When the first of them was.
-    pub first_failure: Option<Moment>,
-    /// What the last of them was about.
-    pub last_cause: Option<Cause>,
-    /// Plugin faults in a row.
-    pub plugin_faults: u32,
-    /// Its breaker.
-    pub breaker: Breaker,
-    /// Whether it is a dead letter.
-    pub dead: Option<DeadLetter>,
-    /// Whether a neighbour's success has revived it since its own last success.
-    pub revived: bool,
-    /// Its last success.
-    pub last_success: Option<Moment>,
-    /// When it was last polled.
-    pub last_polled: Option<Moment>,
-    /// The last transition.
-    pub last_change: Option<Moment>,
-    /// Whether a dependency that is not skipped is critical.
-    pub critical: bool,
-    /// How often it was seen to change.
-    pub rates: Rates,
-}
-
-impl Saved {
-    pub(crate) fn new(due: Moment) -> Self {
-        Self {
-            due,
-            interval: None,
-            failures: 0,
-            first_failure: None,
-            last_cause: None,
-            plugin_faults: 0,
-            breaker: Breaker::CLOSED,
-            dead: None,
-            revived: false,
-            last_success: None,
-            last_polled: None,
-            last_change: None,
-            critical: false,
-            rates: Rates::default(),
-        }
-    }
-
-    /// Whether its target cannot be polled: two failures in a row, or one after which nobody looks soon: before any success, with
-    /// an open breaker, as a dead letter, or because it asked to be left alone for longer than its interval and a minute.
-    pub fn is_unreachable(&self) -> bool {
-        const SOON: Duration = Duration::from_secs(60);
-        // Jitter, and what a poll itself takes.
-        const MARGIN: f64 = 1.2;
-        let soon = self.interval.unwrap_or_default().max(SOON).mul_f64(MARGIN);
-        let waits_long = self.last_polled.is_some_and(|polled| self.due.since(polled) > soon);
-        match self.failures.max(self.plugin_faults) {
-            0 => false,
-            1 => {
-                let is_open = self.breaker.state != BreakerState::Closed;
-                self.last_success.is_none() || self.dead.is_some() || is_open || waits_long
-            }
-            _ => true,
-        }
-    }
-
-    /// Forgets streaks, breaker and dead letter: the target is another one now.
-    pub(crate) fn reset(&mut self) {
-        *self = Self {
-            last_success: self.last_success,
-            last_polled: self.last_polled,
-            last_change: self.last_change,
-            ..Self::new(self.due)
-        };
-    }
+/// Forgets streaks, breaker and dead letter, because the target is another one now.
+pub(crate) fn reset(schedule: &mut Schedule<Moment>) {
+    *schedule = Schedule {
+        last_success: schedule.last_success,
+        last_polled: schedule.last_polled,
+        last_change: schedule.last_change,
+        ..Schedule::new(schedule.due)
+    };
 }
 
 /// A target's schedule, for people and programs.
@@ -209,9 +80,11 @@ pub struct TargetStatus {
     /// Where it is.
     pub place: Place,
     /// Its schedule.
-    pub schedule: Saved,
-    /// Staleness, 0 (just polled) to 1.
-    pub staleness: f64,
+    pub schedule: Schedule<Moment>,
+    /// Whether it cannot be polled.
+    pub unreachable: bool,
+    /// Its longest interval: its staleness is 1 when its last success is this old.
+    pub longest: Duration,
     /// The cadence it follows.
     pub cadence: Cadence,
     /// Whether it is polled at all, but for a poll that is under way.
@@ -283,7 +156,9 @@ pub(crate) struct Spending {
 pub(crate) struct Target {
     pub spec: TargetSpec,
     pub place: Place,
-    pub schedule: Saved,
+    /// Its place at the last drain.
+    pub announced: Place,
+    pub schedule: Schedule<Moment>,
     /// Why it is due when it is.
     pub why: Why,
     /// The poll under way.
@@ -301,10 +176,11 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(crate) fn new(spec: TargetSpec, schedule: Saved, why: Why) -> Self {
+    pub(crate) fn new(spec: TargetSpec, schedule: Schedule<Moment>, why: Why) -> Self {
         Self {
             spec,
             place: Place::Disabled,
+            announced: Place::Disabled,
             schedule,
             why,
             flight: None,
@@ -389,18 +265,19 @@ impl Target {
         now.after(longest)
     }
 
-    pub(crate) fn status(&self, settings: &Settings, now: Moment) -> TargetStatus {
+    pub(crate) fn status(&self, settings: &Settings) -> TargetStatus {
         TargetStatus {
             place: self.place,
             schedule: self.schedule.clone(),
-            staleness: self.staleness(settings, now),
+            unreachable: is_unreachable(&self.schedule),
+            longest: self.bounds(settings).max,
             cadence: self.cadence(settings),
             enabled: self.spec.enabled,
         }
     }
 
     /// As it is to be found after a restart: a probe that is under way will then have ended without an outcome.
-    pub(crate) fn saved(&self, settings: &Settings, now: Moment) -> Saved {
+    pub(crate) fn saved(&self, settings: &Settings, now: Moment) -> Schedule<Moment> {
         let mut saved = self.schedule.clone();
         let looked_at = saved.dead.is_some() && self.flight.as_ref().is_some_and(|flight| !flight.void);
         if saved.breaker.state == BreakerState::HalfOpen || looked_at {

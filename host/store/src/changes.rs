@@ -1,8 +1,6 @@
 //! What a poll changed.
 
-use crate::history::LatencyPoint;
-use crate::known::{Facts, PollFailure};
-use model::{FailureCategory, Json, Status, Timestamp};
+use model::{DependencyRecord, FailureCategory, Json, LatencyPoint, PollFailure, Status, Timestamp};
 use std::sync::Arc;
 
 /// A dependency's status changed from one report to the next.
@@ -40,9 +38,9 @@ pub struct Changes {
     /// Statuses that changed.
     pub transitions: Vec<Transition>,
     /// Dependencies whose status, error or presence changed, or that are new: to be written at once.
-    pub urgent: Vec<Arc<Facts>>,
+    pub urgent: Vec<Arc<DependencyRecord>>,
     /// Dependencies of which only descriptions changed: to be written with what merely continued.
-    pub details: Vec<Arc<Facts>>,
+    pub details: Vec<Arc<DependencyRecord>>,
     /// Dependencies that have been missing for so long that they are forgotten.
     pub forgotten: Vec<String>,
     /// Entries of the error history.
@@ -50,14 +48,14 @@ pub struct Changes {
     /// An entry of the target's poll errors.
     pub poll_error: Option<PollErrorEntry>,
     /// Whether warnings, the poll's failure or staleness changed.
-    pub target: Option<TargetFacts>,
+    pub target: Option<TargetRecord>,
     /// Latency windows that are over.
     pub points: Vec<(u32, LatencyPoint)>,
 }
 
 /// What is written of a target itself.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TargetFacts {
+pub struct TargetRecord {
     /// The warnings of its last report.
     pub warnings: Vec<String>,
     /// Why its last poll failed.

@@ -48,7 +48,7 @@ impl Files {
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let found = file.metadata()?;
-        let wal_path = super::open::beside(path, "-wal");
+        let wal_path = crate::path::beside(path, "-wal");
         let wal = std::fs::metadata(&wal_path).ok().as_ref().map(identity);
         Ok(Self { path: path.to_owned(), wal_path, database: identity(&found), wal, length: found.len(), file })
     }

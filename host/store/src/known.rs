@@ -1,8 +1,10 @@
 //! What is known of one target, and what an outcome adds to it. Pure.
 
-use crate::changes::{Changes, ErrorEntry, PollErrorEntry, TargetFacts, Transition};
-use crate::history::LatencyPoint;
-use model::{Failure, FailureCategory, Json, Outcome, Report, Status, Timestamp};
+use crate::changes::{Changes, ErrorEntry, PollErrorEntry, TargetRecord, Transition};
+use model::{
+    DependencyRecord, DependencyState, Failure, Json, LatencyPoint, Outcome, PollFailure, Report, Status, Timestamp,
+    Volatile,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -17,14 +19,11 @@ const UNHEALTHY_MESSAGE: &str = "Unhealthy";
 /// Other names of dependencies: alias to canonical name.
 pub type Aliases = HashMap<String, String>;
 
-/// Since when a dependency is no longer reported.
-pub type Missing = Option<Timestamp>;
-
 /// What is known of a target.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct KnownState {
     /// Its dependencies: those of the last report in its order, then those that are missing.
-    pub dependencies: Vec<Dependency>,
+    pub dependencies: Vec<DependencyState>,
     /// The warnings of its last report.
     pub warnings: Vec<String>,
     /// Why its last poll failed; nothing when it did not.
@@ -37,63 +36,11 @@ pub struct Known {
     next_slot: u32,
 }
 
-/// Why a poll failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PollFailure {
-    /// Whose failure.
-    pub category: FailureCategory,
-    /// For programs.
-    pub code: String,
-    /// For people.
-    pub message: String,
-    /// When it was last seen.
-    pub at: Timestamp,
-}
-
-/// One dependency: what is written when it changes, and what merely continues.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Dependency {
-    /// What is written when it changes.
-    pub facts: Arc<Facts>,
-    /// What merely continues.
-    pub live: Live,
-}
-
-/// What of a dependency is written when it changes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Facts {
-    /// A small number, unique for its target: what the journal calls it.
-    pub slot: u32,
-    /// Its fields as reported last; time and latency are in [`Live`].
-    pub reported: model::Dependency,
-    /// The name that several targets' dependencies share.
-    pub canonical: Option<String>,
-    /// The last error that was recorded; nothing after a recovery.
-    pub error_state: Option<Json>,
-    /// When it was first reported.
-    pub first_seen: Timestamp,
-    /// When its status last changed.
-    pub last_status_change: Option<Timestamp>,
-    /// Since when it is no longer reported.
-    pub missing_since: Missing,
-}
-
-/// What of a dependency merely continues.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Live {
-    /// When the source, or else we, last looked.
-    pub checked_at: Timestamp,
-    /// Milliseconds.
-    pub latency_ms: Option<f64>,
-    /// The latency window under way.
-    pub window: Option<LatencyPoint>,
-}
-
-impl Known {
+impl KnownState {
     /// From what was stored.
-    pub(crate) fn restored(mut self, mut dependencies: Vec<Dependency>) -> Self {
-        dependencies.sort_by_key(|dependency| (dependency.facts.missing_since.is_some(), dependency.facts.slot));
-        self.next_slot = dependencies.iter().map(|dependency| dependency.facts.slot + 1).max().unwrap_or(0);
+    pub(crate) fn restored(mut self, mut dependencies: Vec<DependencyState>) -> Self {
+        dependencies.sort_by_key(|dependency| (dependency.record.missing_since.is_some(), dependency.record.slot));
+        self.next_slot = dependencies.iter().map(|dependency| dependency.record.slot + 1).max().unwrap_or(0);
         self.dependencies = dependencies;
         self.reindex();
         self
@@ -101,27 +48,27 @@ impl Known {
 
     /// Whether a dependency that is reported and not skipped is critical.
     pub fn is_critical(&self) -> bool {
-        let critical = |facts: &Facts| {
-            facts.missing_since.is_none() && !facts.reported.skipped && facts.reported.status == Status::Critical
+        let critical = |record: &DependencyRecord| {
+            record.missing_since.is_none() && !record.reported.skipped && record.reported.status == Status::Critical
         };
-        self.dependencies.iter().any(|dependency| critical(&dependency.facts))
+        self.dependencies.iter().any(|dependency| critical(&dependency.record))
     }
 
     /// One dependency by its name.
-    pub fn get(&self, name: &str) -> Option<&Dependency> {
+    pub fn get(&self, name: &str) -> Option<&DependencyState> {
         self.index.get(name).map(|&at| &self.dependencies[at])
     }
 
     /// Compares an outcome with what is known, takes it in, and says what it changed.
-    pub fn learn(&mut self, outcome: Outcome, at: Timestamp, aliases: &Aliases) -> Changes {
+    pub fn merge(&mut self, outcome: Outcome, at: Timestamp, aliases: &Aliases) -> Changes {
         match outcome {
-            Outcome::Success(report) => self.learn_report(report, at, aliases),
-            Outcome::Failure(failure) => self.learn_failure(failure, at),
+            Outcome::Success(report) => self.merge_report(report, at, aliases),
+            Outcome::Failure(failure) => self.merge_failure(failure, at),
             Outcome::Skipped => Changes::default(),
         }
     }
 
-    fn learn_failure(&mut self, failure: Failure, at: Timestamp) -> Changes {
+    fn merge_failure(&mut self, failure: Failure, at: Timestamp) -> Changes {
         let failure = PollFailure { category: failure.category, code: failure.code, message: failure.message, at };
         // The message may tell a time or an address and differ each time; the code says whether it is another error.
         let same = self.failure.as_ref().is_some_and(|f| (f.category, &f.code) == (failure.category, &failure.code));
@@ -134,12 +81,12 @@ impl Known {
             changes.poll_error = Some(PollErrorEntry { failure: Some(entry) });
         }
         if !same || first_stale {
-            changes.target = Some(self.target_facts());
+            changes.target = Some(self.target_record());
         }
         changes
     }
 
-    fn learn_report(&mut self, report: Report, at: Timestamp, aliases: &Aliases) -> Changes {
+    fn merge_report(&mut self, report: Report, at: Timestamp, aliases: &Aliases) -> Changes {
         let mut changes = Changes::default();
         if self.failure.take().is_some() {
             changes.poll_error = Some(PollErrorEntry { failure: None });
@@ -148,19 +95,19 @@ impl Known {
         self.last_report = Some(at);
         if was_stale || changes.poll_error.is_some() || self.warnings != report.warnings {
             self.warnings = report.warnings;
-            changes.target = Some(self.target_facts());
+            changes.target = Some(self.target_record());
         }
         let names: HashSet<&str> = report.dependencies.iter().map(|dependency| dependency.name.as_str()).collect();
         self.mark_missing(&names, &report.kept, at, &mut changes);
         drop(names);
         for reported in report.dependencies {
-            self.learn_dependency(reported, at, aliases, &mut changes);
+            self.merge_dependency(reported, at, aliases, &mut changes);
         }
         self.forget_surplus(&mut changes);
         changes
     }
 
-    fn learn_dependency(
+    fn merge_dependency(
         &mut self,
         mut reported: model::Dependency,
         at: Timestamp,
@@ -170,20 +117,25 @@ impl Known {
         let canonical = aliases.get(&reported.name);
         let position = self.index.get(&reported.name).copied();
         let Some(position) = position else {
-            return self.learn_new(reported, at, canonical.cloned(), changes);
+            return self.merge_new(reported, at, canonical.cloned(), changes);
         };
-        let Dependency { facts, live } = &mut self.dependencies[position];
-        changes.points.extend(live.take(&mut reported, at).map(|point| (facts.slot, point)));
-        let status = (facts.reported.status, reported.status);
+        let DependencyState { record, volatile } = &mut self.dependencies[position];
+        changes.points.extend(take_volatile(volatile, &mut reported, at).map(|point| (record.slot, point)));
+        let status = (record.reported.status, reported.status);
         let urgent = status.0 != status.1
-            || facts.reported.skipped != reported.skipped
-            || facts.missing_since.is_some()
-            || facts.canonical.as_ref() != canonical;
-        let error = error_entry(facts.error_state.as_ref(), &reported);
-        if !urgent && error.is_none() && facts.reported == reported {
+            || record.reported.skipped != reported.skipped
+            || record.missing_since.is_some()
+            || record.canonical.as_ref() != canonical;
+        let error = error_entry(record.error_state.as_ref(), &reported);
+        if !urgent && error.is_none() && record.reported == reported {
             return;
         }
-        let mut changed = Facts { reported, canonical: canonical.cloned(), missing_since: None, ..Facts::clone(facts) };
+        let mut changed = DependencyRecord {
+            reported,
+            canonical: canonical.cloned(),
+            missing_since: None,
+            ..DependencyRecord::clone(record)
+        };
         if status.0 != status.1 {
             changed.last_status_change = Some(at);
             let dependency = changed.reported.name.clone();
@@ -192,22 +144,22 @@ impl Known {
         if let Some(entry) = &error {
             changed.error_state = entry.error.clone();
         }
-        *facts = Arc::new(changed);
-        if urgent || error.is_some() { &mut changes.urgent } else { &mut changes.details }.push(facts.clone());
+        *record = Arc::new(changed);
+        if urgent || error.is_some() { &mut changes.urgent } else { &mut changes.details }.push(record.clone());
         changes.errors.extend(error);
     }
 
-    fn learn_new(
+    fn merge_new(
         &mut self,
         mut reported: model::Dependency,
         at: Timestamp,
         canonical: Option<String>,
         changes: &mut Changes,
     ) {
-        let mut live = Live::default();
-        live.take(&mut reported, at);
+        let mut volatile = Volatile::default();
+        take_volatile(&mut volatile, &mut reported, at);
         let error = error_entry(None, &reported);
-        let facts = Arc::new(Facts {
+        let record = Arc::new(DependencyRecord {
             slot: self.next_slot,
             canonical,
             error_state: error.as_ref().and_then(|entry| entry.error.clone()),
@@ -217,10 +169,10 @@ impl Known {
             reported,
         });
         self.next_slot += 1;
-        self.index.insert(facts.reported.name.clone(), self.dependencies.len());
-        changes.urgent.push(facts.clone());
+        self.index.insert(record.reported.name.clone(), self.dependencies.len());
+        changes.urgent.push(record.clone());
         changes.errors.extend(error);
-        self.dependencies.push(Dependency { facts, live });
+        self.dependencies.push(DependencyState { record, volatile });
     }
 
     fn mark_missing(&mut self, names: &HashSet<&str>, kept: &[String], at: Timestamp, changes: &mut Changes) {
@@ -230,29 +182,30 @@ impl Known {
             let prefixes = name.match_indices('/').map(|(at, _)| &name[..=at]).take(KEPT_DEPTH);
             !kept.is_empty() && prefixes.chain([name]).any(|part| kept.contains(part))
         };
-        for Dependency { facts, .. } in &mut self.dependencies {
-            let name = facts.reported.name.as_str();
-            if facts.missing_since.is_none() && !names.contains(name) && !is_kept(name) {
-                *facts = Arc::new(Facts { missing_since: Some(at), ..Facts::clone(facts) });
-                changes.urgent.push(facts.clone());
+        for DependencyState { record, .. } in &mut self.dependencies {
+            let name = record.reported.name.as_str();
+            if record.missing_since.is_none() && !names.contains(name) && !is_kept(name) {
+                *record = Arc::new(DependencyRecord { missing_since: Some(at), ..DependencyRecord::clone(record) });
+                changes.urgent.push(record.clone());
             }
         }
     }
 
     /// Forgets a dependency that is missing, or all that are: an operator has seen it. One that is reported again is new.
     pub fn dismiss(&mut self, name: Option<&str>) -> Changes {
-        let dismissed =
-            |facts: &Facts| facts.missing_since.is_some() && name.is_none_or(|name| facts.reported.name == name);
-        let missing = self.dependencies.iter().filter(|dependency| dismissed(&dependency.facts));
-        let forgotten: Vec<String> = missing.map(|dependency| dependency.facts.reported.name.clone()).collect();
-        self.dependencies.retain(|dependency| !dismissed(&dependency.facts));
+        let dismissed = |record: &DependencyRecord| {
+            record.missing_since.is_some() && name.is_none_or(|name| record.reported.name == name)
+        };
+        let missing = self.dependencies.iter().filter(|dependency| dismissed(&dependency.record));
+        let forgotten: Vec<String> = missing.map(|dependency| dependency.record.reported.name.clone()).collect();
+        self.dependencies.retain(|dependency| !dismissed(&dependency.record));
         self.reindex();
         Changes { forgotten, ..Changes::default() }
     }
 
     fn forget_surplus(&mut self, changes: &mut Changes) {
         let mut missing: Vec<(Timestamp, String)> = (self.dependencies.iter())
-            .filter_map(|dependency| Some((dependency.facts.missing_since?, dependency.facts.reported.name.clone())))
+            .filter_map(|dependency| Some((dependency.record.missing_since?, dependency.record.reported.name.clone())))
             .collect();
         if missing.len() <= MISSING {
             return;
@@ -260,35 +213,33 @@ impl Known {
         missing.sort_unstable();
         missing.truncate(missing.len() - MISSING);
         let forgotten: HashSet<String> = missing.into_iter().map(|(_, name)| name).collect();
-        self.dependencies.retain(|dependency| !forgotten.contains(&dependency.facts.reported.name));
-        changes.urgent.retain(|facts| !forgotten.contains(&facts.reported.name));
+        self.dependencies.retain(|dependency| !forgotten.contains(&dependency.record.reported.name));
+        changes.urgent.retain(|record| !forgotten.contains(&record.reported.name));
         changes.forgotten.extend(forgotten);
         self.reindex();
     }
 
     fn reindex(&mut self) {
         let names = self.dependencies.iter().enumerate();
-        self.index = names.map(|(at, dependency)| (dependency.facts.reported.name.clone(), at)).collect();
+        self.index = names.map(|(at, dependency)| (dependency.record.reported.name.clone(), at)).collect();
     }
 
-    fn target_facts(&self) -> TargetFacts {
+    fn target_record(&self) -> TargetRecord {
         let (warnings, failure) = (self.warnings.clone(), self.failure.clone());
-        TargetFacts { warnings, failure, stale_since: self.stale_since }
+        TargetRecord { warnings, failure, stale_since: self.stale_since }
     }
 }
 
-impl Live {
-    /// Takes what merely continues out of a report; the latency window that it ended.
-    fn take(&mut self, reported: &mut model::Dependency, at: Timestamp) -> Option<LatencyPoint> {
-        self.checked_at = reported.checked_at.take().unwrap_or(at);
-        self.latency_ms = reported.latency_ms.take();
-        let ms = self.latency_ms.filter(|ms| *ms > 0.0)?;
-        match &mut self.window {
-            Some(window) => window.add(at, ms),
-            None => {
-                self.window = Some(LatencyPoint::first(at, ms));
-                None
-            }
+/// Moves the volatile fields out of a report. Returns the latency window that it ended.
+fn take_volatile(volatile: &mut Volatile, reported: &mut model::Dependency, at: Timestamp) -> Option<LatencyPoint> {
+    volatile.checked_at = reported.checked_at.take().unwrap_or(at);
+    volatile.latency_ms = reported.latency_ms.take();
+    let ms = volatile.latency_ms.filter(|ms| *ms > 0.0)?;
+    match &mut volatile.window {
+        Some(window) => window.add(at, ms),
+        None => {
+            volatile.window = Some(LatencyPoint::first(at, ms));
+            None
         }
     }
 }

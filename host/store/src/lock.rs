@@ -32,7 +32,7 @@ pub(crate) enum NotLocked {
 impl Lock {
     /// Locks the database at a path, which need not exist.
     pub(crate) fn acquire(database: &Path) -> Result<Self, NotLocked> {
-        let file = super::open::beside(database, "-lock");
+        let file = crate::path::beside(database, "-lock");
         let unusable = |why| NotLocked::Unusable { file: file.clone(), why };
         let held = File::options().create(true).append(true).open(&file).map_err(unusable)?;
         match held.try_lock() {

@@ -1,22 +1,21 @@
 //! Opening a database: one process at a time, brought up to date, and what is known read back.
 
-use crate::known::{Dependency, Facts, Known, Live, PollFailure};
+use crate::load::Loaded;
 use crate::lock::{Lock, NotLocked};
+use crate::path::{beside, make_private};
 use crate::reader::Reader;
-use crate::record::{Acknowledge, Schedule};
+use crate::record::Announce;
 use crate::schema::{MigrationError, migrate, missing_table};
 use crate::spill;
-use crate::wire::{Journal, PointWire, Snapshot};
-use crate::writer::{Desk, Limits, Opening, SPILL, Writer};
-use model::{FailureCategory, Json, Kind, Status, TargetId, Timestamp};
-use rusqlite::{Connection, Row};
-use std::collections::{BTreeMap, HashMap};
+use crate::sqlite::{connect, plain};
+use crate::writer::{Limits, Opening, SPILL, Writer, WriterState};
+use model::{TargetId, Timestamp};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The room's settings.
 #[derive(Clone, Debug)]
@@ -47,20 +46,6 @@ pub enum OpenError {
     Migrate { file: PathBuf, source: MigrationError },
 }
 
-/// What was known of a target when the database was last written.
-#[derive(Debug)]
-pub struct Loaded {
-    /// Its kind then.
-    pub kind: Kind,
-    /// What is known.
-    pub known: Known,
-    /// Its schedule.
-    pub schedule: Option<Schedule>,
-}
-
-/// What merely continued may be lost for this long when a host is killed.
-pub const FORGOTTEN: Duration = Duration::from_secs(30);
-
 /// An open database, and what was in it.
 pub struct Opened {
     /// The database.
@@ -78,8 +63,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or makes a database. `acknowledge` hears of everything that is on disk.
-    pub fn open(config: &Config, now: Timestamp, acknowledge: Acknowledge) -> Result<Opened, OpenError> {
+    /// Opens or makes a database. `announce` receives events that are on disk.
+    pub fn open(config: &Config, now: Timestamp, announce: Announce) -> Result<Opened, OpenError> {
         let path = config.path.clone();
         let failed = |why: String| OpenError::Open { file: path.clone(), why };
         let is_side_file = |ending: &str| path.to_string_lossy().ends_with(ending);
@@ -105,13 +90,13 @@ impl Store {
         let limits = Limits { days: config.history_days, rows: config.history_rows, bytes: config.history_bytes };
         let reader = Arc::new(Reader::new(path.clone()));
         let opening = Opening { connection, lock, path: path.clone(), reader: reader.clone(), limits };
-        let mut desk = Desk::new(opening).map_err(|error| failed(error.to_string()))?;
-        let (mut targets, mut forgotten_until) = desk.load().map_err(|error| unusable(&path, &error))?;
-        desk.check_pages().map_err(|why| OpenError::Damaged { file: path.clone(), why })?;
-        if take_in(&mut desk, &path)? {
-            (targets, forgotten_until) = desk.load().map_err(|error| unusable(&path, &error))?;
+        let mut state = WriterState::new(opening).map_err(|error| failed(error.to_string()))?;
+        let (mut targets, mut forgotten_until) = state.load().map_err(|error| unusable(&path, &error))?;
+        state.check_pages().map_err(|why| OpenError::Damaged { file: path.clone(), why })?;
+        if take_in(&mut state, &path)? {
+            (targets, forgotten_until) = state.load().map_err(|error| unusable(&path, &error))?;
         }
-        let writer = Writer::start(desk, acknowledge).map_err(|error| failed(error.to_string()))?;
+        let writer = Writer::start(state, announce).map_err(|error| failed(error.to_string()))?;
         writer.begin(now);
         Ok(Opened { store: Self { writer, reader }, targets, forgotten_until })
     }
@@ -136,7 +121,7 @@ impl Store {
 }
 
 /// Writes what an earlier host could not, where it left something.
-fn take_in(desk: &mut Desk, path: &Path) -> Result<bool, OpenError> {
+fn take_in(state: &mut WriterState, path: &Path) -> Result<bool, OpenError> {
     let file = beside(path, SPILL);
     let jobs = match spill::read(&file) {
         Ok(None) => return Ok(false),
@@ -148,17 +133,10 @@ fn take_in(desk: &mut Desk, path: &Path) -> Result<bool, OpenError> {
             return Ok(false);
         }
     };
-    desk.take_in(&jobs).map_err(|error| unusable(path, &error))?;
+    state.take_in(&jobs).map_err(|error| unusable(path, &error))?;
     tracing::warn!("{} results that an earlier run could not write are in the database now", jobs.len());
     fs::remove_file(&file).map_err(|error| OpenError::Open { file, why: error.to_string() })?;
     Ok(true)
-}
-
-/// A file beside the database: its whole name with an ending, so that no two databases share one.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
 }
 
 /// The copies of a database that lie beside it, in half a sentence.
@@ -187,22 +165,6 @@ fn prepare(path: &Path) -> io::Result<()> {
     })
 }
 
-pub(crate) fn make_private(file: &Path) -> io::Result<()> {
-    if fs::metadata(file)?.permissions().mode() & 0o077 == 0 {
-        return Ok(());
-    }
-    fs::set_permissions(file, fs::Permissions::from_mode(0o600))
-}
-
-/// What SQLite says, without the statement that it says it of.
-pub(crate) fn plain(error: &rusqlite::Error) -> String {
-    match error {
-        rusqlite::Error::SqliteFailure(code, message) => message.clone().unwrap_or_else(|| code.to_string()),
-        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
-        other => other.to_string(),
-    }
-}
-
 fn unusable(file: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{
         CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, PermissionDenied, ReadOnly,
@@ -221,151 +183,4 @@ fn unusable(file: &Path, error: &rusqlite::Error) -> OpenError {
         // A missing table or a value of another type is as good as a torn page.
         _ => OpenError::Damaged { file, why },
     }
-}
-
-pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
-    connection.busy_timeout(std::time::Duration::from_secs(2))?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "FULL")?;
-    // A WAL that grew once, behind a slow reader, is cut back to this at the next checkpoint.
-    connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
-    Ok(connection)
-}
-
-/// What the writer has to remember of earlier writes.
-#[derive(Debug, Default)]
-pub(crate) struct WriterState {
-    pub version: u64,
-    /// The newest of each target in the journal.
-    pub snapshots: BTreeMap<i64, Snapshot>,
-    /// Latency points in the journal.
-    pub points: Vec<(i64, u32, PointWire)>,
-    pub journal_rows: u64,
-    pub forgotten_until: Option<Timestamp>,
-}
-
-pub(crate) type Everything = (HashMap<TargetId, i64>, HashMap<TargetId, Loaded>, WriterState);
-
-pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Everything> {
-    let state = journal(connection)?;
-    let mut dependencies = dependencies(connection)?;
-    let (mut numbers, mut loaded) = (HashMap::new(), HashMap::new());
-    let mut version = state.version;
-    let mut statement = connection.prepare(
-        "SELECT num, id, kind, warnings, failure_category, failure_code, failure_message, failure_at, stale_since, snapshot
-         FROM target",
-    )?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let num: i64 = row.get(0)?;
-        let (Ok(id), Ok(kind)) = (TargetId::new(&row.get::<_, String>(1)?), Kind::new(&row.get::<_, String>(2)?))
-        else {
-            continue;
-        };
-        let own: Option<Snapshot> =
-            row.get::<_, Option<Vec<u8>>>(9)?.and_then(|bytes| postcard::from_bytes(&bytes).ok());
-        let snapshot = Snapshot::merged(own, state.snapshots.get(&num));
-        let snapshot = snapshot.as_ref();
-        version = version.max(snapshot.map_or(0, |snapshot| snapshot.version));
-        let known = known(row, snapshot, dependencies.remove(&num).unwrap_or_default())?;
-        let schedule = snapshot.map(|snapshot| Schedule::from(&snapshot.schedule));
-        numbers.insert(id.clone(), num);
-        loaded.insert(id, Loaded { kind, known, schedule });
-    }
-    Ok((numbers, loaded, WriterState { version, ..state }))
-}
-
-fn journal(connection: &Connection) -> rusqlite::Result<WriterState> {
-    let mut state = WriterState::default();
-    let mut statement = connection.prepare("SELECT body FROM journal ORDER BY sequence")?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        state.journal_rows += 1;
-        // A row that cannot be read costs its 30 seconds and nothing else.
-        if let Ok(entry) = postcard::from_bytes::<Journal>(&row.get::<_, Vec<u8>>(0)?) {
-            state.snapshots.extend(entry.snapshots);
-            state.points.extend(entry.points);
-            let until = Timestamp::from_millis(entry.at).after(FORGOTTEN);
-            state.forgotten_until = (!entry.ended).then_some(until);
-        }
-    }
-    Ok(state)
-}
-
-fn known(row: &Row<'_>, snapshot: Option<&Snapshot>, facts: Vec<Facts>) -> rusqlite::Result<Known> {
-    let time = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(Timestamp::from_millis));
-    let category = row.get::<_, Option<String>>(4)?.and_then(|word| FailureCategory::from_word(&word));
-    let failure = match category {
-        Some(category) => Some(PollFailure {
-            category,
-            code: row.get::<_, Option<String>>(5)?.unwrap_or_default(),
-            message: row.get::<_, Option<String>>(6)?.unwrap_or_default(),
-            at: time(7)?.unwrap_or_default(),
-        }),
-        None => None,
-    };
-    let report = snapshot.and_then(|snapshot| snapshot.last_report).map(Timestamp::from_millis);
-    let live: HashMap<u32, Live> = match (snapshot, report) {
-        (Some(snapshot), Some(report)) => snapshot.live.iter().map(|live| live.restore(report)).collect(),
-        _ => HashMap::new(),
-    };
-    let mut known = Known::default();
-    known.warnings = serde_json::from_str(&row.get::<_, String>(3)?).unwrap_or_default();
-    known.failure = failure;
-    known.stale_since = time(8)?;
-    known.last_report = report;
-    let dependency = |facts: Facts| {
-        let live = live.get(&facts.slot).copied();
-        let unseen = Live { checked_at: facts.last_status_change.unwrap_or(facts.first_seen), ..Live::default() };
-        Dependency { live: live.unwrap_or(unseen), facts: Arc::new(facts) }
-    };
-    Ok(known.restored(facts.into_iter().map(dependency).collect()))
-}
-
-fn dependencies(connection: &Connection) -> rusqlite::Result<HashMap<i64, Vec<Facts>>> {
-    let mut statement = connection.prepare(
-        "SELECT target, slot, name, canonical_name, title, type, status, skipped, code, description, impact, error,
-                error_message, error_state, contact, check_details, parent, first_seen, last_status_change, missing_since
-         FROM dependency",
-    )?;
-    let mut by_target: HashMap<i64, Vec<Facts>> = HashMap::new();
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        by_target.entry(row.get(0)?).or_default().push(facts(row)?);
-    }
-    Ok(by_target)
-}
-
-fn facts(row: &Row<'_>) -> rusqlite::Result<Facts> {
-    // Earlier versions stored JSON that cannot be parsed.
-    let sound = |text: &String| serde_json::from_str::<serde_json::Value>(text).is_ok();
-    let json = |column| {
-        let text = row.get::<_, Option<String>>(column)?.filter(sound);
-        Ok::<_, rusqlite::Error>(text.map(Json::checked))
-    };
-    let status = Status::from_word(&row.get::<_, String>(6)?).unwrap_or(Status::Unknown);
-    let reported = model::Dependency {
-        title: row.get(4)?,
-        kind: row.get(5)?,
-        skipped: row.get(7)?,
-        code: row.get(8)?,
-        description: row.get(9)?,
-        impact: row.get(10)?,
-        error: json(11)?,
-        error_message: row.get(12)?,
-        contact: json(14)?,
-        check_details: json(15)?,
-        parent: row.get(16)?,
-        ..model::Dependency::new(row.get::<_, String>(2)?, status)
-    };
-    Ok(Facts {
-        slot: row.get(1)?,
-        reported,
-        canonical: row.get(3)?,
-        error_state: json(13)?,
-        first_seen: Timestamp::from_millis(row.get(17)?),
-        last_status_change: row.get::<_, Option<i64>>(18)?.map(Timestamp::from_millis),
-        missing_since: row.get::<_, Option<i64>>(19)?.map(Timestamp::from_millis),
-    })
 }

@@ -1,159 +1,48 @@
-//! The tables, and how an older database becomes a current one.
+//! The schema's versions, and migrating an older database to the current one.
 //!
-//! Migrations are numbered and forward only; a copy of the database is made before each. Times are milliseconds since the
-//! epoch, statuses are the words of the surfaces.
+//! Migrations are numbered and forward only; a copy of the database is made before each.
 
+use crate::tables::{
+    dependency, error, event, journal, latency, poll_error, session, setting, target, token, transition,
+};
 use rusqlite::Connection;
 use rusqlite_migration::{M, Migrations, SchemaVersion};
 use std::path::{Path, PathBuf};
 
-const V1: &str = "
-CREATE TABLE target (
-    num INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    kind TEXT NOT NULL,
-    warnings TEXT NOT NULL DEFAULT '[]',
-    failure_category TEXT,
-    failure_code TEXT,
-    failure_message TEXT,
-    failure_at INTEGER,
-    stale_since INTEGER,
-    snapshot BLOB
-) STRICT;
+/// The tables of version 1.
+const V1: [&str; 9] = [
+    target::V1,
+    dependency::V1,
+    event::V1,
+    transition::V1,
+    error::V1,
+    poll_error::V1,
+    latency::V1,
+    token::V1,
+    journal::V1,
+];
 
-CREATE TABLE dependency (
-    target INTEGER NOT NULL,
-    slot INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    canonical_name TEXT,
-    title TEXT,
-    type TEXT NOT NULL,
-    status TEXT NOT NULL,
-    skipped INTEGER NOT NULL,
-    code INTEGER,
-    description TEXT,
-    impact TEXT,
-    error TEXT,
-    error_message TEXT,
-    error_state TEXT,
-    contact TEXT,
-    check_details TEXT,
-    parent TEXT,
-    first_seen INTEGER NOT NULL,
-    last_status_change INTEGER,
-    missing_since INTEGER,
-    PRIMARY KEY (target, name)
-) STRICT, WITHOUT ROWID;
+/// Settings that are changed while the host runs. Schedules of version 1 lack the rates of changes and cannot be read: targets
+/// are polled as if they were new, and their known state is kept.
+const V2: [&str; 2] = [setting::V2, "UPDATE target SET snapshot = NULL; DELETE FROM journal;"];
 
-CREATE TABLE event (
-    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
-    at INTEGER NOT NULL,
-    name TEXT NOT NULL,
-    target TEXT,
-    body TEXT NOT NULL
-) STRICT;
+/// History is bounded for each target, sessions of pages outlive a restart, and the file says which program wrote it.
+const V3: [&str; 6] =
+    [event::V3, transition::V3, error::V3, poll_error::V3, session::V3, "PRAGMA application_id = 1349282924;"];
 
-CREATE TABLE transition (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    target INTEGER NOT NULL,
-    dependency TEXT NOT NULL,
-    previous TEXT NOT NULL,
-    current TEXT NOT NULL,
-    at INTEGER NOT NULL
-) STRICT;
-
-CREATE TABLE error_history (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    target INTEGER NOT NULL,
-    dependency TEXT NOT NULL,
-    error TEXT,
-    message TEXT,
-    at INTEGER NOT NULL
-) STRICT;
-
-CREATE TABLE poll_error_history (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    target INTEGER NOT NULL,
-    category TEXT,
-    code TEXT,
-    message TEXT,
-    at INTEGER NOT NULL
-) STRICT;
-
--- An hour of latency points of all of a target's dependencies.
-CREATE TABLE latency_block (
-    hour INTEGER NOT NULL,
-    target INTEGER NOT NULL,
-    points BLOB NOT NULL,
-    PRIMARY KEY (hour, target)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE token (
-    hash BLOB PRIMARY KEY,
-    scope TEXT NOT NULL,
-    created_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
--- What merely continued, a row for each 30 seconds, until it is folded into target.snapshot and latency_block.
-CREATE TABLE journal (
-    sequence INTEGER PRIMARY KEY,
-    body BLOB NOT NULL
-) STRICT;
-";
-
-/// Settings that were changed while the host ran. Schedules of the version before lack the rates of changes and cannot be
-/// read any more; targets are polled anew, and what is known of them stays.
-const V2: &str = "
-CREATE TABLE setting (
-    key TEXT PRIMARY KEY,
-    value TEXT NOT NULL,
-    changed_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-UPDATE target SET snapshot = NULL;
-DELETE FROM journal;
-";
-
-/// History is bounded for each target; sessions of pages outlive a restart; the file says whose it is.
-const V3: &str = "
-CREATE INDEX event_of_target ON event (target, sequence);
-CREATE INDEX transition_of_target ON transition (target, id);
-CREATE INDEX error_history_of_target ON error_history (target, id);
-CREATE INDEX poll_error_history_of_target ON poll_error_history (target, id);
-CREATE TABLE session (
-    hash BLOB PRIMARY KEY,
-    expires_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-PRAGMA application_id = 1349282924;
-";
+/// Every version's statements.
+const VERSIONS: [&[&str]; 3] = [&V1, &V2, &V3];
 
 /// What the header of a database of ours says, from version 3 on: \"Pllw\" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;
 
-/// A table whose rows are bounded by age, count and size.
-pub(crate) struct History {
-    pub table: &'static str,
-    /// The column that numbers its rows.
-    pub id: &'static str,
-    /// Whether its column `target` holds a target's number; else its id.
-    pub by_number: bool,
-    /// The bytes of a row, near enough.
-    pub bytes: &'static str,
+/// The statements of each version.
+fn statements() -> Vec<String> {
+    VERSIONS.iter().map(|version| version.concat()).collect()
 }
 
-pub(crate) const HISTORY: [History; 4] = [
-    History { table: "event", id: "sequence", by_number: false, bytes: "octet_length(body)" },
-    History { table: "transition", id: "id", by_number: true, bytes: "octet_length(dependency)" },
-    History {
-        table: "error_history",
-        id: "id",
-        by_number: true,
-        bytes: "octet_length(dependency) + coalesce(octet_length(error), 0) + coalesce(octet_length(message), 0)",
-    },
-    History { table: "poll_error_history", id: "id", by_number: true, bytes: "coalesce(octet_length(message), 0)" },
-];
-
-fn steps() -> Vec<M<'static>> {
-    vec![M::up(V1), M::up(V2), M::up(V3)]
+fn steps(statements: &[String]) -> Vec<M<'_>> {
+    statements.iter().map(|statements| M::up(statements)).collect()
 }
 
 /// Why a database cannot be brought up to date.
@@ -183,9 +72,9 @@ pub enum MigrationError {
 
 /// Brings a database up to date; `path` is where it lies.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), MigrationError> {
-    let steps = steps();
-    let newest = steps.len();
-    let migrations = Migrations::new(steps);
+    let statements = statements();
+    let newest = statements.len();
+    let migrations = Migrations::new(steps(&statements));
     let failed =
         |version: usize, error: &rusqlite_migration::Error| MigrationError::Step { version, why: reason(error) };
     let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i32>(0));
@@ -212,7 +101,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Mi
 
 /// A table that the newest version has, and this database does not.
 pub(crate) fn missing_table(connection: &Connection) -> rusqlite::Result<Option<&'static str>> {
-    let created = [V1, V2, V3].into_iter().flat_map(|step| step.split("CREATE TABLE ").skip(1));
+    let created = VERSIONS.into_iter().flatten().flat_map(|step| step.split("CREATE TABLE ").skip(1));
     for table in created.filter_map(|rest| rest.split_whitespace().next()) {
         let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
         if connection.query_row(sql, [table], |row| row.get::<_, i64>(0))? == 0 {
@@ -239,13 +128,13 @@ fn check_owner(connection: &Connection, version: usize) -> rusqlite::Result<Resu
 /// What went wrong, without the statement that it went wrong with.
 fn reason(error: &rusqlite_migration::Error) -> String {
     match error {
-        rusqlite_migration::Error::RusqliteError { err, .. } => crate::open::plain(err),
+        rusqlite_migration::Error::RusqliteError { err, .. } => crate::sqlite::plain(err),
         other => other.to_string(),
     }
 }
 
 fn copy(connection: &Connection, path: &Path, version: usize) -> Result<(), MigrationError> {
-    let file = crate::open::beside(path, &format!(".v{version}.bak"));
+    let file = crate::path::beside(path, &format!(".v{version}.bak"));
     let failed = |error: &dyn std::fmt::Display| MigrationError::Copy { file: file.clone(), why: error.to_string() };
     match std::fs::remove_file(&file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&error)),
@@ -291,10 +180,11 @@ mod tests {
     #[test]
     fn a_database_of_each_earlier_version_is_brought_up_to_date() {
         let folder = tempfile::tempdir().unwrap();
-        for version in 1..steps().len() {
+        let statements = statements();
+        for version in 1..statements.len() {
             let path = folder.path().join(format!("{version}.db"));
             let mut connection = Connection::open(&path).unwrap();
-            Migrations::new(steps()).to_version(&mut connection, version).unwrap();
+            Migrations::new(steps(&statements)).to_version(&mut connection, version).unwrap();
             migrate(&mut connection, &path).unwrap();
             let found: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0)).unwrap();
             assert_eq!(found, APPLICATION);

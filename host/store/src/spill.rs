@@ -3,12 +3,12 @@
 //! They lie in a file beside it until the next start writes them. The file appears whole, by a rename, and is removed once
 //! they are committed.
 
-use crate::changes::{Changes, ErrorEntry, PollErrorEntry, TargetFacts, Transition};
-use crate::known::{Facts, PollFailure};
-use crate::record::{Commit, Progress, Schedule};
-use crate::wire::{EventWire, LiveWire, PointWire, ScheduleWire};
-use crate::writer::{Job, SettingChange};
-use model::{Event, FailureCategory, Json, Kind, Status, TargetId, Timestamp};
+use crate::changes::{Changes, ErrorEntry, PollErrorEntry, TargetRecord, Transition};
+use crate::job::{Job, SettingChange};
+use crate::record::{Commit, Progress, StoredSchedule};
+use crate::stored_event::EventWire;
+use crate::wire::{LiveWire, PointWire, ScheduleWire};
+use model::{DependencyRecord, Event, FailureCategory, Json, Kind, PollFailure, Status, TargetId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Write};
@@ -55,7 +55,7 @@ struct ProgressWire {
     kind: String,
     schedule: ScheduleWire,
     last_report: Option<i64>,
-    live: Vec<LiveWire>,
+    volatile: Vec<LiveWire>,
     changes: ChangesWire,
 }
 
@@ -106,7 +106,7 @@ struct FactsWire {
 pub(crate) fn write<'a>(path: &Path, jobs: impl Iterator<Item = &'a Job>) -> io::Result<()> {
     let spill = SpillWire { version: VERSION, jobs: jobs.filter_map(JobWire::of).collect() };
     let bytes = postcard::to_stdvec(&spill).map_err(io::Error::other)?;
-    let draft = super::open::beside(path, ".draft");
+    let draft = crate::path::beside(path, ".draft");
     let mut file = fs::File::options().create(true).write(true).truncate(true).mode(0o600).open(&draft)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
@@ -131,7 +131,7 @@ impl JobWire {
     /// `None` for what is no result.
     fn of(job: &Job) -> Option<Self> {
         Some(match job {
-            Job::Commit(commit) => Self::Commit(Box::new(CommitWire {
+            Job::Commit(commit, _) => Self::Commit(Box::new(CommitWire {
                 target: commit.target.to_string(),
                 kind: commit.kind.to_string(),
                 at: commit.at.as_millis(),
@@ -147,21 +147,24 @@ impl JobWire {
             Job::Token(hash, at) => Self::Token(*hash, at.as_millis()),
             Job::Session(hash, until) => Self::Session(*hash, until.map(Timestamp::as_millis)),
             Job::Setting(change) => Self::Setting(change.values.clone(), change.at.as_millis()),
-            Job::Begin(_) | Job::Finish(_) | Job::Abandon => return None,
+            Job::Publish(_) | Job::Begin(_) | Job::Finish(_) | Job::Abandon => return None,
         })
     }
 
     fn restore(self) -> Option<Job> {
         let at = Timestamp::from_millis;
         Some(match self {
-            Self::Commit(wire) => Job::Commit(Box::new(Commit {
-                target: TargetId::new(&wire.target).ok()?,
-                kind: Kind::new(&wire.kind).ok()?,
-                at: at(wire.at),
-                changes: wire.changes.restore(),
-                schedule: wire.schedule.as_ref().map(Schedule::from),
-                events: wire.events.into_iter().filter_map(unstamped).collect(),
-            })),
+            Self::Commit(wire) => {
+                let commit = Commit {
+                    target: TargetId::new(&wire.target).ok()?,
+                    kind: Kind::new(&wire.kind).ok()?,
+                    at: at(wire.at),
+                    changes: wire.changes.restore(),
+                    schedule: wire.schedule.as_ref().map(StoredSchedule::from),
+                    events: wire.events.into_iter().filter_map(unstamped).collect(),
+                };
+                Job::Commit(Box::new(commit), None)
+            }
             Self::Event(event) => Job::Event(unstamped(event)?),
             // The time of an earlier run does not decide which history is old.
             Self::Progress(progress, when) => {
@@ -195,7 +198,7 @@ impl ProgressWire {
             kind: progress.kind.to_string(),
             schedule: ScheduleWire::from(&progress.schedule),
             last_report: progress.last_report.map(Timestamp::as_millis),
-            live: progress.live.iter().map(|(slot, live)| LiveWire::new(*slot, live, report)).collect(),
+            volatile: progress.volatile.iter().map(|(slot, volatile)| LiveWire::new(*slot, volatile, report)).collect(),
             changes: ChangesWire::of(&progress.changes),
         }
     }
@@ -205,9 +208,9 @@ impl ProgressWire {
         Some(Progress {
             target: TargetId::new(&self.target).ok()?,
             kind: Kind::new(&self.kind).ok()?,
-            schedule: Schedule::from(&self.schedule),
+            schedule: StoredSchedule::from(&self.schedule),
             last_report,
-            live: self.live.iter().map(|live| live.restore(last_report.unwrap_or_default())).collect(),
+            volatile: self.volatile.iter().map(|live| live.restore(last_report.unwrap_or_default())).collect(),
             changes: self.changes.restore(),
         })
     }
@@ -219,13 +222,13 @@ impl ChangesWire {
             (category.as_str().to_owned(), code.to_owned(), message.to_owned())
         };
         let json = |json: &Option<Json>| json.as_ref().map(|json| json.as_str().to_owned());
-        let facts = |facts: &[Arc<Facts>]| facts.iter().map(|facts| FactsWire::of(facts)).collect();
+        let record = |record: &[Arc<DependencyRecord>]| record.iter().map(|record| FactsWire::of(record)).collect();
         Self {
             transitions: (changes.transitions.iter())
                 .map(|t| (t.dependency.clone(), t.previous.as_str().to_owned(), t.current.as_str().to_owned()))
                 .collect(),
-            urgent: facts(&changes.urgent),
-            details: facts(&changes.details),
+            urgent: record(&changes.urgent),
+            details: record(&changes.details),
             forgotten: changes.forgotten.clone(),
             errors: changes.errors.iter().map(|e| (e.dependency.clone(), json(&e.error), e.message.clone())).collect(),
             poll_error: (changes.poll_error.as_ref())
@@ -252,15 +255,15 @@ impl ChangesWire {
             error: error.map(Json::checked),
             message,
         };
-        let facts = |facts: Vec<FactsWire>| facts.into_iter().map(|facts| Arc::new(facts.restore())).collect();
+        let record = |record: Vec<FactsWire>| record.into_iter().map(|record| Arc::new(record.restore())).collect();
         Changes {
             transitions: self.transitions.into_iter().filter_map(transition).collect(),
-            urgent: facts(self.urgent),
-            details: facts(self.details),
+            urgent: record(self.urgent),
+            details: record(self.details),
             forgotten: self.forgotten,
             errors: self.errors.into_iter().map(error).collect(),
             poll_error: self.poll_error.map(|entry| PollErrorEntry { failure: entry.and_then(failure) }),
-            target: self.target.map(|(warnings, failed, stale_since)| TargetFacts {
+            target: self.target.map(|(warnings, failed, stale_since)| TargetRecord {
                 warnings,
                 failure: failed.and_then(|(failed, when)| {
                     let (category, code, message) = failure(failed)?;
@@ -274,11 +277,11 @@ impl ChangesWire {
 }
 
 impl FactsWire {
-    fn of(facts: &Facts) -> Self {
-        let reported = &facts.reported;
+    fn of(record: &DependencyRecord) -> Self {
+        let reported = &record.reported;
         let json = |json: &Option<Json>| json.as_ref().map(|json| json.as_str().to_owned());
         Self {
-            slot: facts.slot,
+            slot: record.slot,
             name: reported.name.clone(),
             title: reported.title.clone(),
             kind: reported.kind.clone(),
@@ -292,18 +295,18 @@ impl FactsWire {
             contact: json(&reported.contact),
             check_details: json(&reported.check_details),
             parent: reported.parent.clone(),
-            canonical: facts.canonical.clone(),
-            error_state: json(&facts.error_state),
-            first_seen: facts.first_seen.as_millis(),
-            last_status_change: facts.last_status_change.map(Timestamp::as_millis),
-            missing_since: facts.missing_since.map(Timestamp::as_millis),
+            canonical: record.canonical.clone(),
+            error_state: json(&record.error_state),
+            first_seen: record.first_seen.as_millis(),
+            last_status_change: record.last_status_change.map(Timestamp::as_millis),
+            missing_since: record.missing_since.map(Timestamp::as_millis),
         }
     }
 
-    fn restore(self) -> Facts {
+    fn restore(self) -> DependencyRecord {
         let (at, json) = (Timestamp::from_millis, |text: Option<String>| text.map(Json::checked));
         let status = Status::from_word(&self.status).unwrap_or(Status::Unknown);
-        Facts {
+        DependencyRecord {
             slot: self.slot,
             reported: model::Dependency {
                 title: self.title,

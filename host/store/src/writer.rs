@@ -4,23 +4,30 @@
 //! (the scheduler's back-pressure), one flush of what merely continued, and the queue's length is a gauge.
 
 mod guard;
+mod pending;
 mod rows;
 mod shares;
 
 use crate::files::Files;
+use crate::job::{Job, SettingChange};
+use crate::load::{Everything, Loaded, load};
 use crate::lock::Lock;
-use crate::open::{Loaded, beside, load, plain};
+use crate::path::beside;
 use crate::reader::Reader;
-use crate::record::{Acknowledge, Commit, Committed, Progress};
+use crate::record::{Announce, Commit, Progress, Publish};
+use crate::sqlite::{data_version, plain};
+use crate::tables::journal::mark;
+use crate::tables::{latency, session, target, token};
 use crate::wire::{PointWire, Snapshot};
-use guard::data_version;
-use model::{Alive, Event, Pulse, TargetId, Timestamp};
-use rusqlite::{Connection, params};
+use model::{Alive, Event, Pulse, SequencedEvent, TargetId, Timestamp};
+pub(crate) use pending::Limits;
+use pending::PendingWrite;
+use rusqlite::{Connection, Transaction};
 use shares::Shares;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -37,14 +44,6 @@ const LAST_TRIES: u32 = 3;
 /// How often the files are looked at while nothing is written.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// How history is bounded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub days: u32,
-    pub rows: u64,
-    pub bytes: u64,
-}
-
 /// Counters for whoever watches the host.
 #[derive(Debug, Default)]
 pub struct Gauges {
@@ -60,21 +59,6 @@ pub struct Gauges {
     pub flushes: AtomicU64,
 }
 
-pub(crate) enum Job {
-    Commit(Box<Commit>),
-    Event(Event),
-    /// What merely continued, when, and whether that time can be trusted to say what is old.
-    Progress(Vec<Progress>, Timestamp, bool),
-    Forget(TargetId, Timestamp),
-    Token([u8; 32], Timestamp),
-    /// A session of pages, and its end; `None` ends it now.
-    Session([u8; 32], Option<Timestamp>),
-    Setting(SettingChange),
-    Begin(Timestamp),
-    Finish(Timestamp),
-    Abandon,
-}
-
 #[derive(Default)]
 struct Queue {
     jobs: Mutex<VecDeque<Job>>,
@@ -86,14 +70,6 @@ struct Queue {
     gauges: Gauges,
 }
 
-/// Settings that are to be kept, or forgotten where they have no value.
-pub(crate) struct SettingChange {
-    pub values: Vec<(String, Option<String>)>,
-    pub at: Timestamp,
-    /// Told when it is on disk.
-    pub done: SyncSender<()>,
-}
-
 /// Where results go.
 pub struct Writer {
     queue: Arc<Queue>,
@@ -102,10 +78,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(mut desk: Desk, acknowledge: Acknowledge) -> std::io::Result<Self> {
+    pub(crate) fn start(mut state: WriterState, announce: Announce) -> std::io::Result<Self> {
         let (queue, pulse) = (Arc::new(Queue::default()), Pulse::new("store"));
         let (own, alive) = (queue.clone(), Alive(pulse.clone()));
-        let run = move || run(&own, &mut desk, &acknowledge, &alive.0);
+        let run = move || run(&own, &mut state, &announce, &alive.0);
         let thread = thread::Builder::new().name("store".to_owned()).spawn(run)?;
         Ok(Self { queue, pulse, thread: Mutex::new(Some(thread)) })
     }
@@ -120,9 +96,14 @@ impl Writer {
         self.queue.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Commits what changed for a target.
-    pub fn commit(&self, commit: Commit) {
-        self.push(Job::Commit(Box::new(commit)));
+    /// Commits the changes of a target. `publish` runs once they are on disk; without it, their events are announced then.
+    pub fn commit(&self, commit: Commit, publish: Option<Publish>) {
+        self.push(Job::Commit(Box::new(commit), publish));
+    }
+
+    /// Runs `publish` once everything handed in before is on disk.
+    pub fn publish(&self, publish: Publish) {
+        self.push(Job::Publish(publish));
     }
 
     /// Commits an event that is about no target's poll.
@@ -201,14 +182,14 @@ impl Drop for Writer {
     }
 }
 
-fn run(queue: &Queue, desk: &mut Desk, acknowledge: &Acknowledge, pulse: &Pulse) {
+fn run(queue: &Queue, state: &mut WriterState, announce: &Announce, pulse: &Pulse) {
     let gauges = &queue.gauges;
     loop {
         let group = next_group(queue);
         pulse.beat();
         let finish = group.iter().any(|job| matches!(job, Job::Finish(_) | Job::Abandon));
         let (mut last_tries, mut committed) = (0, None);
-        while let Err(why) = attempt(desk, &group, &mut committed, queue) {
+        while let Err(why) = attempt(state, &group, &mut committed, queue) {
             pulse.beat();
             gauges.failures.fetch_add(1, Ordering::Relaxed);
             let failed = gauges.failing.fetch_add(1, Ordering::Relaxed) + 1;
@@ -216,46 +197,57 @@ fn run(queue: &Queue, desk: &mut Desk, acknowledge: &Acknowledge, pulse: &Pulse)
                 last_tries += 1;
             }
             if last_tries > LAST_TRIES {
-                return desk.spill(group, queue);
+                return state.spill(group, queue);
             }
             let longest = if last_tries > 0 { RETRY } else { RETRY_LONGEST };
             let wait = RETRY.saturating_mul(1 << failed.min(10)).min(longest);
             tracing::error!("the database did not take {} results ({why}); trying again in {wait:?}", group.len());
             thread::sleep(wait);
         }
-        committed.into_iter().flatten().for_each(acknowledge);
-        for job in &group {
-            if let Job::Setting(change) = job {
-                // The one who asked may have left.
-                let _ = change.done.try_send(());
-            }
-        }
         let flushes = group.iter().filter(|job| matches!(job, Job::Progress(..))).count();
         gauges.flushes.fetch_sub(flushes as u64, Ordering::Relaxed);
         gauges.transactions.fetch_add(u64::from(!group.is_empty()), Ordering::Relaxed);
+        publish(group, committed.unwrap_or_default(), announce);
         gauges.failing.store(0, Ordering::Relaxed);
         if finish {
-            return desk.fold_log();
+            return state.fold_log();
+        }
+    }
+}
+
+/// Publishes a group that is on disk, in its order; `stored` holds the events of each job.
+fn publish(group: Vec<Job>, stored: Vec<Vec<SequencedEvent>>, announce: &Announce) {
+    for (job, events) in group.into_iter().zip(stored) {
+        match job {
+            Job::Commit(_, Some(publish)) | Job::Publish(publish) => publish(events),
+            Job::Commit(_, None) | Job::Event(_) => announce(events),
+            Job::Setting(change) => {
+                announce(events);
+                // The caller may have left.
+                let _ = change.done.try_send(());
+            }
+            Job::Progress(..) | Job::Forget(..) | Job::Token(..) | Job::Session(..) => {}
+            Job::Begin(_) | Job::Finish(_) | Job::Abandon => {}
         }
     }
 }
 
 /// Commits a group once, and checks that it is in the files at the database's path. Fails with one sentence for people.
 fn attempt(
-    desk: &mut Desk,
+    state: &mut WriterState,
     group: &[Job],
-    committed: &mut Option<Vec<Committed>>,
+    committed: &mut Option<Vec<Vec<SequencedEvent>>>,
     queue: &Queue,
 ) -> Result<(), String> {
-    let check = |desk: &mut Desk| {
-        let checked = desk.check_files();
+    let check = |state: &mut WriterState| {
+        let checked = state.check_files();
         *queue.trouble.lock().unwrap_or_else(PoisonError::into_inner) = checked.as_ref().err().cloned();
         checked
     };
-    check(desk)?;
+    check(state)?;
     if committed.is_none() && !group.is_empty() {
-        *committed = Some(desk.write(group).map_err(|error| plain(&error))?);
-        check(desk)?;
+        *committed = Some(state.write(group).map_err(|error| plain(&error))?);
+        check(state)?;
     }
     Ok(())
 }
@@ -272,7 +264,7 @@ fn next_group(queue: &Queue) -> Vec<Job> {
 }
 
 /// The writer's connection and what it remembers.
-pub(crate) struct Desk {
+pub(crate) struct WriterState {
     connection: Connection,
     /// Dropped after the connection: closing a descriptor of the file drops SQLite's locks.
     files: Files,
@@ -289,25 +281,9 @@ pub(crate) struct Desk {
     snapshots: BTreeMap<i64, Snapshot>,
     points: Vec<(i64, u32, PointWire)>,
     /// Latency points of commits, which the journal does not hold yet.
-    loose: Vec<(i64, u32, PointWire)>,
+    unjournaled: Vec<(i64, u32, PointWire)>,
     journal_rows: u64,
     limits: Limits,
-}
-
-/// What a transaction changes of the desk's memory, taken in once it is committed.
-#[derive(Default)]
-struct Draft {
-    numbers: HashMap<TargetId, i64>,
-    forgotten: Vec<TargetId>,
-    version: u64,
-    snapshots: BTreeMap<i64, Snapshot>,
-    points: Vec<(i64, u32, PointWire)>,
-    /// Points of this transaction's commits, and of earlier ones, until a row of the journal takes them.
-    loose: Vec<(i64, u32, PointWire)>,
-    /// Rows of history: which, whose, how many bytes.
-    history: Vec<(usize, shares::Owner, usize)>,
-    rows: u64,
-    folded: bool,
 }
 
 /// What a writer starts with.
@@ -319,7 +295,7 @@ pub(crate) struct Opening {
     pub limits: Limits,
 }
 
-impl Desk {
+impl WriterState {
     pub(crate) fn new(opening: Opening) -> std::io::Result<Self> {
         let Opening { connection, mut lock, path, reader, limits } = opening;
         let files = Files::of(&path)?;
@@ -338,7 +314,7 @@ impl Desk {
             version: 0,
             snapshots: BTreeMap::new(),
             points: Vec::new(),
-            loose: Vec::new(),
+            unjournaled: Vec::new(),
             journal_rows: 0,
             limits,
         })
@@ -348,7 +324,10 @@ impl Desk {
     fn spill(&self, group: Vec<Job>, queue: &Queue) {
         let rest = std::mem::take(&mut *queue.jobs.lock().unwrap_or_else(PoisonError::into_inner));
         let all: Vec<Job> = group.into_iter().chain(rest).collect();
-        let count = all.iter().filter(|job| !matches!(job, Job::Begin(_) | Job::Finish(_) | Job::Abandon)).count();
+        let count = all
+            .iter()
+            .filter(|job| !matches!(job, Job::Publish(_) | Job::Begin(_) | Job::Finish(_) | Job::Abandon))
+            .count();
         let file = beside(&self.path, SPILL);
         match crate::spill::write(&file, all.iter()) {
             Ok(()) => tracing::error!(
@@ -369,119 +348,133 @@ impl Desk {
 
     /// What is in the database now, as at an open.
     pub(crate) fn load(&mut self) -> rusqlite::Result<(HashMap<TargetId, Loaded>, Option<Timestamp>)> {
-        let (numbers, loaded, state) = load(&self.connection)?;
+        let Everything { numbers, targets, journal } = load(&self.connection)?;
         self.numbers = numbers;
-        (self.version, self.snapshots, self.points) = (state.version, state.snapshots, state.points);
-        self.journal_rows = state.journal_rows;
-        Ok((loaded, state.forgotten_until))
+        (self.version, self.snapshots, self.points) = (journal.version, journal.snapshots, journal.points);
+        self.journal_rows = journal.rows;
+        Ok((targets, journal.forgotten_until))
     }
 
-    fn write(&mut self, group: &[Job]) -> rusqlite::Result<Vec<Committed>> {
+    /// Commits a group. Returns the events of each of its jobs.
+    fn write(&mut self, group: &[Job]) -> rusqlite::Result<Vec<Vec<SequencedEvent>>> {
         let transaction = self.connection.transaction()?;
-        let mut draft = Draft { version: self.version, loose: self.loose.clone(), ..Draft::default() };
-        let mut committed = Vec::with_capacity(group.len());
-        let mut progressed = None;
-        let (mut ended, mut forgotten_at) = (None, None);
-        for job in group {
-            match job {
-                Job::Commit(commit) => {
-                    let num = rows::number(&transaction, &self.numbers, &mut draft, (&commit.target, &commit.kind))?;
-                    committed.push(rows::write_commit(&transaction, num, commit, &mut draft)?);
-                }
-                Job::Event(event) => {
-                    let events = rows::write_events(&transaction, std::slice::from_ref(event), &mut draft)?;
-                    committed.push(Committed { target: None, events });
-                }
-                Job::Progress(progress, now, is_plausible) => {
-                    progressed = Some((*now, *is_plausible));
-                    rows::write_progress(&transaction, &self.numbers, (progress, *now), &mut draft)?;
-                }
-                Job::Token(hash, now) => {
-                    transaction.execute("DELETE FROM token WHERE scope = 'admin'", [])?;
-                    let sql = "INSERT INTO token (hash, scope, created_at) VALUES (?1, 'admin', ?2)";
-                    transaction.execute(sql, params![hash, now.as_millis()])?;
-                }
-                Job::Session(hash, Some(until)) => {
-                    let sql = "INSERT OR REPLACE INTO session (hash, expires_at) VALUES (?1, ?2)";
-                    transaction.execute(sql, params![hash, until.as_millis()])?;
-                }
-                Job::Session(hash, None) => {
-                    transaction.execute("DELETE FROM session WHERE hash = ?1", [hash])?;
-                }
-                Job::Setting(change) => {
-                    let events = rows::write_setting(&transaction, change, &mut draft)?;
-                    committed.push(Committed { target: None, events });
-                }
-                Job::Forget(target, now) => {
-                    forgotten_at = Some(*now);
-                    rows::forget(&transaction, target)?;
-                    let num = draft.numbers.remove(target).or_else(|| self.numbers.get(target).copied());
-                    draft.snapshots.retain(|held, _| Some(*held) != num);
-                    draft.points.retain(|(of, ..)| Some(*of) != num);
-                    draft.loose.retain(|(of, ..)| Some(*of) != num);
-                    draft.forgotten.push(target.clone());
-                }
-                Job::Begin(now) => rows::write_marker(&transaction, *now, false)?,
-                Job::Finish(now) => ended = Some(*now),
-                Job::Abandon => {}
-            }
-        }
-        // Of what is forgotten nothing stays in the journal, where its number could be another target's one day.
-        let gone: Vec<i64> = draft.forgotten.iter().filter_map(|target| self.numbers.get(target).copied()).collect();
-        if self.journal_rows + draft.rows >= FOLD || ended.is_some() || !gone.is_empty() {
-            let snapshots = self.snapshots.iter().filter(|(of, _)| !gone.contains(of)).chain(&draft.snapshots);
-            let points = self.points.iter().chain(&draft.points).chain(&draft.loose);
+        let unjournaled = self.unjournaled.clone();
+        let mut pending = PendingWrite { version: self.version, unjournaled, ..PendingWrite::default() };
+        let mut times = Times::default();
+        let write = |job: &Job| write_job(&transaction, &self.numbers, job, (&mut pending, &mut times));
+        let committed = group.iter().map(write).collect::<rusqlite::Result<Vec<_>>>()?;
+        // Nothing of a forgotten target stays in the journal, where its number could be another target's one day.
+        let gone: Vec<i64> = pending.forgotten.iter().filter_map(|target| self.numbers.get(target).copied()).collect();
+        if self.journal_rows + pending.rows >= FOLD || times.ended.is_some() || !gone.is_empty() {
+            let snapshots = self.snapshots.iter().filter(|(of, _)| !gone.contains(of)).chain(&pending.snapshots);
+            let points = self.points.iter().chain(&pending.points).chain(&pending.unjournaled);
             rows::fold(&transaction, snapshots, points.filter(|(of, ..)| !gone.contains(of)))?;
-            draft.folded = true;
-            draft.loose.clear();
-            if let Some(at) = ended.or(progressed.map(|(at, _)| at)).or(forgotten_at) {
-                rows::write_marker(&transaction, at, ended.is_some())?;
+            pending.folded = true;
+            pending.unjournaled.clear();
+            if let Some(at) = times.ended.or(times.progressed.map(|(at, _)| at)).or(times.forgotten) {
+                mark(&transaction, at, times.ended.is_some())?;
             }
         }
-        let mut shares = self.shares.take().filter(|_| draft.forgotten.is_empty());
-        if let Some(shares) = &mut shares {
-            for (table, owner, bytes) in std::mem::take(&mut draft.history) {
-                shares.add(table, owner, bytes as u64);
-            }
-        }
-        if let Some((now, is_plausible)) = progressed {
-            let now = is_plausible.then_some(now);
-            if draft.folded {
-                rows::prune_latency(&transaction, self.limits, now)?;
-            }
-            let mut counted = match shares {
-                Some(shares) => shares,
-                None => Shares::count(&transaction)?,
-            };
-            counted.prune(&transaction, self.limits, now)?;
-            shares = Some(counted);
-        }
+        let shares = self.shares.take().filter(|_| pending.forgotten.is_empty());
+        let shares = prune(&transaction, shares, self.limits, (&mut pending, &times))?;
         transaction.commit()?;
         // A transaction that fails leaves them uncounted, and they are counted again.
         self.shares = shares;
-        self.remember(draft);
+        self.remember(pending);
         Ok(committed)
     }
 
-    fn remember(&mut self, draft: Draft) {
-        self.version = draft.version;
-        for target in draft.forgotten {
+    fn remember(&mut self, pending: PendingWrite) {
+        self.version = pending.version;
+        for target in pending.forgotten {
             if let Some(num) = self.numbers.remove(&target) {
                 self.snapshots.remove(&num);
                 // The number may be given to another target.
                 self.points.retain(|(of, ..)| *of != num);
             }
         }
-        self.numbers.extend(draft.numbers);
-        self.loose = draft.loose;
-        if draft.folded {
+        self.numbers.extend(pending.numbers);
+        self.unjournaled = pending.unjournaled;
+        if pending.folded {
             (self.snapshots, self.points, self.journal_rows) = (BTreeMap::new(), Vec::new(), 0);
         } else {
-            self.snapshots.extend(draft.snapshots);
-            self.points.extend(draft.points);
-            self.journal_rows += draft.rows;
+            self.snapshots.extend(pending.snapshots);
+            self.points.extend(pending.points);
+            self.journal_rows += pending.rows;
         }
     }
+}
+
+/// The times that jobs of a group carry.
+#[derive(Default)]
+struct Times {
+    /// The time of the last flush, and whether it may be used to prune history.
+    progressed: Option<(Timestamp, bool)>,
+    /// When the host ended.
+    ended: Option<Timestamp>,
+    /// When a target was forgotten.
+    forgotten: Option<Timestamp>,
+}
+
+/// Writes one job. Returns its events.
+fn write_job(
+    transaction: &Transaction<'_>,
+    numbers: &HashMap<TargetId, i64>,
+    job: &Job,
+    (pending, times): (&mut PendingWrite, &mut Times),
+) -> rusqlite::Result<Vec<SequencedEvent>> {
+    match job {
+        Job::Commit(commit, _) => {
+            let num = rows::number(transaction, numbers, pending, (&commit.target, &commit.kind))?;
+            return rows::write_commit(transaction, num, commit, pending);
+        }
+        Job::Event(event) => return rows::write_events(transaction, std::slice::from_ref(event), pending),
+        Job::Setting(change) => return rows::write_setting(transaction, change, pending),
+        Job::Progress(progress, now, is_plausible) => {
+            times.progressed = Some((*now, *is_plausible));
+            rows::write_progress(transaction, numbers, (progress, *now), pending)?;
+        }
+        Job::Token(hash, now) => token::set_admin(transaction, hash, *now)?,
+        Job::Session(hash, until) => session::set(transaction, hash, *until)?,
+        Job::Forget(id, now) => {
+            times.forgotten = Some(*now);
+            target::delete(transaction, id)?;
+            let num = pending.numbers.remove(id).or_else(|| numbers.get(id).copied());
+            pending.snapshots.retain(|held, _| Some(*held) != num);
+            pending.points.retain(|(of, ..)| Some(*of) != num);
+            pending.unjournaled.retain(|(of, ..)| Some(*of) != num);
+            pending.forgotten.push(id.clone());
+        }
+        Job::Begin(now) => mark(transaction, *now, false)?,
+        Job::Finish(now) => times.ended = Some(*now),
+        Job::Publish(_) | Job::Abandon => {}
+    }
+    Ok(Vec::new())
+}
+
+/// Counts new rows of history, and prunes it after a flush. Returns the shares, if they are counted.
+fn prune(
+    transaction: &Transaction<'_>,
+    mut shares: Option<Shares>,
+    limits: Limits,
+    (pending, times): (&mut PendingWrite, &Times),
+) -> rusqlite::Result<Option<Shares>> {
+    if let Some(shares) = &mut shares {
+        for (table, owner, bytes) in std::mem::take(&mut pending.history) {
+            shares.add(table, owner, bytes as u64);
+        }
+    }
+    let Some((now, is_plausible)) = times.progressed else { return Ok(shares) };
+    let now = is_plausible.then_some(now);
+    if pending.folded {
+        latency::prune(transaction, now.map(|now| limits.oldest(now)), limits.most_rows())?;
+    }
+    let mut counted = match shares {
+        Some(shares) => shares,
+        None => Shares::count(transaction)?,
+    };
+    counted.prune(transaction, limits, now)?;
+    Ok(Some(counted))
 }
 
 /// Results that could not be written lie beside the database in a file with this ending.

@@ -122,8 +122,7 @@ document.getElementById("logout").addEventListener("click", async () => {
   location.assign("/login");
 });
 
-const NAMES = ["status:change", "dependency:missing", "poll:complete", "poll:error", "circuit:open", "circuit:close", "target:dead-letter",
-  "target:revived", "target:unreachable", "target:reachable", "service:started", "service:stopped", "resync"];
+const NAMES = document.querySelector('meta[name="events"]').content.split(" ").concat("resync");
 // A browser allows six connections to a host: one stream serves all tabs, from a worker that they share. Where there is
 // none, each tab asks every few seconds.
 if (window.SharedWorker) {

@@ -1,8 +1,8 @@
 //! Programs' view: JSON.
 
 use crate::auth::Auth;
-use crate::host::{CommandError, Overview, Wish};
-use crate::server::Shared;
+use crate::error::ApiError;
+use crate::state::Shared;
 use crate::status::TargetStatus;
 use crate::wire::{self, Dependency, Target};
 use axum::Json;
@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use model::{Status, TargetId};
+use model::{Ask, CommandError, Status, TargetId, TargetState};
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -21,51 +21,6 @@ use tokio::time::timeout;
 const ANSWERED: Duration = Duration::from_secs(2);
 /// Entries of one answer.
 const PAGE: usize = 1000;
-
-/// An answer that says what is wrong.
-pub(crate) struct ApiError {
-    status: StatusCode,
-    code: &'static str,
-    message: String,
-    field: Option<&'static str>,
-}
-
-impl ApiError {
-    pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), field: None }
-    }
-}
-
-impl ApiError {
-    pub(crate) fn too_many_guesses() -> Self {
-        Self::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            "too_many_guesses",
-            "too many wrong tokens come from there: wait a moment",
-        )
-    }
-}
-
-impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
-        let mut error = json!({ "code": self.code, "message": self.message });
-        if let Some(field) = self.field {
-            error["field"] = field.into();
-        }
-        (self.status, Json(json!({ "error": error }))).into_response()
-    }
-}
-
-impl From<CommandError> for ApiError {
-    fn from(error: CommandError) -> Self {
-        match error {
-            CommandError::NoTarget(_) => Self::new(StatusCode::NOT_FOUND, "not_found", error.to_string()),
-            CommandError::NoSetting(_) => Self::new(StatusCode::NOT_FOUND, "not_found", error.to_string()),
-            CommandError::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", error.to_string()),
-            CommandError::Invalid(_) => Self::new(StatusCode::BAD_REQUEST, "bad_request", error.to_string()),
-        }
-    }
-}
 
 pub(crate) async fn healthz(State(shared): State<Shared>) -> Response {
     match shared.host.health() {
@@ -78,21 +33,22 @@ pub(crate) async fn readyz(State(shared): State<Shared>) -> Response {
     if let Err(why) = shared.host.readiness() {
         return unavailable(&why);
     }
-    let Ok(overview) = timeout(ANSWERED, shared.host.overview()).await else {
+    if !timeout(ANSWERED, shared.host.loop_answers()).await.unwrap_or(false) {
         return unavailable("the scheduling thread does not answer: targets may not be polled");
-    };
+    }
     let mut answer = "ready\n".to_owned();
     // The caller is not authenticated, and a problem may quote the configuration: give the count only.
-    match overview.process.problems {
+    match shared.host.problems().len() {
         0 => {}
         count => answer.push_str(&format!(
-            "but not all that is configured is in force, for {}: see the log, or `polliwog status`\n",
+            "but not all of the configuration is active, for {}: see the log, or `polliwog status`\n",
             if count == 1 { "one problem".to_owned() } else { format!("{count} problems") }
         )),
     }
-    let unserved = overview.targets.iter().filter(|target| target.status() == TargetStatus::NoPlugin);
+    let targets = shared.host.targets();
+    let unserved = targets.iter().filter(|target| TargetStatus::of(target) == TargetStatus::NoPlugin);
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
-    unserved.for_each(|target| *kinds.entry(target.kind.as_str()).or_default() += 1);
+    unserved.for_each(|target| *kinds.entry(target.info.kind.as_str()).or_default() += 1);
     for (kind, count) in kinds {
         let targets = if count == 1 { "target is" } else { "targets are" };
         answer.push_str(&format!(
@@ -107,7 +63,7 @@ fn unavailable(why: &str) -> Response {
 }
 
 pub(crate) async fn scheduler_health(State(shared): State<Shared>) -> Response {
-    Json(wire::scheduler_health(&shared.host.overview().await)).into_response()
+    Json(wire::scheduler_health(&*shared.host)).into_response()
 }
 
 /// Which part of a list is wanted.
@@ -163,42 +119,37 @@ pub(crate) async fn targets(State(shared): State<Shared>, query: Queried) -> Res
     let query = queried(query)?;
     let (offset, limit) = query.page();
     let status = query.target_status()?;
-    let Overview { targets, .. } = shared.host.overview().await;
-    let matching: Vec<_> = targets.iter().filter(|target| status.is_none_or(|s| target.status() == s)).collect();
+    let targets = shared.host.targets();
+    let has_status = |target: &TargetState| status.is_none_or(|status| TargetStatus::of(target) == status);
+    let matching: Vec<_> = targets.iter().filter(|target| has_status(target)).collect();
     let page: Vec<_> = matching.iter().skip(offset).take(limit).map(|target| Target::new(target)).collect();
     Ok(Json(json!({ "total": matching.len(), "targets": page })).into_response())
 }
 
 pub(crate) async fn target(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    let Overview { targets, .. } = shared.host.overview().await;
-    match targets.iter().find(|target| target.id.as_str() == id) {
-        Some(target) => {
-            // Of one target, where what can be changed comes from is told too.
-            let prefix = format!("target.{id}.");
-            let settings = shared.host.settings().settings;
-            let own: Vec<_> = settings.iter().filter(|setting| setting.key.starts_with(&prefix)).collect();
-            Ok(Json(wire::target_with_settings(target, &own)).into_response())
-        }
-        None => Err(CommandError::NoTarget(id).into()),
-    }
+    let id = named(id)?;
+    let target = shared.host.target(&id).ok_or_else(|| CommandError::NoTarget(id.to_string()))?;
+    Ok(Json(wire::target_with_settings(&target, &shared.host.settings_of(&id))).into_response())
 }
 
 pub(crate) async fn dependencies(State(shared): State<Shared>, query: Queried) -> Result<Response, ApiError> {
     let query = queried(query)?;
     let (offset, limit) = query.page();
     let status = query.status()?;
-    let Overview { targets, .. } = shared.host.overview().await;
-    let wanted = targets.iter().filter(|target| query.target.as_deref().is_none_or(|id| target.id.as_str() == id));
-    let all: Vec<_> = wanted
-        .flat_map(|target| target.dependencies.iter().map(move |dependency| (target, dependency)))
-        .filter(|(_, dependency)| status.is_none_or(|status| dependency.status == status))
+    let targets = match query.target.as_deref() {
+        Some(id) => TargetId::new(id).ok().and_then(|id| shared.host.target(&id)).into_iter().collect(),
+        None => shared.host.targets(),
+    };
+    let all: Vec<_> = (targets.iter())
+        .flat_map(|target| target.observed.dependencies.iter().map(move |dependency| (target, dependency)))
+        .filter(|(_, dependency)| status.is_none_or(|status| dependency.record.reported.status == status))
         .collect();
     let dependencies = all.iter().skip(offset).take(limit).map(|(t, d)| Dependency::new(t, d)).collect();
     Ok(Json(wire::Dependencies { total: all.len(), dependencies }).into_response())
 }
 
 pub(crate) async fn plugins(State(shared): State<Shared>) -> Response {
-    let plugins: Vec<_> = shared.host.plugins().await.iter().map(wire::plugin_json).collect();
+    let plugins: Vec<_> = shared.host.plugins().iter().map(wire::plugin_json).collect();
     Json(json!({ "plugins": plugins })).into_response()
 }
 
@@ -207,43 +158,41 @@ fn named(id: String) -> Result<TargetId, ApiError> {
     TargetId::new(&id).map_err(|_| CommandError::NoTarget(id).into())
 }
 
-async fn wish(shared: &Shared, id: String, wish: Wish) -> Result<Response, ApiError> {
-    shared.host.ask(&named(id)?, wish).await?;
+async fn ask(shared: &Shared, id: String, ask: Ask) -> Result<Response, ApiError> {
+    shared.host.ask(&named(id)?, ask).await?;
     Ok((StatusCode::ACCEPTED, Json(json!({ "accepted": true }))).into_response())
 }
 
 pub(crate) async fn poll_now(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    wish(&shared, id, Wish::Poll).await
+    ask(&shared, id, Ask::PollNow).await
 }
 
 pub(crate) async fn scheduler_stats(State(shared): State<Shared>) -> Response {
-    let not_ready = shared.host.readiness().err();
-    Json(wire::scheduler_stats(&shared.host.overview().await, not_ready.as_deref())).into_response()
+    Json(wire::scheduler_stats(&*shared.host)).into_response()
 }
 
 pub(crate) async fn explain(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
     let target = named(id)?;
     let explanation = shared.host.explain(&target).await?;
-    Ok(Json(wire::explanation(&target, &explanation)).into_response())
+    Ok(Json(wire::explanation(&explanation)).into_response())
 }
 
 pub(crate) async fn dead_letters(State(shared): State<Shared>) -> Response {
-    let Overview { targets, .. } = shared.host.overview().await;
-    let dead: Vec<_> = targets.iter().filter_map(wire::dead_letter).collect();
+    let dead: Vec<_> = shared.host.targets().iter().filter_map(|target| wire::dead_letter(target)).collect();
     Json(json!({ "total": dead.len(), "deadLetters": dead })).into_response()
 }
 
 pub(crate) async fn retry(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    wish(&shared, id, Wish::Retry).await
+    ask(&shared, id, Ask::Retry).await
 }
 
 /// Every dead letter; one that came back meanwhile needs no retry.
 pub(crate) async fn retry_all(State(shared): State<Shared>) -> Response {
-    let Overview { targets, .. } = shared.host.overview().await;
+    let targets = shared.host.targets();
     let mut retried = Vec::new();
     for target in targets.iter().filter(|target| wire::dead_letter(target).is_some()) {
-        if shared.host.ask(&target.id, Wish::Retry).await.is_ok() {
-            retried.push(target.id.as_str());
+        if shared.host.ask(&target.info.id, Ask::Retry).await.is_ok() {
+            retried.push(target.info.id.as_str());
         }
     }
     (StatusCode::ACCEPTED, Json(json!({ "retried": retried }))).into_response()
@@ -280,36 +229,30 @@ pub(crate) async fn drop_dead_letter(
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let target = named(id)?;
-    let Overview { targets, .. } = shared.host.overview().await;
-    match targets.iter().find(|known| known.id == target) {
-        None => return Err(CommandError::NoTarget(target.to_string()).into()),
-        Some(known) if wire::dead_letter(known).is_none() => {
-            return Err(CommandError::Conflict(format!("target {target} is no dead letter")).into());
-        }
-        Some(_) => {}
+    let state = shared.host.target(&target).ok_or_else(|| CommandError::NoTarget(target.to_string()))?;
+    if wire::dead_letter(&state).is_none() {
+        return Err(CommandError::Conflict(format!("target {target} is not a dead letter")).into());
     }
     shared.host.set(vec![(format!("target.{target}.enabled"), Some("false".to_owned()))]).await?;
     Ok(Json(json!({ "dropped": target.as_str() })).into_response())
 }
 
 pub(crate) async fn breakers(State(shared): State<Shared>) -> Response {
-    let Overview { targets, .. } = shared.host.overview().await;
-    let unusual: Vec<_> = targets.iter().filter_map(wire::breaker).collect();
+    let unusual: Vec<_> = shared.host.targets().iter().filter_map(|target| wire::breaker(target)).collect();
     Json(json!({ "total": unusual.len(), "breakers": unusual })).into_response()
 }
 
 pub(crate) async fn reset_breaker(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    wish(&shared, id, Wish::ResetBreaker).await
+    ask(&shared, id, Ask::ResetBreaker).await
 }
 
 pub(crate) async fn settings(State(shared): State<Shared>) -> Response {
-    Json(wire::settings(&shared.host.settings())).into_response()
+    Json(wire::settings(&*shared.host)).into_response()
 }
 
 pub(crate) async fn setting(State(shared): State<Shared>, Path(key): Path<String>) -> Result<Response, ApiError> {
-    let settings = shared.host.settings().settings;
-    match settings.iter().find(|setting| setting.key == key) {
-        Some(setting) => Ok(Json(wire::setting(setting)).into_response()),
+    match shared.host.setting(&key) {
+        Some(setting) => Ok(Json(wire::setting(&setting)).into_response()),
         None => {
             Err(CommandError::NoSetting(format!("there is no setting {key:?}: GET /api/v1/settings lists them")).into())
         }
@@ -373,7 +316,7 @@ pub(crate) async fn patch_target(
     const CHANGEABLE: [&str; 3] = ["enabled", "interval", "cadence"];
     let target = named(id)?;
     let members = sent(&body)?;
-    if shared.host.target_name(&target).is_none() {
+    if shared.host.target(&target).is_none() {
         return Err(CommandError::NoTarget(target.to_string()).into());
     }
     if let Some(other) = members.keys().find(|key| !CHANGEABLE.contains(&key.as_str())) {
@@ -415,7 +358,7 @@ pub(crate) async fn patch_target(
 
 pub(crate) async fn delete_target(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
     let target = named(id)?;
-    if shared.host.target_name(&target).is_none() {
+    if shared.host.target(&target).is_none() {
         return Err(CommandError::NoTarget(target.to_string()).into());
     }
     let message = format!("{target} is defined in the configuration file: delete it there, or disable it here");
@@ -424,8 +367,8 @@ pub(crate) async fn delete_target(State(shared): State<Shared>, Path(id): Path<S
 
 pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> Response {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
-    let Shared { host, announcer, ending, .. } = shared;
-    crate::events::stream(host, announcer, last, ending).await.into_response()
+    let Shared { host, ending, .. } = shared;
+    crate::events::stream(host, last, ending).await.into_response()
 }
 
 /// Another admin token; it is shown this once. Sessions of pages end.

@@ -4,7 +4,7 @@
 //! so many bytes and so much time, an answer that is not read is given up, and a request names this host as its own: a web
 //! page elsewhere whose name leads here must not read what it finds.
 
-use crate::api::ApiError;
+use crate::error::ApiError;
 use crate::gauges::Gauges;
 use axum::Router;
 use axum::extract::{ConnectInfo, Request, State};

@@ -1,8 +1,7 @@
 //! People's view: one page that shows every target with its dependencies and keeps itself up to date.
 
 use crate::auth::Auth;
-use crate::host::{DependencyView, Overview, SettingView, TargetView};
-use crate::server::Shared;
+use crate::state::Shared;
 use crate::status::TargetStatus;
 use crate::wire::time;
 use axum::Form;
@@ -10,9 +9,10 @@ use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use maud::{DOCTYPE, Markup, html};
-use model::{Status, Timestamp};
+use model::{BreakerState, DependencyState, EventKind, Place, Setting, SettingSource, Status, TargetState, Timestamp};
 use serde::Deserialize;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 const STYLE: &str = include_str!("../assets/style.css");
 const SCRIPT: &str = include_str!("../assets/app.js");
@@ -121,7 +121,10 @@ fn document(csrf: Option<&str>, body: &Markup) -> Markup {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                @if let Some(csrf) = csrf { meta name="csrf-token" content=(csrf); }
+                @if let Some(csrf) = csrf {
+                    meta name="csrf-token" content=(csrf);
+                    meta name="events" content=(EventKind::NAMES.join(" "));
+                }
                 title { "Polliwog" }
                 link rel="stylesheet" href="/assets/style.css";
                 link #icon rel="icon" href="/assets/icon-ok.svg";
@@ -134,21 +137,21 @@ fn document(csrf: Option<&str>, body: &Markup) -> Markup {
 
 pub(crate) async fn index(State(shared): State<Shared>, headers: HeaderMap) -> Markup {
     let csrf = Auth::csrf_of(&headers).unwrap_or_default();
-    let overview = shared.host.overview().await;
+    let (targets, now) = (shared.host.targets(), shared.host.now());
     let body = html! {
         header.top {
             h1 { "Polliwog" }
             nav { a href="/settings" { "Settings" } " " button #logout type="button" { "Log out" } }
             p #connection role="status" { "connecting" }
         }
-        main #targets { (problems(&shared)) (listing(&overview)) }
+        main #targets { (problems(&shared)) (listing(&targets, now)) }
     };
     document(Some(&csrf), &body)
 }
 
 /// Every setting with its value and where that comes from.
 pub(crate) async fn settings(State(shared): State<Shared>) -> Markup {
-    let settings = shared.host.settings();
+    let (settings, file) = (shared.host.settings(), shared.host.settings_file());
     let body = html! {
         header.top {
             h1 { "Settings" }
@@ -158,18 +161,18 @@ pub(crate) async fn settings(State(shared): State<Shared>) -> Markup {
             (problems(&shared))
             p.summary {
                 "Change one with " code { "polliwog settings set KEY VALUE" }
-                @if settings.file.ends_with(".toml") { ", or in " code { (settings.file) } ", which is watched" }
+                @if file.ends_with(".toml") { ", or in " code { (file) } ", which is watched" }
                 ". A changed setting wins over the file until it is unset; the environment wins over both. "
-                "Of targets, only what somebody decided is shown."
+                "Of targets, only settings with a value of their own are shown."
             }
             table.settings {
                 thead { tr { th { "Setting" } th { "Value" } th { "From" } } }
                 tbody {
-                    @for setting in settings.settings.iter().filter(|setting| tells_something(setting)) {
-                        tr data-source=(setting.source) {
+                    @for setting in settings.iter().filter(|setting| was_decided(setting)) {
+                        tr data-source=(setting.source.as_str()) {
                             td { code { (setting.key) } }
                             td { (setting.value.as_deref().unwrap_or("–")) }
-                            td { (setting.from) }
+                            td { (setting.source.to_string()) }
                         }
                     }
                 }
@@ -179,22 +182,22 @@ pub(crate) async fn settings(State(shared): State<Shared>) -> Markup {
     document(None, &body)
 }
 
-/// Of thousands of targets, what nobody decided is not worth a row.
-fn tells_something(setting: &SettingView) -> bool {
-    setting.key.starts_with("scheduler.") || setting.source != "default"
+/// Whether a setting has a row: those of the scheduler, and those of targets that were set. There may be thousands of targets.
+fn was_decided(setting: &Setting) -> bool {
+    setting.key.starts_with("scheduler.") || setting.source != SettingSource::Default
 }
 
-/// A configuration that is not in force is said on every page.
+/// Problems of the host and of its configuration, shown on every page.
 fn problems(shared: &Shared) -> Markup {
-    let settings = shared.host.settings();
+    let problems = shared.host.problems();
     html! {
         @if let Err(why) = shared.host.readiness() {
             div.problem role="alert" { strong { "This host does not work as it should: " } (why) }
         }
-        @if !settings.problems.is_empty() {
+        @if !problems.is_empty() {
             div.problem role="alert" {
-                strong { "Not all that is configured is in force; the host goes on as it was:" }
-                ul { @for problem in settings.problems.iter().take(20) { li { (problem) } } }
+                strong { "Some of the configuration could not be applied; the previous one is still active:" }
+                ul { @for problem in problems.iter().take(20) { li { (problem) } } }
             }
         }
     }
@@ -202,21 +205,26 @@ fn problems(shared: &Shared) -> Markup {
 
 /// The part of the page that changes.
 pub(crate) async fn targets(State(shared): State<Shared>) -> Markup {
-    let overview = shared.host.overview().await;
-    html! { (problems(&shared)) (listing(&overview)) }
+    let (targets, now) = (shared.host.targets(), shared.host.now());
+    html! { (problems(&shared)) (listing(&targets, now)) }
 }
 
-fn listing(overview: &Overview) -> Markup {
-    let all =
-        || overview.targets.iter().flat_map(|target| target.dependencies.iter().map(move |d| Look::of(target, d)));
-    let mut targets: Vec<&TargetView> = overview.targets.iter().collect();
-    targets.sort_by_key(|target| target.status());
-    let count = |status| targets.iter().filter(|target| target.status() == status).count();
-    let worst = targets.first().map_or(TargetStatus::Ok, |target| target.status());
-    let bad = targets.iter().filter(|target| target.status().is_bad()).count();
+fn listing(all: &[Arc<TargetState>], now: Timestamp) -> Markup {
+    let shown = || {
+        let of = |target: &Arc<TargetState>| {
+            target.observed.dependencies.iter().map(|d| Condition::of(target, d)).collect::<Vec<_>>()
+        };
+        all.iter().flat_map(of)
+    };
+    let mut targets: Vec<(TargetStatus, &TargetState)> =
+        all.iter().map(|target| (TargetStatus::of(target), &**target)).collect();
+    targets.sort_by_key(|(status, _)| *status);
+    let count = |wanted| targets.iter().filter(|(status, _)| *status == wanted).count();
+    let worst = targets.first().map_or(TargetStatus::Ok, |(status, _)| *status);
+    let bad = targets.iter().filter(|(status, _)| status.is_bad()).count();
     html! {
-        p.summary.headline data-worst=(worst.as_str()) data-bad=(bad) data-now=(overview.at.as_millis()) {
-            (overview.targets.len()) " targets: "
+        p.summary.headline data-worst=(worst.as_str()) data-bad=(bad) data-now=(now.as_millis()) {
+            (targets.len()) " targets: "
             @for status in TargetStatus::ALL.into_iter().filter(|status| count(*status) > 0 || status.is_always_told()) {
                 span class={ "tag " (status.as_str()) @if count(status) == 0 { " none" } } {
                     (status.sign()) " " (count(status)) " " (status.as_str().replace('_', " "))
@@ -225,76 +233,79 @@ fn listing(overview: &Overview) -> Markup {
             }
         }
         p.summary {
-            (all().count()) " dependencies: "
-            @for look in Look::ALL {
-                span class={ "tag " (look.class()) } { (look.sign()) " " (all().filter(|l| *l == look).count()) " " (look.class()) }
+            (shown().count()) " dependencies: "
+            @for condition in Condition::ALL {
+                span class={ "tag " (condition.class()) } {
+                    (condition.sign()) " " (shown().filter(|c| *c == condition).count()) " " (condition.class())
+                }
                 " "
             }
         }
-        @if overview.targets.is_empty() {
+        @if targets.is_empty() {
             p.empty { "No targets yet. Add a [[target]] to polliwog.toml, or start with --demo." }
         }
-        @for target in targets { (section(target)) }
+        @for (status, target) in targets { (section(target, status)) }
     }
 }
 
-fn section(target: &TargetView) -> Markup {
-    let status = target.status();
+fn section(target: &TargetState, status: TargetStatus) -> Markup {
+    let (info, observed) = (&*target.info, &*target.observed);
     html! {
-        section.target id={ "t-" (target.id) } data-state=(target.place) data-status=(status.as_str()) {
+        section.target id={ "t-" (info.id) } data-state=(target.place.as_str()) data-status=(status.as_str()) {
             h2 {
                 span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) }
-                " " (target.name) " " small { (target.kind) " · " (target.url) }
+                " " (info.name) " " small { (info.kind) " · " (info.url) }
             }
             p.state {
                 (state(target)) " "
                 @if target.enabled {
-                    button.poll type="button" data-poll=(target.id) { "Poll now" }
+                    button.poll type="button" data-poll=(info.id) { "Poll now" }
                 } @else {
-                    button.poll type="button" data-enable=(target.id) { "Enable" }
+                    button.poll type="button" data-enable=(info.id) { "Enable" }
                 }
-                @if target.dependencies.iter().any(|dependency| dependency.missing_since.is_some()) {
-                    " " button.poll type="button" data-dismiss=(target.id) title="What is missing is meant to be gone" { "Dismiss missing" }
+                @if observed.dependencies.iter().any(|dependency| dependency.record.missing_since.is_some()) {
+                    " " button.poll type="button" data-dismiss=(info.id) title="The missing dependencies are meant to be gone" { "Dismiss missing" }
                 }
             }
-            @if let Some(error) = &target.last_error {
+            @if let Some(error) = &observed.failure {
                 p.problem { strong { (error.code) } ": " (error.message) }
             }
-            @for warning in target.warnings.iter().take(5) { p.note { "⚠ " (warning) } }
-            @if target.warnings.len() > 5 { p.note { "and " (target.warnings.len() - 5) " more warnings" } }
-            ul.dependencies { @for dependency in &target.dependencies { (item(target, dependency)) } }
+            @for warning in observed.warnings.iter().take(5) { p.note { "⚠ " (warning) } }
+            @if observed.warnings.len() > 5 { p.note { "and " (observed.warnings.len() - 5) " more warnings" } }
+            ul.dependencies { @for dependency in &observed.dependencies { (item(target, dependency)) } }
         }
     }
 }
 
-/// What is going on with a target, in words.
-fn state(target: &TargetView) -> Markup {
-    let is_fresh = target.failures == 0 && target.stale_since.is_none();
+/// A target's state in words.
+fn state(target: &TargetState) -> Markup {
+    let (schedule, kind) = (&target.schedule, &target.info.kind);
+    let is_fresh = schedule.failures == 0 && target.observed.stale_since.is_none();
     html! {
-        @match (target.last_success, target.place) {
-            (_, "disabled") => "disabled",
-            (_, "no_plugin") => {
-                "no plugin serves kind " (target.kind) ": drop its .wasm into the plugin directory"
+        @match (schedule.last_success, target.place) {
+            (_, Place::Disabled) => "disabled",
+            (_, Place::NoPlugin) => {
+                "no plugin serves kind " (kind) ": drop its .wasm into the plugin directory"
             }
-            (_, "quarantined") => {
-                "the plugin of kind " (target.kind) " is in quarantine: it is tried every 5 min, and when its file changes"
+            (_, Place::Quarantined) => {
+                "the plugin of kind " (kind) " is in quarantine: it is probed every 5 min, and when its file changes"
             }
             (Some(at), _) if is_fresh => { "polled " (age(at)) " ago" }
             (None, _) if is_fresh => "not polled yet",
             (Some(at), _) => { "last success " (age(at)) " ago" }
             (None, _) => "never answered",
         }
-        @match target.failures {
+        @match schedule.failures {
             0 => {}
             1 => ", 1 failure",
             failures => { ", " (failures) " failures in a row" }
         }
-        @match (&target.dead, target.breaker.state) {
-            (Some(dead), _) => { ", dead letter (" (dead.reason.replace('_', " ")) ")" }
-            (None, "closed") => {}
-            (None, state) => { ", breaker " (state.replace('_', "-")) }
+        @match (&schedule.dead, target.breaker_state()) {
+            (Some(dead), _) => { ", dead letter (" (dead.reason.as_str().replace('_', " ")) ")" }
+            (None, BreakerState::Closed) => {}
+            (None, state) => { ", breaker " (state.as_str().replace('_', "-")) }
         }
-        @if let Some(at) = target.next_run { ", next look in " (age(at)) }
+        @if let Some(at) = target.next_run() { ", next poll in " (age(at)) }
     }
 }
 
@@ -304,29 +315,31 @@ fn age(at: Timestamp) -> Markup {
     html! { time data-at=(at.as_millis()) { (time(at)) } }
 }
 
-fn item(target: &TargetView, dependency: &DependencyView) -> Markup {
-    let look = Look::of(target, dependency);
-    let name = dependency.title.as_deref().unwrap_or(&dependency.name);
+fn item(target: &TargetState, dependency: &DependencyState) -> Markup {
+    let (record, volatile) = (&*dependency.record, &dependency.volatile);
+    let reported = &record.reported;
+    let condition = Condition::of(target, dependency);
+    let name = reported.title.as_deref().unwrap_or(&reported.name);
     html! {
-        li class={ "dependency " (look.class()) } data-status=(dependency.status.as_str()) title=(time(dependency.checked_at)) {
-            span.sign aria-hidden="true" { (look.sign()) }
+        li class={ "dependency " (condition.class()) } data-status=(reported.status.as_str()) title=(time(volatile.checked_at)) {
+            span.sign aria-hidden="true" { (condition.sign()) }
             " " span.name { (name) }
-            @if dependency.title.is_some() { " " small { (dependency.name) } }
-            " " span.word { (look.word(dependency.status)) }
-            @if let Some(ms) = dependency.latency_ms { " " small { (format!("{ms:.0} ms")) } }
-            @if let Some(since) = dependency.missing_since { " " small { "for " (age(since)) } }
-            @if let Some(message) = &dependency.error_message { span.message { (message) } }
-            @if let Some(description) = &dependency.description { span.note { (description) } }
-            @if let Some(impact) = dependency.impact.as_ref().filter(|_| dependency.status != Status::Ok) {
+            @if reported.title.is_some() { " " small { (reported.name) } }
+            " " span.word { (condition.word(reported.status)) }
+            @if let Some(ms) = volatile.latency_ms { " " small { (format!("{ms:.0} ms")) } }
+            @if let Some(since) = record.missing_since { " " small { "for " (age(since)) } }
+            @if let Some(message) = &reported.error_message { span.message { (message) } }
+            @if let Some(description) = &reported.description { span.note { (description) } }
+            @if let Some(impact) = reported.impact.as_ref().filter(|_| reported.status != Status::Ok) {
                 span.note { "impact: " (impact) }
             }
         }
     }
 }
 
-/// How a dependency looks. Each look has a colour, a sign and a word of its own, so that none depends on the colour.
+/// The condition of a dependency as shown. Each has a colour, a sign and a word, so that none depends on the colour.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum Condition {
     Ok,
     Warning,
     Critical,
@@ -336,15 +349,16 @@ enum Look {
     Skipped,
 }
 
-impl Look {
+impl Condition {
     const ALL: [Self; 7] =
         [Self::Ok, Self::Warning, Self::Critical, Self::Unknown, Self::Stale, Self::Missing, Self::Skipped];
 
-    fn of(target: &TargetView, dependency: &DependencyView) -> Self {
-        match dependency.status {
-            _ if dependency.missing_since.is_some() => Self::Missing,
+    fn of(target: &TargetState, dependency: &DependencyState) -> Self {
+        let record = &dependency.record;
+        match record.reported.status {
+            _ if record.missing_since.is_some() => Self::Missing,
             _ if target.is_stale() => Self::Stale,
-            _ if dependency.skipped => Self::Skipped,
+            _ if record.reported.skipped => Self::Skipped,
             Status::Ok => Self::Ok,
             Status::Warning => Self::Warning,
             Status::Critical => Self::Critical,
@@ -376,7 +390,7 @@ impl Look {
         }
     }
 
-    /// What was known last stays to be seen in what is stale or missing.
+    /// The word; for a stale or missing dependency with its last status.
     fn word(self, status: Status) -> String {
         match self {
             Self::Stale | Self::Missing => format!("{}, was {}", self.class(), status.as_str()),

@@ -1,13 +1,14 @@
 //! Routes, and who may take them.
 
-use crate::api::{self, ApiError};
+use crate::api;
 use crate::auth::{Auth, Verdict};
-use crate::events::Announcer;
+use crate::error::ApiError;
+use crate::exposition::{Format, render};
 use crate::gauges::Gauges;
 use crate::host::Host;
 use crate::listener::{self, Gate};
-use crate::metrics::{Format, Metrics};
 use crate::page;
+use crate::state::Shared;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request, State};
@@ -16,6 +17,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{delete, get, post};
 use futures_util::{FutureExt, StreamExt, stream};
+use metrics::Metrics;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -83,16 +85,6 @@ fn failed(address: SocketAddr, setting: &'static str, error: &std::io::Error) ->
     ServerError { address, setting, why }
 }
 
-/// What every request is answered from.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    pub host: Arc<dyn Host>,
-    pub announcer: Announcer,
-    pub auth: Auth,
-    pub gauges: Arc<Gauges>,
-    pub ending: CancellationToken,
-}
-
 /// What both listeners have in common.
 #[derive(Clone)]
 pub struct Listening {
@@ -112,14 +104,9 @@ const SCRAPES: usize = 4;
 const SCRAPED: Duration = Duration::from_secs(30);
 
 /// Serves pages and API until the host ends; returns the address it listens on.
-pub fn serve(
-    port: Port,
-    host: Arc<dyn Host>,
-    (announcer, auth): (Announcer, Auth),
-    listening: Listening,
-) -> Result<SocketAddr, ServerError> {
+pub fn serve(port: Port, host: Arc<dyn Host>, auth: Auth, listening: Listening) -> Result<SocketAddr, ServerError> {
     let (gauges, ending) = (listening.gauges.clone(), listening.ending.clone());
-    let shared = Shared { host, announcer, auth, gauges, ending };
+    let shared = Shared { host, auth, gauges, ending };
     listen(port, router(shared), listening)
 }
 
@@ -136,7 +123,7 @@ pub fn serve_metrics(
             return StatusCode::SERVICE_UNAVAILABLE.into_response();
         };
         let format = Format::accepted(headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()));
-        let text = format.of(metrics.render(&host.overview().await, host.now()));
+        let text = format.of(render(&metrics, &*host));
         let length = text.len();
         let kind = [(header::CONTENT_TYPE, format.content_type()), (header::CONTENT_LENGTH, &length.to_string())];
         (kind, scraped(text, slot)).into_response()

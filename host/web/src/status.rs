@@ -1,7 +1,6 @@
-//! How a target is, in one word: what headlines, lists, metrics and the API count.
+//! A target's status in one word: what headlines, lists, metrics and the API count.
 
-use crate::host::TargetView;
-use model::Status;
+use model::{Status, TargetState};
 
 /// How a target is. In the order in which people want to see them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,75 +92,118 @@ impl TargetStatus {
     }
 }
 
-impl TargetView {
-    /// How it is.
-    pub(crate) fn status(&self) -> TargetStatus {
+impl TargetStatus {
+    /// The status of a target.
+    pub(crate) fn of(target: &TargetState) -> Self {
         let (missing, reported): (Vec<_>, Vec<_>) =
-            self.dependencies.iter().partition(|dependency| dependency.missing_since.is_some());
-        let worst = reported.iter().map(|dependency| match dependency.status {
-            Status::Ok => TargetStatus::Ok,
-            Status::Warning => TargetStatus::Warning,
-            Status::Critical => TargetStatus::Critical,
-            Status::Unknown => TargetStatus::Unknown,
+            target.observed.dependencies.iter().partition(|dependency| dependency.record.missing_since.is_some());
+        let worst = reported.iter().map(|dependency| match dependency.record.reported.status {
+            Status::Ok => Self::Ok,
+            Status::Warning => Self::Warning,
+            Status::Critical => Self::Critical,
+            Status::Unknown => Self::Unknown,
         });
-        let missing = missing.first().map(|_| TargetStatus::Warning);
-        if !self.enabled {
-            TargetStatus::Disabled
-        } else if self.has_no_plugin() {
-            TargetStatus::NoPlugin
-        } else if self.unreachable {
-            TargetStatus::Unreachable
-        } else if self.last_success.is_none() {
-            TargetStatus::Pending
+        let missing = missing.first().map(|_| Self::Warning);
+        if !target.enabled {
+            Self::Disabled
+        } else if target.place.lacks_plugin() {
+            Self::NoPlugin
+        } else if target.unreachable {
+            Self::Unreachable
+        } else if target.schedule.last_success.is_none() {
+            Self::Pending
         } else {
-            worst.chain(missing).min().unwrap_or(TargetStatus::Unknown)
+            worst.chain(missing).min().unwrap_or(Self::Unknown)
         }
-    }
-
-    /// Whether what is known of its dependencies says nothing of now.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.stale_since.is_some() || self.has_no_plugin()
-    }
-
-    fn has_no_plugin(&self) -> bool {
-        matches!(self.place, "no_plugin" | "quarantined")
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use crate::host::tests::{dependency, target};
-    use model::Timestamp;
+    use model::{
+        Cadence, Dependency, DependencyRecord, DependencyState, Kind, Observed, Place, Schedule, TargetId, TargetInfo,
+        TargetSource, Timestamp, Volatile,
+    };
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// A target that was not polled yet.
+    pub(crate) fn target(id: &str) -> TargetState {
+        TargetState {
+            info: Arc::new(TargetInfo {
+                id: TargetId::new(id).unwrap(),
+                name: id.to_owned(),
+                kind: Kind::new("http").unwrap(),
+                url: format!("http://{id}/"),
+                labels: Vec::new(),
+                source: TargetSource::File,
+            }),
+            place: Place::Queued,
+            enabled: true,
+            cadence: Cadence::Adaptive,
+            schedule: Schedule::new(Timestamp::from_millis(0)),
+            unreachable: false,
+            longest: Duration::from_secs(10),
+            observed: Arc::default(),
+        }
+    }
+
+    /// The target with these results.
+    pub(crate) fn with(target: TargetState, change: impl FnOnce(&mut Observed)) -> TargetState {
+        let mut observed = Observed::clone(&target.observed);
+        change(&mut observed);
+        TargetState { observed: Arc::new(observed), ..target }
+    }
+
+    /// A dependency with nothing but a status.
+    pub(crate) fn dependency(name: &str, status: Status) -> DependencyState {
+        let record = DependencyRecord {
+            slot: 0,
+            reported: Dependency::new(name, status),
+            canonical: None,
+            error_state: None,
+            first_seen: Timestamp::from_millis(0),
+            last_status_change: None,
+            missing_since: None,
+        };
+        DependencyState { record: Arc::new(record), volatile: Volatile::default() }
+    }
 
     #[test]
-    fn a_target_is_what_people_would_say_it_is() {
+    fn the_first_state_that_applies_is_the_status() {
         let seen = Some(Timestamp::from_millis(5));
-        let with = |statuses: &[Status]| {
-            let named = statuses.iter().enumerate().map(|(n, status)| dependency(&format!("d{n}"), *status));
-            TargetView { last_success: seen, dependencies: named.collect(), ..target("a") }
+        let reporting = |statuses: &[Status]| {
+            let mut reporting = with(target("a"), |observed| {
+                let named = statuses.iter().enumerate().map(|(n, status)| dependency(&format!("d{n}"), *status));
+                observed.dependencies = named.collect();
+            });
+            reporting.schedule.last_success = seen;
+            reporting
         };
-        let ok = with(&[Status::Ok]);
-        let mut missing = with(&[Status::Ok, Status::Critical]);
-        missing.dependencies[1].missing_since = seen;
+        let ok = reporting(&[Status::Ok]);
+        let missing = with(reporting(&[Status::Ok, Status::Critical]), |observed| {
+            Arc::make_mut(&mut observed.dependencies[1].record).missing_since = seen;
+        });
+        let stale = |target: &TargetState| with(target.clone(), |observed| observed.stale_since = seen);
         let cases = [
             (target("a"), "pending"),
-            (with(&[]), "unknown"),
+            (reporting(&[]), "unknown"),
             (ok.clone(), "ok"),
-            (with(&[Status::Ok, Status::Unknown]), "unknown"),
-            (with(&[Status::Warning, Status::Unknown]), "warning"),
-            (with(&[Status::Warning, Status::Critical]), "critical"),
+            (reporting(&[Status::Ok, Status::Unknown]), "unknown"),
+            (reporting(&[Status::Warning, Status::Unknown]), "warning"),
+            (reporting(&[Status::Warning, Status::Critical]), "critical"),
             (missing, "warning"),
-            (TargetView { failures: 1, stale_since: seen, ..ok.clone() }, "ok"),
-            (TargetView { unreachable: true, stale_since: seen, ..ok.clone() }, "unreachable"),
-            (TargetView { unreachable: true, ..target("a") }, "unreachable"),
-            (TargetView { place: "no_plugin", unreachable: true, ..ok.clone() }, "no_plugin"),
-            (TargetView { place: "quarantined", ..ok.clone() }, "no_plugin"),
-            (TargetView { enabled: false, unreachable: true, ..ok }, "disabled"),
+            (stale(&ok), "ok"),
+            (TargetState { unreachable: true, ..stale(&ok) }, "unreachable"),
+            (TargetState { unreachable: true, ..target("a") }, "unreachable"),
+            (TargetState { place: Place::NoPlugin, unreachable: true, ..ok.clone() }, "no_plugin"),
+            (TargetState { place: Place::Quarantined, ..ok.clone() }, "no_plugin"),
+            (TargetState { enabled: false, unreachable: true, ..ok }, "disabled"),
         ];
-        for (view, expected) in cases {
-            assert_eq!(view.status().as_str(), expected, "{view:?}");
-            assert_eq!(TargetStatus::from_word(expected), Some(view.status()));
+        for (state, expected) in cases {
+            assert_eq!(TargetStatus::of(&state).as_str(), expected, "{state:?}");
+            assert_eq!(TargetStatus::from_word(expected), Some(TargetStatus::of(&state)));
         }
     }
 }

@@ -1,15 +1,19 @@
 //! How views look as JSON: camelCase, but where Pulse's own names come first.
 
-use crate::host::{
-    DependencyView, ExplanationView, Overview, PluginView, PollErrorView, SettingView, SettingsView, TargetView,
-};
+use crate::host::Host;
 use crate::status::TargetStatus;
-use model::{Event, EventKind, Status, TargetId, Timestamp};
+use crate::totals::Totals;
+use model::{
+    BreakerState, DependencyState, Explanation, LoopState, PluginState, PollFailure, Setting, Status, TargetId,
+    TargetState, Timestamp,
+};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Pulse lists this many dead letters.
 const DEAD_LETTERS: usize = 25;
@@ -62,37 +66,39 @@ pub(crate) struct Dependency<'a> {
 }
 
 impl<'a> Dependency<'a> {
-    pub(crate) fn new(target: &'a TargetView, dependency: &'a DependencyView) -> Self {
+    pub(crate) fn new(target: &'a TargetState, dependency: &'a DependencyState) -> Self {
+        let (record, volatile) = (&*dependency.record, &dependency.volatile);
+        let reported = &record.reported;
         let raw = |json: &Option<model::Json>| {
             json.as_ref().and_then(|json| RawValue::from_string(json.as_str().to_owned()).ok())
         };
-        // What was known last says nothing of now.
-        let seen = !target.is_stale() && dependency.missing_since.is_none();
+        // A stale or missing dependency's last status says nothing about the present.
+        let is_current = !target.is_stale() && record.missing_since.is_none();
         Self {
-            id: dependency_id(&target.id, &dependency.name),
-            target: target.id.as_str(),
-            name: &dependency.name,
-            canonical_name: dependency.canonical.as_deref(),
-            title: dependency.title.as_deref(),
-            kind: &dependency.kind,
-            status: dependency.status.as_str(),
-            healthy: dependency.status.healthy().filter(|_| seen),
+            id: dependency_id(&target.info.id, &reported.name),
+            target: target.info.id.as_str(),
+            name: &reported.name,
+            canonical_name: record.canonical.as_deref(),
+            title: reported.title.as_deref(),
+            kind: &reported.kind,
+            status: reported.status.as_str(),
+            healthy: reported.status.healthy().filter(|_| is_current),
             stale: target.is_stale(),
-            missing: dependency.missing_since.is_some(),
-            skipped: dependency.skipped,
-            code: dependency.code,
-            latency_ms: dependency.latency_ms,
-            description: dependency.description.as_deref(),
-            impact: dependency.impact.as_deref(),
-            error: raw(&dependency.error),
-            error_message: dependency.error_message.as_deref(),
-            contact: raw(&dependency.contact),
-            check_details: raw(&dependency.check_details),
-            parent: dependency.parent.as_deref(),
-            checked_at: time(dependency.checked_at),
-            last_status_change: times(dependency.last_status_change),
-            stale_since: times(target.stale_since),
-            missing_since: times(dependency.missing_since),
+            missing: record.missing_since.is_some(),
+            skipped: reported.skipped,
+            code: reported.code,
+            latency_ms: volatile.latency_ms,
+            description: reported.description.as_deref(),
+            impact: reported.impact.as_deref(),
+            error: raw(&reported.error),
+            error_message: reported.error_message.as_deref(),
+            contact: raw(&reported.contact),
+            check_details: raw(&reported.check_details),
+            parent: reported.parent.as_deref(),
+            checked_at: time(volatile.checked_at),
+            last_status_change: times(record.last_status_change),
+            stale_since: times(target.observed.stale_since),
+            missing_since: times(record.missing_since),
         }
     }
 }
@@ -134,80 +140,82 @@ pub(crate) struct Target<'a> {
 pub(crate) const STALE: &str = "stale";
 
 impl<'a> Target<'a> {
-    pub(crate) fn new(target: &'a TargetView) -> Self {
+    pub(crate) fn new(target: &'a TargetState) -> Self {
         let stale = target.is_stale();
         let words = [(STALE, 0), ("missing", 0), ("total", 0)];
         let mut dependencies: BTreeMap<&'static str, usize> =
             Status::ALL.into_iter().map(|status| (status.as_str(), 0)).chain(words).collect();
-        for dependency in &target.dependencies {
-            let word = match dependency.missing_since {
+        for dependency in &target.observed.dependencies {
+            let word = match dependency.record.missing_since {
                 Some(_) => "missing",
                 None if stale => STALE,
-                None => dependency.status.as_str(),
+                None => dependency.record.reported.status.as_str(),
             };
             *dependencies.entry(word).or_default() += 1;
             *dependencies.entry("total").or_default() += 1;
         }
+        let (info, schedule, observed) = (&*target.info, &target.schedule, &*target.observed);
         Self {
-            id: target.id.as_str(),
-            name: &target.name,
-            kind: target.kind.as_str(),
-            url: &target.url,
-            labels: target.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            id: info.id.as_str(),
+            name: &info.name,
+            kind: info.kind.as_str(),
+            url: &info.url,
+            labels: info.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
             enabled: target.enabled,
-            status: target.status().as_str(),
-            state: target.place,
-            cadence: target.cadence,
-            interval_ms: target.interval.map(|interval| interval.as_millis() as u64),
-            next_run: times(target.next_run),
-            last_polled: times(target.last_polled),
-            last_success: times(target.last_success),
-            last_error: target.last_error.as_ref().map(poll_error),
-            consecutive_failures: target.failures,
-            stale_since: times(target.stale_since),
+            status: TargetStatus::of(target).as_str(),
+            state: target.place.as_str(),
+            cadence: target.cadence.as_str(),
+            interval_ms: schedule.interval.map(|interval| interval.as_millis() as u64),
+            next_run: times(target.next_run()),
+            last_polled: times(schedule.last_polled),
+            last_success: times(schedule.last_success),
+            last_error: observed.failure.as_ref().map(poll_error),
+            consecutive_failures: schedule.failures,
+            stale_since: times(observed.stale_since),
             breaker: json!({
-                "state": target.breaker.state,
-                "since": times(target.breaker.since),
-                "retryAt": times(target.breaker.retry_at),
+                "state": target.breaker_state().as_str(),
+                "since": times(schedule.breaker.since),
+                "retryAt": times(target.retry_at()),
             }),
-            dead_letter: target.dead.as_ref().map(|dead| {
+            dead_letter: schedule.dead.as_ref().map(|dead| {
                 json!({
-                    "reason": dead.reason,
+                    "reason": dead.reason.as_str(),
                     "since": time(dead.since),
                     "lastAttempt": time(dead.last_attempt),
                     "retryCount": dead.retries,
                 })
             }),
-            warnings: &target.warnings,
+            warnings: &observed.warnings,
             dependencies,
         }
     }
 }
 
-/// A target with what of it can be changed while the host runs, and where that comes from.
-pub(crate) fn target_with_settings(target: &TargetView, settings: &[&SettingView]) -> Value {
+/// A target with the settings of it that can be changed while the host runs.
+pub(crate) fn target_with_settings(target: &TargetState, settings: &[Setting]) -> Value {
     let mut shown = serde_json::to_value(Target::new(target)).unwrap_or_default();
-    shown["settings"] = settings.iter().map(|of_target| setting(of_target)).collect();
+    shown["settings"] = settings.iter().map(setting).collect();
     shown
 }
 
-fn poll_error(error: &PollErrorView) -> Value {
+fn poll_error(error: &PollFailure) -> Value {
     json!({
         "at": time(error.at), "category": error.category.as_str(), "code": error.code, "message": error.message,
     })
 }
 
 /// A plugin, as the API shows it.
-pub fn plugin_json(plugin: &PluginView) -> Value {
-    let usage = &plugin.usage;
-    let milliseconds = |time: std::time::Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+pub fn plugin_json(plugin: &PluginState) -> Value {
+    let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+    let served = plugin.served.as_ref().ok();
+    let usage = served.map(|served| served.usage.clone()).unwrap_or_default();
     json!({
-        "kind": plugin.kind.as_ref().map(model::Kind::as_str),
-        "version": plugin.version,
+        "kind": served.map(|served| served.kind.as_str()),
+        "version": served.map(|served| &served.version),
         "source": plugin.source,
-        "refusal": plugin.refusal,
-        "sha256": plugin.digest,
-        "quarantinedUntil": plugin.quarantined_until.map(time),
+        "refusal": plugin.served.as_ref().err(),
+        "sha256": served.map(|served| &served.digest),
+        "quarantinedUntil": times(served.and_then(|served| served.quarantined_until)),
         "polls": usage.polls,
         "faults": usage.faults,
         "faultsByReason": usage.faults_by_reason,
@@ -221,88 +229,127 @@ pub fn plugin_json(plugin: &PluginView) -> Value {
     })
 }
 
-/// RedFlag's stats, name for name, and beside them why polls were held back, how many targets are how, and why the host does
-/// not work as it should.
-pub(crate) fn scheduler_stats(overview: &Overview, not_ready: Option<&str>) -> Value {
+/// RedFlag's stats, name for name; beside them the reasons for which polls were held back, the targets by status, the
+/// driver's loop, and why the host is not ready.
+pub(crate) fn scheduler_stats(host: &dyn Host) -> Value {
+    let (all, state) = (host.targets(), host.scheduler());
+    let totals = Totals::of(&all, host.now(), state.overdue_after);
     let mut targets: BTreeMap<&str, usize> = TargetStatus::ALL.map(|status| (status.as_str(), 0)).into();
-    for target in &overview.targets {
-        *targets.entry(target.status().as_str()).or_default() += 1;
+    for target in &all {
+        *targets.entry(TargetStatus::of(target).as_str()).or_default() += 1;
     }
-    let stats = &overview.scheduler;
-    let held: BTreeMap<&str, u64> = stats.held.iter().copied().collect();
-    let kinds: BTreeMap<&str, usize> = overview.depth_by_kind.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
-    let in_flight: usize = overview.in_flight.values().sum();
-    let oldest = stats.next.as_ref().map(|(target, kind, at, interval)| {
-        let at = time(*at);
+    let counters = state.counters;
+    let held: BTreeMap<&str, u64> = [
+        ("maxInFlight", counters.held_in_flight),
+        ("ratePerSecond", counters.held_by_rate),
+        ("maxPerHost", counters.held_by_hosts),
+        ("unwrittenResults", counters.skipped_unwritten),
+        ("noInstanceSlot", counters.skipped_no_slot),
+    ]
+    .into();
+    let in_flight: usize = state.in_flight.values().sum();
+    let oldest = state.next.as_ref().and_then(|(id, at)| {
+        let (target, at) = (host.target(id)?, time(*at));
         let clock = at.get(11..19).unwrap_or(&at).to_owned();
-        let interval = interval.map_or_else(|| "-".to_owned(), |interval| format!("{}s", interval.as_secs()));
-        format!("[{target}/{kind}] next_run={clock} interval={interval}")
+        let interval = target.schedule.interval.map_or_else(|| "-".to_owned(), |i| format!("{}s", i.as_secs()));
+        Some(format!("[{id}/{}] next_run={clock} interval={interval}", target.info.kind))
     });
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "startedAt": times(overview.process.started),
+        "startedAt": time(host.started()),
         "targets": targets,
-        "notReady": not_ready,
+        "notReady": host.readiness().err(),
         "scheduler": {
-            "JobsProcessed": stats.started,
+            "JobsProcessed": counters.started,
             "JobsSkipped": held.values().sum::<u64>(),
-            "CommandsCreated": stats.succeeded,
-            "CommandsFailed": stats.failed,
-            "BackpressureSkips": stats.skipped_unwritten,
-            "LastProcessedAt": times(stats.last_start),
-            "QueueSize": overview.depth,
+            "CommandsCreated": counters.succeeded,
+            "CommandsFailed": counters.failed,
+            "BackpressureSkips": counters.skipped_unwritten,
+            "LastProcessedAt": times(state.last_start),
+            "QueueSize": totals.depth,
             "WorkerPoolUtilized": in_flight,
-            "AverageProcessingMS": (stats.mean_poll.as_secs_f64() * 100_000.0).round() / 100.0,
+            "AverageProcessingMS": (state.mean_poll.as_secs_f64() * 100_000.0).round() / 100.0,
         },
         "queue": {
-            "Size": overview.depth,
-            "NextRunAt": stats.next.as_ref().map(|(_, _, at, _)| time(*at)),
+            "Size": totals.depth,
+            "NextRunAt": state.next.as_ref().map(|(_, at)| time(*at)),
             "OldestJob": oldest,
-            "JobsBySubsystem": kinds,
+            "JobsBySubsystem": by_kind(&totals.depth_by_kind),
         },
         "held": held,
+        "loop": loop_json(&state.turns),
     })
 }
 
-pub(crate) fn explanation(target: &TargetId, explanation: &ExplanationView) -> Value {
+/// The driver's loop; times in milliseconds.
+fn loop_json(turns: &LoopState) -> Value {
+    let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
+    let mean = turns.busy.checked_div(u32::try_from(turns.turns).unwrap_or(u32::MAX)).unwrap_or_default();
+    json!({
+        "turns": turns.turns,
+        "meanTurnMs": milliseconds(mean),
+        "longestTurnMs": milliseconds(turns.longest),
+        "messages": turns.messages,
+        "mostMessages": turns.most_messages,
+        "capacity": turns.capacity,
+        "oldestMessageMs": milliseconds(turns.oldest),
+        "oldestMessageEverMs": milliseconds(turns.oldest_ever),
+    })
+}
+
+fn by_kind(counts: &BTreeMap<model::Kind, usize>) -> BTreeMap<&str, usize> {
+    counts.iter().map(|(kind, count)| (kind.as_str(), *count)).collect()
+}
+
+pub(crate) fn explanation(explanation: &Explanation<Timestamp>) -> Value {
     let terms = explanation.terms.iter();
     let terms: Vec<Value> =
-        terms.map(|(name, value, meaning)| json!({ "name": name, "value": value, "meaning": meaning })).collect();
+        terms.map(|term| json!({ "name": term.name, "value": term.value, "meaning": term.meaning })).collect();
     json!({
-        "target": target.as_str(), "state": explanation.place, "nextRun": times(explanation.next_run),
+        "target": explanation.target.as_str(), "state": explanation.place.as_str(), "nextRun": times(explanation.due),
         "summary": explanation.summary, "terms": terms,
     })
 }
 
-/// A dead letter that is still looked at; one whose target is disabled was dropped.
-pub(crate) fn dead_letter(target: &TargetView) -> Option<Value> {
-    let dead = target.dead.as_ref().filter(|_| target.enabled)?;
+/// A dead letter that is still polled. One whose target is disabled was dropped.
+pub(crate) fn dead_letter(target: &TargetState) -> Option<Value> {
+    let (info, schedule) = (&target.info, &target.schedule);
+    let dead = schedule.dead.as_ref().filter(|_| target.enabled)?;
     Some(json!({
-        "target": target.id.as_str(), "kind": target.kind.as_str(), "reason": dead.reason, "since": time(dead.since),
-        "lastAttempt": time(dead.last_attempt), "retryCount": dead.retries, "nextRun": times(target.next_run),
-        "consecutiveFailures": target.failures, "lastError": target.last_error.as_ref().map(poll_error),
+        "target": info.id.as_str(), "kind": info.kind.as_str(), "reason": dead.reason.as_str(),
+        "since": time(dead.since), "lastAttempt": time(dead.last_attempt), "retryCount": dead.retries,
+        "nextRun": times(target.next_run()), "consecutiveFailures": schedule.failures,
+        "lastError": target.observed.failure.as_ref().map(poll_error),
     }))
 }
 
+/// Whether its breaker is not closed, or counts failures.
+fn has_unusual_breaker(target: &TargetState) -> bool {
+    target.breaker_state() != BreakerState::Closed || target.schedule.failures > 0
+}
+
 /// A breaker that is not closed, or counts failures.
-pub(crate) fn breaker(target: &TargetView) -> Option<Value> {
-    let unusual = target.breaker.state != "closed" || target.failures > 0;
-    unusual.then(|| {
+pub(crate) fn breaker(target: &TargetState) -> Option<Value> {
+    has_unusual_breaker(target).then(|| {
         json!({
-            "target": target.id.as_str(), "kind": target.kind.as_str(), "state": target.breaker.state,
-            "since": times(target.breaker.since), "retryAt": times(target.breaker.retry_at), "failures": target.failures,
+            "target": target.info.id.as_str(), "kind": target.info.kind.as_str(),
+            "state": target.breaker_state().as_str(), "since": times(target.schedule.breaker.since),
+            "retryAt": times(target.retry_at()), "failures": target.schedule.failures,
         })
     })
 }
 
-pub(crate) fn setting(setting: &SettingView) -> Value {
-    json!({ "key": setting.key, "value": setting.value, "source": setting.source, "from": setting.from })
+pub(crate) fn setting(setting: &Setting) -> Value {
+    json!({
+        "key": setting.key, "value": setting.value, "source": setting.source.as_str(),
+        "from": setting.source.to_string(),
+    })
 }
 
-pub(crate) fn settings(settings: &SettingsView) -> Value {
+pub(crate) fn settings(host: &dyn Host) -> Value {
     json!({
-        "file": settings.file, "problems": settings.problems,
-        "settings": settings.settings.iter().map(setting).collect::<Vec<_>>(),
+        "file": host.settings_file(), "problems": host.problems(),
+        "settings": host.settings().iter().map(setting).collect::<Vec<_>>(),
     })
 }
 
@@ -315,139 +362,90 @@ fn without_nulls(mut value: Value) -> Value {
 }
 
 /// Pulse's `/api/monitoring/scheduler/health`, name for name; arrays are never null.
-pub(crate) fn scheduler_health(overview: &Overview) -> Value {
-    // A target that is disabled is looked at no more: its dead letter was dropped.
-    let looked_at = overview.targets.iter().filter(|target| target.enabled);
-    let mut dead: Vec<_> = looked_at.filter_map(|t| Some((t, t.dead.as_ref()?))).collect();
+pub(crate) fn scheduler_health(host: &dyn Host) -> Value {
+    let (targets, state, now) = (host.targets(), host.scheduler(), host.now());
+    let totals = Totals::of(&targets, now, state.overdue_after);
+    // A disabled target is not polled: its dead letter was dropped.
+    let polled = targets.iter().filter(|target| target.enabled);
+    let mut dead: Vec<_> = polled.filter_map(|target| Some((target, target.schedule.dead?))).collect();
     dead.sort_by_key(|(_, dead)| std::cmp::Reverse(dead.last_attempt));
     let count = dead.len();
+    let named = |target: &Arc<TargetState>| (target.info.id.to_string(), target.info.kind.to_string());
+    let failure = |target: &Arc<TargetState>| target.observed.failure.as_ref().map(|failure| failure.message.clone());
     let tasks: Vec<Value> = (dead.iter().take(DEAD_LETTERS))
         .map(|(target, _)| {
+            let (instance, kind) = named(target);
             without_nulls(json!({
-                "instance": target.id.as_str(), "type": target.kind.as_str(), "nextRun": times(target.next_run),
-                "lastError": target.last_error.as_ref().map(|error| &error.message), "failures": target.failures,
+                "instance": instance, "type": kind, "nextRun": times(target.next_run()),
+                "lastError": failure(target), "failures": target.schedule.failures,
             }))
         })
         .collect();
-    let unusual = |target: &&TargetView| target.breaker.state != "closed" || target.failures > 0;
-    let breakers: Vec<Value> = (overview.targets.iter().filter(unusual))
+    let breakers: Vec<Value> = (targets.iter().filter(|target| has_unusual_breaker(target)))
         .map(|target| {
+            let (instance, kind) = named(target);
             without_nulls(json!({
-                "instance": target.id.as_str(), "type": target.kind.as_str(), "state": target.breaker.state,
-                "failures": target.failures, "retryAt": times(target.breaker.retry_at),
+                "instance": instance, "type": kind, "state": target.breaker_state().as_str(),
+                "failures": target.schedule.failures, "retryAt": times(target.retry_at()),
             }))
         })
         .collect();
-    let staleness: Vec<Value> = (overview.targets.iter())
+    let staleness: Vec<Value> = (targets.iter())
         .map(|target| {
+            let (instance, kind) = named(target);
             without_nulls(json!({
-                "instance": target.id.as_str(), "type": target.kind.as_str(), "score": target.staleness,
-                "lastSuccess": times(target.last_success),
-                "lastError": target.last_error.as_ref().map(|error| time(error.at)),
+                "instance": instance, "type": kind, "score": target.staleness(now),
+                "lastSuccess": times(target.schedule.last_success),
+                "lastError": target.observed.failure.as_ref().map(|failure| time(failure.at)),
             }))
         })
         .collect();
-    let kinds: BTreeMap<&str, usize> = overview.depth_by_kind.iter().map(|(kind, n)| (kind.as_str(), *n)).collect();
-    let mut by_key: Vec<&TargetView> = overview.targets.iter().collect();
-    by_key.sort_by(|a, b| (&a.kind, &a.id).cmp(&(&b.kind, &b.id)));
+    let mut by_key: Vec<&Arc<TargetState>> = targets.iter().collect();
+    by_key.sort_by(|a, b| (&a.info.kind, &a.info.id).cmp(&(&b.info.kind, &b.info.id)));
     json!({
-        "updatedAt": time(overview.at),
-        "enabled": overview.adaptive,
-        "queue": { "depth": overview.depth, "dueWithinSeconds": overview.due_soon, "perType": kinds },
+        "updatedAt": time(now),
+        "enabled": state.adaptive,
+        "queue": {
+            "depth": totals.depth, "dueWithinSeconds": totals.due_soon, "perType": by_kind(&totals.depth_by_kind),
+        },
         "deadLetter": { "count": count, "tasks": tasks },
         "breakers": breakers,
         "staleness": staleness,
-        "instances": by_key.into_iter().map(instance).collect::<Vec<_>>(),
+        "instances": by_key.into_iter().map(|target| instance(target)).collect::<Vec<_>>(),
     })
 }
 
-fn instance(target: &TargetView) -> Value {
-    let last_error = target
-        .last_error
+fn instance(target: &TargetState) -> Value {
+    let (info, schedule, observed) = (&*target.info, &target.schedule, &*target.observed);
+    let last_error = observed
+        .failure
         .as_ref()
         .map(|error| json!({ "at": time(error.at), "message": error.message, "category": error.category.as_str() }));
-    let dead = match &target.dead {
+    let dead = match &schedule.dead {
         None => json!({ "present": false }),
         Some(dead) => json!({
-            "present": true, "reason": dead.reason, "firstAttempt": time(dead.since),
-            "lastAttempt": time(dead.last_attempt), "retryCount": dead.retries, "nextRetry": times(target.next_run),
+            "present": true, "reason": dead.reason.as_str(), "firstAttempt": time(dead.since),
+            "lastAttempt": time(dead.last_attempt), "retryCount": dead.retries, "nextRetry": times(target.next_run()),
         }),
     };
     json!({
-        "key": format!("{}::{}", target.kind, target.id),
-        "type": target.kind.as_str(),
-        "displayName": target.name,
-        "instance": target.id.as_str(),
-        "connection": target.url,
+        "key": format!("{}::{}", info.kind, info.id),
+        "type": info.kind.as_str(),
+        "displayName": info.name,
+        "instance": info.id.as_str(),
+        "connection": info.url,
         "pollStatus": without_nulls(json!({
-            "lastSuccess": times(target.last_success), "lastError": last_error,
-            "consecutiveFailures": target.failures, "firstFailureAt": times(target.first_failure),
+            "lastSuccess": times(schedule.last_success), "lastError": last_error,
+            "consecutiveFailures": schedule.failures, "firstFailureAt": times(schedule.first_failure),
         })),
         "breaker": without_nulls(json!({
-            "state": target.breaker.state, "since": times(target.breaker.since),
-            "lastTransition": times(target.breaker.since), "retryAt": times(target.breaker.retry_at),
-            "failureCount": target.failures,
+            "state": target.breaker_state().as_str(), "since": times(schedule.breaker.since),
+            "lastTransition": times(schedule.breaker.since), "retryAt": times(target.retry_at()),
+            "failureCount": schedule.failures,
         })),
         "deadLetter": without_nulls(dead),
-        "warnings": target.warnings,
+        "warnings": observed.warnings,
     })
-}
-
-/// An event with Depsera's payload fields.
-pub fn event_json(event: &Event, name_of: impl Fn(&TargetId) -> Option<String>) -> Value {
-    let service = |target: &TargetId| {
-        let name = name_of(target).unwrap_or_else(|| target.to_string());
-        json!({ "serviceId": target.as_str(), "serviceName": name })
-    };
-    let (about, more) = match &event.kind {
-        EventKind::StatusChange { target, dependency, previous, current } => (
-            service(target),
-            json!({
-                "dependencyName": dependency, "previousHealthy": previous.healthy(), "currentHealthy": current.healthy(),
-                "previousStatus": previous.as_str(), "currentStatus": current.as_str(),
-            }),
-        ),
-        EventKind::DependencyMissing { target, dependency } => {
-            (service(target), json!({ "dependencyName": dependency }))
-        }
-        EventKind::PollComplete { target, success, dependencies, transitions, latency_ms, error, warnings } => (
-            service(target),
-            json!({
-                "success": success, "dependenciesUpdated": dependencies, "statusChanges": transitions, "error": error,
-                "warnings": warnings, "latencyMs": latency_ms,
-            }),
-        ),
-        EventKind::PollError { target, category, code, message } => {
-            (service(target), json!({ "error": message, "code": code, "category": category.as_str() }))
-        }
-        EventKind::Unreachable { target, code, message } => {
-            (service(target), json!({ "error": message, "code": code }))
-        }
-        EventKind::Reachable { target, failures } => (service(target), json!({ "failures": failures })),
-        EventKind::CircuitOpen { target, failures } => (service(target), json!({ "failures": failures })),
-        EventKind::DeadLetter { target, reason } => (service(target), json!({ "reason": reason })),
-        EventKind::ServiceStarted { target }
-        | EventKind::ServiceStopped { target }
-        | EventKind::CircuitClose { target }
-        | EventKind::Revived { target } => (service(target), json!({})),
-        EventKind::PluginLoaded { plugin, version } => {
-            (json!({ "plugin": plugin.as_str() }), json!({ "version": version }))
-        }
-        EventKind::PluginQuarantined { plugin, targets } => {
-            (json!({ "plugin": plugin.as_str() }), json!({ "targets": targets }))
-        }
-        EventKind::PluginRefused { file, reason } => (json!({ "file": file }), json!({ "reason": reason })),
-        EventKind::SettingsChanged { what, value } => (json!({ "setting": what }), json!({ "value": value })),
-    };
-    let mut payload = json!({ "event": event.kind.name(), "timestamp": time(event.at) });
-    if let Value::Object(members) = &mut payload {
-        for part in [about, more] {
-            if let Value::Object(part) = part {
-                members.extend(part);
-            }
-        }
-    }
-    payload
 }
 
 #[cfg(test)]
@@ -461,23 +459,5 @@ mod tests {
         assert_ne!(dependency_id(&target, "b"), dependency_id(&target, "c"));
         assert_eq!(time(Timestamp::from_millis(1_784_578_620_000)), "2026-07-20T20:17:00.000Z");
         assert_eq!(time(Timestamp::from_millis(i64::MAX)), "1970-01-01T00:00:00.000Z");
-    }
-
-    #[test]
-    fn events_carry_the_documented_fields() {
-        let target = TargetId::new("a").unwrap();
-        let kind = EventKind::StatusChange {
-            target,
-            dependency: "db".to_owned(),
-            previous: Status::Ok,
-            current: Status::Unknown,
-        };
-        let payload = event_json(&Event { at: Timestamp::from_millis(0), kind }, |_| Some("A".to_owned()));
-        let expected = json!({
-            "event": "status:change", "timestamp": "1970-01-01T00:00:00.000Z", "serviceId": "a", "serviceName": "A",
-            "dependencyName": "db", "previousHealthy": true, "currentHealthy": null, "previousStatus": "ok",
-            "currentStatus": "unknown",
-        });
-        assert_eq!(payload, expected);
     }
 }

@@ -2,12 +2,14 @@
 
 use super::{Finish, LONGEST_DELAY, SLOW, Scheduler};
 use crate::backoff::plugin_fault_delay;
+use crate::breaker::Transitions;
 use crate::cadence::{Load, jittered};
-use crate::explain::{Failed, Why};
 use crate::queue::Slot;
+use crate::rates::Learn;
 use crate::target::LONGEST_RETRY_AFTER;
-use crate::{BreakerState, DeadLetter, Place};
-use model::{Cause, EventKind, Moment, TargetId};
+use crate::why::{Failed, Why};
+
+use model::{BreakerState, Cause, DeadLetter, EventKind, Moment, Place, TargetId};
 use rand::Rng;
 use std::time::Duration;
 
@@ -143,7 +145,7 @@ impl Scheduler {
             self.emit(EventKind::CircuitOpen { target: id.clone(), failures });
         }
         if let Some(reason) = newly_dead {
-            self.emit(EventKind::DeadLetter { target: id, reason: reason.as_str() });
+            self.emit(EventKind::DeadLetter { target: id, reason });
         }
         self.index_hope(slot);
         self.persist(slot, true);

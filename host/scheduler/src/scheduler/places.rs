@@ -1,12 +1,13 @@
 //! Where targets are, and who may start.
 
 use super::{Action, Flight, MAX_UNWRITTEN, SLOW, Scheduler};
+use crate::Entry;
+use crate::breaker::Transitions;
 use crate::cadence::{Computed, Load, compute, jittered};
-use crate::explain::Why;
 use crate::queue::Slot;
 use crate::target::{Spending, Target, Turn};
-use crate::{BreakerState, Cadence, Entry, Place};
-use model::{Kind, Moment};
+use crate::why::Why;
+use model::{BreakerState, Cadence, Kind, Moment, Place};
 use rand::Rng;
 use std::collections::BTreeSet;
 
@@ -53,6 +54,7 @@ impl Scheduler {
             self.put_aside(slot);
         }
         self.target_mut(slot).place = place;
+        self.moved.push(slot);
     }
 
     fn score(&self, target: &Target, now: Moment) -> f64 {
@@ -103,6 +105,7 @@ impl Scheduler {
         let turn = self.turn(entry);
         let target = self.target_mut(turn.slot);
         (target.place, target.turn) = (Place::Ready, Some(turn.clone()));
+        self.moved.push(turn.slot);
         self.turns(turn.doubtful).insert(turn);
     }
 
@@ -227,6 +230,7 @@ impl Scheduler {
         let settings = &self.settings;
         let target = self.targets[slot.index()].as_mut().expect("a registered slot has a target");
         target.turn = None;
+        self.moved.push(slot);
         let fresh = u64::from(target.ready_since == self.step);
         self.left += fresh;
         if target.unwritten >= MAX_UNWRITTEN {

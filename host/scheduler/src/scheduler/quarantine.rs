@@ -6,11 +6,12 @@
 //! polled in quarantine too, and counts as a probe.
 
 use super::{MAX_UNWRITTEN, Scheduler};
-use crate::explain::Why;
 use crate::queue::Slot;
 use crate::target::Target;
-use crate::{BreakerState, Place};
-use model::{EventKind, Kind, Moment, TargetId};
+use crate::why::Why;
+
+use crate::record::{Quarantine, Record};
+use model::{BreakerState, EventKind, Kind, Moment, Place};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -18,30 +19,6 @@ use std::time::Duration;
 const SUSPICIOUS: usize = 5;
 /// How often a quarantined plugin is tried.
 const PROBE: Duration = Duration::from_secs(300);
-
-/// What is held against a kind's plugin.
-#[derive(Debug, Default)]
-pub(super) struct Record {
-    /// Targets whose polls, the latest ones of the kind, ended in faults of the plugin.
-    faulty: BTreeSet<TargetId>,
-    quarantine: Option<Quarantine>,
-}
-
-#[derive(Debug)]
-struct Quarantine {
-    /// When the next probe may run.
-    allowed: Moment,
-    /// When a probe is chosen: then, or later, where no target can be one before; nothing while none can be.
-    chosen: Option<Moment>,
-    /// Targets that may be polled all the same.
-    probes: BTreeSet<Slot>,
-}
-
-impl Quarantine {
-    fn until(allowed: Moment) -> Self {
-        Self { allowed, chosen: Some(allowed), probes: BTreeSet::new() }
-    }
-}
 
 impl Scheduler {
     /// Kinds whose plugin is in quarantine, with when it is tried again.

@@ -1,10 +1,9 @@
 //! What others may know of the scheduler.
 
-use super::{Counters, Scheduler};
-use crate::{Explanation, Place, Saved, Settings, TargetStatus};
-use model::{Kind, Moment, TargetId};
+use super::Scheduler;
+use crate::{Settings, TargetStatus};
+use model::{Counters, Explanation, Kind, Moment, Place, Schedule, TargetId};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 impl Scheduler {
     /// The settings in force.
@@ -22,21 +21,6 @@ impl Scheduler {
         self.queue.len() + self.ready.len() + self.doubtful.len() + self.hosts.waiting()
     }
 
-    /// How many targets of each kind wait.
-    pub fn depth_by_kind(&self) -> BTreeMap<Kind, usize> {
-        let mut depth = BTreeMap::new();
-        for target in self.targets.iter().flatten().filter(|target| target.place.waits()) {
-            *depth.entry(target.spec.kind.clone()).or_default() += 1;
-        }
-        depth
-    }
-
-    /// How many targets are due within `window` from now, those that wait for a host or a cap among them.
-    pub fn due_within(&self, now: Moment, window: Duration) -> usize {
-        let ready = self.ready.len() + self.doubtful.len();
-        ready + self.hosts.waiting() + self.queue.count_due(now.after(window))
-    }
-
     /// Who is due next, and when.
     pub fn next_due(&self) -> Option<(&TargetId, Moment)> {
         let waiting = self.ready.first().into_iter().chain(self.doubtful.first()).min();
@@ -49,20 +33,25 @@ impl Scheduler {
         &self.in_flight_by_kind
     }
 
+    /// The number of polls in flight.
+    pub fn in_flight_count(&self) -> usize {
+        self.in_flight
+    }
+
     /// One target's schedule.
-    pub fn status(&self, target: &TargetId, now: Moment) -> Option<TargetStatus> {
+    pub fn status(&self, target: &TargetId) -> Option<TargetStatus> {
         let slot = self.queue.slot(target)?;
-        Some(self.target(slot).status(&self.settings, now))
+        Some(self.target(slot).status(&self.settings))
     }
 
     /// What of one target's schedule is to be stored.
-    pub fn saved(&self, target: &TargetId, now: Moment) -> Option<Saved> {
+    pub fn saved(&self, target: &TargetId, now: Moment) -> Option<Schedule<Moment>> {
         let slot = self.queue.slot(target)?;
         Some(self.target(slot).saved(&self.settings, now))
     }
 
     /// Why a target runs next when it does.
-    pub fn explain(&self, target: &TargetId, now: Moment) -> Option<Explanation> {
+    pub fn explain(&self, target: &TargetId, now: Moment) -> Option<Explanation<Moment>> {
         let slot = self.queue.slot(target)?;
         let target = self.target(slot);
         let host = self.hosts.running(&target.spec.host);

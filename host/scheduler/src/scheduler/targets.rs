@@ -1,17 +1,18 @@
 //! Targets come, change and go; settings change; operators ask.
 
-use super::{Ask, Change, Scheduler};
-use crate::explain::Why;
+use super::{Change, Scheduler};
+use crate::breaker::Transitions;
 use crate::queue::Slot;
 use crate::spread;
 use crate::target::{Spending, Target};
-use crate::{Breaker, BreakerState, Place, Saved, Settings, TargetSpec};
-use model::{Cause, EventKind, Kind, Moment, TargetId};
+use crate::why::Why;
+use crate::{Settings, TargetSpec};
+use model::{Ask, Breaker, BreakerState, Cause, EventKind, Kind, Moment, Place, Schedule, TargetId};
 use rand::Rng;
 use std::time::Duration;
 
 impl Scheduler {
-    pub(super) fn start(&mut self, mut targets: Vec<(TargetSpec, Option<Saved>)>, now: Moment) {
+    pub(super) fn start(&mut self, mut targets: Vec<(TargetSpec, Option<Schedule<Moment>>)>, now: Moment) {
         targets.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id));
         let mut overdue = Vec::new();
         for (spec, saved) in targets {
@@ -19,7 +20,7 @@ impl Scheduler {
             if first && spec.enabled {
                 self.emit(EventKind::ServiceStarted { target: spec.id.clone() });
             }
-            let mut target = Target::new(spec, saved.unwrap_or_else(|| Saved::new(now)), Why::Restored);
+            let mut target = Target::new(spec, saved.unwrap_or_else(|| Schedule::new(now)), Why::Restored);
             self.usual.add(&target.schedule.rates);
             // Too far away, because a clock was set back or an interval shortened: due as well, or all would be at once.
             let too_far = target.schedule.due > target.latest_due(&self.settings, now);
@@ -94,7 +95,7 @@ impl Scheduler {
         if spec.enabled {
             self.emit(EventKind::ServiceStarted { target: spec.id.clone() });
         }
-        let mut target = Target::new(spec, Saved::new(now), Why::Added);
+        let mut target = Target::new(spec, Schedule::new(now), Why::Added);
         // A poll of a target of this name may still be under way; never two at once.
         target.flight = self.orphans.remove(&target.spec.id);
         let slot = self.insert(target);
@@ -126,7 +127,7 @@ impl Scheduler {
             Change::Reset => {
                 was_open = target.schedule.breaker.state != BreakerState::Closed;
                 was_dead = target.schedule.dead.is_some();
-                target.schedule.reset();
+                crate::target::reset(&mut target.schedule);
             }
             Change::PollNow => {}
             Change::Requeue => self.recompute(slot, now),

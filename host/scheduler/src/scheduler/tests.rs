@@ -1,5 +1,6 @@
 use super::*;
-use crate::{BreakerState, Cadence, Place, Profile};
+use crate::Profile;
+use model::{BreakerState, Cadence, Place};
 use proptest::prelude::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -65,7 +66,7 @@ fn delays(settings: Settings, finishes: &[Finish]) -> Vec<f64> {
         assert_eq!(started(&mut scheduler), ["a"], "after {delays:?}");
         now = now.after(SECOND);
         scheduler.apply(Input::Finished(id("a"), finish), now);
-        let due = scheduler.status(&id("a"), now).unwrap().schedule.due;
+        let due = scheduler.status(&id("a")).unwrap().schedule.due;
         delays.push(due.since(now).as_secs_f64());
         now = due;
         scheduler.apply(Input::Tick, now);
@@ -90,7 +91,7 @@ fn looks(settings: Settings, spec: TargetSpec, finish: Finish, until: f64) -> (S
     let (mut now, mut looks) = (Moment::START, Vec::new());
     loop {
         scheduler.apply(Input::Finished(target.clone(), finish), now);
-        let due = scheduler.status(&target, now).unwrap().schedule.due;
+        let due = scheduler.status(&target).unwrap().schedule.due;
         if due > at(until) {
             return (scheduler, looks);
         }
@@ -123,19 +124,19 @@ fn standard_looks_every_minute_and_after_an_hour_every_five() {
     scheduler.apply(Input::Asked(id("a"), Ask::PollNow), at(7200.0));
     scheduler.apply(Input::Finished(id("a"), TRANSIENT), at(7200.0));
     scheduler.apply(Input::Settings(Settings::default()), at(7201.0));
-    let due = scheduler.status(&id("a"), at(7201.0)).unwrap().schedule.due;
+    let due = scheduler.status(&id("a")).unwrap().schedule.due;
     near(due.since(at(7201.0)).as_secs_f64(), 270.0, 300.0);
 }
 
 #[test]
 fn standard_sees_the_end_of_a_404_of_ten_seconds_within_a_minute() {
     let (scheduler, all) = looks(Settings::default(), spec("a", "h"), PERMANENT, 10.0);
-    assert!(!all.is_empty() && scheduler.status(&id("a"), at(10.0)).unwrap().schedule.dead.is_none());
-    let next = scheduler.status(&id("a"), at(10.0)).unwrap().schedule.due;
+    assert!(!all.is_empty() && scheduler.status(&id("a")).unwrap().schedule.dead.is_none());
+    let next = scheduler.status(&id("a")).unwrap().schedule.due;
     near(next.since(at(10.0)).as_secs_f64(), 0.0, 60.0);
     // What stays is a dead letter, not before a minute is over, and looked at every five.
     let (scheduler, all) = looks(Settings::default(), spec("a", "h"), PERMANENT, 1200.0);
-    let dead = scheduler.status(&id("a"), at(1200.0)).unwrap().schedule.dead.unwrap();
+    let dead = scheduler.status(&id("a")).unwrap().schedule.dead.unwrap();
     assert!(dead.since >= at(60.0) && dead.since <= at(90.0), "{dead:?}");
     let last = all.len() - 1;
     near(all[last] - all[last - 1], 270.0, 300.0);
@@ -164,7 +165,7 @@ fn all_of_five_hundred_are_seen_to_be_back_within_a_minute_without_a_herd() {
         for target in started(&mut scheduler) {
             let answers = now >= back;
             scheduler.apply(Input::Finished(id(&target), if answers { SUCCESS } else { TRANSIENT }), now);
-            let is_first = answers && scheduler.status(&id(&target), now).unwrap().schedule.rates == Default::default();
+            let is_first = answers && scheduler.status(&id(&target)).unwrap().schedule.rates == Default::default();
             if is_first {
                 *seen.entry(now.since(back).as_secs()).or_default() += 1;
             }
@@ -174,8 +175,7 @@ fn all_of_five_hundred_are_seen_to_be_back_within_a_minute_without_a_herd() {
         scheduler.apply(Input::Tick, now);
     }
     assert!(seen.keys().all(|second| *second <= 60), "{seen:?}");
-    let known: usize =
-        ids.iter().filter(|id| scheduler.status(id, now).unwrap().schedule.last_success.is_some()).count();
+    let known: usize = ids.iter().filter(|id| scheduler.status(id).unwrap().schedule.last_success.is_some()).count();
     assert_eq!(known, 500);
     assert!(seen.values().all(|count| *count <= 250), "a herd: {seen:?}");
 }
@@ -238,7 +238,7 @@ fn events_tell_of_breaker_and_dead_letter() {
     let mut now = Moment::START;
     for finish in [TRANSIENT, TRANSIENT, TRANSIENT, TRANSIENT, TRANSIENT, SUCCESS] {
         scheduler.apply(Input::Finished(id("a"), finish), now);
-        now = scheduler.status(&id("a"), now).unwrap().schedule.due;
+        now = scheduler.status(&id("a")).unwrap().schedule.due;
         scheduler.apply(Input::Tick, now);
         seen.extend(events(&mut scheduler));
     }
@@ -251,10 +251,10 @@ fn a_neighbours_success_revives_once_and_not_after_a_refused_log_in() {
         let mut scheduler = scheduler(Settings::default());
         let mut now = Moment::START;
         scheduler.apply(Input::Added(spec("a", "h")), now);
-        while scheduler.status(&id("a"), now).unwrap().schedule.dead.is_none() {
+        while scheduler.status(&id("a")).unwrap().schedule.dead.is_none() {
             scheduler.apply(Input::Finished(id("a"), finish), now);
-            now = scheduler.status(&id("a"), now).unwrap().schedule.due;
-            if scheduler.status(&id("a"), now).unwrap().schedule.dead.is_none() {
+            now = scheduler.status(&id("a")).unwrap().schedule.due;
+            if scheduler.status(&id("a")).unwrap().schedule.dead.is_none() {
                 scheduler.apply(Input::Tick, now);
             }
         }
@@ -265,7 +265,7 @@ fn a_neighbours_success_revives_once_and_not_after_a_refused_log_in() {
         assert_eq!(started(&mut scheduler).contains(&"a".to_owned()), revived);
         if revived {
             scheduler.apply(Input::Finished(id("a"), finish), now);
-            let due = scheduler.status(&id("b"), now).unwrap().schedule.due;
+            let due = scheduler.status(&id("b")).unwrap().schedule.due;
             scheduler.apply(Input::Tick, due);
             scheduler.apply(Input::Finished(id("b"), SUCCESS), due);
             assert!(!started(&mut scheduler).contains(&"a".to_owned()), "a second success does not");
@@ -281,7 +281,7 @@ fn a_host_hands_its_slot_on_in_the_same_step_to_the_least_recently_polled() {
     }
     scheduler.apply(Input::Added(spec("z", "alone")), Moment::START);
     assert_eq!(started(&mut scheduler), ["a", "z"], "another host does not wait");
-    assert_eq!(scheduler.status(&id("b"), Moment::START).unwrap().place, Place::WaitingForHost);
+    assert_eq!(scheduler.status(&id("b")).unwrap().place, Place::WaitingForHost);
     scheduler.apply(Input::Finished(id("a"), SUCCESS), at(1.0));
     assert_eq!(started(&mut scheduler), ["b"]);
     scheduler.apply(Input::Asked(id("a"), Ask::PollNow), at(2.0));
@@ -453,7 +453,7 @@ fn a_look_that_never_began_is_no_earlier_than_any_other() {
     scheduler.apply(Input::Finished(id("a"), PERMANENT), at(1.0));
     scheduler.apply(Input::Asked(id("a"), Ask::PollNow), at(2.0));
     scheduler.apply(Input::Finished(id("a"), Finish::Skipped), at(3.0));
-    let due = scheduler.status(&id("a"), at(3.0)).unwrap().schedule.due;
+    let due = scheduler.status(&id("a")).unwrap().schedule.due;
     assert_eq!(due.since(at(3.0)).as_secs(), 1800);
 }
 
@@ -467,7 +467,7 @@ fn a_removed_or_changed_target_forgets_the_poll_that_is_under_way() {
     assert_eq!(started(&mut scheduler), Vec::<String>::new(), "never two polls of one target");
     scheduler.apply(Input::Finished(id("a"), PERMANENT), at(3.0));
     assert_eq!(started(&mut scheduler), ["a"], "the old outcome says nothing");
-    assert_eq!(scheduler.status(&id("a"), at(3.0)).unwrap().schedule.dead, None);
+    assert_eq!(scheduler.status(&id("a")).unwrap().schedule.dead, None);
     scheduler.apply(Input::Changed(spec("a", "other"), Change::Reset), at(4.0));
     scheduler.apply(Input::Finished(id("a"), PERMANENT), at(5.0));
     assert_eq!(started(&mut scheduler), ["a"]);
@@ -485,7 +485,7 @@ fn a_kind_without_a_plugin_is_a_state_and_not_a_failure() {
     scheduler.apply(Input::KindServed(kind.clone(), false), Moment::START);
     scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
     assert_eq!(started(&mut scheduler), Vec::<String>::new());
-    assert_eq!(scheduler.status(&id("a"), at(1.0)).unwrap().place, Place::NoPlugin);
+    assert_eq!(scheduler.status(&id("a")).unwrap().place, Place::NoPlugin);
     scheduler.apply(Input::KindServed(kind, true), at(2.0));
     assert_eq!(started(&mut scheduler), ["a"]);
 }
@@ -514,7 +514,7 @@ fn a_plugin_that_fails_for_five_targets_in_a_row_is_tried_with_one_every_five_mi
     assert_eq!(started(&mut scheduler), ["a", "b", "f"], "three in a row are not five");
     finish(&mut scheduler, "a", Finish::PluginFault, at(6.8));
     assert_eq!(finish(&mut scheduler, "b", Finish::PluginFault, at(6.8)), ["plugin:quarantined"]);
-    let place = |scheduler: &Scheduler, name| scheduler.status(&id(name), at(7.0)).unwrap().place;
+    let place = |scheduler: &Scheduler, name| scheduler.status(&id(name)).unwrap().place;
     assert_eq!((place(&scheduler, "a"), place(&scheduler, "f")), (Place::Quarantined, Place::InFlight));
     finish(&mut scheduler, "f", Finish::PluginFault, at(8.0));
     assert_eq!(scheduler.next_wakeup(), Some(at(306.8)));
@@ -535,7 +535,7 @@ fn another_version_of_a_plugin_ends_its_quarantine() {
     let mut scheduler = scheduler(Settings::default());
     scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
     scheduler.apply(Input::Finished(id("a"), Finish::PluginFault), at(1.0));
-    assert_eq!(scheduler.status(&id("a"), at(1.0)).unwrap().place, Place::Quarantined, "the only one of its kind");
+    assert_eq!(scheduler.status(&id("a")).unwrap().place, Place::Quarantined, "the only one of its kind");
     let summary = scheduler.explain(&id("a"), at(2.0)).unwrap().summary;
     assert!(summary.contains("quarantine"), "{summary}");
     started(&mut scheduler);
@@ -554,18 +554,16 @@ fn a_target_is_unreachable_when_nobody_looks_soon() {
         (Profile::Pulse, PERMANENT),
     ] {
         let mut scheduler = scheduler(Settings { profile, ..Settings::default() });
-        let is_unreachable =
-            |scheduler: &Scheduler, now| scheduler.status(&id("a"), now).unwrap().schedule.is_unreachable();
+        let is_unreachable = |scheduler: &Scheduler| scheduler.status(&id("a")).unwrap().unreachable;
         scheduler.apply(Input::Added(spec("a", "h")), Moment::START);
-        assert!(!is_unreachable(&scheduler, Moment::START), "not polled yet");
+        assert!(!is_unreachable(&scheduler), "not polled yet");
         scheduler.apply(Input::Finished(id("a"), SUCCESS), at(0.1));
         let mut after_each = Vec::new();
-        let mut now = at(0.1);
         for finish in [finish, TRANSIENT] {
-            now = scheduler.status(&id("a"), now).unwrap().schedule.due;
+            let now = scheduler.status(&id("a")).unwrap().schedule.due;
             scheduler.apply(Input::Tick, now);
             scheduler.apply(Input::Finished(id("a"), finish), now);
-            after_each.push(is_unreachable(&scheduler, now));
+            after_each.push(is_unreachable(&scheduler));
         }
         seen.push(after_each);
     }
@@ -579,7 +577,7 @@ fn a_restart_keeps_streaks_and_spreads_what_fell_due() {
     before.apply(Input::Added(spec("a", "h")), now);
     for _ in 0..3 {
         before.apply(Input::Finished(id("a"), TRANSIENT), now);
-        now = before.status(&id("a"), now).unwrap().schedule.due;
+        now = before.status(&id("a")).unwrap().schedule.due;
         before.apply(Input::Tick, now);
     }
     // Killed while the probe is under way.
@@ -588,13 +586,14 @@ fn a_restart_keeps_streaks_and_spreads_what_fell_due() {
     near(saved.due.since(now).as_secs_f64(), 40.0, 40.0);
 
     let mut after = scheduler(pulse());
-    let overdue = |name: &str| (spec(name, name), Some(Saved { last_polled: Some(at(-50.0)), ..Saved::new(at(-5.0)) }));
-    let far = (spec("far", "far"), Some(Saved::new(at(1e7))));
+    let overdue =
+        |name: &str| (spec(name, name), Some(Schedule { last_polled: Some(at(-50.0)), ..Schedule::new(at(-5.0)) }));
+    let far = (spec("far", "far"), Some(Schedule::new(at(1e7))));
     after.apply(Input::Started(vec![overdue("b"), overdue("c"), (spec("a", "a"), Some(saved)), far]), Moment::START);
-    let due = |name| after.status(&id(name), Moment::START).unwrap().schedule.due;
+    let due = |name| after.status(&id(name)).unwrap().schedule.due;
     let millis = ["b", "c", "far"].map(|name| due(name).as_nanos() / 1_000_000);
     assert_eq!(millis, [0, 50, 100], "a clock that jumped stalls nobody, and is no burst");
-    assert_eq!(after.status(&id("a"), Moment::START).unwrap().schedule.failures, 3);
+    assert_eq!(after.status(&id("a")).unwrap().schedule.failures, 3);
 }
 
 #[test]
@@ -638,7 +637,7 @@ fn jitter_spreads_evenly_over_its_five_percent() {
         started(&mut scheduler);
         scheduler.apply(Input::Finished(id(&format!("t{n}")), SUCCESS), Moment::START);
         // The first interval is 184 s: 0.6 of the longest and 0.4 of the base.
-        let due = scheduler.status(&id(&format!("t{n}")), Moment::START).unwrap().schedule.due;
+        let due = scheduler.status(&id(&format!("t{n}"))).unwrap().schedule.due;
         let share = (due.since(Moment::START).as_secs_f64() / 184.0 - 0.95) / 0.1;
         assert!((0.0..1.0).contains(&share), "{share}");
         counts[(share * 10.0) as usize] += 1;

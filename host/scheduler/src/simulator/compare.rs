@@ -2,8 +2,8 @@
 
 use crate::simulator::truth::Truth;
 use crate::simulator::{Class, Estate};
-use crate::{Action, Cadence, Finish, Input, Scheduler, Settings};
-use model::{Cause, Moment, TargetId};
+use crate::{Action, Finish, Input, Scheduler, Settings};
+use model::{Cadence, Cause, Moment, TargetId};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::cmp::Reverse;

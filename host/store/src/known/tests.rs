@@ -1,5 +1,5 @@
 use super::*;
-use model::Dependency as Reported;
+use model::{Dependency as Reported, FailureCategory};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1000)
@@ -18,10 +18,10 @@ fn failure(category: FailureCategory, code: &str, message: &str) -> Outcome {
 }
 
 /// Learns reports one after the other; gives what each changed, in short.
-fn learn(known: &mut Known, outcomes: Vec<Outcome>) -> Vec<String> {
+fn learn(known: &mut KnownState, outcomes: Vec<Outcome>) -> Vec<String> {
     let mut seen = Vec::new();
     for (index, outcome) in outcomes.into_iter().enumerate() {
-        let changes = known.learn(outcome, at(10 * index as i64), &Aliases::new());
+        let changes = known.merge(outcome, at(10 * index as i64), &Aliases::new());
         let mut parts: Vec<String> = Vec::new();
         for t in &changes.transitions {
             parts.push(format!("{}:{}>{}", t.dependency, t.previous.as_str(), t.current.as_str()));
@@ -44,7 +44,7 @@ fn learn(known: &mut Known, outcomes: Vec<Outcome>) -> Vec<String> {
 fn transitions_are_changes_of_status_and_nothing_else() {
     use Status::{Critical, Ok, Unknown, Warning};
     let statuses = [Ok, Ok, Warning, Critical, Critical, Unknown, Ok];
-    let mut known = Known::default();
+    let mut known = KnownState::default();
     let seen = learn(&mut known, statuses.map(|status| report(vec![dependency("a", status)])).to_vec());
     assert_eq!(
         seen,
@@ -58,7 +58,7 @@ fn transitions_are_changes_of_status_and_nothing_else() {
             "a:unknown>ok a!recovered 1u0d"
         ]
     );
-    assert_eq!(known.dependencies[0].facts.last_status_change, Some(at(60)));
+    assert_eq!(known.dependencies[0].record.last_status_change, Some(at(60)));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn the_error_history_follows_the_error_and_not_its_message() {
         report(vec![Reported { error, error_message: message.map(str::to_owned), ..dependency("a", Status::Critical) }])
     };
     let seen = learn(
-        &mut Known::default(),
+        &mut KnownState::default(),
         vec![
             critical(None, Some("no route")),
             critical(None, Some("no route at all")),
@@ -82,7 +82,7 @@ fn the_error_history_follows_the_error_and_not_its_message() {
 
 #[test]
 fn what_is_missing_is_dismissed_and_new_when_it_comes_back() {
-    let mut known = Known::default();
+    let mut known = KnownState::default();
     let names = |names: &[&str]| report(names.iter().map(|name| dependency(name, Status::Ok)).collect());
     learn(&mut known, vec![names(&["a", "b", "c"]), names(&["a"])]);
     assert_eq!(known.dismiss(Some("a")).forgotten, Vec::<String>::new(), "it is not missing");
@@ -90,13 +90,13 @@ fn what_is_missing_is_dismissed_and_new_when_it_comes_back() {
     assert_eq!(known.dismiss(None).forgotten, ["c"]);
     assert!(known.get("b").is_none() && known.get("c").is_none() && known.get("a").is_some());
     learn(&mut known, vec![names(&["a", "b"])]);
-    assert_eq!(known.get("b").unwrap().facts.missing_since, None);
-    assert_eq!(known.get("b").unwrap().facts.slot, 3, "another one than before");
+    assert_eq!(known.get("b").unwrap().record.missing_since, None);
+    assert_eq!(known.get("b").unwrap().record.slot, 3, "another one than before");
 }
 
 #[test]
 fn what_is_no_longer_reported_is_missing_unless_kept() {
-    let mut known = Known::default();
+    let mut known = KnownState::default();
     let names = |names: &[&str], kept: &[&str]| {
         let dependencies = names.iter().map(|name| dependency(name, Status::Ok)).collect();
         Outcome::Success(Report {
@@ -106,23 +106,23 @@ fn what_is_no_longer_reported_is_missing_unless_kept() {
         })
     };
     learn(&mut known, vec![names(&["a", "disk/1", "disk/2", "b"], &[]), names(&["a"], &["disk/"])]);
-    let missing = |known: &Known| -> Vec<String> {
-        let gone = known.dependencies.iter().filter(|d| d.facts.missing_since.is_some());
-        gone.map(|d| d.facts.reported.name.clone()).collect()
+    let missing = |known: &KnownState| -> Vec<String> {
+        let gone = known.dependencies.iter().filter(|d| d.record.missing_since.is_some());
+        gone.map(|d| d.record.reported.name.clone()).collect()
     };
     assert_eq!(missing(&known), ["b"]);
     assert_eq!(learn(&mut known, vec![names(&["a", "b"], &["disk/1"])]), ["2u0d"], "b is back, disk/2 is missing");
     assert_eq!(missing(&known), ["disk/2"]);
     let many: Vec<String> = (0..MISSING + 10).map(|n| format!("n{n}")).collect();
     learn(&mut known, vec![names(&many.iter().map(String::as_str).collect::<Vec<_>>(), &[])]);
-    let changes = known.learn(names(&[], &[]), at(100), &Aliases::new());
+    let changes = known.merge(names(&[], &[]), at(100), &Aliases::new());
     assert_eq!(missing(&known).len(), MISSING);
     assert!(changes.forgotten.len() >= 10 && known.get("n1009").is_some() != known.get("n0").is_some());
 }
 
 #[test]
 fn a_failed_poll_makes_everything_stale_and_changes_nothing_else() {
-    let mut known = Known::default();
+    let mut known = KnownState::default();
     let transient = |code: &str, message: &str| failure(FailureCategory::Transient, code, message);
     let seen = learn(
         &mut known,
@@ -135,14 +135,14 @@ fn a_failed_poll_makes_everything_stale_and_changes_nothing_else() {
         ],
     );
     assert_eq!(seen, ["a!Unhealthy 1u0d", "poll timeout 0u0d", "0u0d", "poll closed 0u0d", "poll cpu_limit 0u0d"]);
-    assert_eq!((known.stale_since, known.dependencies[0].facts.reported.status), (Some(at(10)), Status::Critical));
+    assert_eq!((known.stale_since, known.dependencies[0].record.reported.status), (Some(at(10)), Status::Critical));
     assert_eq!(learn(&mut known, vec![report(vec![dependency("a", Status::Critical)])]), ["poll recovered 0u0d"]);
     assert_eq!((known.stale_since, &known.failure), (None, &None));
 }
 
 #[test]
 fn a_poll_that_finds_everything_as_it_was_changes_nothing() {
-    let mut known = Known::default();
+    let mut known = KnownState::default();
     let same = |latency: f64, checked: i64| {
         let reported =
             Reported { latency_ms: Some(latency), checked_at: Some(at(checked)), ..dependency("a", Status::Ok) };
@@ -150,11 +150,11 @@ fn a_poll_that_finds_everything_as_it_was_changes_nothing() {
     };
     learn(&mut known, vec![same(1.0, 1)]);
     for (second, latency) in [(20, 2.0), (30, 3.0)] {
-        let changes = known.learn(same(latency, second), at(second), &Aliases::new());
+        let changes = known.merge(same(latency, second), at(second), &Aliases::new());
         assert_eq!(changes, Changes::default());
     }
-    assert_eq!(known.dependencies[0].live.latency_ms, Some(3.0));
-    let changes = known.learn(same(9.0, 400), at(400), &Aliases::new());
+    assert_eq!(known.dependencies[0].volatile.latency_ms, Some(3.0));
+    let changes = known.merge(same(9.0, 400), at(400), &Aliases::new());
     let [(0, point)] = changes.points[..] else { panic!("{changes:?}") };
     assert_eq!((point.count, point.max), (3, 3.0));
     assert!(!changes.is_urgent());
@@ -163,9 +163,9 @@ fn a_poll_that_finds_everything_as_it_was_changes_nothing() {
 #[test]
 fn aliases_give_canonical_names() {
     let aliases = Aliases::from([("PostgreSQL main".to_owned(), "postgres".to_owned())]);
-    let mut known = Known::default();
-    known.learn(report(vec![dependency("PostgreSQL main", Status::Ok)]), at(0), &aliases);
-    assert_eq!(known.dependencies[0].facts.canonical.as_deref(), Some("postgres"));
-    let changes = known.learn(report(vec![dependency("PostgreSQL main", Status::Ok)]), at(1), &Aliases::new());
+    let mut known = KnownState::default();
+    known.merge(report(vec![dependency("PostgreSQL main", Status::Ok)]), at(0), &aliases);
+    assert_eq!(known.dependencies[0].record.canonical.as_deref(), Some("postgres"));
+    let changes = known.merge(report(vec![dependency("PostgreSQL main", Status::Ok)]), at(1), &Aliases::new());
     assert_eq!((changes.urgent.len(), changes.urgent[0].canonical.clone()), (1, None));
 }

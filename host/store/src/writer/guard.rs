@@ -1,9 +1,10 @@
 //! Guards the open database against other programs: checks its files and its lock, and repairs what can be repaired.
 
-use super::Desk;
+use super::WriterState;
 use crate::files::{Files, Found};
 use crate::lock::NotLocked;
-use crate::open::{beside, connect, plain};
+use crate::path::{beside, make_private};
+use crate::sqlite::{connect, data_version, plain};
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
@@ -12,7 +13,7 @@ use std::time::Duration;
 /// A check of all pages ends after this time.
 const LONGEST_CHECK: Duration = Duration::from_secs(1);
 
-impl Desk {
+impl WriterState {
     /// Checks that commits reach the files at the database's path. Writes deleted files again from the open connection. Fails
     /// with one sentence for people where commits do not reach them.
     pub(super) fn check_files(&mut self) -> Result<(), String> {
@@ -106,10 +107,6 @@ impl Desk {
     }
 }
 
-pub(super) fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.pragma_query_value(None, "data_version", |row| row.get(0))
-}
-
 /// Moves the content of the write-ahead log into the database's file.
 fn fold(connection: &Connection) -> Result<(), String> {
     let numbers = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
@@ -135,6 +132,6 @@ fn write_again(connection: &Connection, path: &Path) -> Result<(), String> {
         let _ = std::fs::remove_file(beside(path, leftover));
     }
     connection.execute("VACUUM INTO ?1", [draft_text]).map_err(|error| plain(&error))?;
-    crate::open::make_private(&draft).and_then(|()| std::fs::File::open(&draft)?.sync_all()).map_err(failed)?;
+    make_private(&draft).and_then(|()| std::fs::File::open(&draft)?.sync_all()).map_err(failed)?;
     std::fs::rename(&draft, path).map_err(failed)
 }

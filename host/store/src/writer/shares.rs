@@ -3,8 +3,9 @@
 //! When there is too much, whoever has most loses its oldest rows. So a target that changes without end keeps what the
 //! others leave, and never takes theirs.
 
-use super::Limits;
-use crate::schema::HISTORY;
+use super::pending::{Limits, Owner};
+use crate::tables::HISTORY;
+use crate::tables::history::Place;
 use model::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Transaction, params};
@@ -14,9 +15,6 @@ use std::collections::HashMap;
 const STEP: u64 = 20_000;
 /// Steps of one pass over all histories.
 const STEPS: usize = 32;
-
-/// Whose rows: a target's id or number, or those that belong to none.
-pub(super) type Owner = Option<String>;
 
 /// What one owner has in one history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,8 +49,8 @@ impl Shares {
     }
 
     /// One more row.
-    pub(super) fn add(&mut self, table: usize, owner: Owner, bytes: u64) {
-        let usage = self.by_table[table].entry(owner).or_default();
+    pub(super) fn add(&mut self, table: Place, owner: Owner, bytes: u64) {
+        let usage = self.by_table[table as usize].entry(owner).or_default();
         usage.rows += 1;
         usage.bytes += bytes;
     }
@@ -74,7 +72,7 @@ impl Shares {
         now: Option<Timestamp>,
     ) -> rusqlite::Result<()> {
         if let Some(now) = now {
-            let oldest = super::rows::oldest_kept(limits, now);
+            let oldest = limits.oldest(now).as_millis();
             for (table, history) in HISTORY.iter().enumerate() {
                 self.prune_age(transaction, (table, history.table, history.id, history.bytes), oldest)?;
             }

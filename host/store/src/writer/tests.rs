@@ -1,8 +1,11 @@
 use super::*;
-use crate::open::{Config, Loaded, OpenError, Store};
-use crate::record::Schedule;
-use crate::{Aliases, Known};
-use model::{EventKind, Kind, Outcome, Report, Status};
+use crate::load::Loaded;
+use crate::open::{Config, OpenError, Store};
+use crate::record::StoredSchedule;
+use crate::{Aliases, KnownState, TransitionRow};
+use model::{
+    Breaker, BreakerState, DeadLetter, DeadReason, EventKind, Kind, Outcome, Rate, Rates, Report, Schedule, Status,
+};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -20,39 +23,33 @@ fn kind() -> Kind {
     Kind::new("http").unwrap()
 }
 
-fn open(folder: &Path) -> (Store, HashMap<TargetId, Loaded>, Receiver<Committed>) {
+fn open(folder: &Path) -> (Store, HashMap<TargetId, Loaded>, Receiver<Vec<SequencedEvent>>) {
     let config = Config { path: folder.join("p.db"), history_days: 365, history_rows: 50, history_bytes: 1 << 20 };
     let (sender, receiver) = channel();
-    let acknowledge = Box::new(move |committed| drop(sender.send(committed)));
-    let opened = Store::open(&config, at(0), acknowledge).unwrap();
+    let announce = Box::new(move |events| drop(sender.send(events)));
+    let opened = Store::open(&config, at(0), announce).unwrap();
     (opened.store, opened.targets, receiver)
 }
 
-fn schedule(due: i64) -> Schedule {
-    Schedule {
-        identity: -7,
+fn schedule(due: i64) -> StoredSchedule {
+    let rate = |changes, seconds| Rate { changes, seconds };
+    let schedule = Schedule {
         due: at(due),
         interval: Some(Duration::from_secs(30)),
         failures: 2,
         first_failure: Some(at(1)),
         last_cause: Some(model::Cause::Unreachable),
         plugin_faults: 1,
-        breaker_open: true,
-        breaker_since: Some(at(2)),
-        open_for: Some(Duration::from_secs(40)),
-        dead: Some(crate::DeadRecord {
-            reason: "permanent_failure".to_owned(),
-            since: at(3),
-            last_attempt: at(4),
-            retries: 5,
-        }),
+        breaker: Breaker { state: BreakerState::Open, open_for: Some(Duration::from_secs(40)), since: Some(at(2)) },
+        dead: Some(DeadLetter { reason: DeadReason::Permanent, since: at(3), last_attempt: at(4), retries: 5 }),
         revived: true,
         last_success: Some(at(6)),
         last_polled: Some(at(7)),
         last_change: None,
         critical: true,
-        rates: [1.0, 2.0, 3.0, 4.0],
-    }
+        rates: Rates { quiet: rate(1.0, 2.0), trouble: rate(3.0, 4.0) },
+    };
+    StoredSchedule { identity: -7, schedule }
 }
 
 fn report(status: Status, latency: f64) -> Outcome {
@@ -60,8 +57,8 @@ fn report(status: Status, latency: f64) -> Outcome {
     Outcome::Success(Report { dependencies: vec![dependency], warnings: vec!["w".to_owned()], ..Report::default() })
 }
 
-fn commit(known: &mut Known, outcome: Outcome, seconds: i64) -> Commit {
-    let changes = known.learn(outcome, at(seconds), &Aliases::new());
+fn commit(known: &mut KnownState, outcome: Outcome, seconds: i64) -> Commit {
+    let changes = known.merge(outcome, at(seconds), &Aliases::new());
     let events = changes.transitions.iter().map(|t| Event {
         at: at(seconds),
         kind: EventKind::StatusChange {
@@ -81,7 +78,7 @@ fn commit(known: &mut Known, outcome: Outcome, seconds: i64) -> Commit {
     }
 }
 
-fn progress(known: &Known, due: i64) -> Progress {
+fn progress(known: &KnownState, due: i64) -> Progress {
     Progress::of(id("a"), kind(), schedule(due), known)
 }
 
@@ -90,11 +87,11 @@ fn what_was_committed_is_known_again() {
     let folder = tempfile::tempdir().unwrap();
     let (store, loaded, acknowledged) = open(folder.path());
     assert!(loaded.is_empty());
-    let mut known = Known::default();
-    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10));
-    store.writer().commit(commit(&mut known, report(Status::Critical, 5.0), 20));
-    assert_eq!(acknowledged.recv().unwrap().events, []);
-    assert_eq!(acknowledged.recv().unwrap().events[0].sequence, 1);
+    let mut known = KnownState::default();
+    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10), None);
+    store.writer().commit(commit(&mut known, report(Status::Critical, 5.0), 20), None);
+    assert_eq!(acknowledged.recv().unwrap(), []);
+    assert_eq!(acknowledged.recv().unwrap()[0].sequence, Some(1));
     store.writer().progress(vec![progress(&known, 50)], at(30), true);
     let waiting = || store.writer().gauges().flushes.load(Ordering::Relaxed);
     let waited = (0..10_000_000).find(|_| {
@@ -110,8 +107,8 @@ fn what_was_committed_is_known_again() {
     assert_eq!(loaded.known.dependencies, known.dependencies);
     assert_eq!((loaded.known.warnings, loaded.known.last_report), (known.warnings, Some(at(20))));
     let transitions = store.reader().transitions(&id("a"), "db", 10).unwrap();
-    assert_eq!(transitions, [("ok".to_owned(), "critical".to_owned(), at(20))]);
-    assert_eq!(store.reader().errors(&id("a"), "db", 10).unwrap()[0].1.as_deref(), Some("Unhealthy"));
+    assert_eq!(transitions, [TransitionRow { previous: Status::Ok, current: Status::Critical, at: at(20) }]);
+    assert_eq!(store.reader().errors(&id("a"), "db", 10).unwrap()[0].message.as_deref(), Some("Unhealthy"));
 }
 
 #[test]
@@ -119,11 +116,11 @@ fn a_kill_costs_only_what_was_not_handed_in() {
     let folder = tempfile::tempdir().unwrap();
     let killed = tempfile::tempdir().unwrap();
     let (store, _, acknowledged) = open(folder.path());
-    let mut known = Known::default();
-    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10));
+    let mut known = KnownState::default();
+    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10), None);
     store.writer().progress(vec![progress(&known, 40)], at(30), true);
     // A later urgent change of the schedule holds against the journal's.
-    store.writer().commit(commit(&mut known, report(Status::Warning, 4.0), 45));
+    store.writer().commit(commit(&mut known, report(Status::Warning, 4.0), 45), None);
     acknowledged.recv().unwrap();
     acknowledged.recv().unwrap();
     // As a kill leaves them: database and WAL, nothing folded, nothing closed.
@@ -134,7 +131,7 @@ fn a_kill_costs_only_what_was_not_handed_in() {
     let loaded = loaded.remove(&id("a")).unwrap();
     assert_eq!(loaded.schedule, Some(schedule(45)));
     let db = loaded.known.get("db").unwrap();
-    assert_eq!((db.facts.reported.status, db.live.latency_ms), (Status::Warning, Some(4.0)));
+    assert_eq!((db.record.reported.status, db.volatile.latency_ms), (Status::Warning, Some(4.0)));
     assert_eq!(loaded.known.last_report, Some(at(10)), "what merely continued is the journal's");
 }
 
@@ -169,15 +166,15 @@ fn sequences_go_on_after_everything_was_pruned() {
 fn latency_points_end_in_blocks_and_are_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _, _) = open(folder.path());
-    let mut known = Known::default();
-    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 0));
+    let mut known = KnownState::default();
+    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 0), None);
     for step in 1..40 {
-        let changes = known.learn(report(Status::Ok, f64::from(step)), at(i64::from(step) * 150), &Aliases::new());
+        let changes = known.merge(report(Status::Ok, f64::from(step)), at(i64::from(step) * 150), &Aliases::new());
         store.writer().progress(vec![Progress { changes, ..progress(&known, 0) }], at(i64::from(step) * 150), true);
     }
     store.close(at(1_000_000));
     let (store, loaded, _) = open(folder.path());
-    let slot = loaded[&id("a")].known.dependencies[0].facts.slot;
+    let slot = loaded[&id("a")].known.dependencies[0].record.slot;
     let points = store.reader().latency(&id("a"), slot, (at(300), at(3900))).unwrap();
     assert_eq!(points.len(), 13);
     assert_eq!((points[0].start, points[0].min, points[0].max, points[0].count), (at(300), 2.0, 3.0, 2));
@@ -188,12 +185,12 @@ fn latency_points_end_in_blocks_and_are_found_again() {
 fn a_forgotten_target_is_gone_and_may_come_back() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _, _) = open(folder.path());
-    store.writer().commit(commit(&mut Known::default(), report(Status::Critical, 4.0), 10));
+    store.writer().commit(commit(&mut KnownState::default(), report(Status::Critical, 4.0), 10), None);
     store.writer().forget(id("a"), Timestamp::from_millis(0));
-    store.writer().commit(commit(&mut Known::default(), report(Status::Ok, 4.0), 20));
+    store.writer().commit(commit(&mut KnownState::default(), report(Status::Ok, 4.0), 20), None);
     store.close(at(1_000_000));
     let (store, loaded, _) = open(folder.path());
-    assert_eq!(loaded[&id("a")].known.dependencies[0].facts.first_seen, at(20));
+    assert_eq!(loaded[&id("a")].known.dependencies[0].record.first_seen, at(20));
     assert!(store.reader().errors(&id("a"), "db", 10).unwrap().is_empty());
     store.writer().forget(id("a"), Timestamp::from_millis(0));
     store.close(at(1_000_000));
@@ -219,10 +216,10 @@ fn a_commit_that_fails_is_tried_again_and_nothing_is_acknowledged_before() {
     let (store, _, acknowledged) = open(folder.path());
     let rival = Connection::open(folder.path().join("p.db")).unwrap();
     rival.execute_batch("DROP TABLE transition").unwrap();
-    let mut known = Known::default();
-    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10));
+    let mut known = KnownState::default();
+    store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10), None);
     acknowledged.recv().unwrap();
-    store.writer().commit(commit(&mut known, report(Status::Critical, 4.0), 20));
+    store.writer().commit(commit(&mut known, report(Status::Critical, 4.0), 20), None);
     while store.writer().gauges().failures.load(Ordering::Relaxed) == 0 {
         thread::yield_now();
     }
@@ -230,7 +227,7 @@ fn a_commit_that_fails_is_tried_again_and_nothing_is_acknowledged_before() {
     rival
         .execute_batch("CREATE TABLE transition (id INTEGER PRIMARY KEY, target, dependency, previous, current, at)")
         .unwrap();
-    assert_eq!(acknowledged.recv().unwrap().events.len(), 1);
+    assert_eq!(acknowledged.recv().unwrap().len(), 1);
 }
 
 #[test]

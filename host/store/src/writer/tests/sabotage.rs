@@ -8,7 +8,7 @@ use std::fs;
 struct World {
     folder: tempfile::TempDir,
     store: Store,
-    acknowledged: Receiver<Committed>,
+    acknowledged: Receiver<Vec<SequencedEvent>>,
 }
 
 fn event(number: i64) -> Event {
@@ -33,7 +33,7 @@ impl World {
     fn write(&self, numbers: std::ops::Range<i64>) -> i64 {
         let count = numbers.end - numbers.start;
         numbers.for_each(|number| self.store.writer().event(event(number)));
-        (0..count).map(|_| self.acknowledged.recv().unwrap().events[0].sequence).last().unwrap()
+        (0..count).map(|_| self.acknowledged.recv().unwrap()[0].sequence.unwrap()).last().unwrap()
     }
 
     fn trouble(&self) -> String {
@@ -111,8 +111,8 @@ fn results_go_to_the_database_that_was_put_in_the_place_of_the_open_one() {
     let trouble = world.trouble();
     assert!(trouble.contains("replaced"), "{trouble}");
     world.store.writer().event(event(10));
-    let mut known = Known::default();
-    world.store.writer().commit(commit(&mut known, report(Status::Critical, 4.0), 20));
+    let mut known = KnownState::default();
+    world.store.writer().commit(commit(&mut known, report(Status::Critical, 4.0), 20), None);
     world.store.writer().progress(vec![progress(&known, 50)], at(30), true);
     world.store.close(at(40));
     assert!(world.acknowledged.try_recv().is_err(), "nothing is told that is not where it belongs");

@@ -1,0 +1,34 @@
+//! What the catalog needs of the host that it serves.
+
+use crate::{Refused, Served};
+use model::{EventKind, Kind};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A running host that polls with the plugins of the catalog.
+pub trait Admit: Send + Sync {
+    /// Makes a plugin serve a kind from now on; `None` leaves the kind without one. Polls in flight end with the plugin that
+    /// they began with.
+    ///
+    /// # Errors
+    /// If settings or secrets of a target of that kind do not fit the plugin: the reason in one sentence. Nothing changes.
+    fn admit(&self, kind: &Kind, served: Option<Arc<Served>>) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// Replaces the list of refused files.
+    fn refuse(&self, refused: Vec<Refused>);
+
+    /// The kinds that have targets.
+    fn kinds_in_use(&self) -> BTreeSet<Kind>;
+
+    /// Records an event.
+    fn record(&self, event: EventKind);
+}
+
+/// A plugin that comes with the host.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltIn {
+    /// The kind that it serves.
+    pub kind: &'static str,
+    /// The component's bytes.
+    pub component: &'static [u8],
+}

@@ -1,0 +1,29 @@
+//! The plugin catalog: which plugin file serves which kind.
+//!
+//! - [`PluginWatcher`] loads the built-in plugins and those of a directory, and follows the directory while the host runs.
+//!   It hands every change to an [`Admit`], which checks the plugin against the targets of its kind.
+//! - [`PluginSet`] is the result at one moment: a plugin for each kind, and the files that were refused.
+//! - [`Trust`] decides whether a file may take over a kind that has targets.
+//! - [`compiler`] is the child process that compiles plugins.
+//!
+//! This crate knows no targets and no configuration; the caller passes what it needs of them.
+
+#![forbid(unsafe_code)]
+
+mod admit;
+mod compiler;
+mod directory;
+mod registry;
+mod served_record;
+mod set;
+mod trust;
+mod usage;
+mod watcher;
+
+pub use admit::{Admit, BuiltIn};
+pub use compiler::{CompilerError, compiler};
+pub use directory::read;
+pub use set::{BUILT_IN, PluginSet, Refused, Served, hex};
+pub use trust::Trust;
+pub use usage::UsageCounter;
+pub use watcher::{Location, PluginWatcher, Uncompiled};

@@ -1,0 +1,265 @@
+//! Which file serves which kind. Pure: files are judged and go, and this says what follows.
+//!
+//! Of two files of one kind the one that serves stays, and the other is refused by name. Where nobody knows which one
+//! served last, neither is taken. A file whose new content is bad goes on serving with what it was before.
+
+use model::Kind;
+use std::collections::BTreeMap;
+
+/// A good version of a file.
+#[derive(Clone, Debug)]
+pub(super) struct Version<P> {
+    /// The kind it serves.
+    pub kind: Kind,
+    /// What runs.
+    pub plugin: P,
+}
+
+/// What came of judging a file.
+pub(super) type Verdict<P> = Result<Version<P>, (Cause, String)>;
+
+/// Every file that was judged.
+#[derive(Debug)]
+pub(super) struct PluginRegistry<P> {
+    files: BTreeMap<String, File<P>>,
+}
+
+#[derive(Debug)]
+struct File<P> {
+    serving: Option<Version<P>>,
+    refusal: Option<Refusal>,
+}
+
+#[derive(Debug)]
+struct Refusal {
+    reason: String,
+    cause: Cause,
+}
+
+/// Whether a refused file may be taken later, as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Its content is bad.
+    Content,
+    /// Another file serves its kind.
+    Conflict(Kind),
+    /// It does not fit the targets of its kind.
+    Targets,
+    /// It would take over a kind that has targets, and nobody has allowed it.
+    Trust,
+    /// This machine could not judge it just then.
+    Host,
+}
+
+impl<P> PluginRegistry<P> {
+    /// What is there at a start; `last` says which file served a kind last.
+    pub(super) fn new(judged: Vec<(String, Verdict<P>)>, last: &BTreeMap<Kind, String>) -> Self {
+        let mut registry = Self { files: BTreeMap::new() };
+        let mut by_kind: BTreeMap<Kind, Vec<(String, Version<P>)>> = BTreeMap::new();
+        for (name, verdict) in judged {
+            match verdict {
+                Ok(version) => by_kind.entry(version.kind.clone()).or_default().push((name, version)),
+                Err((cause, reason)) => registry.refuse(&name, cause, reason),
+            }
+        }
+        for (kind, files) in by_kind {
+            let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
+            let known = match &names[..] {
+                [only] => Some(only.clone()),
+                _ => last.get(&kind).filter(|file| names.contains(file)).cloned(),
+            };
+            for (name, version) in files {
+                match &known {
+                    Some(serves) if *serves == name => registry.take(&name, version),
+                    Some(serves) => registry.refuse(&name, Cause::Conflict(kind.clone()), taken_by(&kind, serves)),
+                    None => registry.refuse(&name, Cause::Conflict(kind.clone()), undecided(&kind, &names)),
+                }
+            }
+        }
+        registry
+    }
+
+    /// The file that serves a kind.
+    pub(super) fn holder(&self, kind: &Kind) -> Option<&str> {
+        let serves = |file: &File<P>| file.serving.as_ref().is_some_and(|version| version.kind == *kind);
+        self.files.iter().find(|(_, file)| serves(file)).map(|(name, _)| name.as_str())
+    }
+
+    /// What a file serves now.
+    pub(super) fn serving(&self, name: &str) -> Option<&Version<P>> {
+        self.files.get(name)?.serving.as_ref()
+    }
+
+    /// Whether a file that turned out to serve `kind` may be taken; if not, why.
+    pub(super) fn may_serve(&self, name: &str, kind: &Kind) -> Result<(), String> {
+        match self.holder(kind) {
+            Some(holder) if holder != name => Err(taken_by(kind, holder)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A file serves with this version from now on.
+    pub(super) fn take(&mut self, name: &str, version: Version<P>) {
+        self.files.insert(name.to_owned(), File { serving: Some(version), refusal: None });
+    }
+
+    /// A refused file serves with this instead, or with nothing.
+    pub(super) fn serve_with(&mut self, name: &str, version: Option<Version<P>>) {
+        if let Some(file) = self.files.get_mut(name) {
+            file.serving = version;
+        }
+    }
+
+    /// Every file that serves, with what.
+    pub(super) fn all_serving(&self) -> impl Iterator<Item = (&str, &Version<P>)> {
+        self.files.iter().filter_map(|(name, file)| Some((name.as_str(), file.serving.as_ref()?)))
+    }
+
+    /// A file's content is not taken; what it served before goes on serving.
+    pub(super) fn refuse(&mut self, name: &str, cause: Cause, reason: String) {
+        let file = self.files.entry(name.to_owned()).or_insert(File { serving: None, refusal: None });
+        file.refusal = Some(Refusal { reason, cause });
+    }
+
+    /// A file is gone; gives the kind that it served.
+    pub(super) fn remove(&mut self, name: &str) -> Option<Kind> {
+        let removed = self.files.remove(name)?;
+        // Those who waited for the same kind are named anew.
+        for kind in self.undecided_kinds() {
+            let conflicting = self.conflicting(&kind);
+            for name in &conflicting {
+                self.refuse(name, Cause::Conflict(kind.clone()), undecided(&kind, &conflicting));
+            }
+        }
+        removed.serving.map(|version| version.kind)
+    }
+
+    /// Files that may be taken now although their content is the same: the only one left of its kind, those that did not
+    /// fit the targets as they were, and those that this machine could not judge.
+    pub(super) fn to_judge_again(&self) -> Vec<String> {
+        let again = |(name, file): (&String, &File<P>)| {
+            let again = match &file.refusal.as_ref()?.cause {
+                Cause::Content => false,
+                Cause::Targets | Cause::Trust | Cause::Host => true,
+                Cause::Conflict(kind) => self.holder(kind).is_none() && self.conflicting(kind).len() == 1,
+            };
+            again.then(|| name.clone())
+        };
+        self.files.iter().filter_map(again).collect()
+    }
+
+    /// Every refused file, with why, and whether an earlier version of it serves on.
+    pub(super) fn refused(&self) -> impl Iterator<Item = (&str, &str, Option<&Version<P>>)> {
+        self.files.iter().filter_map(|(name, file)| {
+            Some((name.as_str(), file.refusal.as_ref()?.reason.as_str(), file.serving.as_ref()))
+        })
+    }
+
+    fn conflicting(&self, kind: &Kind) -> Vec<String> {
+        let waits = |file: &File<P>| file.refusal.as_ref().is_some_and(|r| r.cause == Cause::Conflict(kind.clone()));
+        self.files.iter().filter(|(_, file)| waits(file)).map(|(name, _)| name.clone()).collect()
+    }
+
+    fn undecided_kinds(&self) -> Vec<Kind> {
+        let causes = self.files.values().filter_map(|file| file.refusal.as_ref()).map(|refusal| &refusal.cause);
+        let mut kinds: Vec<Kind> = causes
+            .filter_map(|cause| match cause {
+                Cause::Conflict(kind) if self.holder(kind).is_none() => Some(kind.clone()),
+                _ => None,
+            })
+            .collect();
+        kinds.sort();
+        kinds.dedup();
+        kinds
+    }
+}
+
+fn taken_by(kind: &Kind, holder: &str) -> String {
+    format!("{holder} serves kind {kind} already: remove one of them")
+}
+
+fn undecided(kind: &Kind, names: &[String]) -> String {
+    format!(
+        "more than one file serves kind {kind} ({}), and which one did last is not known: keep one",
+        names.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(name: &str) -> Kind {
+        Kind::new(name).unwrap()
+    }
+
+    fn version(name: &str, number: u32) -> Version<u32> {
+        Version { kind: kind(name), plugin: number }
+    }
+
+    fn registry(files: &[(&str, Option<&str>)], last: &[(&str, &str)]) -> PluginRegistry<u32> {
+        let judged = files.iter().map(|(file, of)| {
+            ((*file).to_owned(), of.map(|of| version(of, 1)).ok_or_else(|| (Cause::Content, "bad".to_owned())))
+        });
+        let last = last.iter().map(|(of, file)| (kind(of), (*file).to_owned())).collect();
+        PluginRegistry::new(judged.collect(), &last)
+    }
+
+    fn refused(registry: &PluginRegistry<u32>) -> Vec<&str> {
+        registry.refused().map(|(name, _, _)| name).collect()
+    }
+
+    #[test]
+    fn at_a_start_the_one_that_served_last_serves_and_else_nobody() {
+        let files = [("a", Some("x")), ("b", Some("x")), ("c", Some("y")), ("d", None)];
+        let known = registry(&files, &[("x", "b")]);
+        assert_eq!((known.holder(&kind("x")), known.holder(&kind("y"))), (Some("b"), Some("c")));
+        assert_eq!(refused(&known), ["a", "d"]);
+        let unknown = registry(&files, &[("x", "gone")]);
+        assert_eq!((unknown.holder(&kind("x")), unknown.holder(&kind("y"))), (None, Some("c")));
+        assert_eq!(refused(&unknown), ["a", "b", "d"]);
+    }
+
+    #[test]
+    fn a_bad_version_leaves_the_last_good_one_serving() {
+        let mut registry = registry(&[("a", Some("x"))], &[]);
+        registry.refuse("a", Cause::Content, "truncated".to_owned());
+        assert_eq!(registry.holder(&kind("x")), Some("a"));
+        assert_eq!(registry.refused().next().unwrap().2.unwrap().plugin, 1);
+        registry.take("a", version("x", 2));
+        assert_eq!((registry.serving("a").unwrap().plugin, refused(&registry).len()), (2, 0));
+    }
+
+    #[test]
+    fn a_second_file_of_one_kind_waits_until_the_first_is_gone() {
+        let mut registry = registry(&[("a", Some("x"))], &[]);
+        assert!(registry.may_serve("a", &kind("x")).is_ok());
+        let why = registry.may_serve("b", &kind("x")).unwrap_err();
+        assert!(why.contains('a'), "{why}");
+        registry.refuse("b", Cause::Conflict(kind("x")), why);
+        assert!(registry.to_judge_again().is_empty());
+        assert_eq!(registry.remove("a"), Some(kind("x")));
+        assert_eq!(registry.to_judge_again(), ["b"]);
+    }
+
+    #[test]
+    fn of_two_that_waited_neither_is_taken_until_one_is_gone() {
+        let mut registry = registry(&[("a", Some("x"))], &[]);
+        for name in ["b", "c"] {
+            registry.refuse(name, Cause::Conflict(kind("x")), "a serves".to_owned());
+        }
+        registry.remove("a");
+        assert!(registry.to_judge_again().is_empty());
+        let reason = registry.refused().next().unwrap().1.to_owned();
+        assert!(reason.contains("b, c"), "{reason}");
+        assert_eq!(registry.remove("c"), None);
+        assert_eq!(registry.to_judge_again(), ["b"]);
+    }
+
+    #[test]
+    fn a_file_that_serves_another_kind_now_gives_its_old_one_up() {
+        let mut registry = registry(&[("a", Some("x"))], &[]);
+        registry.take("a", version("y", 2));
+        assert_eq!((registry.holder(&kind("x")), registry.holder(&kind("y"))), (None, Some("a")));
+    }
+}

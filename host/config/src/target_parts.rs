@@ -1,0 +1,97 @@
+//! The parts of a target that are tables of their own: other origins, TLS, secrets.
+
+use crate::reader::{Notes, Section, text};
+use crate::target_config::{AlsoConfig, SecretSource, TlsConfig};
+use crate::value::{Entry, Value};
+use egress::{Fingerprint, Origin};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+pub(crate) fn also(notes: &Notes<'_>, value: &Value) -> Result<Vec<AlsoConfig>, String> {
+    let Value::Array(items) = value else {
+        return Err("this should be a list: also = [{ url = \"…\" }]".to_owned());
+    };
+    let mut origins = Vec::new();
+    for item in items {
+        let Value::Table(entries) = &item.value else {
+            return Err("each of also is a table: { url = \"…\" }".to_owned());
+        };
+        let section = Section::inner(notes, "also".to_owned(), entries);
+        let url = section.get("url", |value| Origin::parse(&text(value)?).map_err(|error| error.to_string()));
+        let tls = section.table("tls").map(|entries| tls(notes, entries)).unwrap_or_default();
+        section.finish();
+        origins.extend(url.map(|(url, _)| AlsoConfig { url, tls }));
+    }
+    Ok(origins)
+}
+
+pub(crate) fn tls(notes: &Notes<'_>, entries: &[Entry]) -> TlsConfig {
+    let section = Section::inner(notes, "tls".to_owned(), entries);
+    let parse = |text: &str| Fingerprint::parse(text).map_err(|error| error.to_string());
+    let fingerprints = section.get("fingerprint", |value| match value {
+        Value::Text(text) => Ok(BTreeSet::from([parse(text)?])),
+        Value::Array(items) => items.iter().map(|item| parse(&text(&item.value)?)).collect(),
+        other => Err(format!("this is {}, and should be text or a list of texts", other.kind())),
+    });
+    let tls = TlsConfig {
+        fingerprints: fingerprints.unwrap_or_default(),
+        ca_file: section.text("ca_file").map(PathBuf::from),
+        insecure: section.boolean("insecure").unwrap_or(false),
+        http2: section.boolean("http2").unwrap_or(false),
+    };
+    let line = section.line("fingerprint");
+    section.finish();
+    let ways =
+        [!tls.fingerprints.is_empty(), tls.ca_file.is_some(), tls.insecure].into_iter().filter(|way| *way).count();
+    if ways > 1 {
+        notes.at(line, "tls: fingerprint, ca_file and insecure exclude one another: keep one");
+    }
+    tls
+}
+
+pub(crate) fn secrets(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<String, SecretSource> {
+    let source = |entry: &Entry| Some((entry.key.clone(), secret_source(notes, entry, false)?));
+    entries.iter().filter_map(source).collect()
+}
+
+/// Those that say `short = true`.
+pub(crate) fn short_secrets(notes: &Notes<'_>, entries: &[Entry]) -> BTreeSet<String> {
+    let is_short = |entry: &&Entry| {
+        let Value::Table(entries) = &entry.node.value else { return false };
+        // What else is in it is looked at elsewhere.
+        let silent = Section::inner(notes, String::new(), entries);
+        silent.boolean("short").unwrap_or(false)
+    };
+    entries.iter().filter(is_short).map(|entry| entry.key.clone()).collect()
+}
+
+/// `{ env = "…" }` or `{ file = "…" }`; those of `[secrets]` also say for whom they are.
+pub(crate) fn secret_source(notes: &Notes<'_>, entry: &Entry, shared: bool) -> Option<SecretSource> {
+    let Value::Table(entries) = &entry.node.value else {
+        let message = format!(
+            "the secret {:?} is written as {{ env = \"VARIABLE\" }} or {{ file = \"PATH\" }}, never as a value",
+            entry.key
+        );
+        notes.at(entry.line, message);
+        return None;
+    };
+    let section = Section::inner(notes, format!("the secret {:?}", entry.key), entries);
+    let (variable, file) = (section.text("env"), section.text("file"));
+    section.boolean("short");
+    if shared {
+        let list = |value: &Value| {
+            if matches!(value, Value::Array(_)) { Ok(()) } else { Err("this should be a list".to_owned()) }
+        };
+        section.get("kinds", list);
+        section.get("origins", list);
+    }
+    section.finish();
+    match (variable, file) {
+        (Some(variable), None) => Some(SecretSource::Variable(variable)),
+        (None, Some(file)) => Some(SecretSource::File(file.into())),
+        _ => {
+            notes.at(entry.line, format!("the secret {:?} needs either env or file", entry.key));
+            None
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Wall clock and randomness. The one module that reads either.
+
+use model::{Moment, Timestamp};
+use rand::TryRngCore;
+use std::sync::{PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A wall clock that moved by more than this against the monotonic one was set. What a time server does is far less.
+const JUMP: Duration = Duration::from_secs(60);
+/// The two are read one after the other, in whole milliseconds, and drift; less than this is no difference, so that a moment's
+/// date is the same whenever somebody asks.
+const DRIFT: Duration = Duration::from_millis(20);
+/// So many corrections of the wall clock are remembered, for the dates of what was before.
+const ERAS: usize = 256;
+/// A wall clock is trusted to say what is old once it has gone steadily for so long.
+const STEADY: Duration = Duration::from_secs(3600);
+
+/// The process's clock: monotonic moments since it was made, and the wall clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+    /// There is one for a process.
+    eras: &'static RwLock<Eras>,
+}
+
+/// How the wall clock stood against the monotonic one.
+#[derive(Debug)]
+struct Eras {
+    /// For each time the clock was set or corrected: the moment, and the offset before it.
+    past: Vec<(Moment, i64)>,
+    /// Wall clock minus monotonic clock, in milliseconds.
+    offset: i64,
+    /// Since when it has not been set.
+    since: Moment,
+}
+
+impl Eras {
+    /// Takes in what the wall clock shows; returns by how many milliseconds it was set.
+    fn observe(&mut self, now: Moment, wall: Timestamp) -> Option<i64> {
+        let offset = wall.as_millis().saturating_sub(now.as_nanos() / 1_000_000);
+        let moved = offset.saturating_sub(self.offset);
+        if moved.unsigned_abs() < DRIFT.as_millis() as u64 {
+            return None;
+        }
+        if self.past.len() == ERAS {
+            self.past.remove(0);
+        }
+        self.past.push((now, self.offset));
+        self.offset = offset;
+        if moved.unsigned_abs() < JUMP.as_millis() as u64 {
+            return None;
+        }
+        self.since = now;
+        Some(moved)
+    }
+
+    /// The time on the wall at a moment: by the clock of then, so that what has happened keeps its date.
+    fn at(&self, moment: Moment) -> Timestamp {
+        let era = self.past.iter().find(|(until, _)| moment < *until);
+        let offset = era.map_or(self.offset, |(_, offset)| *offset);
+        Timestamp::from_millis((moment.as_nanos() / 1_000_000).saturating_add(offset))
+    }
+}
+
+impl Clock {
+    /// A clock that begins now.
+    #[allow(clippy::disallowed_methods, reason = "this is where time enters")]
+    pub fn start() -> Self {
+        let eras = Eras { past: Vec::new(), offset: wall().as_millis(), since: Moment::START };
+        Self { start: Instant::now(), eras: Box::leak(Box::new(RwLock::new(eras))) }
+    }
+
+    /// Now, on the monotonic clock.
+    pub fn now(&self) -> Moment {
+        Moment::from_nanos(i64::try_from(self.start.elapsed().as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    /// Now, on the wall clock. That it was set is logged.
+    pub fn wall(&self) -> Timestamp {
+        let (now, wall) = (self.now(), wall());
+        let moved = self.eras.write().unwrap_or_else(PoisonError::into_inner).observe(now, wall);
+        if let Some(moved) = moved {
+            let by = Duration::from_millis(moved.unsigned_abs());
+            let how = if moved < 0 { "back" } else { "forward" };
+            tracing::warn!(
+                "the clock of this machine was set {how} by {by:?}: nothing is polled early or late for it, and no history \
+                 is taken as old for the next {STEADY:?}"
+            );
+        }
+        wall
+    }
+
+    /// The time on the wall at a moment. What is past keeps the date that it had then, however the clock is set.
+    pub fn at(&self, moment: Moment) -> Timestamp {
+        self.eras.read().unwrap_or_else(PoisonError::into_inner).at(moment)
+    }
+
+    /// Whether the wall clock has gone steadily for long enough to say what is old.
+    pub fn is_plausible(&self) -> bool {
+        self.wall();
+        self.now().since(self.eras.read().unwrap_or_else(PoisonError::into_inner).since) >= STEADY
+    }
+}
+
+/// Now, on the wall clock.
+#[allow(clippy::disallowed_methods, reason = "this is where time enters")]
+fn wall() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Now, in seconds since 1970.
+pub fn seconds() -> i64 {
+    wall().as_millis() / 1000
+}
+
+/// Unpredictable bytes from the operating system.
+///
+/// # Panics
+/// When the operating system has none to give: nothing that follows could be trusted.
+#[allow(clippy::disallowed_types, reason = "this is where chance enters")]
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    rand::rngs::OsRng.try_fill_bytes(&mut bytes).expect("the operating system gives random bytes");
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_happened_keeps_its_date_when_the_clock_is_set() {
+        let at = |seconds: u64| Moment::START.after(Duration::from_secs(seconds));
+        let time = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+        let mut eras = Eras { past: Vec::new(), offset: 1_000_000, since: Moment::START };
+        assert_eq!(eras.observe(at(10), Timestamp::from_millis(1_010_007)), None, "read a little later");
+        assert_eq!(eras.at(at(5)), time(1005), "and no date has moved");
+        assert_eq!(eras.observe(at(20), time(1050)), None, "a time server's correction");
+        assert_eq!((eras.at(at(15)), eras.at(at(25))), (time(1015), time(1055)));
+        let year = 400 * 24 * 3600;
+        assert_eq!(eras.observe(at(30), time(1060 + year)), Some(year * 1000));
+        assert_eq!(eras.at(at(15)), time(1015), "before it was set");
+        assert_eq!(eras.at(Moment::START.before(Duration::from_secs(100))), time(900), "before the process began");
+        assert_eq!(eras.at(at(40)), time(1070 + year));
+        assert_eq!((eras.since, eras.observe(at(50), time(1080))), (at(30), Some(-year * 1000)));
+        assert_eq!((eras.at(at(15)), eras.at(at(40)), eras.at(at(60))), (time(1015), time(1070 + year), time(1090)));
+        for second in 100..100 + 2 * ERAS as i64 {
+            eras.observe(at(second as u64), time(second + 2 * (second % 2)));
+        }
+        assert_eq!(eras.past.len(), ERAS, "the latest are remembered");
+    }
+}

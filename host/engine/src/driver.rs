@@ -1,0 +1,279 @@
+//! The driver: one loop over one enum of messages. Nothing else moves the scheduler.
+//!
+//! The loop hands polls to the lanes, hands their results to scheduler and store, and carries out commands. It wakes at
+//! most every 2 ms and handles all messages and due times of that moment in one turn. Every trigger (time, a finished
+//! poll, a command, a reconfiguration) arrives through the same channel.
+//!
+//! A poll that changes something visits the loop twice: when it starts and when it ends. Its result is then the store's:
+//! the writer's queue is the order of publications, and the writer's thread swaps the read model and announces events
+//! once they are on disk. The loop hears of a written result only if as many of the target's results waited as may.
+
+mod carry_out;
+mod commands;
+mod events;
+mod flush;
+mod log;
+mod poll;
+mod reconfigure;
+
+use crate::bus::Bus;
+use crate::clock::Clock;
+use crate::mailbox::{CAPACITY, Inbox, Mail, Mailbox};
+use crate::message::Message;
+use crate::read_model::{Entry, ReadModel, info, observed};
+use crate::schedule_time::to_wall;
+use crate::target::RuntimeTarget;
+use catalog::PluginSet;
+use metrics::{Metrics, TargetMetrics};
+use model::{Alive, Cadence, Kind, LoopState, Moment, Place, Pulse, Schedule, SchedulerState, TargetId, TargetState};
+use sandbox::Sandbox;
+use scheduler::{Input, Scheduler};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+use store::{Aliases, Changes, Store};
+use tokio::sync::oneshot;
+
+/// Due times and volatile fields are written this often; a kill may cost 30 s of them.
+const FLUSH: Duration = Duration::from_secs(25);
+/// The loop wakes at most this often.
+const TICK: Duration = Duration::from_millis(2);
+/// At a shutdown, polls in flight have this long to end.
+const GRACE: Duration = Duration::from_secs(15);
+/// A target this much later than its due time is overdue, unless an operator set a longest interval. Pulse's longest interval.
+const OVERDUE: Duration = Duration::from_secs(300);
+
+/// Everything that the driver works with.
+pub struct Wiring {
+    /// The clock.
+    pub clock: Clock,
+    /// Runs polls.
+    pub sandbox: Arc<Sandbox>,
+    /// The plugins that serve.
+    pub plugins: Arc<PluginSet>,
+    /// Stores results.
+    pub store: Arc<Store>,
+    /// Announces events.
+    pub bus: Bus,
+    /// Counts polls.
+    pub metrics: Arc<Metrics>,
+    /// Shows results.
+    pub read_model: Arc<ReadModel>,
+    /// Canonical names of dependencies.
+    pub aliases: Arc<Aliases>,
+    /// Sends messages to the driver itself, for lanes and store.
+    pub mailbox: Mailbox,
+}
+
+/// A target that the driver polls.
+struct Tracked {
+    target: Arc<RuntimeTarget>,
+    entry: Arc<Entry>,
+    metrics: TargetMetrics,
+    /// The failures in a row of a target that was reported as unreachable; `None` while it is reachable.
+    unreachable: Option<u32>,
+}
+
+/// The loop's state.
+pub struct Driver {
+    wiring: Wiring,
+    scheduler: Scheduler,
+    targets: HashMap<TargetId, Tracked>,
+    /// Targets whose schedule or volatile fields changed since the last flush, with changes to be written then.
+    dirty: BTreeMap<TargetId, Changes>,
+    next_flush: Moment,
+    last_start: Option<Moment>,
+    /// The total duration of all polls, and their number.
+    poll_time: (Duration, u64),
+    turns: LoopState,
+    ending: Option<(oneshot::Sender<()>, Moment)>,
+}
+
+impl Driver {
+    /// Prepares the loop: `targets` with their schedules from before a restart.
+    pub fn new(
+        wiring: Wiring,
+        mut scheduler: Scheduler,
+        targets: Vec<(Arc<RuntimeTarget>, Option<Schedule<Moment>>)>,
+    ) -> Self {
+        let now = wiring.clock.now();
+        let kinds: BTreeSet<Kind> = targets.iter().map(|(target, _)| target.config.kind.clone()).collect();
+        for kind in kinds.into_iter().filter(|kind| wiring.plugins.get(kind).is_none()) {
+            scheduler.apply(Input::KindServed(kind, false), now);
+        }
+        // What fell due while the host was down has another due time now. It is written at once: after a second kill, the next start
+        // would find the old one and poll its target again.
+        let restored = targets.iter().filter(|(_, schedule)| schedule.is_some());
+        let dirty = restored.map(|(target, _)| (target.id().clone(), Changes::default())).collect();
+        let runtime: Vec<_> = targets.iter().map(|(target, _)| target.clone()).collect();
+        let specs = targets.into_iter().map(|(target, schedule)| (target.spec(), schedule)).collect();
+        scheduler.apply(Input::Started(specs), now);
+        let turns = LoopState { capacity: CAPACITY, ..LoopState::default() };
+        let mut driver = Self {
+            wiring,
+            scheduler,
+            targets: HashMap::new(),
+            dirty,
+            next_flush: now.after(FLUSH),
+            last_start: None,
+            poll_time: (Duration::ZERO, 0),
+            turns,
+            ending: None,
+        };
+        for target in runtime {
+            driver.track(target);
+        }
+        driver.publish_scheduler();
+        driver.flush();
+        driver
+    }
+
+    /// Runs until the host ends. `pulse` shows that the thread works.
+    pub fn run(mut self, inbox: &Inbox, pulse: &Arc<Pulse>) {
+        let alive = Alive(pulse.clone());
+        self.carry_out(None);
+        let mut woken = self.wiring.clock.now();
+        loop {
+            let first = match inbox.0.recv_timeout(self.patience()) {
+                Ok(mail) => Some(mail),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            alive.0.beat();
+            // Messages that arrive within the tick are handled in the same turn.
+            let early = TICK.saturating_sub(self.wiring.clock.now().since(woken));
+            if !early.is_zero() {
+                std::thread::sleep(early);
+            }
+            woken = self.wiring.clock.now();
+            self.turn(first.into_iter().chain(inbox.0.try_iter()), woken);
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    /// How long the loop may wait for a message.
+    fn patience(&self) -> Duration {
+        let ending = self.ending.as_ref().map(|(_, until)| *until);
+        let next = self.scheduler.next_wakeup().into_iter().chain([self.next_flush]).chain(ending).min();
+        next.map_or(FLUSH, |next| next.since(self.wiring.clock.now()))
+    }
+
+    /// One turn: all messages, then due times, then a flush if it is time. Measures itself.
+    fn turn(&mut self, mails: impl Iterator<Item = Mail>, woken: Moment) {
+        let (mut messages, mut oldest) = (0, None);
+        for Mail { sent, message } in mails {
+            messages += 1;
+            oldest = oldest.max(Some(woken.since(sent)));
+            self.handle(message);
+        }
+        self.apply(Input::Tick);
+        let now = self.wiring.clock.now();
+        if now >= self.next_flush {
+            self.flush();
+        }
+        self.measure(self.wiring.clock.now().since(woken), messages, oldest);
+        self.publish_scheduler();
+    }
+
+    fn measure(&mut self, took: Duration, messages: usize, oldest: Option<Duration>) {
+        self.wiring.metrics.turn(took, oldest);
+        let turns = &mut self.turns;
+        turns.turns += 1;
+        turns.busy += took;
+        turns.longest = turns.longest.max(took);
+        turns.messages = messages;
+        turns.most_messages = turns.most_messages.max(messages);
+        turns.oldest = oldest.unwrap_or_default();
+        turns.oldest_ever = turns.oldest_ever.max(turns.oldest);
+    }
+
+    /// Handles one message: moves the scheduler and carries out what it wants.
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Finished(finished) => self.finished(finished),
+            Message::Written(id) => self.written(&id),
+            Message::Command(target, command) => self.command(&target, command),
+            Message::Reconfigured(reconfigured) => self.reconfigure(*reconfigured),
+            Message::Ping(reply) => {
+                // The caller may have left.
+                let _ = reply.send(());
+            }
+            Message::Shutdown(reply) => {
+                self.apply(Input::ShuttingDown);
+                self.ending = Some((reply, self.wiring.clock.now().after(GRACE)));
+            }
+        }
+    }
+
+    /// Gives the scheduler an input and carries out what it wants.
+    fn apply(&mut self, input: Input) {
+        self.scheduler.apply(input, self.wiring.clock.now());
+        self.carry_out(None);
+    }
+
+    /// Enters a target that the scheduler knows into the read model.
+    fn track(&mut self, target: Arc<RuntimeTarget>) {
+        let id = target.id().clone();
+        let Some(status) = self.scheduler.status(&id) else { return };
+        let failures = status.schedule.failures.max(status.schedule.plugin_faults);
+        let entry = self.wiring.read_model.add(TargetState {
+            info: info(&target.config),
+            place: status.place,
+            enabled: status.enabled,
+            cadence: status.cadence,
+            schedule: to_wall(status.schedule, &self.wiring.clock),
+            unreachable: status.unreachable,
+            longest: status.longest,
+            observed: Arc::new(observed(&target.known(), Arc::default())),
+        });
+        let metrics = self.wiring.metrics.target(&target.config.kind, &id);
+        let unreachable = status.unreachable.then_some(failures);
+        self.targets.insert(id, Tracked { target, entry, metrics, unreachable });
+    }
+
+    /// Publishes the scheduler's own state.
+    fn publish_scheduler(&self) {
+        let clock = &self.wiring.clock;
+        let settings = self.scheduler.settings();
+        let quarantined = self.scheduler.quarantined().map(|(kind, until)| (kind.clone(), clock.at(until)));
+        self.wiring.read_model.set_scheduler(SchedulerState {
+            adaptive: settings.cadence != Cadence::Fixed,
+            counters: self.scheduler.counters(),
+            in_flight: self.scheduler.in_flight().clone(),
+            quarantined: quarantined.collect(),
+            next: self.scheduler.next_due().map(|(target, due)| (target.clone(), clock.at(due))),
+            last_start: self.last_start.map(|moment| clock.at(moment)),
+            mean_poll: (self.poll_time.0)
+                .checked_div(u32::try_from(self.poll_time.1).unwrap_or(u32::MAX))
+                .unwrap_or_default(),
+            overdue_after: settings.max.unwrap_or(OVERDUE),
+            turns: self.turns,
+        });
+    }
+
+    /// Whether the host may end now: no poll is in flight, or its time is over. Hands the rest to the store.
+    fn is_over(&mut self) -> bool {
+        let Some((_, until)) = &self.ending else { return false };
+        let in_flight = self.scheduler.in_flight_count();
+        if in_flight > 0 && self.wiring.clock.now() < *until {
+            return false;
+        }
+        if in_flight > 0 {
+            tracing::warn!("{in_flight} polls were still in flight after {GRACE:?}; they are given up");
+        }
+        for (id, tracked) in &self.targets {
+            if tracked.entry.state().place == Place::InFlight {
+                self.dirty.entry(id.clone()).or_default();
+            }
+        }
+        self.flush_all();
+        if let Some((reply, _)) = self.ending.take() {
+            // The caller may have left.
+            let _ = reply.send(());
+        }
+        true
+    }
+}

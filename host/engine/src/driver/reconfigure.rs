@@ -1,0 +1,113 @@
+//! Applying a new configuration to the running targets.
+
+use super::Driver;
+use crate::message::Reconfigured;
+use crate::read_model::info;
+use crate::target::RuntimeTarget;
+use model::{Ask, Kind, TargetId};
+use scheduler::{Change, Input};
+use std::sync::Arc;
+
+impl Driver {
+    pub(super) fn reconfigure(&mut self, reconfigured: Reconfigured) {
+        let Reconfigured { settings, changed, removed, aliases, plugins, plugged } = reconfigured;
+        self.wiring.aliases = aliases;
+        let unplugged = plugged.as_ref().filter(|kind| plugins.get(kind).is_none());
+        if let Some(kind) = unplugged {
+            // Before its plugin goes: no poll of the kind starts from now on.
+            self.apply(Input::KindServed(kind.clone(), false));
+        }
+        self.wiring.plugins = plugins;
+        let resettled = settings != *self.scheduler.settings();
+        if resettled {
+            self.apply(Input::Settings(settings));
+        }
+        if removed.iter().any(|id| self.dirty.contains_key(id)) {
+            // Their known state goes to disk, in case they come back.
+            self.flush_all();
+        }
+        for id in removed {
+            self.forget(&id);
+        }
+        let ids: Vec<TargetId> = changed.iter().map(|(target, _)| target.id().clone()).collect();
+        for (target, change) in changed {
+            self.replace(target, change);
+        }
+        if let Some(kind) = plugged.filter(|kind| self.wiring.plugins.get(kind).is_some()) {
+            self.apply(Input::KindServed(kind.clone(), true));
+            self.retry_failing(&kind);
+        }
+        // Settings of the scheduler concern every target, all other changes only the changed ones.
+        let concerned = if resettled { self.targets.keys().cloned().collect() } else { ids };
+        for id in concerned {
+            self.refresh(&id);
+        }
+    }
+
+    /// Adds a target, or replaces its definition.
+    fn replace(&mut self, target: Arc<RuntimeTarget>, change: Option<Change>) {
+        let id = target.id().clone();
+        let kind = &target.config.kind;
+        if self.wiring.plugins.get(kind).is_none() {
+            self.apply(Input::KindServed(kind.clone(), false));
+        }
+        if change == Some(Change::Reset) {
+            self.wiring.sandbox.forget(&id);
+        }
+        let Some(tracked) = self.targets.get_mut(&id) else {
+            self.scheduler.apply(Input::Added(target.spec()), self.wiring.clock.now());
+            self.track(target);
+            return self.carry_out(None);
+        };
+        target.take_over_from(&tracked.target);
+        if tracked.target.config.kind != *kind {
+            tracked.metrics.forget();
+            tracked.metrics = self.wiring.metrics.target(kind, &id);
+        }
+        tracked.target = target.clone();
+        tracked.entry.update(|state| state.info = info(&target.config));
+        self.apply(Input::Changed(target.spec(), change.unwrap_or(Change::Nothing)));
+    }
+
+    /// Shows a target's schedule and settings as they are now. Its schedule waits while results of it are not on disk.
+    fn refresh(&mut self, id: &TargetId) {
+        let Some((tracked, status)) = self.targets.get(id).zip(self.scheduler.status(id)) else { return };
+        let clock = self.wiring.clock;
+        let is_written = tracked.entry.unwritten() == 0;
+        tracked.entry.update(|state| {
+            (state.enabled, state.cadence, state.longest) = (status.enabled, status.cadence, status.longest);
+            if is_written {
+                state.schedule = crate::schedule_time::to_wall(status.schedule, &clock);
+                state.unreachable = status.unreachable;
+            }
+        });
+    }
+
+    /// Polls the failing targets of a kind whose plugin changed: the new plugin may work where the old one failed.
+    fn retry_failing(&mut self, kind: &Kind) {
+        let fails = |id: &TargetId| {
+            let schedule = self.scheduler.status(id).map(|status| status.schedule);
+            schedule.is_some_and(|schedule| schedule.failures > 0 || schedule.plugin_faults > 0)
+        };
+        let of_kind = self.targets.iter().filter(|(_, tracked)| {
+            let config = &tracked.target.config;
+            config.kind == *kind && config.enabled
+        });
+        let mut failing: Vec<TargetId> = of_kind.map(|(id, _)| id).filter(|id| fails(id)).cloned().collect();
+        failing.sort_unstable();
+        for id in failing {
+            self.apply(Input::Asked(id, Ask::PollNow));
+        }
+    }
+
+    /// Removes a target from everything that is shown. Its rows expire with their age, in case it comes back.
+    fn forget(&mut self, id: &TargetId) {
+        self.apply(Input::Removed(id.clone()));
+        self.dirty.remove(id);
+        self.wiring.read_model.remove(id);
+        self.wiring.sandbox.forget(id);
+        if let Some(tracked) = self.targets.remove(id) {
+            tracked.metrics.forget();
+        }
+    }
+}

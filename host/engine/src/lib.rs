@@ -1,0 +1,39 @@
+//! Runs a host: the loop that polls, the targets as they run, reconfiguration, and what others may read and hear.
+//!
+//! - [`Driver`] is one loop over one enum of messages; nothing else moves the scheduler.
+//! - [`ReadModel`] holds the committed state of every target; reading never goes through the loop.
+//! - [`Bus`] announces events to listeners.
+//! - [`Reconfigurer`] applies changes of the configuration file, of settings and of plugins to a running host.
+//! - [`Clock`] is the only module that reads the wall clock and randomness.
+//!
+//! This crate knows no HTTP and no command line: `polliwog` wires it to those.
+//!
+//! Invariant: a transition is on disk before the read model shows it and before the bus announces it.
+
+#![forbid(unsafe_code)]
+
+mod bus;
+mod clock;
+mod driver;
+mod mailbox;
+mod message;
+mod prepare;
+mod read_model;
+mod reconfigure;
+mod restore;
+mod schedule_time;
+mod secrets;
+mod target;
+
+pub use bus::Bus;
+pub use clock::{Clock, random_bytes, seconds};
+pub use driver::{Driver, Wiring};
+pub use mailbox::{Inbox, Mailbox, channel};
+pub use message::{Command, Explained, Finished, Message, Reconfigured};
+pub use prepare::{Files, Prepared, Targets, prepare_all};
+pub use read_model::ReadModel;
+pub use reconfigure::{Candidate, DORMANT, Fit, Initial, NamedFiles, Parts, Reconfigurer, Validator, misfit};
+pub use restore::{Restored, keep_recent, restore};
+pub use schedule_time::to_monotonic;
+pub use secrets::read_secret;
+pub use target::{RuntimeTarget, runtime_target, warn_about};

@@ -1,0 +1,191 @@
+//! Preparing the targets of a configuration, and comparing them with those that run.
+
+use crate::target::{RuntimeTarget, runtime_target};
+use catalog::{BUILT_IN, PluginSet, Served};
+use config::{Config, Difference, Limits, Problem, TargetConfig};
+use model::{Kind, TargetId};
+use sandbox::{Sandbox, SettingsProblem};
+use scheduler::Change;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Targets by id.
+pub type Targets = BTreeMap<TargetId, Arc<RuntimeTarget>>;
+
+/// Which files of secrets and certificates are read again, of targets that are otherwise unchanged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Files {
+    /// All of them.
+    All,
+    /// Only these, because only they changed.
+    Changed(HashSet<PathBuf>),
+}
+
+impl Files {
+    /// None of them.
+    pub fn none() -> Self {
+        Self::Changed(HashSet::new())
+    }
+
+    fn concern(&self, target: &TargetConfig) -> bool {
+        match self {
+            Self::All => target.files().next().is_some(),
+            Self::Changed(changed) if changed.is_empty() => false,
+            Self::Changed(changed) => target.files().any(|file| changed.contains(file)),
+        }
+    }
+}
+
+/// What targets are prepared from.
+#[derive(Clone, Copy)]
+pub(crate) struct Preparation<'a> {
+    pub config: &'a Config,
+    pub sandbox: &'a Sandbox,
+    pub plugins: &'a PluginSet,
+    /// The targets that run.
+    pub before: &'a Targets,
+    pub files: &'a Files,
+}
+
+/// The prepared targets, and how they differ from those that run.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    /// Every target.
+    pub targets: Targets,
+    /// New and changed targets; the change is `None` for a new one.
+    pub changed: Vec<(Arc<RuntimeTarget>, Option<Change>)>,
+    /// Targets that are gone.
+    pub removed: Vec<TargetId>,
+}
+
+/// What is the same for all targets of a kind.
+struct OfKind<'a> {
+    limits: Limits,
+    served: Option<&'a Arc<Served>>,
+    /// Whether the plugin failed to check settings: then it is not asked again.
+    unable: bool,
+}
+
+/// Prepares every target of a configuration that does not run.
+///
+/// # Errors
+/// Every problem with its place.
+pub async fn prepare_all(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) -> Result<Targets, Vec<Problem>> {
+    let (before, files) = (&Targets::new(), &Files::All);
+    Ok(prepare(Preparation { config, sandbox, plugins, before, files }).await?.targets)
+}
+
+/// Prepares every target. Targets that did not change stay the same `Arc`.
+pub(crate) async fn prepare(of: Preparation<'_>) -> Result<Prepared, Vec<Problem>> {
+    let mut kinds: HashMap<&Kind, OfKind<'_>> = HashMap::new();
+    let mut checked: HashMap<(&Kind, String), Vec<SettingsProblem>> = HashMap::new();
+    let (mut prepared, mut problems) = (Prepared::default(), Vec::new());
+    for written in &of.config.targets {
+        let kind = kinds.entry(&written.kind).or_insert_with(|| OfKind {
+            limits: of.config.limits.get(&written.kind).cloned().unwrap_or_default(),
+            served: of.plugins.get(&written.kind),
+            unable: false,
+        });
+        let before = of.before.get(&written.id);
+        let kept = before.filter(|_| !of.files.concern(written)).and_then(|before| reuse(before, written, kind));
+        let target = match kept {
+            Some(kept) => kept,
+            None => match renew(written, kind, before) {
+                Ok(target) => {
+                    problems.extend(settings_problems(of, written, kind, &mut checked).await);
+                    target
+                }
+                Err(found) => {
+                    let place = format!("{}:{}", of.config.file, written.line);
+                    let problem = |why| Problem { place: place.clone(), message: named(why, kind.served) };
+                    problems.extend(found.into_iter().map(problem));
+                    problems.extend(settings_problems(of, written, kind, &mut checked).await);
+                    continue;
+                }
+            },
+        };
+        match before {
+            Some(before) if Arc::ptr_eq(before, &target) => {}
+            Some(before) => prepared.changed.push((target.clone(), Some(target.change_from(before)))),
+            None => prepared.changed.push((target.clone(), None)),
+        }
+        prepared.targets.insert(written.id.clone(), target);
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    prepared.removed = of.before.keys().filter(|id| !prepared.targets.contains_key(*id)).cloned().collect();
+    Ok(prepared)
+}
+
+/// The running target, or it with another schedule or without its plugin; `None` if it must be prepared again.
+fn reuse(before: &Arc<RuntimeTarget>, written: &Arc<TargetConfig>, kind: &OfKind<'_>) -> Option<Arc<RuntimeTarget>> {
+    let difference = match Arc::ptr_eq(&before.config, written) {
+        true => Difference::None,
+        false => before.config.difference(written),
+    };
+    let digest = kind.served.map(|served| served.plugin.digest());
+    if before.limits != kind.limits {
+        return None;
+    }
+    match difference {
+        Difference::None if before.plugin == digest => Some(before.clone()),
+        Difference::Schedule if before.plugin == digest => Some(Arc::new(RuntimeTarget::rescheduled(before, written))),
+        // Taking a plugin away must not fail: its targets' secrets are not checked any more.
+        Difference::None if digest.is_none() => Some(Arc::new(RuntimeTarget::unserved(before))),
+        _ => None,
+    }
+}
+
+/// Prepares a target again. The result is `before` if nothing of it changed.
+fn renew(
+    written: &Arc<TargetConfig>,
+    kind: &OfKind<'_>,
+    before: Option<&Arc<RuntimeTarget>>,
+) -> Result<Arc<RuntimeTarget>, Vec<String>> {
+    let target = runtime_target(written, kind.served.map(|served| &served.plugin), kind.limits.clone())?;
+    Ok(match before {
+        Some(before) if target.is_same(before) => before.clone(),
+        Some(before) => Arc::new(target.succeeding(before)),
+        None => Arc::new(target),
+    })
+}
+
+/// Asks the plugin about the target's settings. Thousands of targets may have the same settings: each is asked once.
+async fn settings_problems<'a>(
+    of: Preparation<'a>,
+    written: &'a TargetConfig,
+    kind: &mut OfKind<'_>,
+    checked: &mut HashMap<(&'a Kind, String), Vec<SettingsProblem>>,
+) -> Vec<Problem> {
+    let Some(served) = kind.served.filter(|_| !kind.unable) else { return Vec::new() };
+    let found = match checked.entry((&written.kind, written.settings.to_string())) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => {
+            let found = of.sandbox.check_settings(&served.plugin, &written.settings).await;
+            new.insert(found.unwrap_or_else(|why| {
+                kind.unable = true;
+                vec![SettingsProblem { setting: None, message: why }]
+            }))
+        }
+    };
+    let problem = |SettingsProblem { setting, message }: &SettingsProblem| {
+        let line = written.line_of(setting.as_deref());
+        let message = named(format!("target {:?}: settings: {message}", written.id), Some(served));
+        Problem { place: format!("{}:{line}", of.config.file), message }
+    };
+    found.iter().map(problem).collect()
+}
+
+/// Names the plugin in a problem, unless it came with the host.
+fn named(message: String, served: Option<&Arc<Served>>) -> String {
+    match served.filter(|served| served.source != BUILT_IN) {
+        Some(served) => {
+            let kind = &served.plugin.descriptor().kind;
+            format!("{message} (kind {kind} is served by {})", served.source)
+        }
+        None => message,
+    }
+}

@@ -1,0 +1,176 @@
+//! The read model: one `Arc` for each target, swapped when something about it is committed.
+//!
+//! Pages, API, metrics and command line read from here, without the driver's loop: a read takes the entry's lock for the
+//! clone of an `Arc`. The driver writes places; results arrive from the store's thread once they are on disk.
+
+use crate::bus::Bus;
+use metrics::TargetMetrics;
+use model::{
+    Event, Observed, Place, PollMeasure, Sample, Schedule, SchedulerState, SequencedEvent, TargetId, TargetInfo,
+    TargetState, Timestamp,
+};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use store::KnownState;
+
+/// The state of every target and of the scheduler, for readers on any thread.
+#[derive(Debug, Default)]
+pub struct ReadModel {
+    entries: RwLock<BTreeMap<TargetId, Arc<Entry>>>,
+    scheduler: RwLock<Arc<SchedulerState>>,
+}
+
+/// One target.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    state: RwLock<Arc<TargetState>>,
+    /// Publications that wait for the database.
+    unwritten: AtomicU8,
+    /// The target is removed: late results are announced and no longer shown.
+    removed: AtomicBool,
+}
+
+impl ReadModel {
+    /// One target; `None` if there is none with this id.
+    pub fn target(&self, id: &TargetId) -> Option<Arc<TargetState>> {
+        let entry = self.entries.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        entry.map(|entry| entry.state())
+    }
+
+    /// Every target, by id.
+    pub fn targets(&self) -> Vec<Arc<TargetState>> {
+        // The lock is held for the entries only, so that a target that is added does not wait for all states.
+        let entries: Vec<Arc<Entry>> =
+            self.entries.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        entries.iter().map(|entry| entry.state()).collect()
+    }
+
+    /// The scheduler and the driver's loop, as of the end of the loop's last turn.
+    pub fn scheduler(&self) -> Arc<SchedulerState> {
+        self.scheduler.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_scheduler(&self, state: SchedulerState) {
+        *self.scheduler.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
+    }
+
+    /// Adds a target, in place of an earlier one with its id.
+    pub(crate) fn add(&self, state: TargetState) -> Arc<Entry> {
+        let id = state.info.id.clone();
+        let entry = Arc::new(Entry {
+            state: RwLock::new(Arc::new(state)),
+            unwritten: AtomicU8::new(0),
+            removed: AtomicBool::new(false),
+        });
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).insert(id, entry.clone());
+        entry
+    }
+
+    pub(crate) fn remove(&self, id: &TargetId) {
+        let removed = self.entries.write().unwrap_or_else(PoisonError::into_inner).remove(id);
+        if let Some(entry) = removed {
+            entry.removed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Entry {
+    pub(crate) fn state(&self) -> Arc<TargetState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Swaps in a changed copy of the state.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut TargetState)) {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut state));
+    }
+
+    pub(crate) fn set_place(&self, place: Place) {
+        self.update(|state| state.place = place);
+    }
+
+    /// The number of publications that wait for the database.
+    pub(crate) fn unwritten(&self) -> u8 {
+        self.unwritten.load(Ordering::Acquire)
+    }
+
+    /// Counts a publication that is handed to the store. Returns how many wait, with it.
+    pub(crate) fn hand_in(&self) -> u8 {
+        self.unwritten.fetch_add(1, Ordering::AcqRel).saturating_add(1)
+    }
+
+    /// Counts a publication that is done. Returns how many waited before, with it.
+    fn hand_out(&self) -> u8 {
+        self.unwritten.fetch_sub(1, Ordering::AcqRel)
+    }
+}
+
+/// A target's result, to be shown and announced once it is on disk.
+pub(crate) struct Publication {
+    pub entry: Arc<Entry>,
+    pub schedule: Schedule<Timestamp>,
+    pub unreachable: bool,
+    /// The new results; `None` if they are as before.
+    pub observed: Option<Arc<Observed>>,
+    /// The poll to count, with the target's counters.
+    pub measure: Option<(TargetMetrics, PollMeasure)>,
+    /// Events that are announced and never stored.
+    pub passing: Vec<Event>,
+    pub bus: Bus,
+}
+
+impl Publication {
+    /// Shows and announces it; `stored` are its events that are on disk.
+    pub(crate) fn publish(self, stored: Vec<SequencedEvent>) {
+        let Self { entry, schedule, unreachable, observed, measure, passing, bus } = self;
+        if !entry.removed.load(Ordering::Relaxed) {
+            entry.update(|state| {
+                (state.schedule, state.unreachable) = (schedule, unreachable);
+                if let Some(observed) = observed {
+                    state.observed = observed;
+                }
+            });
+        }
+        if let Some((metrics, measure)) = measure {
+            metrics.poll(measure);
+        }
+        for event in passing {
+            bus.announce(SequencedEvent { sequence: None, event });
+        }
+        stored.into_iter().for_each(|event| bus.announce(event));
+    }
+
+    /// The same on the store's thread, for a publication that was handed in. `drained` is called if the target's queue was
+    /// at least `full`.
+    pub(crate) fn publish_written(self, stored: Vec<SequencedEvent>, full: u8, drained: impl FnOnce()) {
+        let entry = self.entry.clone();
+        self.publish(stored);
+        if entry.hand_out() >= full {
+            drained();
+        }
+    }
+}
+
+/// What a target's configuration says, for readers.
+pub(crate) fn info(config: &config::TargetConfig) -> Arc<TargetInfo> {
+    Arc::new(TargetInfo {
+        id: config.id.clone(),
+        name: config.name.clone(),
+        kind: config.kind.clone(),
+        url: config.url.to_string(),
+        labels: config.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        source: config.source,
+    })
+}
+
+/// The known state as readers see it.
+pub(crate) fn observed(known: &KnownState, samples: Arc<Vec<Sample>>) -> Observed {
+    Observed {
+        dependencies: known.dependencies.clone(),
+        warnings: known.warnings.clone(),
+        failure: known.failure.clone(),
+        stale_since: known.stale_since,
+        samples,
+    }
+}

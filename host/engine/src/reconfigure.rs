@@ -1,0 +1,422 @@
+//! Changes of a running host's configuration: of its file, of a file that it names (a secret), of a setting, of a plugin.
+//!
+//! There is one way to apply a change: [`Validator::fit`] makes a [`Candidate`], which is compared with the running
+//! configuration once, and its differences are handed to the driver. A change that does not fit changes nothing and is
+//! shown. A setting that no longer fits the file becomes inactive: it is kept, shown, and has no effect.
+//!
+//! The file is parsed once; settings and plugins are fitted to the parsed text, and targets that a change does not concern
+//! stay the same `Arc`.
+
+mod difference;
+mod fit;
+mod named_files;
+mod running;
+mod settings;
+mod watch;
+
+pub use fit::{Candidate, Fit, Validator, misfit};
+pub use named_files::NamedFiles;
+
+use crate::clock::Clock;
+use crate::mailbox::Mailbox;
+use crate::message::{Message, Reconfigured};
+use crate::prepare::Files;
+use crate::target::warn_about;
+use catalog::{Admit, PluginSet, Refused, Served};
+use config::{Config, Document, Invalid, Overrides, Problem, Written, setting};
+use fit::all;
+use metrics::Metrics;
+use model::{CommandError, Event, EventKind, Kind, Moment, Setting, TargetId};
+use running::Running;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use store::{KnownState, Store};
+use tokio::sync::Mutex;
+
+/// The known state of this many removed targets is kept in memory, in case they come back.
+pub const DORMANT: usize = 10_000;
+/// The caller that changes a setting waits this long for it to be on disk.
+const DURABLE: Duration = Duration::from_secs(10);
+
+/// Changes a running host's configuration.
+pub struct Reconfigurer {
+    clock: Clock,
+    validator: Validator,
+    store: Arc<Store>,
+    mailbox: Mailbox,
+    metrics: Arc<Metrics>,
+    state: Mutex<State>,
+    /// For readers, who do not wait for a change.
+    shown: RwLock<Arc<Shown>>,
+    plugins: RwLock<Arc<PluginSet>>,
+}
+
+/// What a reconfigurer works with.
+pub struct Parts {
+    /// The clock.
+    pub clock: Clock,
+    /// Checks candidates.
+    pub validator: Validator,
+    /// Keeps settings.
+    pub store: Arc<Store>,
+    /// Leads to the driver.
+    pub mailbox: Mailbox,
+    /// Counts changes.
+    pub metrics: Arc<Metrics>,
+}
+
+/// The configuration that a host starts with.
+pub struct Initial {
+    /// Its document.
+    pub document: Document,
+    /// Its candidate, which becomes the running configuration.
+    pub candidate: Candidate,
+    /// The plugins that serve.
+    pub plugins: Arc<PluginSet>,
+    /// The known state of targets that are no longer configured.
+    pub dormant: HashMap<TargetId, KnownState>,
+}
+
+struct State {
+    document: Document,
+    running: Running,
+    /// Why the present file is not the running configuration; empty if it is.
+    problems: Vec<String>,
+    /// The known state of removed targets, in case they come back.
+    dormant: HashMap<TargetId, KnownState>,
+    /// The configuration of the start, parts of which are active until the next start.
+    started: Arc<Config>,
+}
+
+/// The running configuration as readers see it.
+struct Shown {
+    file: String,
+    problems: Vec<String>,
+    config: Arc<Config>,
+    overrides: Overrides,
+    inactive: BTreeMap<String, String>,
+}
+
+/// A change under way.
+struct Measure<'a> {
+    metrics: &'a Metrics,
+    clock: Clock,
+    since: Moment,
+}
+
+impl Drop for Measure<'_> {
+    fn drop(&mut self) {
+        self.metrics.reconfiguration(self.clock.now().since(self.since));
+    }
+}
+
+impl Reconfigurer {
+    /// For a host that runs this configuration.
+    pub fn new(parts: Parts, initial: Initial) -> Self {
+        let Parts { clock, validator, store, mailbox, metrics } = parts;
+        let Initial { document, candidate, plugins, dormant } = initial;
+        let running = Running::from(candidate);
+        let started = running.config.clone();
+        let state = State { document, running, problems: Vec::new(), dormant, started };
+        let (shown, plugins) = (RwLock::new(Arc::new(state.shown())), RwLock::new(plugins));
+        Self { clock, validator, store, mailbox, metrics, state: Mutex::new(state), shown, plugins }
+    }
+
+    /// Counts a change when it is dropped.
+    fn measure(&self) -> Measure<'_> {
+        Measure { metrics: &self.metrics, clock: self.clock, since: self.clock.now() }
+    }
+
+    fn shown(&self) -> Arc<Shown> {
+        self.shown.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn show(&self, state: &State) {
+        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state.shown());
+    }
+
+    /// The name of the configuration's file.
+    pub fn file(&self) -> String {
+        self.shown().file.clone()
+    }
+
+    /// The problems that keep the file, or a setting, from being active; one sentence each.
+    pub fn problems(&self) -> Vec<String> {
+        self.shown().problems()
+    }
+
+    /// Every setting with its value and its origin.
+    pub fn settings(&self) -> Vec<Setting> {
+        self.shown().settings()
+    }
+
+    /// The settings of one target.
+    pub fn settings_of(&self, target: &TargetId) -> Vec<Setting> {
+        self.shown().settings_of(target)
+    }
+
+    /// The setting with this key.
+    pub fn setting(&self, key: &str) -> Option<Setting> {
+        self.shown().setting(key)
+    }
+
+    /// The plugins that serve.
+    pub fn plugins(&self) -> Arc<PluginSet> {
+        self.plugins.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes settings while the host runs: all of them, or none. A value of `None` unsets. A change goes on after its caller
+    /// has left.
+    ///
+    /// # Errors
+    /// If a setting does not exist, does not fit, or cannot be changed in this state.
+    pub async fn set(self: Arc<Self>, changes: Vec<(String, Option<String>)>) -> Result<(), CommandError> {
+        let ending = || CommandError::Conflict("the host is ending".to_owned());
+        tokio::spawn(async move { self.change(changes).await }).await.map_err(|_| ending())?
+    }
+
+    async fn change(&self, mut changes: Vec<(String, Option<String>)>) -> Result<(), CommandError> {
+        let mut state = self.state.lock().await;
+        let measure = self.measure();
+        unset_as_written(state.running.written.config(), &mut changes);
+        let mut overrides = state.running.overrides.clone();
+        for (key, value) in &changes {
+            state.may_change(key, value.is_some())?;
+            match value {
+                Some(value) => overrides.insert(key.clone(), value.clone()),
+                None => overrides.remove(key),
+            };
+        }
+        let plugins = self.plugins();
+        let written = state.running.written.clone();
+        let fit = Fit { written, overrides, plugins: &plugins, before: &state.running.targets, files: &Files::none() };
+        let candidate = self.validator.fit(fit).await;
+        let candidate = candidate.map_err(|problems| CommandError::Invalid(all(&problems)))?;
+        for (key, problem) in &candidate.inactive {
+            let sent = changes.iter().any(|(changed, value)| changed == key && value.is_some());
+            // A change that makes another setting inactive is refused as well.
+            if sent || !state.running.inactive.contains_key(key) {
+                return Err(CommandError::Invalid(problem.clone()));
+            }
+        }
+        self.apply(&mut state, candidate, None).await.map_err(CommandError::Conflict)?;
+        for (key, value) in &changes {
+            match value {
+                Some(value) => {
+                    tracing::info!("the setting {key} is now {value}; it wins over the file until it is unset");
+                }
+                None => tracing::info!("the setting {key} is unset"),
+            }
+        }
+        drop(measure);
+        let kept = self.store.writer().settings(changes, self.clock.wall());
+        match tokio::task::spawn_blocking(move || kept.recv_timeout(DURABLE)).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(CommandError::Conflict(
+                "the change is active, but the database does not take it: it is lost when the host ends before that"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// Reads the file again if its state changed, and the files in `changed`. Returns the files that it names now, if it
+    /// could be parsed.
+    async fn reload(&self, changed: Files) -> Option<NamedFiles> {
+        let mut state = self.state.lock().await;
+        let _measure = self.measure();
+        let path = state.document.path.clone()?;
+        let document = match Document::read(path) {
+            Ok(document) => document,
+            Err(message) => {
+                let place = state.document.name.clone();
+                self.refuse(&mut state, &[Problem { place, message }]);
+                return None;
+            }
+        };
+        let same_text = document.text == state.document.text && state.problems.is_empty();
+        let written = match same_text {
+            true => Ok(state.running.written.clone()),
+            false => document.parse(&self.validator.reading).map(Arc::new),
+        };
+        let written = match written {
+            Ok(written) => written,
+            Err(Invalid { problems, .. }) => {
+                self.refuse(&mut state, &problems);
+                return None;
+            }
+        };
+        // Also for a file that is refused below: the problem may be a file that is not there yet.
+        let named = NamedFiles::of(written.config());
+        let was_refused = !state.problems.is_empty();
+        match self.reread(&mut state, document, written, &changed).await {
+            Ok(()) if was_refused => tracing::info!("{} is valid again, and active", state.document.name),
+            Ok(()) => {}
+            Err(problems) => self.refuse(&mut state, &problems),
+        }
+        Some(named)
+    }
+
+    /// Keeps the running configuration, and shows why until the file is applied.
+    fn refuse(&self, state: &mut State, problems: &[Problem]) {
+        for problem in problems {
+            tracing::error!("{problem}");
+        }
+        tracing::error!("{} is not applied; the host keeps its running configuration", state.document.name);
+        state.problems = problems.iter().map(ToString::to_string).collect();
+        self.show(state);
+    }
+
+    async fn reread(
+        &self,
+        state: &mut State,
+        document: Document,
+        written: Arc<Written>,
+        files: &Files,
+    ) -> Result<(), Vec<Problem>> {
+        let name = document.name.clone();
+        let failed = |message: String| vec![Problem { place: name.clone(), message }];
+        let plugins = self.plugins();
+        let fit = Fit {
+            written,
+            overrides: state.running.overrides.clone(),
+            plugins: &plugins,
+            before: &state.running.targets,
+            files,
+        };
+        let candidate = self.validator.fit(fit).await?;
+        if document.text == state.document.text && candidate.is_unchanged() {
+            // A file was written again with the same content.
+            tracing::info!("{name} was read again: nothing changed");
+            state.document = document;
+            state.problems.clear();
+            self.show(state);
+            return Ok(());
+        }
+        if candidate.prepared.targets.is_empty() && !state.running.targets.is_empty() {
+            let message =
+                "it has no [[target]] any more, as if it had been cut short: restart the host if that is meant";
+            return Err(failed(message.to_owned()));
+        }
+        for (key, problem) in &candidate.inactive {
+            tracing::warn!("the setting {key} is no longer active: {problem}");
+        }
+        let changes = difference::between(&state.running, &candidate);
+        let (before, after) = (state.running.written.config(), candidate.written.config());
+        for key in difference::outvoted((before, after), &candidate.overrides) {
+            tracing::warn!(
+                "{name}: the change of {key} has no effect while a setting wins over it: `polliwog settings unset {key}`"
+            );
+        }
+        state.problems.clear();
+        self.apply(state, candidate, None).await.map_err(failed)?;
+        state.document = document;
+        self.show(state);
+        tracing::info!("{name} was read again: {changes}");
+        self.record(EventKind::SettingsChanged { what: name, value: None });
+        Ok(())
+    }
+
+    /// Makes a candidate the running configuration: hands its differences to the driver.
+    async fn apply(&self, state: &mut State, mut candidate: Candidate, plugged: Option<Kind>) -> Result<(), String> {
+        let waiting = difference::needs_restart(&state.started, &candidate.config);
+        for what in difference::needs_restart(&state.running.config, &candidate.config) {
+            match waiting.contains(&what) {
+                true => tracing::warn!("{what} changed: that takes effect at the next start"),
+                false => tracing::info!("{what} has its active value again"),
+            }
+        }
+        let changed = std::mem::take(&mut candidate.prepared.changed);
+        let removed = std::mem::take(&mut candidate.prepared.removed);
+        for (target, _) in changed.iter().filter(|(_, change)| change.is_none()) {
+            if let Some(known) = state.dormant.remove(target.id()) {
+                target.restore(known);
+            }
+        }
+        warn_about(changed.iter().map(|(target, _)| target), &self.plugins());
+        for id in &removed {
+            self.retire(state, id);
+        }
+        let reconfigured = Reconfigured {
+            settings: candidate.config.scheduler.clone(),
+            changed,
+            removed,
+            aliases: Arc::new(candidate.config.aliases.clone()),
+            plugins: self.plugins(),
+            plugged,
+        };
+        let (mailbox, message) = (self.mailbox.clone(), Message::Reconfigured(Box::new(reconfigured)));
+        // The driver handles messages within 2 ms; a full channel is waited for.
+        let sent = tokio::task::spawn_blocking(move || mailbox.send(message)).await;
+        if !matches!(sent, Ok(true)) {
+            return Err("the host is ending".to_owned());
+        }
+        state.running = Running::from(candidate);
+        self.show(state);
+        Ok(())
+    }
+
+    /// Keeps the known state of a removed target, in case it comes back.
+    fn retire(&self, state: &mut State, id: &TargetId) {
+        let Some(target) = state.running.targets.get(id) else { return };
+        state.dormant.insert(id.clone(), target.freeze());
+        if state.dormant.len() > DORMANT {
+            let oldest = state.dormant.iter().min_by_key(|(_, known)| known.last_report).map(|(id, _)| id.clone());
+            if let Some(id) = oldest {
+                state.dormant.remove(&id);
+                self.store.writer().forget(id, self.clock.wall());
+            }
+        }
+    }
+
+    fn set_plugins(&self, plugins: Arc<PluginSet>) -> Arc<PluginSet> {
+        std::mem::replace(&mut *self.plugins.write().unwrap_or_else(PoisonError::into_inner), plugins)
+    }
+}
+
+impl Admit for Reconfigurer {
+    async fn admit(&self, kind: &Kind, served: Option<Arc<Served>>) -> Result<(), String> {
+        let mut state = self.state.lock().await;
+        let _measure = self.measure();
+        let plugins = Arc::new(self.plugins().with(kind, served));
+        let fit = Fit {
+            written: state.running.written.clone(),
+            overrides: state.running.overrides.clone(),
+            plugins: &plugins,
+            before: &state.running.targets,
+            files: &Files::none(),
+        };
+        let candidate = self.validator.fit(fit).await.map_err(|problems| misfit(&problems))?;
+        let before = self.set_plugins(plugins);
+        let applied = self.apply(&mut state, candidate, Some(kind.clone())).await;
+        if applied.is_err() {
+            self.set_plugins(before);
+        }
+        applied
+    }
+
+    fn refuse(&self, refused: Vec<Refused>) {
+        let mut plugins = self.plugins.write().unwrap_or_else(PoisonError::into_inner);
+        *plugins = Arc::new(plugins.refusing(refused));
+    }
+
+    fn kinds_in_use(&self) -> BTreeSet<Kind> {
+        self.shown().config.targets.iter().map(|target| target.kind.clone()).collect()
+    }
+
+    fn record(&self, event: EventKind) {
+        self.store.writer().event(Event { at: self.clock.wall(), kind: event });
+    }
+}
+
+/// Unsets `enabled` settings that say what the file says: a lasting setting would keep later changes of the file from having
+/// any effect.
+fn unset_as_written(written: &Config, changes: &mut [(String, Option<String>)]) {
+    let is_enabled = |key: &str| key.starts_with("target.") && key.ends_with(".enabled");
+    for (key, value) in changes.iter_mut().filter(|(key, _)| is_enabled(key)) {
+        let target = written.targets.iter().find(|target| setting(&target.id, "enabled") == *key);
+        if target.is_some_and(|target| value.as_deref() == Some(target.enabled.to_string().as_str())) {
+            *value = None;
+        }
+    }
+}

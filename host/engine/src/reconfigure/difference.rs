@@ -1,0 +1,118 @@
+//! The differences between two configurations, in words for the log.
+
+use super::fit::Candidate;
+use super::running::Running;
+use config::{Config, Overrides, TargetConfig, scheduler_values, show_duration};
+use scheduler::Change;
+use std::fmt::Write;
+
+/// Targets that are named; more are counted.
+const NAMED: usize = 8;
+
+/// One line: which targets were added, removed and changed, and which settings.
+pub(super) fn between(before: &Running, after: &Candidate) -> String {
+    let named = |targets: &mut dyn Iterator<Item = String>| targets.collect::<Vec<_>>();
+    let changed = after.prepared.changed.iter().filter_map(|(target, change)| {
+        change.filter(|change| *change != Change::Nothing)?;
+        let earlier = before.targets.get(target.id())?;
+        Some(format!("{} ({})", target.id(), keys(&earlier.config, &target.config)))
+    });
+    let added = after.prepared.changed.iter().filter(|(_, change)| change.is_none());
+    let (earlier, later) = (scheduler_values(&before.config.scheduler), scheduler_values(&after.config.scheduler));
+    let shown = |value: Option<String>| value.unwrap_or_else(|| "unset".to_owned());
+    let settings = earlier.into_iter().zip(later).filter(|(earlier, later)| earlier != later);
+    let settings = settings.map(|((key, from), (_, to))| format!("{key} {} is now {}", shown(from), shown(to)));
+    let parts = [
+        listed("added", named(&mut added.map(|(target, _)| target.id().to_string()))),
+        listed("removed", named(&mut after.prepared.removed.iter().map(ToString::to_string))),
+        listed("changed", changed.collect()),
+        listed("settings:", settings.collect()),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "no target changed".to_owned() } else { parts.join("; ") }
+}
+
+/// Keys whose value in the file changed without effect, because a setting wins over it.
+pub(super) fn outvoted((before, after): (&Config, &Config), overrides: &Overrides) -> Vec<String> {
+    let value = |config: &Config, key: &str| match key.strip_prefix("target.").and_then(|rest| rest.rsplit_once('.')) {
+        Some((id, _)) => {
+            let target = config.targets.iter().find(|target| target.id.as_str() == id)?;
+            target.changeable().find(|setting| setting.key == key)?.value
+        }
+        None => scheduler_values(&config.scheduler).into_iter().find(|(name, _)| *name == key)?.1,
+    };
+    overrides.keys().filter(|key| value(before, key) != value(after, key)).cloned().collect()
+}
+
+/// The parts of a configuration that changed and that are read at a start only.
+pub(super) fn needs_restart(before: &Config, after: &Config) -> Vec<&'static str> {
+    let store = |config: &Config| {
+        let store = &config.store;
+        (store.path.clone(), store.history_days, store.history_rows, store.history_bytes)
+    };
+    let checks = [
+        ("server.listen", before.listen != after.listen),
+        ("server.metrics_listen", before.metrics_listen != after.metrics_listen),
+        ("server.hosts", before.hosts != after.hosts),
+        ("metrics.prefix", before.metrics_prefix != after.metrics_prefix),
+        ("[store]", store(before) != store(after)),
+        ("egress.max_requests_per_host", before.max_requests_per_host != after.max_requests_per_host),
+        ("egress.max_body_bytes_in_flight", before.max_body_bytes_in_flight != after.max_body_bytes_in_flight),
+        ("plugins.dir", before.plugin_dir != after.plugin_dir),
+        ("plugins.trust", before.trusted_plugins != after.trusted_plugins),
+        ("plugins.instance_slots", before.instance_slots != after.instance_slots),
+    ];
+    checks.into_iter().filter(|(_, changed)| *changed).map(|(what, _)| what).collect()
+}
+
+fn listed(what: &str, mut names: Vec<String>) -> Option<String> {
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let mut text = format!("{what} {}", names.join(", "));
+    if more > 0 {
+        let _ = write!(text, " and {more} more");
+    }
+    (!names.is_empty()).then_some(text)
+}
+
+/// The keys of a target that changed, with both values if they are short and not secret.
+fn keys(before: &TargetConfig, after: &TargetConfig) -> String {
+    let duration = |duration: Option<std::time::Duration>| duration.map_or_else(|| "unset".to_owned(), show_duration);
+    let cadence = |config: &TargetConfig| config.cadence.map_or("unset", model::Cadence::as_str).to_owned();
+    let values = [
+        ("kind", before.kind.to_string(), after.kind.to_string()),
+        ("url", before.url.to_string(), after.url.to_string()),
+        ("interval", duration(before.interval), duration(after.interval)),
+        ("min_interval", duration(before.min_interval), duration(after.min_interval)),
+        ("max_interval", duration(before.max_interval), duration(after.max_interval)),
+        ("timeout", duration(before.timeout), duration(after.timeout)),
+        ("cadence", cadence(before), cadence(after)),
+        ("enabled", before.enabled.to_string(), after.enabled.to_string()),
+        ("name", before.name.clone(), after.name.clone()),
+    ];
+    let values = values.into_iter().filter(|(_, before, after)| before != after);
+    let values = values.map(|(key, before, after)| format!("{key} {before} is now {after}"));
+    let named = [
+        ("also", before.also != after.also),
+        ("tls", before.tls != after.tls),
+        ("secrets", before.secrets != after.secrets),
+        ("labels", before.labels != after.labels),
+        ("settings", before.settings != after.settings),
+    ];
+    let named = named.into_iter().filter(|(_, different)| *different).map(|(key, _)| key.to_owned());
+    let all: Vec<String> = values.chain(named).collect();
+    // Otherwise a file of a secret or of a certificate changed.
+    if all.is_empty() { "the content of a file that it names".to_owned() } else { all.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_names_are_counted() {
+        let names = (0..10).map(|number| format!("t{number}")).collect();
+        assert_eq!(listed("added", names).unwrap(), "added t0, t1, t2, t3, t4, t5, t6, t7 and 2 more");
+        assert_eq!(listed("added", Vec::new()), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Fitting a configuration: the parsed file, changed settings and plugins make a candidate, or problems.
+
+use crate::prepare::{Files, Preparation, Prepared, Targets, prepare};
+use catalog::PluginSet;
+use config::{Config, Overrides, Problem, Reading, Written, environment};
+use sandbox::Sandbox;
+use scheduler::Change;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Checks configurations.
+pub struct Validator {
+    /// How the file is read.
+    pub reading: Reading,
+    /// Asks plugins about settings.
+    pub sandbox: Arc<Sandbox>,
+}
+
+/// What a candidate is made of.
+pub struct Fit<'a> {
+    /// The parsed file.
+    pub written: Arc<Written>,
+    /// Settings that were changed while the host ran.
+    pub overrides: Overrides,
+    /// The plugins that serve.
+    pub plugins: &'a PluginSet,
+    /// The targets that run.
+    pub before: &'a Targets,
+    /// Which files of secrets and certificates are read again.
+    pub files: &'a Files,
+}
+
+/// A valid configuration and its differences from the running one.
+#[derive(Debug)]
+pub struct Candidate {
+    /// The parsed file.
+    pub written: Arc<Written>,
+    /// The file with all active settings.
+    pub config: Arc<Config>,
+    /// Every setting that is kept.
+    pub overrides: Overrides,
+    /// Settings that are kept and not active, with the reason.
+    pub inactive: BTreeMap<String, String>,
+    /// Its targets, compared with those that run.
+    pub prepared: Prepared,
+}
+
+impl Candidate {
+    /// Whether its targets are those that run, with the same secrets and certificates.
+    pub(super) fn is_unchanged(&self) -> bool {
+        let changed = self.prepared.changed.iter().any(|(_, change)| *change != Some(Change::Nothing));
+        !changed && self.prepared.removed.is_empty()
+    }
+}
+
+impl Validator {
+    /// Makes a candidate. Depends on nothing but its input, and on the files that the targets name.
+    ///
+    /// # Errors
+    /// Every problem with its place. Settings that do not fit are no problem: they become inactive.
+    pub async fn fit(&self, fit: Fit<'_>) -> Result<Candidate, Vec<Problem>> {
+        let Fit { written, overrides, plugins, before, files } = fit;
+        let read = |overrides: &Overrides| written.with(overrides, &environment);
+        let (config, inactive) = match read(&overrides) {
+            Ok(config) => (config, BTreeMap::new()),
+            Err(_) => separate(read, &overrides)?,
+        };
+        let prepared = prepare(Preparation { config: &config, sandbox: &self.sandbox, plugins, before, files }).await?;
+        Ok(Candidate { written, config: Arc::new(config), overrides, inactive, prepared })
+    }
+}
+
+/// The configuration with as many settings as fit, and the reason for each of the others.
+fn separate(
+    read: impl Fn(&Overrides) -> Result<Config, Vec<Problem>>,
+    overrides: &Overrides,
+) -> Result<(Config, BTreeMap<String, String>), Vec<Problem>> {
+    let mut config = read(&Overrides::new())?;
+    // Whether a target is polled fits any file; the others are tried one by one.
+    let (mut accepted, mut others): (Overrides, Overrides) =
+        overrides.clone().into_iter().partition(|(key, _)| key.ends_with(".enabled"));
+    match read(&accepted) {
+        Ok(found) => config = found,
+        Err(_) => others.append(&mut accepted),
+    }
+    // One setting may fit only together with another, such as an interval and its bound.
+    loop {
+        let (before, mut inactive) = (others.len(), BTreeMap::new());
+        for (key, value) in std::mem::take(&mut others) {
+            accepted.insert(key.clone(), value.clone());
+            match read(&accepted) {
+                Ok(found) => config = found,
+                Err(problems) => {
+                    accepted.remove(&key);
+                    inactive.insert(key.clone(), first(&problems));
+                    others.insert(key, value);
+                }
+            }
+        }
+        if others.len() == before || others.is_empty() {
+            return Ok((config, inactive));
+        }
+    }
+}
+
+/// Why a plugin does not serve. Only the first problems are named: there may be one for each of thousands of targets.
+pub fn misfit(problems: &[Problem]) -> String {
+    format!("it does not fit the configuration: {}", first(problems))
+}
+
+/// The first few problems and the number of the others.
+fn first(problems: &[Problem]) -> String {
+    const SHOWN: usize = 5;
+    let more = problems.len().saturating_sub(SHOWN);
+    let more = if more > 0 { format!("; and {more} more problems") } else { String::new() };
+    format!("{}{more}", all(&problems[..problems.len().min(SHOWN)]))
+}
+
+/// All problems, separated by semicolons.
+pub(super) fn all(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,271 @@
+//! Targets as they run: a definition with everything that a poll needs, prepared once.
+
+use crate::secrets;
+use catalog::PluginSet;
+use config::{Limits, TargetConfig};
+use egress::{Grant, Origin, OriginGrant, Reach, Secrets};
+use model::TargetId;
+use sandbox::Plugin;
+use scheduler::{Change, TargetSpec};
+use sha2::{Digest, Sha256};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use store::KnownState;
+
+/// The timeout of a target whose kind has no plugin.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A target that can be polled.
+#[derive(Debug)]
+pub struct RuntimeTarget {
+    /// Its definition.
+    pub config: Arc<TargetConfig>,
+    /// What its plugin sees of it.
+    pub prepared: Arc<sandbox::Target>,
+    /// What it may reach.
+    pub grant: Arc<Grant>,
+    /// What a poll of it may use.
+    pub limits: Limits,
+    /// How long a poll may take.
+    pub timeout: Duration,
+    /// The base interval of its kind.
+    pub kind_interval: Option<Duration>,
+    /// The digest of the plugin that it was prepared for.
+    pub plugin: Option<[u8; 32]>,
+    /// A hash of everything that identifies it: URL, kind, TLS, names of secrets.
+    pub identity: i64,
+    /// A digest of its secrets' values and of its trusted authorities.
+    secret_digest: [u8; 32],
+    known: Arc<Mutex<KnownState>>,
+    frozen: AtomicBool,
+    /// Polls in a row that were skipped for want of a slot.
+    skipped: AtomicU32,
+}
+
+impl RuntimeTarget {
+    /// Counts polls in a row that were skipped because this host had no free slot, and logs at 2, 4, 8, … of them. No other
+    /// surface shows a skipped poll.
+    pub(crate) fn note_skipped(&self, skipped: bool) {
+        if !skipped {
+            return self.skipped.store(0, Ordering::Relaxed);
+        }
+        let count = self.skipped.fetch_add(1, Ordering::Relaxed) + 1;
+        if count > 1 && count.is_power_of_two() {
+            tracing::warn!(
+                "{} was not polled {count} times in a row, because other polls held all slots that it needs: raise max_in_flight or \
+                 max_requests_per_host, or find out which targets are slow",
+                self.id()
+            );
+        }
+    }
+
+    /// The known state, including results that are not on disk yet.
+    pub fn known(&self) -> MutexGuard<'_, KnownState> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Restores the known state of an earlier run.
+    pub fn restore(&self, known: KnownState) {
+        *self.known() = known;
+    }
+
+    /// The target in place of `before`. They share the known state, unless polls of the old definition say nothing about the
+    /// new one: then the state is copied when the change is applied, by [`Self::take_over_from`].
+    pub(crate) fn succeeding(self, before: &Self) -> Self {
+        if matches!(self.change_from(before), Change::Reset | Change::PollNow) {
+            return self;
+        }
+        Self { known: before.known.clone(), ..self }
+    }
+
+    /// The same target with another interval or cadence, or enabled or disabled.
+    pub(crate) fn rescheduled(before: &Self, written: &Arc<TargetConfig>) -> Self {
+        Self {
+            config: written.clone(),
+            prepared: before.prepared.clone(),
+            grant: before.grant.clone(),
+            limits: before.limits.clone(),
+            plugin: before.plugin,
+            timeout: before.timeout,
+            kind_interval: before.kind_interval,
+            identity: before.identity,
+            secret_digest: before.secret_digest,
+            known: before.known.clone(),
+            frozen: AtomicBool::new(false),
+            skipped: AtomicU32::default(),
+        }
+    }
+
+    /// The same target after its kind lost its plugin.
+    pub(crate) fn unserved(before: &Self) -> Self {
+        let timeout = before.config.timeout.unwrap_or(TIMEOUT);
+        Self { plugin: None, kind_interval: None, timeout, ..Self::rescheduled(before, &before.config) }
+    }
+
+    /// Copies the known state of `before`, unless they share it. Polls of `before` that end later change nothing.
+    pub(crate) fn take_over_from(&self, before: &Self) {
+        if Arc::ptr_eq(&self.known, &before.known) {
+            return;
+        }
+        let known = before.freeze();
+        *self.known() = known;
+    }
+
+    /// Freezes the known state: polls that end later do not change it. Returns the state.
+    pub(crate) fn freeze(&self) -> KnownState {
+        let known = self.known();
+        self.frozen.store(true, Ordering::Relaxed);
+        known.clone()
+    }
+
+    /// Whether the known state is frozen. Call it while holding the lock of [`Self::known`].
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was prepared from the same definition, plugin, secrets and certificates.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let prepared = |target: &Self| (target.limits.clone(), target.plugin, target.secret_digest);
+        prepared(self) == prepared(other) && self.config.difference(&other.config) == config::Difference::None
+    }
+
+    /// What a change from `before` to this target means for the schedule.
+    pub(crate) fn change_from(&self, before: &Self) -> Change {
+        fn polled(target: &RuntimeTarget) -> (&serde_json::Value, &Limits, Duration) {
+            (&target.config.settings, &target.limits, target.timeout)
+        }
+        let scheduled = |target: &Self| {
+            let config = &target.config;
+            (config.interval, config.cadence, config.min_interval, config.max_interval, target.kind_interval)
+        };
+        if self.identity != before.identity || self.secret_digest != before.secret_digest {
+            Change::Reset
+        } else if polled(self) != polled(before) {
+            Change::PollNow
+        } else if scheduled(self) != scheduled(before) {
+            Change::Requeue
+        } else {
+            Change::Nothing
+        }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &TargetId {
+        &self.config.id
+    }
+
+    /// The target as the scheduler sees it.
+    pub fn spec(&self) -> TargetSpec {
+        let origin = &self.grant.origins[0].origin;
+        TargetSpec {
+            id: self.config.id.clone(),
+            kind: self.config.kind.clone(),
+            url_hash: hash(&[self.config.url.as_str()]) as u64,
+            host: origin.host.clone(),
+            origin: origin.to_string().into(),
+            cadence: self.config.cadence,
+            interval: self.config.interval,
+            min: self.config.min_interval,
+            max: self.config.max_interval,
+            kind_interval: self.kind_interval,
+            enabled: self.config.enabled,
+        }
+    }
+}
+
+/// The first eight bytes of a SHA-256, the same on every machine and in every version.
+fn hash(parts: &[&str]) -> i64 {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part);
+        hasher.update([0]);
+    }
+    let digest = hasher.finalize();
+    i64::from_be_bytes(digest[..8].try_into().expect("a SHA-256 has 32 bytes"))
+}
+
+/// Prepares one target.
+///
+/// # Errors
+/// Every problem, in one sentence each.
+pub fn runtime_target(
+    written: &Arc<TargetConfig>,
+    plugin: Option<&Plugin>,
+    limits: Limits,
+) -> Result<RuntimeTarget, Vec<String>> {
+    let mut problems = Vec::new();
+    let mut note = |why: String| problems.push(format!("target {:?}: {why}", written.id));
+    let mut origins = Vec::new();
+    let all = [(&written.url, &written.tls)].into_iter().chain(written.also.iter().map(|also| (&also.url, &also.tls)));
+    for (url, tls) in all {
+        match (Origin::of(url), tls.build()) {
+            (Ok(origin), Ok(tls)) => origins.push(OriginGrant { origin, tls }),
+            (origin, tls) => {
+                origin.err().into_iter().for_each(|error| note(error.to_string()));
+                tls.err().into_iter().for_each(|error| note(error.to_string()));
+            }
+        }
+    }
+    let values = secrets::read_all(written, plugin, &mut note);
+    let secret_digest = secrets::digest(&values, &origins);
+    let secrets = Secrets::with_short(values, &written.short_secrets).map_err(|error| note(error.to_string()));
+    let (true, Ok(secrets)) = (problems.is_empty(), secrets) else { return Err(problems) };
+    let prepared = sandbox::Target {
+        id: written.id.clone(),
+        name: written.name.clone(),
+        url: written.url.to_string(),
+        also: written.also.iter().map(|also| also.url.to_string()).collect(),
+        labels: written.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        settings: written.settings.to_string(),
+        secrets: secrets.names().map(str::to_owned).collect(),
+    };
+    let descriptor = plugin.map(Plugin::descriptor);
+    let narrowing = limits.narrowing.clone();
+    let mut identity = format!("{:?} {:?} {:?}", written.also, written.tls, written.secrets);
+    if let Some(host) = &written.host_header {
+        identity.push_str(host);
+    }
+    let host = written.host_header.clone();
+    Ok(RuntimeTarget {
+        prepared: Arc::new(prepared),
+        grant: Arc::new(Grant {
+            base: written.url.clone(),
+            origins,
+            reach: Reach::Everywhere,
+            secrets,
+            narrowing,
+            host,
+        }),
+        plugin: plugin.map(Plugin::digest),
+        limits,
+        timeout: written.timeout.or(descriptor.map(|d| d.default_timeout)).unwrap_or(TIMEOUT),
+        kind_interval: descriptor.map(|d| d.default_interval),
+        identity: hash(&[written.url.as_str(), written.kind.as_str(), &identity]),
+        secret_digest,
+        known: Arc::default(),
+        frozen: AtomicBool::new(false),
+        skipped: AtomicU32::default(),
+        config: written.clone(),
+    })
+}
+
+/// Logs warnings about targets: certificates that are not verified, and kinds without a plugin.
+pub fn warn_about<'a>(targets: impl Iterator<Item = &'a Arc<RuntimeTarget>>, plugins: &PluginSet) {
+    for target in targets {
+        let all = [&target.config.tls].into_iter().chain(target.config.also.iter().map(|also| &also.tls));
+        if all.into_iter().any(|tls| tls.insecure) {
+            tracing::warn!(
+                "target {}: its certificate is NOT verified (tls.insecure): anyone on the way can read its secrets",
+                target.id()
+            );
+        }
+        if plugins.get(&target.config.kind).is_none() {
+            tracing::warn!(
+                "target {}: no plugin serves kind {}; it will be polled once a plugin is there and compiled",
+                target.id(),
+                target.config.kind
+            );
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! The commands, a file each.
+
+pub(crate) mod breaker;
+pub(crate) mod check;
+pub(crate) mod dead_letter;
+pub(crate) mod explain;
+pub(crate) mod plugin;
+pub(crate) mod poll;
+pub(crate) mod remote;
+pub(crate) mod replay;
+pub(crate) mod run;
+pub(crate) mod settings;
+pub(crate) mod setup;
+pub(crate) mod simulate;
+pub(crate) mod status;
+pub(crate) mod targets;
+pub(crate) mod token;

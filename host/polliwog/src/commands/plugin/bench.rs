@@ -1,0 +1,125 @@
+//! `plugin bench`: what each poll of a plugin costs, over a recording: the first of a target, and those that remember the one
+//! before.
+
+use super::list::bytes;
+use super::project::Project;
+use super::recording::Recording;
+use crate::output::{complain, print, print_json};
+use anyhow::{anyhow, bail};
+use model::{Failure, Outcome};
+use sandbox::Usage;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// Polls before those that count: caches fill, and the first instance is the dearest.
+const WARM_UP: u32 = 20;
+
+/// 0 when every poll ended as the recording's should, 1 when the plugin failed.
+pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_json: bool) -> anyhow::Result<u8> {
+    let project = Project::find(path)?;
+    let file = recording.map(Path::to_owned).or_else(|| project.recordings.first().cloned());
+    let file = file.ok_or_else(|| {
+        let component = project.component.display();
+        let by = project.option();
+        anyhow!(
+            "no recording: make one with `polliwog poll --{by} {component} --url URL --record FILE.json`, and give it as \
+             --recording"
+        )
+    })?;
+    project.warn_when_stale();
+    let recording = Recording::read(&file).map_err(|why| anyhow!(why))?;
+    let (sandbox, plugin) = project.load().await?;
+    let serves = &plugin.descriptor().kind;
+    if recording.kind != serves.as_str() {
+        bail!("{} is a recording of kind {}, and this plugin serves {serves}", file.display(), recording.kind);
+    }
+    let measure = async |later: bool| -> anyhow::Result<(Value, Option<Failure>)> {
+        let (mut all, mut failure): (Vec<Usage>, _) = (Vec::new(), None);
+        for number in 0..u64::from(WARM_UP) + u64::from(polls) {
+            let job = recording.job(&plugin).map_err(|why| anyhow!(why))?;
+            if !later {
+                sandbox.forget(&job.target.id);
+            }
+            let done = sandbox.poll(job).await;
+            if number >= u64::from(WARM_UP) {
+                all.push(done.usage);
+            }
+            if let Outcome::Failure(found) = done.outcome {
+                failure.get_or_insert(found);
+            }
+        }
+        Ok((facts(&all), failure))
+    };
+    let (first, failure) = measure(false).await?;
+    let (later, later_failure) = measure(true).await?;
+    let later = later_failure.is_none().then_some(later);
+    if as_json {
+        let mut facts = first;
+        facts["later"] = later.unwrap_or_default();
+        print_json(&facts)?;
+    } else {
+        print(&readable(&file, &first, later.as_ref()))?;
+    }
+    let told = |polls: &str, failure: &Failure| {
+        complain(format_args!(
+            "polliwog: {polls} failed: {} ({}): {}",
+            failure.code,
+            failure.category.as_str(),
+            failure.message
+        ));
+    };
+    match (&failure, &later_failure) {
+        (Some(failure), _) => told("polls", failure),
+        (None, Some(failure)) => told("polls that remember the one before, which the recording may not hold,", failure),
+        (None, None) => {}
+    }
+    Ok(u8::from(failure.is_some()))
+}
+
+fn facts(all: &[Usage]) -> Value {
+    let times = |read: fn(&Usage) -> Duration| {
+        let mut times: Vec<f64> = all.iter().map(|usage| read(usage).as_secs_f64() * 1e6).collect();
+        times.sort_by(f64::total_cmp);
+        let at = |part: f64| (times[((times.len() - 1) as f64 * part) as usize] * 10.0).round() / 10.0;
+        json!({ "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "max": at(1.0) })
+    };
+    let most = |read: fn(&Usage) -> u64| all.iter().map(read).max().unwrap_or_default();
+    json!({
+        "polls": all.len(),
+        "cpuMicros": times(|usage| usage.cpu),
+        "wallMicros": times(|usage| usage.wall),
+        "peakMemoryBytes": most(|usage| usage.memory as u64),
+        "requests": most(|usage| usage.requests.into()),
+        "bodyBytes": most(|usage| usage.bytes),
+    })
+}
+
+fn readable(file: &Path, first: &Value, later: Option<&Value>) -> String {
+    let title = |what: &str| format!("{what:<12}{:>12}{:>12}{:>12}{:>12}", "p50", "p90", "p99", "max");
+    let count = first["polls"].as_u64().unwrap_or_default();
+    let mut lines = vec![
+        format!("{count} polls over {}, each in a fresh instance, nothing sent", file.display()),
+        title("FIRST POLLS"),
+    ];
+    lines.extend(table(first));
+    if let Some(later) = later {
+        lines.push(title("LATER POLLS"));
+        lines.extend(table(later));
+    }
+    lines.join("\n")
+}
+
+fn table(facts: &Value) -> [String; 4] {
+    let time = |what: &str, key: &str| {
+        let part = |name: &str| format!("{:>12}", format!("{} µs", facts[key][name]));
+        format!("  {what:<10}{}{}{}{}", part("p50"), part("p90"), part("p99"), part("max"))
+    };
+    let number = |key: &str| facts[key].as_u64().unwrap_or_default();
+    [
+        time("CPU", "cpuMicros"),
+        time("wall clock", "wallMicros"),
+        format!("  {:<10}{:>12}", "memory", bytes(number("peakMemoryBytes"))),
+        format!("  {:<10}{:>12}   bodies of {}", "requests", number("requests"), bytes(number("bodyBytes"))),
+    ]
+}

@@ -1,0 +1,124 @@
+//! `plugin inspect`: who a file says it is, and whether this host would take it.
+
+use super::list::bytes;
+use super::project::{Project, content, usual_sandbox};
+use crate::output::{print, print_json};
+use catalog::hex;
+use sandbox::{Backtrace, Plugin};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+
+/// 0 when this host would take the file, 1 when not.
+pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
+    let sandbox = usual_sandbox(Backtrace::default())?;
+    // A project's folder stands for what was built in it.
+    let project = if file.is_dir() { Some(Project::find(file)?) } else { None };
+    let file = project.as_ref().map_or(file, |project| project.component.as_path());
+    let name = file.display().to_string();
+    let (of_file, loaded) = match content(file) {
+        Ok(content) => {
+            let facts = json!({ "size": content.len(), "sha256": hex(&Sha256::digest(&content)) });
+            (facts, sandbox.load(&content).await.map_err(|refusal| (refusal.code, refusal.message)))
+        }
+        Err(why) => (json!({}), Err(("unreadable", why))),
+    };
+    match loaded {
+        Ok(plugin) => {
+            let facts = facts(&name, &of_file, &plugin);
+            if as_json {
+                print_json(&facts)?;
+            } else {
+                print(&readable(&facts))?;
+            }
+            Ok(0)
+        }
+        Err((code, message)) => {
+            if as_json {
+                let mut refused =
+                    json!({ "file": name, "verdict": "refused", "error": { "code": code, "message": message } });
+                (refused["size"], refused["sha256"]) = (of_file["size"].clone(), of_file["sha256"].clone());
+                print_json(&refused)?;
+            } else {
+                print(&format!("{name}: refused ({code}): {message}"))?;
+            }
+            Ok(1)
+        }
+    }
+}
+
+fn facts(name: &str, of_file: &Value, plugin: &Plugin) -> Value {
+    let descriptor = plugin.descriptor();
+    let secret = |secret: &sandbox::SecretSpec| {
+        json!({
+            "name": secret.name, "description": secret.description, "required": secret.required,
+            "pattern": secret.pattern.as_ref().map(regex_text), "hint": secret.hint,
+        })
+    };
+    json!({
+        "file": name, "verdict": "accepted", "kind": descriptor.kind.as_str(), "title": descriptor.title,
+        "version": descriptor.version, "summary": descriptor.summary,
+        "contract": format!("polliwog:poller@{}", plugin.contract_version()),
+        "size": of_file["size"], "sha256": of_file["sha256"],
+        "compileMs": plugin.compile_time().map(|time| (time.as_secs_f64() * 1e4).round() / 10.0),
+        "imports": plugin.imports(), "secrets": descriptor.secrets.iter().map(secret).collect::<Vec<_>>(),
+        "defaultIntervalMs": u64::try_from(descriptor.default_interval.as_millis()).unwrap_or(u64::MAX),
+        "defaultTimeoutMs": u64::try_from(descriptor.default_timeout.as_millis()).unwrap_or(u64::MAX),
+        "settingsSchema": descriptor.settings_schema,
+    })
+}
+
+/// The pattern as its author wrote it, without the anchors that the host adds.
+fn regex_text(pattern: &impl ToString) -> String {
+    let text = pattern.to_string();
+    text.strip_prefix("^(?:").and_then(|rest| rest.strip_suffix(")$")).unwrap_or(&text).to_owned()
+}
+
+fn readable(facts: &Value) -> String {
+    let text = |key: &str| facts[key].as_str().map_or_else(|| facts[key].to_string(), str::to_owned);
+    let seconds = |key: &str| format!("{} s", facts[key].as_f64().unwrap_or_default() / 1000.0);
+    let mut lines = vec![format!("{}: accepted", text("file"))];
+    let mut line = |key: &str, value: String| lines.push(format!("  {key:<17} {value}"));
+    for key in ["kind", "title", "version", "summary", "contract", "sha256"] {
+        line(key, text(key));
+    }
+    line("size", bytes(facts["size"].as_u64().unwrap_or_default()));
+    let compiled = facts["compileMs"].as_f64().map_or_else(|| "an earlier run".to_owned(), |ms| format!("{ms} ms"));
+    line("compiled in", compiled);
+    line("default interval", seconds("defaultIntervalMs"));
+    line("default timeout", seconds("defaultTimeoutMs"));
+    for import in facts["imports"].as_array().into_iter().flatten() {
+        line("import", import.as_str().unwrap_or_default().to_owned());
+    }
+    for secret in facts["secrets"].as_array().into_iter().flatten() {
+        let required = if secret["required"] == true { ", required" } else { "" };
+        let (name, description) = (secret["name"].as_str(), secret["description"].as_str());
+        line("secret", format!("{}{required}: {}", name.unwrap_or_default(), description.unwrap_or_default()));
+    }
+    let schema = &facts["settingsSchema"];
+    let mut settings = Vec::new();
+    list_settings((schema, schema), "", &mut settings);
+    for setting in settings {
+        line("setting", setting);
+    }
+    lines.push("  (the whole settings schema: --json)".to_owned());
+    lines.join("\n")
+}
+
+/// Every setting that holds no others, by where it stands, with what it means and its default.
+fn list_settings((root, part): (&Value, &Value), place: &str, lines: &mut Vec<String>) {
+    for (name, schema) in part["properties"].as_object().into_iter().flatten() {
+        let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
+        let referred = sandbox::resolved(root, schema);
+        if referred["properties"].is_object() {
+            list_settings((root, referred), &place, lines);
+            continue;
+        }
+        let required = part["required"].as_array().is_some_and(|all| all.iter().any(|key| key == name.as_str()));
+        let required = if required { ", required" } else { "" };
+        let described = [schema, referred].iter().find_map(|part| part["description"].as_str()).unwrap_or_default();
+        let default = schema.get("default").filter(|default| !default.is_null());
+        let default = default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
+        lines.push(format!("{place}{required}: {}{default}", described.replace('\n', " ")));
+    }
+}

@@ -1,0 +1,19 @@
+//! `plugin retry`: polls a target of a quarantined kind at once.
+
+use crate::cli::Remote;
+use crate::commands::remote::{answer, ask, every, part, text};
+use crate::output::print;
+use egress::Method;
+
+/// Polls one target of the kind: a command polls in quarantine too.
+pub(crate) async fn retry(remote: &Remote, kind: &str) -> anyhow::Result<u8> {
+    let targets = every(remote, "/api/v1/targets?", "targets").await?;
+    let Some(target) = targets.iter().find(|target| target["kind"] == kind && target["enabled"] != false) else {
+        anyhow::bail!("no target of kind {kind} is polled: see `polliwog plugin list`");
+    };
+    let target = text(&target["id"]);
+    let accepted = ask(remote, Method::Post, &format!("/api/v1/targets/{}/poll", part(&target)), None).await?;
+    answer(remote, &accepted, |_| {
+        print(&format!("{target} is polled now: a poll that does not fail by the plugin's fault ends its quarantine"))
+    })
+}

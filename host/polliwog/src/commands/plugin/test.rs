@@ -1,0 +1,136 @@
+//! `plugin test`: recordings, replayed, against golden reports.
+
+use super::project::{Project, golden};
+use super::recording::Recording;
+use crate::commands::poll::output::result_json;
+use crate::output::{counted, print, print_json};
+use anyhow::Context;
+use egress::Tape;
+use model::{FailureCategory, Outcome};
+use sandbox::{Plugin, Sandbox};
+use serde_json::{Value, json};
+use similar::TextDiff;
+use std::path::{Path, PathBuf};
+
+/// What came of one recording.
+enum Verdict {
+    Same,
+    Written,
+    /// What is different, line by line.
+    Different(String),
+    /// Why there is nothing to compare.
+    Broken(String),
+}
+
+/// 0 when every report is as it should be, 1 when not.
+pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Result<u8> {
+    let project = Project::find(path)?;
+    if project.recordings.is_empty() {
+        anyhow::bail!(
+            "no recordings: make one with `polliwog poll --{} {} --url URL --record recordings/NAME.json`, and look at \
+             what comes of it before `polliwog plugin test --update` makes it the golden report",
+            project.option(),
+            project.component.display()
+        );
+    }
+    project.warn_when_stale();
+    let (sandbox, plugin) = project.load().await?;
+    let mut results = Vec::new();
+    for recording in &project.recordings {
+        let verdict = one(&sandbox, &plugin, recording, update).await?;
+        results.push((recording, verdict));
+    }
+    let failed = results.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Different(_) | Verdict::Broken(_)));
+    let failed = failed.count();
+    if as_json {
+        let results: Vec<Value> = results.iter().map(|(recording, verdict)| shown(recording, verdict)).collect();
+        print_json(&json!({ "plugin": project.component, "ok": failed == 0, "recordings": results }))?;
+    } else {
+        for (recording, verdict) in &results {
+            print(&line(recording, verdict))?;
+        }
+        let all = format!("{} of {}", counted(results.len(), "recording"), project.component.display());
+        print(&if failed == 0 { format!("{all}: all as they should be") } else { format!("{all}, {failed} not") })?;
+    }
+    Ok(u8::from(failed > 0))
+}
+
+async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> anyhow::Result<Verdict> {
+    let recording = match Recording::read(file) {
+        Ok(recording) => recording,
+        Err(why) => return Ok(Verdict::Broken(why)),
+    };
+    let kind = plugin.descriptor().kind.as_str();
+    if recording.kind != kind {
+        let why = format!("it was recorded of kind {}, and the plugin serves {kind}", recording.kind);
+        return Ok(Verdict::Broken(why));
+    }
+    let job = match recording.job(plugin) {
+        Ok(job) => job,
+        Err(why) => return Ok(Verdict::Broken(why)),
+    };
+    // What another recording's poll has kept is not known to this one.
+    sandbox.forget(&job.target.id);
+    let tape = job.tape.clone();
+    let done = sandbox.poll(job).await;
+    if let Outcome::Failure(failure) = &done.outcome
+        && (failure.code == "not_recorded" || failure.category == FailureCategory::Plugin)
+    {
+        // No golden report is made of that.
+        return Ok(Verdict::Broken(format!("{}: {}", failure.code, failure.message)));
+    }
+    let found = format!("{:#}\n", result_json(&done.outcome));
+    let golden = golden(file);
+    if update {
+        std::fs::write(&golden, found).with_context(|| format!("writing {}", golden.display()))?;
+        return Ok(Verdict::Written);
+    }
+    let expected = match std::fs::read_to_string(&golden) {
+        Ok(expected) => expected,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let name = golden.display();
+            return Ok(Verdict::Broken(format!("there is no golden report {name}: --update writes it\n{found}")));
+        }
+        Err(error) => return Err(error).with_context(|| format!("reading {}", golden.display())),
+    };
+    if same(&expected, &found) {
+        // The same report by other means: a server would see the difference.
+        let asked = if let Tape::Replay(player) = tape { player.differences() } else { Vec::new() };
+        return Ok(if asked.is_empty() { Verdict::Same } else { Verdict::Different(asked.join("\n")) });
+    }
+    let names = (golden.display().to_string(), "what came of the recording".to_owned());
+    let diff = TextDiff::from_lines(&expected, &found).unified_diff().header(&names.0, &names.1).to_string();
+    Ok(Verdict::Different(diff))
+}
+
+/// Whether both are the same JSON, however it is written.
+fn same(expected: &str, found: &str) -> bool {
+    match (serde_json::from_str::<Value>(expected), serde_json::from_str::<Value>(found)) {
+        (Ok(expected), Ok(found)) => expected == found,
+        _ => expected == found,
+    }
+}
+
+fn name(recording: &Path) -> String {
+    recording.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn line(recording: &Path, verdict: &Verdict) -> String {
+    let name = name(recording);
+    match verdict {
+        Verdict::Same => format!("ok       {name}"),
+        Verdict::Written => format!("written  {}", golden(recording).display()),
+        Verdict::Different(diff) => format!("FAILED   {name}\n{diff}"),
+        Verdict::Broken(why) => format!("FAILED   {name}: {why}"),
+    }
+}
+
+fn shown(recording: &PathBuf, verdict: &Verdict) -> Value {
+    let (word, more) = match verdict {
+        Verdict::Same => ("same", Value::Null),
+        Verdict::Written => ("written", Value::Null),
+        Verdict::Different(diff) => ("different", diff.as_str().into()),
+        Verdict::Broken(why) => ("broken", why.as_str().into()),
+    };
+    json!({ "recording": recording, "verdict": word, "details": more })
+}

@@ -1,0 +1,181 @@
+//! `poll`: one poll now, in this process, storing nothing.
+
+pub(crate) mod output;
+
+use crate::cli::{PollArguments, USAGE};
+use crate::commands::plugin::recording::{Recording, Told};
+use crate::configuration::{defaults, parse, read};
+use crate::output::{complain, counted, print, print_json};
+use crate::plugins::{load, say_compiling, small_sandbox};
+use anyhow::{Context, anyhow};
+use catalog::Uncompiled;
+use config::{Config, Document, Problem, SecretSource, TargetConfig, TlsConfig, environment};
+use egress::{Fingerprint, Origin, Recorder, Tape};
+use engine::{Clock, runtime_target};
+use model::{Kind, TargetId};
+use sandbox::{Backtrace, Job, Plugin, Sandbox};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The id of something that is in no configuration.
+const AD_HOC: &str = "ad-hoc";
+
+/// Polls once; the exit code tells the worst of what was found, and that nothing could be.
+pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
+    Ok(poll_once(arguments).await.unwrap_or_else(|error| {
+        complain(format_args!("polliwog: {error:#}"));
+        output::FAILED
+    }))
+}
+
+async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
+    let clock = Clock::start();
+    if let Some(Err(why)) = arguments.record.as_deref().map(Recording::may_be_written) {
+        complain(format_args!("polliwog: --record: {why}"));
+        return Ok(USAGE);
+    }
+    let (config, mut target) = match wanted(&arguments) {
+        Ok(found) => found,
+        Err(Unusable::Usage(error)) => {
+            complain(format_args!("polliwog: {error:#}"));
+            return Ok(USAGE);
+        }
+        Err(Unusable::Other(error)) => return Err(error),
+    };
+    let (sandbox, plugin) = match &arguments.plugin {
+        Some(file) => {
+            let (sandbox, plugin) = given(&config.data_dir, file).await?;
+            target.kind = plugin.descriptor().kind.clone();
+            (sandbox, plugin)
+        }
+        None => {
+            let sandbox = Arc::new(small_sandbox(&config.data_dir, Backtrace::default())?);
+            let plugins = load(&config, sandbox.clone(), Uncompiled::Compile).await.set().clone();
+            let Some(served) = plugins.get(&target.kind) else {
+                let kinds: Vec<&str> =
+                    plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
+                complain(format_args!(
+                    "polliwog: no plugin serves kind {}: there are {}",
+                    target.kind,
+                    kinds.join(", ")
+                ));
+                return Ok(output::FAILED);
+            };
+            (sandbox, served.plugin.clone())
+        }
+    };
+    let problems = sandbox.check_settings(&plugin, &target.settings).await.map_err(|why| anyhow!("settings: {why}"))?;
+    if !problems.is_empty() {
+        problems.iter().for_each(|problem| complain(format_args!("polliwog: settings: {problem}")));
+        return Ok(USAGE);
+    }
+    let limits = config.limits.get(&target.kind).cloned().unwrap_or_default();
+    let ready = runtime_target(&Arc::new(target), Some(&plugin), limits.clone());
+    let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?;
+    let (now, recorder) = (clock.wall(), arguments.record.as_ref().map(|_| Arc::new(Recorder::default())));
+    let done = sandbox
+        .poll(Job {
+            plugin: plugin.clone(),
+            target: ready.prepared.clone(),
+            grant: ready.grant.clone(),
+            limits: limits.poll,
+            timeout: ready.timeout,
+            now,
+            tape: recorder.clone().map_or(Tape::Off, Tape::Record),
+        })
+        .await;
+    if arguments.json {
+        print_json(&output::json(&ready, &plugin, &done))?;
+    } else {
+        print(output::text(&ready, &done).trim_end())?;
+    }
+    if let (Some(file), Some(recorder)) = (&arguments.record, recorder) {
+        let told = Told { now, timeout: ready.timeout };
+        Recording::of(&ready.config, &ready.prepared.secrets, told, recorder.exchanges()).write(file)?;
+        complain(format_args!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display()));
+    }
+    Ok(output::exit_code(&done.outcome))
+}
+
+/// A plugin's file that its author is working on.
+async fn given(data_dir: &Path, file: &Path) -> anyhow::Result<(Arc<Sandbox>, Plugin)> {
+    let refused = |why: String| anyhow!("{} is refused: {why}", file.display());
+    let content = catalog::read(file).map_err(refused)?;
+    let sandbox = Arc::new(small_sandbox(data_dir, Backtrace::of(&content))?);
+    say_compiling(&sandbox, &content, file);
+    let plugin = sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))?;
+    Ok((sandbox, plugin))
+}
+
+enum Unusable {
+    Usage(anyhow::Error),
+    Other(anyhow::Error),
+}
+
+/// Every problem of a configuration, one a line.
+fn listed(problems: Vec<Problem>) -> Unusable {
+    let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Unusable::Other(anyhow!("{}", all.join("\n")))
+}
+
+fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable> {
+    if let Some(id) = &arguments.target {
+        let config = read(&arguments.common.places()).map_err(Unusable::Other)?;
+        let config = config.map_err(listed)?;
+        let found = config.targets.iter().find(|target| target.id.as_str() == id).cloned();
+        let target = found.map(|target| TargetConfig::clone(&target)).ok_or_else(|| {
+            let known: Vec<&str> = config.targets.iter().map(|target| target.id.as_str()).collect();
+            Unusable::Usage(anyhow!("there is no target {id:?} in {}: there are {}", config.file, known.join(", ")))
+        })?;
+        return Ok((config, target));
+    }
+    let target = ad_hoc(arguments).map_err(Unusable::Usage)?;
+    // A configuration that was named must be good; one that was only found may be broken.
+    if let Some(named) = &arguments.common.config {
+        let document = Document::read(named.clone()).map_err(|why| Unusable::Usage(anyhow!("--config: {why}")))?;
+        let written = parse(&document, &arguments.common.places()).map_err(listed)?;
+        return Ok((written.config().clone(), target));
+    }
+    let text =
+        config::find(&arguments.common.places(), &environment).ok().and_then(|path| std::fs::read_to_string(path).ok());
+    let read = |text: &str| Config::written(("the configuration", text), &arguments.common.places(), &environment);
+    let found = text.and_then(|text| read(&text).ok());
+    let config = found.map_or_else(|| defaults(&arguments.common.places()), Ok).map_err(listed)?;
+    Ok((config, target))
+}
+
+fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
+    // A plugin that is given says itself which kind it serves.
+    let kind = arguments.kind.as_deref().unwrap_or(if arguments.plugin.is_some() { "given" } else { "" });
+    let kind = Kind::new(kind).context("--kind")?;
+    let (url, _) = Origin::parse(arguments.url.as_deref().unwrap_or_default()).context("--url")?;
+    let settings = match &arguments.settings {
+        Some(text) => serde_json::from_str(text).context("--settings is no JSON")?,
+        None => serde_json::json!({}),
+    };
+    let fingerprints = match &arguments.fingerprint {
+        Some(text) => BTreeSet::from([Fingerprint::parse(text).context("--fingerprint")?]),
+        None => BTreeSet::new(),
+    };
+    let secrets = arguments.secret.iter().map(|text| secret(text)).collect::<anyhow::Result<_>>()?;
+    Ok(TargetConfig {
+        name: url.to_string(),
+        tls: TlsConfig { fingerprints, insecure: arguments.insecure, ..TlsConfig::default() },
+        secrets,
+        settings,
+        ..TargetConfig::new(TargetId::new(AD_HOC)?, kind, url)
+    })
+}
+
+/// Where a secret of the command line comes from.
+pub(crate) fn secret(text: &str) -> anyhow::Result<(String, SecretSource)> {
+    let wrong = || anyhow!("--secret: write NAME=env:VARIABLE or NAME=file:PATH, never the value itself");
+    let (name, source) = text.split_once('=').ok_or_else(wrong)?;
+    let source = match source.split_once(':') {
+        Some(("env", variable)) => SecretSource::Variable(variable.to_owned()),
+        Some(("file", path)) => SecretSource::File(PathBuf::from(path)),
+        _ => return Err(wrong()),
+    };
+    Ok((name.to_owned(), source))
+}

@@ -1,0 +1,86 @@
+//! What commands share that ask the running host through its API.
+
+use crate::cli::Remote;
+use crate::client::{self, Unanswered};
+use crate::output::{print, print_json};
+use anyhow::anyhow;
+use egress::Method;
+use serde_json::Value;
+
+/// Asks the running host. Returns its answer.
+pub(crate) async fn ask(remote: &Remote, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
+    client::call(&remote.common, method, path, body).await.map_err(|unanswered| match unanswered {
+        Unanswered::Refused(why) => anyhow!(why),
+        Unanswered::Nobody(why) => anyhow!("no running host answers ({why}): start one, or set POLLIWOG_URL"),
+    })
+}
+
+/// Encodes one part of a path.
+pub(crate) fn part(text: &str) -> String {
+    if text.is_empty() {
+        return "%20".to_owned();
+    }
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}
+
+/// The text of a cell.
+pub(crate) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Prints an answer as JSON, or for a person with `show`.
+pub(crate) fn answer(
+    remote: &Remote,
+    answer: &Value,
+    show: impl FnOnce(&Value) -> anyhow::Result<()>,
+) -> anyhow::Result<u8> {
+    if remote.json {
+        print_json(answer)?;
+    } else {
+        show(answer)?;
+    }
+    Ok(0)
+}
+
+/// Rows under a heading, each column as wide as it needs to be.
+pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()> {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([heading[column].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heading.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    print(&line(&mut heading.iter().copied()))?;
+    rows.iter().try_for_each(|row| print(&line(&mut row.iter().map(String::as_str))))
+}
+
+/// One row for each of a list's items.
+pub(crate) fn rows(list: &Value, columns: &[&str]) -> Vec<Vec<String>> {
+    let items = list.as_array().into_iter().flatten();
+    items.map(|item| columns.iter().map(|column| text(&item[*column])).collect()).collect()
+}
+
+/// Every entry of a list of the API, which returns at most a thousand at a time. `path` ends in `?` or `&`.
+pub(crate) async fn every(remote: &Remote, path: &str, list: &str) -> anyhow::Result<Vec<Value>> {
+    let mut all = Vec::new();
+    loop {
+        let page = ask(remote, Method::Get, &format!("{path}limit=1000&offset={}", all.len()), None).await?;
+        let entries = page[list].as_array().cloned().unwrap_or_default();
+        let is_last = entries.is_empty();
+        all.extend(entries);
+        if is_last || all.len() as u64 >= page["total"].as_u64().unwrap_or(0) {
+            return Ok(all);
+        }
+    }
+}
+
+/// Statuses of targets, the worst first.
+pub(crate) const BADNESS: [&str; 8] =
+    ["unreachable", "critical", "no_plugin", "warning", "unknown", "pending", "ok", "disabled"];

@@ -1,0 +1,367 @@
+//! `run`: the host, from its configuration to its end.
+
+use crate::admin::{self, ADMIN_TOKEN, AdminToken};
+use crate::cli::RunArguments;
+use crate::configuration::{demo_targets, document, unknown_variables};
+use crate::health::Health;
+use crate::logging::Log;
+use crate::means;
+use crate::output::{complain, counted, print};
+use crate::plugins;
+use crate::web_host::{ENDING, RunningHost};
+use anyhow::Context;
+use catalog::{PluginSet, PluginWatcher, Uncompiled};
+use config::{Config, Document, Overrides, Problem, Reading};
+use egress::Egress;
+use engine::{
+    Bus, Candidate, Clock, Driver, Files, Fit, Inbox, Initial, Mailbox, Message, NamedFiles, Parts, ReadModel,
+    Reconfigurer, Restored, Targets, Validator, Wiring, keep_recent, misfit, random_bytes, restore, seconds,
+    warn_about,
+};
+use metrics::Metrics;
+use model::{Event, EventKind, Pulse, SequencedEvent, Timestamp};
+use sandbox::Sandbox;
+use scheduler::Scheduler;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Opened, Store};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use web::{Listening, Port};
+
+/// The exit code of a host that a second signal ended at once.
+const INTERRUPTED: u8 = 130;
+
+/// Runs the host until it is told to end.
+pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Result<u8> {
+    means::raise_descriptors()?;
+    means::keep_private();
+    let clock = Clock::start();
+    let reading =
+        Reading { places: arguments.common.places(), extra: arguments.demo.then(|| demo_targets(arguments.demo_port)) };
+    let document = document(&reading.places, arguments.demo)?;
+    let written = match document.parse(&reading) {
+        Ok(written) => Arc::new(written),
+        Err(invalid) => return Ok(refuse(&invalid.problems)),
+    };
+    let config = written.config();
+    let named = NamedFiles::of(config);
+    admin::from_environment()?;
+    // Everything that a start can fail for comes before plugins are compiled, which can take a minute.
+    let ports =
+        (Port::bind(config.listen, "server.listen")?, Port::bind(config.metrics_listen, "server.metrics_listen")?);
+    if arguments.demo {
+        demo::start(arguments.demo_port, seconds).await?;
+    }
+    let bus = Bus::default();
+    let opened = open(config, clock.wall(), &bus)?;
+    announce_start(config);
+    let egress = Egress::new(egress::Config {
+        max_requests_per_host: config.max_requests_per_host,
+        max_body_bytes_in_flight: config.max_body_bytes_in_flight,
+        max_connections: means::connections(),
+        own_listeners: vec![config.listen, config.metrics_listen],
+    });
+    let slots = sandbox::Config { instance_slots: config.instance_slots, ..sandbox::Config::default() };
+    let sandbox = Arc::new(Sandbox::new(slots, plugins::compiler(&config.data_dir)?, &egress)?);
+    let mut watcher = plugins::load(config, sandbox.clone(), Uncompiled::Defer).await;
+    let validator = Validator { reading, sandbox: sandbox.clone() };
+    let candidate = match first_candidate(&validator, written.clone(), &mut watcher, &opened.store).await {
+        Ok(candidate) => candidate,
+        Err(problems) => return Ok(refuse(&problems)),
+    };
+    let start = Start { clock, document, candidate, watcher, opened, egress, sandbox, validator, bus, named, log };
+    start.serve(ports).await
+}
+
+/// The configuration to start with: first as it is written, so that plugins that do not fit it give way, then with the
+/// settings that were changed in earlier runs.
+async fn first_candidate(
+    validator: &Validator,
+    written: Arc<config::Written>,
+    watcher: &mut PluginWatcher,
+    store: &Store,
+) -> Result<Candidate, Vec<Problem>> {
+    let none = Targets::new();
+    let fit = async |plugins: Arc<PluginSet>| {
+        let (overrides, files) = (Overrides::new(), &Files::All);
+        let fit = Fit { written: written.clone(), overrides, plugins: &plugins, before: &none, files };
+        validator.fit(fit).await
+    };
+    let candidate = watcher.fit(&fit, misfit).await?;
+    let overrides = match store.reader().settings() {
+        Ok(overrides) => overrides,
+        Err(error) => return Err(vec![Problem { place: "the database".to_owned(), message: error.to_string() }]),
+    };
+    if overrides.is_empty() {
+        return Ok(candidate);
+    }
+    let files = &Files::none();
+    let before = &candidate.prepared.targets;
+    let fit = Fit { written: written.clone(), overrides, plugins: watcher.set(), before, files };
+    let candidate = validator.fit(fit).await?;
+    for (key, problem) in &candidate.inactive {
+        tracing::error!("the setting {key} does not fit the configuration and is not active: {problem}");
+    }
+    Ok(candidate)
+}
+
+/// Everything that a start has prepared.
+struct Start {
+    clock: Clock,
+    document: Document,
+    candidate: Candidate,
+    watcher: PluginWatcher,
+    opened: Opened,
+    egress: Egress,
+    sandbox: Arc<Sandbox>,
+    validator: Validator,
+    bus: Bus,
+    named: NamedFiles,
+    log: Arc<Log>,
+}
+
+impl Start {
+    /// Serves until the host is told to end.
+    async fn serve(self, ports: (Port, Port)) -> anyhow::Result<u8> {
+        let Self { clock, document, candidate, watcher, opened, egress, sandbox, validator, bus, named, log } = self;
+        let Opened { store, targets: loaded, forgotten_until } = opened;
+        let (store, plugins) = (Arc::new(store), Arc::new(watcher.set().clone()));
+        let (config, targets) = (candidate.config.clone(), candidate.prepared.targets.clone());
+        warn_about_addresses(&config);
+        warn_about(targets.values(), &plugins);
+        let admin = admin::start(&store, &config.data_dir, &clock)?;
+        record_refusals(&plugins, &store, &clock);
+        let Restored { targets: restored, dormant } = restore(&targets, loaded, forgotten_until, &clock);
+        let history = Duration::from_secs(u64::from(config.store.history_days) * 86_400);
+        let dormant = keep_recent(dormant, history, &store, clock.wall());
+
+        let metrics = Arc::new(Metrics::new(&config.metrics_prefix));
+        let read_model = Arc::new(ReadModel::default());
+        let (mailbox, inbox) = engine::channel(clock);
+        let seed = u64::from_le_bytes(random_bytes());
+        tracing::info!("the scheduler's seed is {seed}");
+        let wiring = Wiring {
+            clock,
+            sandbox: sandbox.clone(),
+            plugins: plugins.clone(),
+            store: store.clone(),
+            bus: bus.clone(),
+            metrics: metrics.clone(),
+            read_model: read_model.clone(),
+            aliases: Arc::new(config.aliases.clone()),
+            mailbox: mailbox.clone(),
+        };
+        let driver = Driver::new(wiring, Scheduler::new(config.scheduler.clone(), seed), restored);
+        let parts =
+            Parts { clock, validator, store: store.clone(), mailbox: mailbox.clone(), metrics: metrics.clone() };
+        let initial = Initial { document, candidate, plugins, dormant };
+        let reconfigurer = Arc::new(Reconfigurer::new(parts, initial));
+        let pulse = Pulse::new("driver");
+        let lanes = sandbox.lanes().pulses().iter().cloned();
+        let health = Health::new(lanes.chain([pulse.clone(), store.writer().pulse().clone()]).collect());
+        let gauges = Arc::new(web::Gauges::default());
+        let host = Arc::new(RunningHost {
+            clock,
+            sandbox,
+            store: store.clone(),
+            reconfigurer: reconfigurer.clone(),
+            read_model,
+            bus,
+            egress,
+            health: health.clone(),
+            web: gauges.clone(),
+            log,
+            data_dir: config.data_dir.clone(),
+            mailbox: mailbox.clone(),
+        });
+        let running = Running { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named };
+        let surfaces = Surfaces { host, metrics, auth: admin.auth, token: admin.token, gauges, config };
+        running.until_asked(ports, surfaces, targets.len()).await
+    }
+}
+
+/// A host whose threads are about to start.
+struct Running {
+    clock: Clock,
+    store: Arc<Store>,
+    mailbox: Mailbox,
+    driver: Driver,
+    inbox: Inbox,
+    pulse: Arc<Pulse>,
+    health: Arc<Health>,
+    reconfigurer: Arc<Reconfigurer>,
+    watcher: PluginWatcher,
+    named: NamedFiles,
+}
+
+/// What pages, API and metrics serve.
+struct Surfaces {
+    host: Arc<RunningHost>,
+    metrics: Arc<Metrics>,
+    auth: web::Auth,
+    token: AdminToken,
+    gauges: Arc<web::Gauges>,
+    config: Arc<Config>,
+}
+
+impl Running {
+    /// Listens, polls and watches until a signal asks for the end; then ends in order.
+    async fn until_asked(self, ports: (Port, Port), surfaces: Surfaces, targets: usize) -> anyhow::Result<u8> {
+        let Self { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named } = self;
+        let Surfaces { host, metrics, auth, token, gauges, config } = surfaces;
+        // Signals are caught before anyone can see that the host runs, so that an early end saves everything as well.
+        let mut asked = EndAsked::listen()?;
+        let hangup = signal(SignalKind::hangup())?;
+        let ending = CancellationToken::new();
+        let both =
+            Listening { hosts: config.hosts.clone(), connections: means::served(), gauges, ending: ending.clone() };
+        let listening = web::serve(ports.0, host.clone(), auth, both.clone())?;
+        let measured = web::serve_metrics(ports.1, host, metrics, both)?;
+        greet(listening, measured, targets, &token);
+        let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(move || driver.run(&inbox, &pulse))?;
+        health.clone().watch(clock)?;
+
+        let watching_plugins = tokio::spawn(watcher.watch(reconfigurer.clone(), ending.clone()));
+        let watching_files = tokio::spawn(reconfigurer.watch(named, hangup, ending.clone()));
+        asked.wait().await;
+        health.end();
+        tracing::info!("ending: no poll starts any more; polls in flight have 15 s, unless a second signal comes");
+        ending.cancel();
+        let in_order = async {
+            // A change that is being applied ends first, unless that takes too long.
+            let _ = tokio::time::timeout(ENDING.0, async { tokio::join!(watching_files, watching_plugins) }).await;
+            finish(mailbox, thread, store, clock).await
+        };
+        tokio::select! {
+            ended = in_order => ended,
+            () = asked.wait() => {
+                // Announced events are on disk; targets in flight are polled again at the next start.
+                tracing::warn!("a second signal: the host ends at once");
+                Ok(INTERRUPTED)
+            }
+        }
+    }
+}
+
+/// After HTTP has stopped: polls in flight end, results are saved, the database is closed.
+async fn finish(
+    mailbox: Mailbox,
+    driver: std::thread::JoinHandle<()>,
+    store: Arc<Store>,
+    clock: Clock,
+) -> anyhow::Result<u8> {
+    let (reply, ended) = oneshot::channel();
+    let sent = tokio::task::spawn_blocking(move || mailbox.send(Message::Shutdown(reply)));
+    tokio::time::timeout(ENDING.1, sent).await.context("the driver did not take the order to end")??;
+    tokio::time::timeout(ENDING.1, ended).await.context("the driver did not end in time")??;
+    tokio::task::spawn_blocking(move || {
+        let _ = driver.join();
+        store.close(clock.wall());
+    })
+    .await?;
+    tracing::info!("everything is saved");
+    Ok(0)
+}
+
+/// The signals that ask the host to end.
+struct EndAsked {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl EndAsked {
+    /// From here on they do not end it by themselves.
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn refuse(problems: &[Problem]) -> u8 {
+    for problem in problems {
+        complain(problem);
+    }
+    complain(format_args!(
+        "polliwog: {} in the configuration; nothing was started",
+        counted(problems.len(), "problem")
+    ));
+    1
+}
+
+fn warn_about_addresses(config: &Config) {
+    for address in [config.listen, config.metrics_listen] {
+        if !address.ip().is_loopback() {
+            tracing::warn!(
+                "{address} can be reached from other machines, without encryption: put a TLS proxy in front"
+            );
+        }
+    }
+}
+
+fn announce_start(config: &Config) {
+    tracing::info!(
+        "Polliwog {} starts: configuration {}, data in {}, plugins in {}",
+        env!("CARGO_PKG_VERSION"),
+        config.file,
+        config.data_dir.display(),
+        config.plugin_dir.display()
+    );
+    // A misspelt variable would have no effect, silently.
+    for problem in unknown_variables(config) {
+        tracing::warn!("{problem}");
+    }
+}
+
+fn record_refusals(plugins: &PluginSet, store: &Store, clock: &Clock) {
+    for refused in plugins.refused() {
+        tracing::warn!("{} is refused: {}", refused.file, refused.reason);
+        let kind = EventKind::PluginRefused { file: refused.file.clone(), reason: refused.reason.clone() };
+        store.writer().event(Event { at: clock.wall(), kind });
+    }
+}
+
+fn open(config: &Config, now: Timestamp, bus: &Bus) -> anyhow::Result<Opened> {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut private = std::fs::DirBuilder::new();
+    private.recursive(true).mode(0o700);
+    private
+        .create(&config.data_dir)
+        .with_context(|| format!("the data directory {} cannot be made", config.data_dir.display()))?;
+    let bus = bus.clone();
+    let announce = move |events: Vec<SequencedEvent>| events.into_iter().for_each(|event| bus.announce(event));
+    Ok(Store::open(&config.store, now, Box::new(announce))?)
+}
+
+fn greet(listening: SocketAddr, measured: SocketAddr, targets: usize, token: &AdminToken) {
+    tracing::info!(
+        "polling {}; pages and API at http://{listening}/, metrics at http://{measured}/metrics",
+        counted(targets, "target")
+    );
+    let text = match token {
+        AdminToken::Made(token) => format!(
+            "The admin token was made (`polliwog token show` shows it again):\n  {token}\nLog in with it:\n  \
+             http://{listening}/login?token={token}"
+        ),
+        AdminToken::Kept => {
+            format!("Log in at http://{listening}/login with the admin token, which `polliwog token show` shows.")
+        }
+        AdminToken::Hashed => {
+            format!("Log in at http://{listening}/login with the admin token ({ADMIN_TOKEN} sets another).")
+        }
+    };
+    // A host runs on when its output is not read or cannot be written.
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = print(&text) {
+            tracing::warn!("{error:#}");
+        }
+    });
+}

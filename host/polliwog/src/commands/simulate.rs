@@ -1,0 +1,312 @@
+//! `simulate`: the scheduler on a made-up estate.
+
+use crate::output::{print, print_json};
+use anyhow::{Context, bail};
+use config::parse_duration;
+use config::read_text;
+use scheduler::Settings;
+use scheduler::simulator::{Class, Comparison, Estate, Outage, Row, compare};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// The longest file, in bytes.
+const FILE: u64 = 1 << 20;
+/// Fewer changes than this say little about the cadences.
+const ENOUGH_CHANGES: u64 = 200;
+/// More targets than this are not simulated, nor for longer, nor more of both.
+const TARGETS: u32 = 100_000;
+const LONGEST: Duration = Duration::from_secs(90 * 86_400);
+const TARGET_DAYS: f64 = 1e6;
+
+/// The estate as it is written.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object with targets and classes")]
+struct Written {
+    #[serde(default)]
+    name: String,
+    targets: u32,
+    #[serde(default = "ten")]
+    targets_per_host: u32,
+    #[serde(default = "day", deserialize_with = "duration")]
+    duration: Duration,
+    #[serde(default, deserialize_with = "some_duration")]
+    base_interval: Option<Duration>,
+    #[serde(default, deserialize_with = "some_duration")]
+    min_interval: Option<Duration>,
+    #[serde(default, deserialize_with = "some_duration")]
+    max_interval: Option<Duration>,
+    max_in_flight: Option<usize>,
+    max_per_host: Option<usize>,
+    classes: Vec<WrittenClass>,
+    #[serde(default)]
+    outages: Vec<WrittenOutage>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "a class: an object with share and more")]
+struct WrittenClass {
+    #[serde(default)]
+    name: String,
+    share: f64,
+    incidents_per_day: f64,
+    #[serde(deserialize_with = "duration")]
+    incident_length: Duration,
+    #[serde(default = "tenth", deserialize_with = "duration")]
+    latency: Duration,
+    #[serde(default)]
+    failure_rate: f64,
+    #[serde(default, deserialize_with = "some_duration")]
+    interval: Option<Duration>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an outage: an object with at, length, share")]
+struct WrittenOutage {
+    #[serde(deserialize_with = "duration")]
+    at: Duration,
+    #[serde(deserialize_with = "duration")]
+    length: Duration,
+    share: f64,
+}
+
+fn ten() -> u32 {
+    10
+}
+
+fn day() -> Duration {
+    Duration::from_secs(86_400)
+}
+
+fn tenth() -> Duration {
+    Duration::from_millis(100)
+}
+
+/// `"30s"`, or a number of seconds.
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let wrong = serde::de::Error::custom;
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => parse_duration(&text).map_err(wrong),
+        Value::Number(seconds) => Duration::try_from_secs_f64(seconds.as_f64().unwrap_or(-1.0))
+            .map_err(|_| wrong(format!("{seconds} is no number of seconds"))),
+        other => Err(wrong(format!("{other} is no duration: write \"30s\", or a number of seconds"))),
+    }
+}
+
+fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
+}
+
+/// Prints how late each cadence sees changes on the estate of a file, at an equal number of polls.
+pub(crate) async fn simulate(file: &Path, seed: u64, as_json: bool) -> anyhow::Result<u8> {
+    let text = read_text(file, FILE).map_err(|why| anyhow::anyhow!("the estate: {why}"))?;
+    let estate = read(&text).with_context(|| file.display().to_string())?;
+    let simulated = estate.clone();
+    let comparison = tokio::task::spawn_blocking(move || compare(&simulated, seed)).await?;
+    if as_json {
+        print_json(&to_json(&estate, seed, &comparison))?;
+    } else {
+        show(&estate, seed, &comparison)?;
+    }
+    Ok(0)
+}
+
+fn read(text: &str) -> anyhow::Result<Estate> {
+    let written: Written = serde_json::from_str(text)?;
+    let defaults = Settings::default();
+    let settings = Settings {
+        base: written.base_interval,
+        min: written.min_interval.unwrap_or(defaults.min),
+        max: written.max_interval,
+        max_in_flight: written.max_in_flight.unwrap_or(defaults.max_in_flight),
+        max_per_host: written.max_per_host.unwrap_or(defaults.max_per_host),
+        ..defaults
+    };
+    let class = |class: WrittenClass| Class {
+        name: class.name,
+        share: class.share,
+        incidents_per_day: class.incidents_per_day,
+        incident: class.incident_length,
+        latency: class.latency,
+        failure_rate: class.failure_rate,
+        interval: class.interval,
+    };
+    let outage = |outage: WrittenOutage| Outage { at: outage.at, length: outage.length, share: outage.share };
+    let estate = Estate {
+        name: written.name,
+        targets: written.targets,
+        per_host: written.targets_per_host,
+        duration: written.duration,
+        settings,
+        classes: written.classes.into_iter().map(class).collect(),
+        outages: written.outages.into_iter().map(outage).collect(),
+    };
+    check(&estate)?;
+    Ok(estate)
+}
+
+/// What no estate is.
+fn check(estate: &Estate) -> anyhow::Result<()> {
+    let Settings { base, min, max, .. } = estate.settings;
+    if !(1..=TARGETS).contains(&estate.targets) {
+        bail!("targets: use 1 to {TARGETS}");
+    }
+    if estate.duration.is_zero() || estate.duration > LONGEST {
+        bail!("duration: use more than nothing and at most 90d");
+    }
+    let target_days = f64::from(estate.targets) * estate.duration.as_secs_f64() / 86_400.0;
+    if target_days > TARGET_DAYS {
+        bail!("{target_days:.0} days of targets take too long: use fewer targets, or a shorter duration");
+    }
+    let longest = max.unwrap_or(Duration::from_secs(86_400));
+    if min < Duration::from_millis(100) || longest < min || longest > Duration::from_secs(86_400) {
+        bail!("minInterval and maxInterval: use 100ms to 1d, and the first not above the second");
+    }
+    if base.is_some_and(|base| base < min || base > longest) {
+        bail!("baseInterval lies outside minInterval and maxInterval");
+    }
+    for (name, cap) in [("maxInFlight", estate.settings.max_in_flight), ("maxPerHost", estate.settings.max_per_host)] {
+        if !(1..=100_000).contains(&cap) {
+            bail!("{name}: use 1 to 100000");
+        }
+    }
+    if estate.per_host == 0 {
+        bail!("targetsPerHost: use 1 or more");
+    }
+    if estate.classes.is_empty() || estate.classes.iter().map(|class| class.share).sum::<f64>() <= 0.0 {
+        bail!("classes: at least one needs a share above 0");
+    }
+    for (number, class) in estate.classes.iter().enumerate() {
+        let wrong = |key: &str, rule: &str| bail!("class {} {:?}: {key}: {rule}", number + 1, class.name);
+        if !(0.0..=1e9).contains(&class.share) {
+            return wrong("share", "use 0 to 1000000000");
+        }
+        if !(0.0..=10_000.0).contains(&class.incidents_per_day) {
+            return wrong("incidentsPerDay", "use 0 to 10000");
+        }
+        if !(0.0..=1.0).contains(&class.failure_rate) {
+            return wrong("failureRate", "use 0 to 1");
+        }
+        if class.latency > Duration::from_secs(300) {
+            return wrong("latency", "use at most 5m");
+        }
+        if class.interval.is_some_and(|own| own < min || own > longest) {
+            return wrong("interval", "use one within minInterval and maxInterval");
+        }
+    }
+    if estate.outages.iter().any(|outage| outage.at >= estate.duration) {
+        bail!("outages: one begins when all is over: use an earlier `at`, or a longer duration");
+    }
+    if estate.outages.iter().any(|outage| !(0.0..=1.0).contains(&outage.share)) {
+        bail!("outages: share: use 0 to 1");
+    }
+    Ok(())
+}
+
+fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 100.0).round() / 100.0
+}
+
+fn to_json(estate: &Estate, seed: u64, comparison: &Comparison) -> Value {
+    let row = |row: &Row| {
+        json!({
+            "cadence": row.cadence.as_str(), "polls": row.polls, "intervalSeconds": seconds(row.interval),
+            "changes": row.changes, "medianSeconds": seconds(row.median), "p95Seconds": seconds(row.p95),
+            "meanSeconds": seconds(row.mean), "missedShare": row.missed,
+        })
+    };
+    json!({
+        "estate": estate.name, "targets": estate.targets, "durationSeconds": estate.duration.as_secs(), "seed": seed,
+        "cadences": comparison.rows.iter().map(row).collect::<Vec<_>>(), "adaptiveToFixedMedian": comparison.ratio,
+        "fixedAsConfigured": row(&comparison.configured), "tooFewChanges": has_too_few_changes(comparison),
+    })
+}
+
+/// Whether a run says little about the cadences.
+fn has_too_few_changes(comparison: &Comparison) -> bool {
+    comparison.rows.iter().any(|row| row.changes < ENOUGH_CHANGES)
+}
+
+fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<()> {
+    let Settings { base, min, max, .. } = estate.settings;
+    let base = base.unwrap_or(Duration::from_secs(10));
+    print(&format!(
+        "{}\n{} targets for {:.1} hours, seed {seed}; adaptive with base {:?}, min {:?}, {}\n\
+         delay: from a change to the next poll that brings a report; the first three start as many polls\n",
+        estate.name,
+        estate.targets,
+        estate.duration.as_secs_f64() / 3600.0,
+        base,
+        min,
+        max.map_or("no max: never less often than base".to_owned(), |max| format!("max {max:?}"))
+    ))?;
+    print(&format!(
+        "{:<10} {:>10} {:>12} {:>9} {:>12} {:>10} {:>10} {:>8}",
+        "cadence", "polls", "interval", "changes", "median", "p95", "mean", "missed"
+    ))?;
+    let named = comparison.rows.iter().map(|row| (row.cadence.as_str(), row));
+    for (name, row) in named.chain([("configured", &comparison.configured)]) {
+        print(&format!(
+            "{name:<10} {:>10} {:>10.1} s {:>9} {:>10.1} s {:>8.1} s {:>8.1} s {:>6.1} %",
+            row.polls,
+            row.interval.as_secs_f64(),
+            row.changes,
+            row.median.as_secs_f64(),
+            row.p95.as_secs_f64(),
+            row.mean.as_secs_f64(),
+            row.missed * 100.0
+        ))?;
+    }
+    print("configured: fixed at the interval that each target has")?;
+    print("missed: changes that were over, or undone, before any poll looked")?;
+    if comparison.rows.iter().any(|row| row.changes == 0) {
+        return print("\nnothing changed in this time: let it run longer, or give a class more incidentsPerDay");
+    }
+    if has_too_few_changes(comparison) {
+        print(&format!(
+            "\nfewer than {ENOUGH_CHANGES} changes say little: another seed may say the contrary; let it run longer, or use more targets"
+        ))?;
+    }
+    print(&format!("\nadaptive sees half of the changes after {:.2} of the time that fixed takes", comparison.ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_estates_of_the_repository_are_read() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scheduler/estates");
+        let mut count = 0;
+        for file in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            assert!(!read(&text).unwrap().name.is_empty());
+            count += 1;
+        }
+        assert_eq!(count, 3);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let class = r#"{ "share": 1, "incidentsPerDay": 1, "incidentLength": "5m" }"#;
+        let estate = |rest: &str, class: &str| format!(r#"{{ "targets": 3, {rest} "classes": [{class}] }}"#);
+        assert!(read(&estate("", class)).is_ok());
+        assert!(read(&estate(r#""duration": 3600,"#, class)).is_ok());
+        for (text, expected) in [
+            (estate(r#""durration": "1d","#, class), "unknown field `durration`"),
+            (estate(r#""duration": "soon","#, class), "is no duration"),
+            (estate(r#""duration": "0s","#, class), "duration: use more than nothing"),
+            (estate(r#""baseInterval": "1s","#, class), "baseInterval lies outside"),
+            (estate(r#""minInterval": "0s","#, class), "minInterval and maxInterval"),
+            (estate("", &class.replace("\"share\": 1", "\"share\": 0")), "share above 0"),
+            (estate("", &class.replace("\"incidentsPerDay\": 1", "\"incidentsPerDay\": -1")), "incidentsPerDay: use 0"),
+            (estate("", ""), "at least one"),
+            (estate("", class).replace("\"targets\": 3", "\"targets\": 0"), "targets: use 1"),
+            ("[".to_owned(), "line 1 column 1"),
+        ] {
+            let found = format!("{:#}", read(&text).unwrap_err());
+            assert!(found.contains(expected), "{text}: {found}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `status`: the host, its targets and its queue in a few lines.
+
+use super::remote::{BADNESS, answer, ask, text};
+use crate::cli::Remote;
+use crate::output::{complain, print};
+use anyhow::anyhow;
+use egress::Method;
+use serde_json::json;
+
+/// `status`.
+pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
+    let health = ask(remote, Method::Get, "/api/monitoring/scheduler/health", None).await?;
+    let stats = ask(remote, Method::Get, "/api/v1/scheduler/stats", None).await?;
+    let settings = ask(remote, Method::Get, "/api/v1/settings", None).await?;
+    if !health["queue"].is_object() || !stats["scheduler"].is_object() {
+        return Err(anyhow!("what answers there is no running host: check POLLIWOG_URL"));
+    }
+    let problems = settings["problems"].clone();
+    let both = json!({ "health": health, "stats": stats, "problems": problems });
+    answer(remote, &both, |_| {
+        for problem in problems.as_array().into_iter().flatten() {
+            complain(text(problem));
+        }
+        if let Some(why) = stats["notReady"].as_str() {
+            complain(format!("the host does not work as it should: {why}"));
+        }
+        let targets = &stats["targets"];
+        let count = |status: &str| targets[status].as_u64().filter(|count| *count > 0);
+        let counts = BADNESS.iter().filter_map(|status| Some(format!("{} {status}", count(status)?)));
+        let counts: Vec<String> = counts.collect();
+        let (scheduler, queue) = (&stats["scheduler"], &health["queue"]);
+        let held = stats["held"].as_object().into_iter().flatten();
+        let held: Vec<String> = held.map(|(reason, count)| format!("{reason} {count}")).collect();
+        let dead = match health["deadLetter"]["count"].as_u64().unwrap_or(0) {
+            0 => String::new(),
+            count => format!("\nrarely      {count} of them: they have failed for long (dead letters)"),
+        };
+        print(&format!(
+            "host        polliwog {}, started {}\n\
+             targets     {}: {}{dead}\n\
+             queue       {} waiting, {} of them due within 12 s\n\
+             polls       {} started, {} in flight, {} with a report, {} failed, {} ms on average\n\
+             held back   {}\n\
+             adaptive    {}",
+            text(&stats["version"]),
+            text(&stats["startedAt"]),
+            health["instances"].as_array().map_or(0, Vec::len),
+            counts.join(", "),
+            queue["depth"],
+            queue["dueWithinSeconds"],
+            scheduler["JobsProcessed"],
+            scheduler["WorkerPoolUtilized"],
+            scheduler["CommandsCreated"],
+            scheduler["CommandsFailed"],
+            scheduler["AverageProcessingMS"],
+            held.join(", "),
+            if health["enabled"] == true { "yes" } else { "no" }
+        ))
+    })
+}

@@ -1,0 +1,109 @@
+//! `targets`: lists, shows and changes targets.
+
+use super::remote::{BADNESS, answer, ask, every, part, rows, table, text};
+use crate::cli::{Remote, TargetsCommand};
+use crate::output::print;
+use egress::Method;
+use serde_json::{Value, json};
+
+/// `targets`.
+pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) -> anyhow::Result<u8> {
+    let change = |target: &str, key: &str, value: Value| {
+        (Method::Patch, format!("/api/v1/targets/{}", part(target)), Some(json!({ key: value })))
+    };
+    let (method, path, body) = match command {
+        None | Some(TargetsCommand::List) => return list_targets(remote).await,
+        Some(TargetsCommand::Show { target }) => return show_target(remote, &target).await,
+        Some(TargetsCommand::Dismiss { target, dependency }) => {
+            let body = json!({ "dependency": dependency });
+            (Method::Post, format!("/api/v1/targets/{}/dismiss", part(&target)), Some(body))
+        }
+        Some(TargetsCommand::Poll { target }) => {
+            (Method::Post, format!("/api/v1/targets/{}/poll", part(&target)), None)
+        }
+        Some(TargetsCommand::Enable { target }) => change(&target, "enabled", json!(true)),
+        Some(TargetsCommand::Disable { target }) => change(&target, "enabled", json!(false)),
+        Some(TargetsCommand::Set { target, key, value }) => change(&target, &key, json!(value)),
+        Some(TargetsCommand::Unset { target, key }) => change(&target, &key, Value::Null),
+    };
+    let found = ask(remote, method, &path, body).await?;
+    answer(remote, &found, |found| {
+        if found["accepted"] == true {
+            return print("it is polled as soon as its host has a slot");
+        }
+        if let Some(count) = found["dismissed"].as_u64() {
+            return print(&format!("forgotten: {count}"));
+        }
+        print_target(found)
+    })
+}
+
+/// One target with all that is known of it: each dependency with its reasons and numbers, as `poll` prints them.
+async fn show_target(remote: &Remote, target: &str) -> anyhow::Result<u8> {
+    let mut found = ask(remote, Method::Get, &format!("/api/v1/targets/{}", part(target)), None).await?;
+    let path = format!("/api/v1/dependencies?target={}&", part(target));
+    found["reported"] = every(remote, &path, "dependencies").await?.into();
+    answer(remote, &found, |found| {
+        print_target(found)?;
+        let lines: Vec<String> = found["reported"].as_array().into_iter().flatten().map(dependency_line).collect();
+        print("")?;
+        print(&if lines.is_empty() { "no dependency is known of it".to_owned() } else { lines.join("\n") })
+    })
+}
+
+/// Facts and settings of a target.
+fn print_target(found: &Value) -> anyhow::Result<()> {
+    let mut facts = Vec::new();
+    for (key, value) in found.as_object().into_iter().flatten() {
+        match value {
+            _ if ["settings", "reported"].contains(&key.as_str()) => {}
+            Value::Object(inner) => facts.extend(
+                inner
+                    .iter()
+                    .filter(|(_, value)| !value.is_null())
+                    .map(|(name, value)| vec![format!("{key} {name}"), text(value)]),
+            ),
+            Value::Array(items) => facts.extend(items.iter().map(|item| vec![key.clone(), text(item)])),
+            Value::Null => {}
+            value => facts.push(vec![key.clone(), text(value)]),
+        }
+    }
+    table(&["TARGET", &text(&found["id"])], &facts)?;
+    print("")?;
+    table(&["SETTING", "VALUE", "FROM"], &rows(&found["settings"], &["key", "value", "from"]))
+}
+
+/// `critical db: 403 from storage; impact: no orders`.
+fn dependency_line(dependency: &Value) -> String {
+    let word = match dependency {
+        dependency if dependency["missing"] == true => "missing".to_owned(),
+        dependency if dependency["stale"] == true => format!("stale, was {}", text(&dependency["status"])),
+        dependency => text(&dependency["status"]),
+    };
+    let said = |key: &str| dependency[key].as_str().map(str::to_owned);
+    let latency = dependency["latencyMs"].as_f64().map(|ms| format!("{ms:.0} ms"));
+    let impact = said("impact").filter(|_| dependency["status"] != "ok").map(|impact| format!("impact: {impact}"));
+    let error = dependency["error"].as_object().map(|_| dependency["error"].to_string());
+    let since = said("lastStatusChange").map(|at| format!("since {at}"));
+    let more: Vec<String> =
+        [said("errorMessage"), said("description"), impact, error, latency, since].into_iter().flatten().collect();
+    let more = if more.is_empty() { String::new() } else { format!(": {}", more.join("; ")) };
+    format!("{word:<9} {}{more}", text(&dependency["name"]))
+}
+
+async fn list_targets(remote: &Remote) -> anyhow::Result<u8> {
+    let mut all = every(remote, "/api/v1/targets?", "targets").await?;
+    // The worst first.
+    let badness = |target: &Value| BADNESS.iter().position(|status| target["status"] == **status);
+    all.sort_by_key(badness);
+    answer(remote, &json!({ "total": all.len(), "targets": all }), |found| {
+        let columns = ["id", "kind", "status", "state", "cadence", "intervalMs", "nextRun", "consecutiveFailures"];
+        let heading = ["TARGET", "KIND", "STATUS", "STATE", "CADENCE", "INTERVAL MS", "NEXT RUN", "FAILURES", "ERROR"];
+        let mut rows = rows(&found["targets"], &columns);
+        for (row, target) in rows.iter_mut().zip(found["targets"].as_array().into_iter().flatten()) {
+            let dead = if target["deadLetter"].is_null() { "" } else { " (dead letter)" };
+            row.push(text(&target["lastError"]["code"]) + dead);
+        }
+        table(&heading, &rows)
+    })
+}

@@ -1,0 +1,82 @@
+//! The configuration as commands read it, and the demo's targets.
+
+use anyhow::{anyhow, bail};
+use config::{
+    Config, Document, Invalid, Places, Problem, Reading, SecretSource, TargetConfig, Written, environment, find,
+    misspelt,
+};
+use model::{Kind, TargetId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The shortest and the longest interval of the demo's targets.
+const DEMO_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// Finds and reads the configuration's file. The demo needs none.
+pub(crate) fn document(places: &Places, demo: bool) -> anyhow::Result<Document> {
+    match Document::find(places).map_err(|why| anyhow!(why))? {
+        Some(document) => Ok(document),
+        None if demo => Ok(Document::without_file("the demo")),
+        None => {
+            let tried = find(places, &environment).err().unwrap_or_default();
+            let tried: Vec<String> = tried.iter().map(|path| path.display().to_string()).collect();
+            bail!(
+                "there is no configuration ({}): write one, or look round with `polliwog run --demo`",
+                tried.join(", ")
+            );
+        }
+    }
+}
+
+/// The configuration as it is written.
+pub(crate) fn read(places: &Places) -> anyhow::Result<Result<Config, Vec<Problem>>> {
+    Ok(parse(&document(places, false)?, places).map(|written| written.config().clone()))
+}
+
+/// Parses a document without the demo.
+pub(crate) fn parse(document: &Document, places: &Places) -> Result<Written, Vec<Problem>> {
+    let reading = Reading { places: places.clone(), extra: None };
+    document.parse(&reading).map_err(|invalid| invalid.problems)
+}
+
+/// The parts of the configuration that can be read, and every problem.
+pub(crate) fn examine(places: &Places) -> anyhow::Result<(Option<Config>, Vec<Problem>)> {
+    let reading = Reading { places: places.clone(), extra: None };
+    Ok(match document(places, false)?.parse(&reading) {
+        Ok(written) => (Some(written.config().clone()), Vec::new()),
+        Err(Invalid { problems, rest }) => (rest.map(|rest| *rest), problems),
+    })
+}
+
+/// The configuration without a file.
+pub(crate) fn defaults(places: &Places) -> Result<Config, Vec<Problem>> {
+    Config::written(("the defaults", ""), places, &environment)
+}
+
+/// Environment variables that look like settings and set nothing.
+pub(crate) fn unknown_variables(config: &Config) -> Vec<Problem> {
+    let set: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    misspelt(set.iter().map(String::as_str), &config.variables)
+}
+
+/// The demo's targets.
+pub(crate) fn demo_targets(port: u16) -> Arc<[TargetConfig]> {
+    let target = |simulated: demo::DemoTarget| TargetConfig {
+        name: simulated.name.to_owned(),
+        interval: Some(simulated.interval),
+        min_interval: Some(DEMO_BOUNDS.0),
+        max_interval: Some(DEMO_BOUNDS.1),
+        secrets: (simulated.secrets.iter())
+            .map(|(name, value)| ((*name).to_owned(), SecretSource::Simulated(value)))
+            .collect(),
+        labels: BTreeMap::from([("estate".to_owned(), "demo".to_owned())]),
+        settings: serde_json::from_str(simulated.settings).expect("the demo's settings are JSON"),
+        ..TargetConfig::new(
+            TargetId::new(simulated.id).expect("the demo's ids are ids"),
+            Kind::new(simulated.kind).expect("the demo's kinds are kinds"),
+            simulated.url.parse().expect("the demo's URLs are URLs"),
+        )
+    };
+    demo::targets(port).into_iter().map(target).collect()
+}

@@ -1,0 +1,285 @@
+//! The running host as `web` sees it: the engine's read model and commands behind the trait that `web` defines.
+
+use crate::admin::{self, ADMIN_TOKEN};
+use crate::health::Health;
+use crate::logging::Log;
+use catalog::hex;
+use config::environment;
+use engine::{Bus, Clock, Command, Explained, Mailbox, ReadModel, Reconfigurer, random_bytes};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use metrics::Reading;
+use model::{
+    Ask, CommandError, Explanation, Moment, PluginState, SchedulerState, SequencedEvent, Setting, TargetId,
+    TargetState, Term, Timestamp,
+};
+use sandbox::Sandbox;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use store::Store;
+use tokio::sync::broadcast::Receiver;
+use web::Auth;
+
+/// A transaction that failed this often makes the host not ready.
+const TROUBLE: u64 = 3;
+/// How long the threads that watch files may take to end, and how long the driver, whose polls have 15 s.
+pub(crate) const ENDING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(17));
+
+/// Reads and commands of a running host.
+pub(crate) struct RunningHost {
+    /// The clock.
+    pub clock: Clock,
+    /// Runs polls.
+    pub sandbox: Arc<Sandbox>,
+    /// Holds history.
+    pub store: Arc<Store>,
+    /// Changes the configuration.
+    pub reconfigurer: Arc<Reconfigurer>,
+    /// Holds the committed state.
+    pub read_model: Arc<ReadModel>,
+    /// Announces events.
+    pub bus: Bus,
+    /// Counts requests.
+    pub egress: egress::Egress,
+    /// Watches the threads that everything depends on.
+    pub health: Arc<Health>,
+    /// Counts what happens to the listeners.
+    pub web: Arc<web::Gauges>,
+    /// Counts lost lines of the log.
+    pub log: Arc<Log>,
+    /// Keeps the admin token.
+    pub data_dir: PathBuf,
+    /// Leads to the driver.
+    pub mailbox: Mailbox,
+}
+
+fn lanes() -> usize {
+    sandbox::Config::default().lanes.get()
+}
+
+impl RunningHost {
+    fn of_scheduler(&self) -> Vec<Reading> {
+        let state = self.read_model.scheduler();
+        let counters = state.counters;
+        let in_flight: usize = state.in_flight.values().sum();
+        let (demoted, waited) = self.sandbox.counters();
+        vec![
+            Reading::counter("scheduler_jobs_processed", "Polls started", counters.started),
+            Reading::counter(
+                "scheduler_backpressure_skips",
+                "Polls left out because results waited for the database",
+                counters.skipped_unwritten,
+            ),
+            Reading::gauge("scheduler_worker_pool_utilized", "Polls in flight", in_flight as f64),
+            Reading::gauge("scheduler_num_workers", "Lanes that polls run on", lanes() as f64),
+            Reading::counter(
+                "polliwog_polls_held_in_flight",
+                "Polls held back because max_in_flight were in flight",
+                counters.held_in_flight,
+            ),
+            Reading::counter(
+                "polliwog_polls_held_by_rate",
+                "Polls held back by rate_per_second",
+                counters.held_by_rate,
+            ),
+            Reading::counter("polliwog_polls_spread", "Polls that fell due together and were spread", counters.spread),
+            Reading::counter(
+                "polliwog_polls_held_by_hosts",
+                "Polls that waited for a slot of their host",
+                counters.held_by_hosts,
+            ),
+            Reading::counter(
+                "polliwog_polls_skipped_no_slot",
+                "Polls that never got an instance slot",
+                counters.skipped_no_slot,
+            ),
+            Reading::counter("polliwog_polls_waited_for_slot", "Polls that waited for an instance slot", waited),
+            Reading::counter("polliwog_polls_demoted", "Polls that were moved to the slow lane", demoted),
+        ]
+    }
+
+    fn of_io(&self) -> Vec<Reading> {
+        let (store, egress, web) = (self.store.writer().gauges(), self.egress.gauges(), &self.web);
+        let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        let counter = |name, help, value| Reading::counter(name, help, count(value));
+        let gauge = |name, help, value| Reading::gauge(name, help, count(value) as f64);
+        vec![
+            counter("polliwog_egress_connections", "Connections made", &egress.connections),
+            counter("polliwog_egress_coalesced", "Requests that joined one in flight", &egress.coalesced),
+            counter(
+                "polliwog_egress_waited_for_slot",
+                "Requests that waited for a slot of their host",
+                &egress.waited_for_slot,
+            ),
+            counter(
+                "polliwog_egress_waited_for_bytes",
+                "Bodies that waited for the budget of body bytes",
+                &egress.waited_for_bytes,
+            ),
+            gauge("polliwog_store_queued", "Results that wait for the database", &store.queued),
+            counter("polliwog_store_transactions", "Transactions committed", &store.transactions),
+            counter("polliwog_store_failures", "Transactions that failed and were tried again", &store.failures),
+            gauge("polliwog_web_connections", "Connections to pages, API and metrics", &web.connections),
+            counter("polliwog_web_timed_out", "Connections closed because the other side was too slow", &web.timed_out),
+            counter("polliwog_web_wrong_tokens", "Requests with a wrong token", &web.wrong_tokens),
+            counter("polliwog_web_foreign_hosts", "Requests that named another host", &web.foreign_hosts),
+            counter("polliwog_web_panics", "Requests whose handler panicked", &web.panics),
+            Reading::counter("polliwog_log_lines_lost", "Lines of the log that could not be written", self.log.lost()),
+        ]
+    }
+}
+
+impl web::Host for RunningHost {
+    fn target(&self, id: &TargetId) -> Option<Arc<TargetState>> {
+        self.read_model.target(id)
+    }
+
+    fn targets(&self) -> Vec<Arc<TargetState>> {
+        self.read_model.targets()
+    }
+
+    fn scheduler(&self) -> Arc<SchedulerState> {
+        self.read_model.scheduler()
+    }
+
+    fn plugins(&self) -> Vec<PluginState> {
+        self.reconfigurer.plugins().states(&self.read_model.scheduler().quarantined)
+    }
+
+    fn process(&self) -> Vec<Reading> {
+        let started = self.started().as_millis() as f64 / 1000.0;
+        let problems = self.reconfigurer.problems().len() as f64;
+        let mut readings = vec![
+            Reading::gauge("process_start_time_seconds", "When the host started, in seconds since 1970", started),
+            Reading::gauge(
+                "polliwog_configuration_problems",
+                "Problems that keep some of the configuration from being active",
+                problems,
+            ),
+        ];
+        readings.extend(self.of_scheduler());
+        readings.extend(self.of_io());
+        readings
+    }
+
+    fn started(&self) -> Timestamp {
+        self.clock.at(Moment::START)
+    }
+
+    fn listen(&self) -> Receiver<Arc<SequencedEvent>> {
+        self.bus.listen()
+    }
+
+    fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<Option<Vec<SequencedEvent>>, String>> {
+        let store = self.store.clone();
+        let read = move || {
+            let (first, last) = store.reader().event_bounds().map_err(|error| error.to_string())?;
+            // Pruned since, or a number that this database never assigned.
+            if sequence > last || (first > 0 && sequence < first - 1) {
+                return Ok(None);
+            }
+            store.reader().events_after(sequence, limit).map(Some).map_err(|error| error.to_string())
+        };
+        async move { tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())? }.boxed()
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.health.failure().map_or(Ok(()), Err)
+    }
+
+    fn readiness(&self) -> Result<(), String> {
+        self.health()?;
+        if let Some(trouble) = self.store.writer().trouble() {
+            return Err(trouble);
+        }
+        let failing = self.store.writer().gauges().failing.load(Ordering::Relaxed);
+        if failing >= TROUBLE { Err("the database does not take results: see the log".to_owned()) } else { Ok(()) }
+    }
+
+    fn loop_answers(&self) -> BoxFuture<'_, bool> {
+        self.mailbox.ping().boxed()
+    }
+
+    fn ask(&self, target: &TargetId, ask: Ask) -> BoxFuture<'_, Result<(), CommandError>> {
+        let target = target.clone();
+        async move { self.mailbox.ask(&target, |reply| Command::Ask(ask, reply)).await? }.boxed()
+    }
+
+    fn dismiss(&self, target: &TargetId, dependency: Option<String>) -> BoxFuture<'_, Result<usize, CommandError>> {
+        let target = target.clone();
+        async move { self.mailbox.ask(&target, |reply| Command::Dismiss(dependency, reply)).await? }.boxed()
+    }
+
+    fn explain(&self, target: &TargetId) -> BoxFuture<'_, Result<Explanation<Timestamp>, CommandError>> {
+        let target = target.clone();
+        async move {
+            let explained = self.mailbox.ask(&target, Command::Explain).await?;
+            let Explained { explanation, failure } =
+                explained.ok_or_else(|| CommandError::NoTarget(target.to_string()))?;
+            let mut terms = explanation.terms;
+            terms.extend(failure.map(|failure| Term {
+                name: "last_error",
+                value: failure.code,
+                meaning: format!("{} ({})", failure.message, failure.category.as_str()),
+            }));
+            Ok(Explanation {
+                target: explanation.target,
+                place: explanation.place,
+                due: explanation.due.map(|due| self.clock.at(due)),
+                summary: explanation.summary,
+                terms,
+            })
+        }
+        .boxed()
+    }
+
+    fn settings_file(&self) -> String {
+        self.reconfigurer.file()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.reconfigurer.problems()
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        self.reconfigurer.settings()
+    }
+
+    fn settings_of(&self, target: &TargetId) -> Vec<Setting> {
+        self.reconfigurer.settings_of(target)
+    }
+
+    fn setting(&self, key: &str) -> Option<Setting> {
+        self.reconfigurer.setting(key)
+    }
+
+    fn set(&self, changes: Vec<(String, Option<String>)>) -> BoxFuture<'_, Result<(), CommandError>> {
+        self.reconfigurer.clone().set(changes).boxed()
+    }
+
+    fn keep_session(&self, hash: web::TokenHash, until: Option<Timestamp>) {
+        self.store.writer().session(hash, until);
+    }
+
+    fn rotate_token(&self) -> Result<String, CommandError> {
+        if environment(ADMIN_TOKEN).is_some() {
+            let message =
+                format!("the environment variable {ADMIN_TOKEN} sets the token: change it there and restart the host");
+            return Err(CommandError::Conflict(message));
+        }
+        let token = hex(&random_bytes::<32>());
+        self.store.writer().admin_token(Auth::hash(&token), self.clock.wall());
+        admin::keep(&self.data_dir, &token);
+        Ok(token)
+    }
+
+    fn random_id(&self) -> String {
+        hex(&random_bytes::<32>())
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.wall()
+    }
+}

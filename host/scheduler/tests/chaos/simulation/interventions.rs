@@ -1,0 +1,217 @@
+//! What is done to an estate while it runs: targets come, change and go, operators ask, machines sleep, hosts end.
+
+use super::naive::{Expected, Mirror, Plugin};
+use super::{Checked, RESTART_SLACK, Run, settings};
+use model::{Ask, Kind, Moment, Place, Schedule, TargetId};
+use rand::Rng;
+use scheduler::{Change, Input, Scheduler, Settings, TargetSpec};
+use std::time::Duration;
+
+impl Run {
+    fn any_target(&mut self) -> Option<TargetId> {
+        let at = self.rng.random_range(0..self.mirrors.len().max(1));
+        self.mirrors.keys().nth(at).cloned()
+    }
+
+    /// Something is done to the estate.
+    pub(super) fn intervene(&mut self) -> Checked {
+        self.summary.interventions += 1;
+        match self.rng.random_range(0..14) {
+            0 | 1 => {
+                let host = self.rng.random_range(0..self.down.len());
+                self.down[host] = !self.down[host];
+                Ok(())
+            }
+            2 => self.add(),
+            3 => self.remove(),
+            4 | 5 => self.change(),
+            6 => self.change_settings(),
+            7 => self.restart(),
+            8 => {
+                // The machine slept, for an hour or for a month.
+                let slept = [3600.0, 30.0 * 86_400.0][self.rng.random_range(0..2)] * self.rng.random::<f64>();
+                self.now = self.now.after(Duration::from_secs_f64(slept));
+                self.awake_since = self.now;
+                self.anything_may_be_due();
+                self.give(Input::Tick)
+            }
+            12 | 13 => self.hold_back(),
+            9 => {
+                // As often as not another version takes its place.
+                self.served = !self.served || self.rng.random_bool(0.5);
+                self.anything_may_be_due();
+                self.plugin = Plugin::default();
+                self.outdated = self.running.keys().cloned().collect();
+                let kind = Kind::new("simulated").expect("a word is a kind");
+                self.give(Input::KindServed(kind, self.served))
+            }
+            _ => self.ask(),
+        }
+    }
+
+    /// Results of a target wait for the database, or no longer do.
+    fn hold_back(&mut self) -> Checked {
+        let Some(target) = self.any_target() else { return Ok(()) };
+        let count = self.rng.random_range(0..8);
+        if let Some(mirror) = self.mirrors.get_mut(&target) {
+            mirror.unwritten(count);
+        }
+        self.give(Input::Unwritten(target, count))
+    }
+
+    /// Due times may have moved, and not by an outcome.
+    pub(super) fn anything_may_be_due(&mut self) {
+        self.spread_since = self.now;
+        self.mirrors.values_mut().for_each(|mirror| mirror.expect(Expected::Anything));
+    }
+
+    fn add(&mut self) -> Checked {
+        let number = self.rng.random_range(0..500);
+        let spec = self.spec(number);
+        let id = spec.id.clone();
+        let mut mirror = Mirror::new(spec.clone());
+        if self.running.contains_key(&id) {
+            mirror.void();
+        }
+        self.mirrors.insert(id, mirror);
+        self.give(Input::Added(spec))
+    }
+
+    fn remove(&mut self) -> Checked {
+        let Some(target) = self.any_target() else { return Ok(()) };
+        self.mirrors.remove(&target);
+        self.plugin.forget(&target);
+        self.disk.remove(&target);
+        self.dirty.remove(&target);
+        self.give(Input::Removed(target))
+    }
+
+    fn change(&mut self) -> Checked {
+        let Some(target) = self.any_target() else { return Ok(()) };
+        let change =
+            [Change::Reset, Change::PollNow, Change::Requeue, Change::Nothing][self.rng.random_range(0..4_usize)];
+        let number = target.as_str()[1..].parse().unwrap_or_default();
+        let new = self.spec(number);
+        let mirror = self.mirrors.get_mut(&target).expect("the target was found among them");
+        let spec = match change {
+            Change::Reset => new,
+            // Host and origin stay: another URL is a reset.
+            _ => TargetSpec { host: mirror.spec.host.clone(), origin: mirror.spec.origin.clone(), ..new },
+        };
+        mirror.change(spec.clone(), change);
+        self.plugin.forget(&target);
+        self.give(Input::Changed(spec, change))
+    }
+
+    fn ask(&mut self) -> Checked {
+        let asks = [Ask::PollNow, Ask::Retry, Ask::ResetBreaker, Ask::Enable, Ask::Disable];
+        let ask = asks[self.rng.random_range(0..asks.len())];
+        self.ask_for(ask)
+    }
+
+    fn ask_for(&mut self, ask: Ask) -> Checked {
+        let Some(target) = self.any_target() else { return Ok(()) };
+        self.mirrors.get_mut(&target).expect("the target was found among them").ask(ask);
+        match ask {
+            // One that is being polled began before that.
+            Ask::PollNow | Ask::Retry | Ask::ResetBreaker
+                if self.running.contains_key(&target) || !self.mirrors[&target].spec.enabled => {}
+            Ask::PollNow | Ask::Retry | Ask::ResetBreaker => self.plugin.ask(&target),
+            Ask::Disable => self.plugin.forget(&target),
+            Ask::Enable => {}
+        }
+        self.give(Input::Asked(target, ask))
+    }
+
+    fn change_settings(&mut self) -> Checked {
+        let new = settings(&mut self.rng);
+        // A change of the caps takes nothing away from polls under way; the checks wait until they have ended.
+        let caps = Settings {
+            max_in_flight: new.max_in_flight.max(self.settings.max_in_flight),
+            max_per_host: new.max_per_host.max(self.settings.max_per_host),
+            ..new
+        };
+        self.set(caps)
+    }
+
+    fn set(&mut self, settings: Settings) -> Checked {
+        self.settings = settings.clone();
+        self.anything_may_be_due();
+        self.rate_since = self.now;
+        self.starts.clear();
+        for mirror in self.mirrors.values_mut() {
+            mirror.profile(settings.profile);
+        }
+        self.give(Input::Settings(settings))
+    }
+
+    /// The host ends, gracefully or not, and starts again with what it had saved.
+    fn restart(&mut self) -> Checked {
+        // As often as not while polls, and probes, are under way.
+        if self.rng.random_bool(0.5) {
+            for _ in 0..4 {
+                self.ask_for(Ask::PollNow)?;
+            }
+        }
+        let (ended, graceful) = (self.now, self.rng.random_bool(0.5));
+        if graceful {
+            // What is under way when the patience with it ends is written as well.
+            self.dirty.extend(self.running.keys().cloned());
+            self.flush();
+        }
+        let specs: Vec<(TargetSpec, Option<Schedule<Moment>>)> = (self.mirrors.values())
+            .map(|mirror| (mirror.spec.clone(), self.disk.get(&mirror.spec.id).cloned()))
+            .collect();
+        let probing: Vec<(TargetId, Moment)> = (self.mirrors.values())
+            .filter_map(|mirror| Some((mirror.spec.id.clone(), ended.after(mirror.lost_probe()?))))
+            .collect();
+        let waits = |id: &TargetId| {
+            let status = self.scheduler.status(id).filter(|status| status.place == Place::Queued);
+            Some((id.clone(), status?.schedule.due))
+        };
+        let promised: Vec<(TargetId, Moment)> = self.mirrors.keys().filter_map(waits).collect();
+        self.dirty.clear();
+        self.plugin = Plugin::default();
+        self.outdated.clear();
+        self.scheduler = Scheduler::new(self.settings.clone(), self.rng.random());
+        self.flights.clear();
+        self.running.clear();
+        self.starts.clear();
+        let longest = if self.rng.random_bool(0.5) { 10 } else { 4000 };
+        self.now = self.now.after(Duration::from_secs(self.rng.random_range(0..longest)));
+        (self.rate_since, self.awake_since) = (self.now, self.now);
+        for mirror in self.mirrors.values_mut() {
+            mirror.lose_poll();
+            mirror.unwritten(0);
+            mirror.expect(Expected::Anything);
+        }
+        let kind = Kind::new("simulated").expect("a word is a kind");
+        self.scheduler.apply(Input::KindServed(kind, self.served), self.now);
+        self.give(Input::Started(specs))?;
+        for mirror in self.mirrors.values() {
+            let id = &mirror.spec.id;
+            let status = self.scheduler.status(id).ok_or_else(|| format!("{id} did not survive a restart"))?;
+            mirror.same_streaks(&status.schedule).map_err(|why| format!("{id} after a restart: {why}"))?;
+        }
+        let due = |id: &TargetId| self.scheduler.status(id).map(|status| status.schedule.due);
+        // A host that was killed knew when the probe began, not how far it got.
+        let slack = RESTART_SLACK + self.longest_poll;
+        for (id, until) in probing.into_iter().filter(|(_, until)| *until > self.now.after(slack)) {
+            if due(&id).is_some_and(|due| due < until.before(slack)) {
+                return Err(format!("{id} was being probed when the host ended, and is probed again before its time"));
+            }
+        }
+        for (id, promise) in promised.into_iter().filter(|_| graceful) {
+            // What fell due meanwhile is spread, and so is what lies further away than it should.
+            let (kept, most) = (due(&id), self.now.after(Duration::from_secs(60)));
+            if promise > self.now && kept != Some(promise) && kept.is_none_or(|due| due > most) {
+                return Err(format!("{id} was due at {promise:?}, and is now at {kept:?}"));
+            }
+            let far = promise > self.now.after(self.settings.max.unwrap_or(Duration::from_secs(300)));
+            if promise > most && kept != Some(promise) && !far {
+                return Err(format!("{id} was due at {promise:?}, and is polled early, at {kept:?}"));
+            }
+        }
+        self.look()
+    }
+}

@@ -1,0 +1,143 @@
+//! Events in their rows: a table of the kinds that are stored, with the conversions derived from it.
+
+use model::{DeadReason, Event, EventKind, FailureCategory, Kind, Status, TargetId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// A field of an event and its form in JSON.
+pub(crate) trait Field: Sized {
+    /// The form in JSON.
+    type Wire;
+
+    /// Converts to JSON's form.
+    fn store(&self) -> Self::Wire;
+
+    /// Converts back. `None` if another version wrote a value that this one does not know.
+    fn restore(wire: Self::Wire) -> Option<Self>;
+}
+
+macro_rules! as_is {
+    ($($type:ty),*) => {$(
+        impl Field for $type {
+            type Wire = Self;
+
+            fn store(&self) -> Self {
+                self.clone()
+            }
+
+            fn restore(wire: Self) -> Option<Self> {
+                Some(wire)
+            }
+        }
+    )*};
+}
+as_is!(String, Option<String>, u32);
+
+macro_rules! as_text {
+    ($($type:ty, $restore:expr;)*) => {$(
+        impl Field for $type {
+            type Wire = String;
+
+            fn store(&self) -> String {
+                self.as_str().to_owned()
+            }
+
+            fn restore(wire: String) -> Option<Self> {
+                $restore(&wire)
+            }
+        }
+    )*};
+}
+as_text! {
+    TargetId, |text: &str| Self::new(text).ok();
+    Kind, |text: &str| Self::new(text).ok();
+    Status, Self::from_word;
+    FailureCategory, Self::from_word;
+    DeadReason, Self::from_word;
+}
+
+/// Defines [`EventWire`] with its conversions. The names of variants and fields are those in the database.
+macro_rules! stored_events {
+    ($($name:ident { $($field:ident: $type:ty),* })*) => {
+        /// An event's fields, as JSON in its row.
+        #[derive(Debug, Serialize, Deserialize)]
+        #[serde(tag = "event")]
+        pub(crate) enum EventWire {
+            $($name { $($field: <$type as Field>::Wire),* },)*
+        }
+
+        impl EventWire {
+            /// `None` for an event that is never stored.
+            pub(crate) fn of(event: &EventKind) -> Option<Self> {
+                Some(match event {
+                    EventKind::PollComplete { .. } => return None,
+                    $(EventKind::$name { $($field),* } => Self::$name { $($field: $field.store()),* },)*
+                })
+            }
+
+            /// `None` for a row that another version wrote and this one cannot read.
+            pub(crate) fn restore(self, at: Timestamp) -> Option<Event> {
+                let kind = match self {
+                    $(Self::$name { $($field),* } => {
+                        EventKind::$name { $($field: <$type as Field>::restore($field)?),* }
+                    })*
+                };
+                Some(Event { at, kind })
+            }
+        }
+    };
+}
+
+stored_events! {
+    StatusChange { target: TargetId, dependency: String, previous: Status, current: Status }
+    DependencyMissing { target: TargetId, dependency: String }
+    PollError { target: TargetId, category: FailureCategory, code: String, message: String }
+    Unreachable { target: TargetId, code: String, message: String }
+    Reachable { target: TargetId, failures: u32 }
+    ServiceStarted { target: TargetId }
+    ServiceStopped { target: TargetId }
+    CircuitOpen { target: TargetId, failures: u32 }
+    CircuitClose { target: TargetId }
+    DeadLetter { target: TargetId, reason: DeadReason }
+    Revived { target: TargetId }
+    PluginLoaded { plugin: Kind, version: String }
+    PluginRefused { file: String, reason: String }
+    PluginQuarantined { plugin: Kind, targets: u32 }
+    SettingsChanged { what: String, value: Option<String> }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_keep_their_form_and_are_restored() {
+        let target = TargetId::new("a").unwrap();
+        let at = Timestamp::from_millis(5);
+        for (kind, row) in [
+            (
+                EventKind::StatusChange {
+                    target: target.clone(),
+                    dependency: "db".to_owned(),
+                    previous: Status::Ok,
+                    current: Status::Critical,
+                },
+                r#"{"event":"StatusChange","target":"a","dependency":"db","previous":"ok","current":"critical"}"#,
+            ),
+            (
+                EventKind::DeadLetter { target, reason: DeadReason::Permanent },
+                r#"{"event":"DeadLetter","target":"a","reason":"permanent_failure"}"#,
+            ),
+            (
+                EventKind::SettingsChanged { what: "scheduler.cadence".to_owned(), value: None },
+                r#"{"event":"SettingsChanged","what":"scheduler.cadence","value":null}"#,
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&EventWire::of(&kind).unwrap()).unwrap(), row);
+            let read: EventWire = serde_json::from_str(row).unwrap();
+            assert_eq!(read.restore(at), Some(Event { at, kind }));
+        }
+        let unknown: EventWire =
+            serde_json::from_str(r#"{"event":"DeadLetter","target":"a","reason":"of_another_version"}"#).unwrap();
+        assert_eq!(unknown.restore(at), None);
+    }
+}

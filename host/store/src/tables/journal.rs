@@ -1,0 +1,35 @@
+//! `journal`: volatile fields and schedules of all targets, a row for each flush, until they are folded into the targets'
+//! own rows and the latency blocks.
+
+use crate::wire::{Journal, encode};
+use model::Timestamp;
+use rusqlite::Connection;
+
+pub(crate) const V1: &str = "
+CREATE TABLE journal (
+    sequence INTEGER PRIMARY KEY,
+    body BLOB NOT NULL
+) STRICT;
+";
+
+/// Appends a row.
+pub(crate) fn append(connection: &Connection, journal: &Journal) -> rusqlite::Result<()> {
+    connection.prepare_cached("INSERT INTO journal (body) VALUES (?1)")?.execute([encode(journal)?]).map(drop)
+}
+
+/// Appends a row that only records the time: polls may have happened after it, unless the host `ended` with it.
+pub(crate) fn mark(connection: &Connection, now: Timestamp, ended: bool) -> rusqlite::Result<()> {
+    append(connection, &Journal { at: now.as_millis(), ended, ..Journal::default() })
+}
+
+/// Every row, in order; `None` for a row that cannot be read, which costs its 30 seconds and nothing else.
+pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Option<Journal>>> {
+    let mut statement = connection.prepare("SELECT body FROM journal ORDER BY sequence")?;
+    let rows = statement.query_map([], |row| Ok(postcard::from_bytes(&row.get::<_, Vec<u8>>(0)?).ok()))?;
+    rows.collect()
+}
+
+/// Removes every row.
+pub(crate) fn clear(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute("DELETE FROM journal", []).map(drop)
+}

@@ -1,0 +1,72 @@
+//! `latency_block`: latency points, one row for an hour of a target.
+
+use crate::wire::{PointWire, encode};
+use model::{LatencyPoint, TargetId, Timestamp};
+use rusqlite::{Connection, params};
+
+pub(crate) const V1: &str = "
+CREATE TABLE latency_block (
+    hour INTEGER NOT NULL,
+    target INTEGER NOT NULL,
+    points BLOB NOT NULL,
+    PRIMARY KEY (hour, target)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Milliseconds of an hour, the width of a block.
+const HOUR: i64 = 3_600_000;
+
+/// Appends points, each with its dependency's slot, to the block of a target and hour.
+pub(crate) fn append(
+    connection: &Connection,
+    target: i64,
+    hour: i64,
+    mut points: Vec<(u32, PointWire)>,
+) -> rusqlite::Result<()> {
+    let held: Option<Vec<u8>> = connection
+        .prepare_cached("SELECT points FROM latency_block WHERE hour = ?1 AND target = ?2")?
+        .query_map([hour, target], |row| row.get(0))?
+        .next()
+        .transpose()?;
+    let mut all: Vec<(u32, PointWire)> = held.and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default();
+    all.append(&mut points);
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO latency_block (hour, target, points) VALUES (?1, ?2, ?3)")?
+        .execute(params![hour, target, encode(&all)?])
+        .map(drop)
+}
+
+/// The points of the dependency with this slot between two times, oldest first.
+pub(crate) fn between(
+    connection: &Connection,
+    target: &TargetId,
+    slot: u32,
+    (from, to): (Timestamp, Timestamp),
+) -> rusqlite::Result<Vec<LatencyPoint>> {
+    let sql = "SELECT points FROM latency_block
+               WHERE target = (SELECT num FROM target WHERE id = ?1) AND hour BETWEEN ?2 AND ?3 ORDER BY hour";
+    let hour = |at: Timestamp| at.as_millis().div_euclid(HOUR);
+    let mut statement = connection.prepare_cached(sql)?;
+    let blocks = statement.query_map(params![target.as_str(), hour(from), hour(to)], |row| row.get::<_, Vec<u8>>(0))?;
+    let mut points = Vec::new();
+    for block in blocks {
+        let block: Vec<(u32, PointWire)> = postcard::from_bytes(&block?).unwrap_or_default();
+        let own = block.into_iter().filter(|(own, _)| *own == slot).map(|(_, point)| LatencyPoint::from(point));
+        points.extend(own.filter(|point| (from..=to).contains(&point.start)));
+    }
+    Ok(points)
+}
+
+/// Removes blocks older than `oldest`, and the oldest beyond `most`.
+pub(crate) fn prune(connection: &Connection, oldest: Option<Timestamp>, most: i64) -> rusqlite::Result<()> {
+    if let Some(oldest) = oldest {
+        connection.execute("DELETE FROM latency_block WHERE hour < ?1", [oldest.as_millis() / HOUR])?;
+    }
+    let blocks: i64 = connection.query_row("SELECT count(*) FROM latency_block", [], |row| row.get(0))?;
+    if blocks > most {
+        let sql = "DELETE FROM latency_block WHERE (hour, target) IN
+                   (SELECT hour, target FROM latency_block ORDER BY hour LIMIT ?1)";
+        connection.execute(sql, [blocks - most])?;
+    }
+    Ok(())
+}

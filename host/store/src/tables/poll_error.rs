@@ -1,0 +1,40 @@
+//! `poll_error_history`: targets' poll errors and recoveries.
+
+use super::history::History;
+use crate::changes::PollErrorEntry;
+use model::Timestamp;
+use rusqlite::{Connection, params};
+
+pub(crate) const V1: &str = "
+CREATE TABLE poll_error_history (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    target INTEGER NOT NULL,
+    category TEXT,
+    code TEXT,
+    message TEXT,
+    at INTEGER NOT NULL
+) STRICT;
+";
+
+pub(crate) const V3: &str = "CREATE INDEX poll_error_history_of_target ON poll_error_history (target, id);";
+
+pub(crate) const HISTORY: History =
+    History { table: "poll_error_history", id: "id", by_number: true, bytes: "coalesce(octet_length(message), 0)" };
+
+/// Inserts an entry for the target with this number. Returns the bytes of its row.
+pub(crate) fn insert(
+    connection: &Connection,
+    target: i64,
+    entry: &PollErrorEntry,
+    at: Timestamp,
+) -> rusqlite::Result<usize> {
+    let failure = entry.failure.as_ref();
+    let (category, code) = (failure.map(|f| f.0.as_str()), failure.map(|f| &f.1));
+    let message = failure.map(|f| &f.2);
+    connection
+        .prepare_cached(
+            "INSERT INTO poll_error_history (target, category, code, message, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+        )?
+        .execute(params![target, category, code, message, at.as_millis()])?;
+    Ok(message.map_or(0, String::len))
+}

@@ -1,0 +1,16 @@
+//! The state that every handler shares.
+
+use crate::auth::Auth;
+use crate::gauges::Gauges;
+use crate::host::Host;
+use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
+
+/// The state that every handler shares.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub host: Arc<dyn Host>,
+    pub auth: Auth,
+    pub gauges: Arc<Gauges>,
+    pub ending: CancellationToken,
+}
