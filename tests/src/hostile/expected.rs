@@ -193,7 +193,7 @@ expect! {
     too_many_dependencies: Fails(Permanent, "too_many_dependencies");
     too_many_samples: Fault("too_many_samples");
     too_many_kept: Fault("too_many_kept");
-    name_is_huge: Reports(|report| report.dependencies.len() == 1 && warned(report, "left out"));
+    name_is_huge: Reports(|report| report.dependencies.len() == 1 && warned(report, "omitted"));
     warns_without_end: Reports(|report| {
         report.warnings.len() == 1000 && report.warnings.iter().all(|warning| warning.len() <= 1024)
     });
