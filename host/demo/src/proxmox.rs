@@ -1,12 +1,12 @@
-//! A simulated estate of Proxmox products: Virtual Environment, Backup Server and Mail Gateway.
+//! Simulated Proxmox products: Virtual Environment, Backup Server and Mail Gateway.
 //!
-//! An address says which product, and what is wrong with it: `http://127.0.0.1:7412/pve/healthy`,
-//! `/pve/node-offline+storage-full`, `/pve/nodes-16+guests-5000`. Behind it follows what the real one serves,
-//! `/api2/json/...`. So any number of them can be asked at once, and nothing has to be switched back.
+//! The URL selects the product and one or more scenarios: `http://127.0.0.1:7412/pve/healthy`,
+//! `/pve/node-offline+storage-full`, `/pve/nodes-16+guests-5000`. The path of the real product follows:
+//! `/api2/json/...`. So clients can use any number of scenarios at once, and the server has no state to reset.
 //!
-//! Values are made up. Each shape names the source file of the product that makes it, where the public API's own
-//! documentation is silent: field by field, envelope, reason phrases, the three seconds that a refused log-in takes,
-//! what is answered for a node that cannot be reached, what is hidden from whom.
+//! The values are invented. Where the public API documentation is incomplete, a comment names the source file of the
+//! product that defines the behaviour: fields, envelope, reason phrases, the three seconds of a refused login, the
+//! answers for a node that cannot be reached, and the data that is hidden without privileges.
 
 mod mangle;
 mod pbs;
@@ -24,102 +24,103 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// The token that the simulated Virtual Environment takes.
+/// The token that the simulated Virtual Environment accepts.
 pub const PVE_TOKEN: &str = "monitor@pve!polliwog=11111111-2222-3333-4444-555555555555";
-/// The token that the simulated Backup Server takes.
+/// The token that the simulated Backup Server accepts.
 pub const PBS_TOKEN: &str = "monitor@pbs!polliwog:11111111-2222-3333-4444-555555555555";
-/// Who may log in to the simulated Mail Gateway.
+/// The account of the simulated Mail Gateway.
 pub const PMG_USER: &str = "monitor@pmg";
-/// That account's password.
+/// The password of [`PMG_USER`].
 pub const PMG_PASSWORD: &str = "simulated & of no use";
-/// The longest log-in form.
+/// Maximum size of a login form in bytes.
 const FORM: usize = 64 << 10;
-/// How long a refused log-in takes (pve-http-server: PVE/APIServer/AnyEvent.pm; proxmox-rest-server: rest.rs).
+/// Duration of a refused login (pve-http-server: PVE/APIServer/AnyEvent.pm; proxmox-rest-server: rest.rs).
 const REFUSED: Duration = Duration::from_secs(3);
-/// Longer than anybody waits.
+/// A delay that is longer than the timeout of every client.
 const NEVER: Duration = Duration::from_secs(3600);
-/// How long the estate of the demo is well, and how long it then lacks a node.
+/// How long the scenario `timetable` is healthy.
 const WELL: Duration = Duration::from_secs(40);
+/// How long the scenario `timetable` then lacks a node.
 const LACKING: Duration = Duration::from_secs(20);
 
-/// What an address asks for.
+/// The scenarios of a URL.
 #[derive(Clone, Debug, Default)]
-struct Wish {
-    words: BTreeSet<String>,
+struct Scenario {
+    names: BTreeSet<String>,
     nodes: usize,
     guests: usize,
     groups: usize,
 }
 
-impl Wish {
-    /// Words with `+` between them; `nodes-N`, `guests-N` and `groups-N` say how many.
+impl Scenario {
+    /// Parses names separated by `+`. `nodes-N`, `guests-N` and `groups-N` set a count.
     fn read(spec: &str, start: Instant) -> Self {
         let number = |prefix: &str| spec.split('+').find_map(|word| word.strip_prefix(prefix)?.parse().ok());
-        let mut words: BTreeSet<String> = spec.split('+').map(str::to_owned).collect();
+        let mut names: BTreeSet<String> = spec.split('+').map(str::to_owned).collect();
         let cycle = WELL + LACKING;
         let phase = start.elapsed().as_secs() % cycle.as_secs();
-        if words.contains("timetable") && phase >= WELL.as_secs() {
-            words.insert("node-offline".to_owned());
+        if names.contains("timetable") && phase >= WELL.as_secs() {
+            names.insert("node-offline".to_owned());
         }
         Self {
-            words,
+            names,
             nodes: number("nodes-").unwrap_or(3),
             guests: number("guests-").unwrap_or(8),
             groups: number("groups-").unwrap_or(4),
         }
     }
 
-    fn has(&self, word: &str) -> bool {
-        self.words.contains(word)
+    fn has(&self, name: &str) -> bool {
+        self.names.contains(name)
     }
 }
 
-/// A request as the products see it.
+/// The parts of a request that the products use.
 struct Asked<'a> {
     path: &'a str,
     query: &'a str,
     authorization: Option<&'a str>,
     cookie: Option<&'a str>,
-    /// What a form holds.
+    /// The fields of a form body.
     form: &'a [(String, String)],
-    /// Seconds since 1970.
+    /// Seconds since the Unix epoch.
     now: i64,
 }
 
-/// What a product answers.
+/// The answer of a product.
 enum Reply {
-    /// 200, in an envelope.
+    /// Status 200 with data in an envelope.
     Data(Value),
-    /// Anything else: status, reason phrase, and body.
+    /// Another status: status, reason phrase and body.
     Error(u16, String, String),
-    /// 200, in an envelope that says how many there are of what it holds a part of.
+    /// Status 200 with a part of a list, in an envelope with the total number of entries.
     Counted(Value, usize),
-    /// 401, after three seconds: reason phrase and body.
+    /// Status 401 after three seconds: reason phrase and body.
     Refused(Cow<'static, str>, &'static str),
-    /// None.
+    /// No answer.
     Never,
 }
 
 impl Reply {
-    /// A log-in that is refused, without a body.
+    /// A refused login without a body.
     fn unauthorized(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::Refused(reason.into(), "")
     }
 
-    /// A node cannot be reached by the one that was asked (AnyEvent::HTTP's own codes, passed through).
+    /// The answer for a node that the requested node cannot reach. The codes are those of AnyEvent::HTTP.
     fn proxy(status: u16, reason: &str) -> Self {
         Self::Error(status, reason.to_owned(), String::new())
     }
 }
 
-/// What is listed of a node's certificates (PVE/CertHelpers.pm), of these two files: the first ends in ten years, or, with
-/// `ca-ends`, in two days; the second ends in a year, or, with `certificate-ends`, in two days, or, with `certificate-ended`,
-/// two days ago.
-fn certificates(wish: &Wish, now: i64, files: [&str; 2]) -> Value {
+/// Returns the list of a node's certificates (PVE/CertHelpers.pm) with these two files. The first expires in ten years,
+/// or in two days with `ca-ends`. The second expires in a year, in two days with `certificate-ends`, or has expired two
+/// days ago with `certificate-ended`.
+fn certificates(scenario: &Scenario, now: i64, files: [&str; 2]) -> Value {
     const DAY: i64 = 24 * 3600;
-    let days = if wish.has("certificate-ends") {
+    let days = if scenario.has("certificate-ends") {
         2
-    } else if wish.has("certificate-ended") {
+    } else if scenario.has("certificate-ended") {
         -2
     } else {
         365
@@ -132,76 +133,76 @@ fn certificates(wish: &Wish, now: i64, files: [&str; 2]) -> Value {
         })
     };
     let [long, own] = files;
-    json!([entry(long, if wish.has("ca-ends") { 2 } else { 3650 }), entry(own, days)])
+    json!([entry(long, if scenario.has("ca-ends") { 2 } else { 3650 }), entry(own, days)])
 }
 
-/// What all three say of a subscription: most nodes have none. With `subscribed` there is one, and with
-/// `subscription-expired` there was.
-fn subscription(wish: &Wish) -> Value {
-    let status = if wish.has("subscribed") { "active" } else { "expired" };
-    if wish.has("subscribed") || wish.has("subscription-expired") {
+/// Returns the subscription in the format of all three products. There is none by default, an active one with
+/// `subscribed`, and an expired one with `subscription-expired`.
+fn subscription(scenario: &Scenario) -> Value {
+    let status = if scenario.has("subscribed") { "active" } else { "expired" };
+    if scenario.has("subscribed") || scenario.has("subscription-expired") {
         return json!({ "status": status, "productname": "Simulated Community Subscription", "nextduedate": "2027-03-01" });
     }
     json!({ "status": "notfound", "message": "There is no subscription key" })
 }
 
-/// What can be wished of a product; nothing where it is none.
-fn wishes(product: &str) -> Option<impl Iterator<Item = &'static (&'static str, &'static str)>> {
+/// Returns the scenarios of a product with their descriptions. `None` if the product does not exist.
+fn scenarios(product: &str) -> Option<impl Iterator<Item = &'static (&'static str, &'static str)>> {
     let own = match product {
-        "pve" => pve::WISHES,
-        "pbs" => pbs::WISHES,
-        "pmg" => pmg::WISHES,
+        "pve" => pve::SCENARIOS,
+        "pbs" => pbs::SCENARIOS,
+        "pmg" => pmg::SCENARIOS,
         _ => return None,
     };
-    Some(mangle::WISHES.iter().chain(own))
+    Some(mangle::SCENARIOS.iter().chain(own))
 }
 
-/// The list of what can be wished, for whoever asks for none of it.
-fn told(product: &str, why: &str) -> Response {
-    let Some(wishes) = wishes(product) else { return StatusCode::NOT_FOUND.into_response() };
-    let line = |(word, what): &(&str, &str)| format!("  {word:<24}{what}").trim_end().to_owned();
-    let lines: Vec<String> = wishes.map(line).collect();
-    let numbers = "  nodes-N, guests-N, groups-N  so many of them";
+/// Returns status 404 with the list of scenarios, after `problem`.
+fn scenario_list(product: &str, problem: &str) -> Response {
+    let Some(scenarios) = scenarios(product) else { return StatusCode::NOT_FOUND.into_response() };
+    let line = |(name, description): &(&str, &str)| format!("  {name:<24}{description}").trim_end().to_owned();
+    let lines: Vec<String> = scenarios.map(line).collect();
+    let counts = "  nodes-N, guests-N, groups-N  the number of nodes, guests or groups";
     let text = format!(
-        "{why}/{product}/WISH or /{product}/WISH+WISH, where WISH is one of\n{numbers}\n{}\n",
+        "{problem}use /{product}/SCENARIO or /{product}/SCENARIO+SCENARIO, where SCENARIO is one of\n{counts}\n{}\n",
         lines.join("\n")
     );
     (StatusCode::NOT_FOUND, text).into_response()
 }
 
-/// A word that is no wish.
+/// Returns the first name in a URL that is not a scenario of the product.
 fn unknown<'a>(product: &str, spec: &'a str) -> Option<&'a str> {
-    let known: BTreeSet<&str> = wishes(product)?.map(|(word, _)| *word).collect();
-    let counts = |word: &str| {
+    let known: BTreeSet<&str> = scenarios(product)?.map(|(name, _)| *name).collect();
+    let is_count = |name: &str| {
         ["nodes-", "guests-", "groups-"]
             .iter()
-            .any(|of| word.strip_prefix(of).is_some_and(|number| number.parse::<usize>().is_ok()))
+            .any(|prefix| name.strip_prefix(prefix).is_some_and(|number| number.parse::<usize>().is_ok()))
     };
-    spec.split('+').find(|word| !known.contains(word) && !counts(word))
+    spec.split('+').find(|name| !known.contains(name) && !is_count(name))
 }
 
-/// Answers a request for `/PRODUCT/WISH/...`.
+/// Answers a request for `/PRODUCT/SCENARIO/...`.
 pub(crate) async fn answer(request: Request, start: Instant, now: i64) -> Response {
     let uri = request.uri().clone();
     let path = percent_decoded(uri.path());
     let mut parts = path.splitn(4, '/').skip(1);
     let (product, spec) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     if spec.is_empty() {
-        return told(product, "");
+        return scenario_list(product, "");
     }
-    if let Some(word) = unknown(product, spec) {
-        return told(product, &format!("{word:?} is no wish. Ask for "));
+    if let Some(name) = unknown(product, spec) {
+        return scenario_list(product, &format!("unknown scenario {name:?}; "));
     }
-    let wish = Wish::read(spec, start);
+    let scenario = Scenario::read(spec, start);
     let rest = format!("/{}", parts.next().unwrap_or_default());
-    if wish.has("silent") {
+    if scenario.has("silent") {
         sleep(NEVER).await;
     }
-    if wish.has("login-page") {
+    if scenario.has("login-page") {
         return Html("<!DOCTYPE html><html><head><title>Log in</title></head><body><form></form></body></html>")
             .into_response();
     }
-    if wish.has("redirect") {
+    if scenario.has("redirect") {
         return (StatusCode::FOUND, [(header::LOCATION, "https://sso.example/login")]).into_response();
     }
     let Some(path) = rest.strip_prefix("/api2/json") else { return StatusCode::NOT_FOUND.into_response() };
@@ -212,18 +213,18 @@ pub(crate) async fn answer(request: Request, start: Instant, now: i64) -> Respon
     let form = url::form_urlencoded::parse(&body).into_owned().collect::<Vec<_>>();
     let asked = Asked { path, query: uri.query().unwrap_or_default(), authorization, cookie, form: &form, now };
     let reply = match product {
-        "pve" => pve::answer(&wish, &asked),
-        "pbs" => pbs::answer(&wish, &asked),
-        "pmg" => pmg::answer(&wish, &asked),
+        "pve" => pve::answer(&scenario, &asked),
+        "pbs" => pbs::answer(&scenario, &asked),
+        "pmg" => pmg::answer(&scenario, &asked),
         _ => return StatusCode::NOT_FOUND.into_response(),
     };
-    respond(&wish, reply).await
+    respond(&scenario, reply).await
 }
 
-async fn respond(wish: &Wish, reply: Reply) -> Response {
+async fn respond(scenario: &Scenario, reply: Reply) -> Response {
     let (status, reason, body) = match reply {
-        Reply::Data(data) => (200, "OK".to_owned(), mangle::body(wish, data, None)),
-        Reply::Counted(data, total) => (200, "OK".to_owned(), mangle::body(wish, data, Some(total))),
+        Reply::Data(data) => (200, "OK".to_owned(), mangle::body(scenario, data, None)),
+        Reply::Counted(data, total) => (200, "OK".to_owned(), mangle::body(scenario, data, Some(total))),
         Reply::Error(status, reason, body) => (status, reason, body),
         Reply::Refused(reason, body) => {
             sleep(REFUSED).await;
@@ -239,14 +240,14 @@ async fn respond(wish: &Wish, reply: Reply) -> Response {
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json;charset=UTF-8"));
-    // What an HTTP library would write by itself says nothing about what is wrong.
+    // Set the reason phrase of the product, because the default phrase does not describe the problem.
     if let Ok(reason) = ReasonPhrase::try_from(reason.into_bytes()) {
         response.extensions_mut().insert(reason);
     }
     response
 }
 
-/// `+` and `!` in paths come encoded from some.
+/// Decodes `+` in a path, because some clients encode it.
 fn percent_decoded(path: &str) -> String {
     path.replace("%2B", "+").replace("%2b", "+")
 }
