@@ -50,10 +50,10 @@ pub struct Case {
 }
 
 macro_rules! cases {
-    ($($word:ident $name:literal $kind:ident($source:expr);)*) => {
+    ($($guest:ident $name:literal $kind:ident($source:expr);)*) => {
         /// Returns every guest with its expected result.
         pub fn cases() -> Vec<Case> {
-            vec![$(Case { name: $name, component: $kind($name, $source), expect: expected::$word() }),*]
+            vec![$(Case { name: $name, component: $kind($name, $source), expect: expected::$guest() }),*]
         }
     };
 }

@@ -76,7 +76,7 @@ impl Scenario {
 }
 
 /// The parts of a request that the products use.
-struct Asked<'a> {
+struct ApiRequest<'a> {
     path: &'a str,
     query: &'a str,
     authorization: Option<&'a str>,
@@ -211,11 +211,12 @@ pub(crate) async fn answer(request: Request, start: Instant, now: i64) -> Respon
     let (authorization, cookie) = (header(header::AUTHORIZATION), header(header::COOKIE));
     let body = axum::body::to_bytes(body, FORM).await.unwrap_or_default();
     let form = url::form_urlencoded::parse(&body).into_owned().collect::<Vec<_>>();
-    let asked = Asked { path, query: uri.query().unwrap_or_default(), authorization, cookie, form: &form, now };
+    let api_request =
+        ApiRequest { path, query: uri.query().unwrap_or_default(), authorization, cookie, form: &form, now };
     let reply = match product {
-        "pve" => pve::answer(&scenario, &asked),
-        "pbs" => pbs::answer(&scenario, &asked),
-        "pmg" => pmg::answer(&scenario, &asked),
+        "pve" => pve::answer(&scenario, &api_request),
+        "pbs" => pbs::answer(&scenario, &api_request),
+        "pmg" => pmg::answer(&scenario, &api_request),
         _ => return StatusCode::NOT_FOUND.into_response(),
     };
     respond(&scenario, reply).await

@@ -55,13 +55,13 @@ struct Answered {
     method: String,
     path: String,
     responses: Vec<Recorded>,
-    /// How often this request was made.
-    asked: AtomicUsize,
+    /// The number of requests so far.
+    requests: AtomicUsize,
 }
 
 impl Answered {
     fn next(&self) -> &Recorded {
-        &self.responses[self.asked.fetch_add(1, Ordering::Relaxed) % self.responses.len()]
+        &self.responses[self.requests.fetch_add(1, Ordering::Relaxed) % self.responses.len()]
     }
 }
 
@@ -155,22 +155,25 @@ impl Replayed {
         match found {
             None => (StatusCode::NOT_FOUND, "there is no file with this name; GET / lists all files").into_response(),
             Some((_, File::Recording(answers), rest)) => {
-                let asked = request.uri().query().map_or_else(|| rest.to_owned(), |query| format!("{rest}?{query}"));
+                let requested =
+                    request.uri().query().map_or_else(|| rest.to_owned(), |query| format!("{rest}?{query}"));
                 // A query may contain the time of the poll. Then only the path is compared.
                 let plain = |path: &str| path.split('?').next().is_some_and(|path| path.ends_with(rest));
                 let method = request.method().as_str();
                 let of_method = || answers.iter().filter(|answered| answered.method == method);
                 // Compare only the end of the recorded path, because a proxy may have added a prefix.
-                let exact = of_method().find(|answered| answered.path.ends_with(&asked));
+                let exact = of_method().find(|answered| answered.path.ends_with(&requested));
                 match exact.or_else(|| of_method().find(|answered| plain(&answered.path))) {
                     Some(answered) => respond(answered.next()),
-                    None => (StatusCode::NOT_IMPLEMENTED, format!("the recording does not contain {method} {asked}"))
-                        .into_response(),
+                    None => {
+                        (StatusCode::NOT_IMPLEMENTED, format!("the recording does not contain {method} {requested}"))
+                            .into_response()
+                    }
                 }
             }
             Some((name, File::Body { path, status, text }, rest)) => {
-                let asked = rest.strip_prefix("/api2/json").unwrap_or(rest);
-                if answers(path, asked) {
+                let requested = rest.strip_prefix("/api2/json").unwrap_or(rest);
+                if answers(path, requested) {
                     return respond(&Recorded { status: *status, body: Some(text.clone()), ..Recorded::default() });
                 }
                 let product = name.split('/').find(|part| ["pve", "pbs", "pmg"].contains(part)).unwrap_or("pve");
@@ -238,7 +241,12 @@ impl File {
                 match answers.iter_mut().find(|known| known.method == method && known.path == path) {
                     Some(known) => known.responses.push(response),
                     None => {
-                        answers.push(Answered { method, path, responses: vec![response], asked: AtomicUsize::new(0) });
+                        answers.push(Answered {
+                            method,
+                            path,
+                            responses: vec![response],
+                            requests: AtomicUsize::new(0),
+                        });
                     }
                 }
             }
@@ -250,15 +258,15 @@ impl File {
     }
 }
 
-/// Returns whether a file for `path` answers `asked`. The last part of `path` may have a suffix, for example
+/// Returns whether a file for `path` answers `requested`. The last part of `path` may have a suffix, for example
 /// `snapshots-empty`.
-fn answers(path: &[String], asked: &str) -> bool {
-    let asked: Vec<&str> = asked.split('/').skip(1).collect();
-    asked.len() == path.len()
-        && asked.iter().enumerate().all(|(index, part)| {
+fn answers(path: &[String], requested: &str) -> bool {
+    let requested: Vec<&str> = requested.split('/').skip(1).collect();
+    requested.len() == path.len()
+        && requested.iter().enumerate().all(|(index, part)| {
             let own = &path[index];
-            let any = index > 0 && ANY_AFTER.contains(&asked[index - 1]);
-            let more = index + 1 == asked.len() && own.strip_prefix(part).is_some_and(|rest| rest.starts_with('-'));
+            let any = index > 0 && ANY_AFTER.contains(&requested[index - 1]);
+            let more = index + 1 == requested.len() && own.strip_prefix(part).is_some_and(|rest| rest.starts_with('-'));
             own == part || any || more
         })
 }

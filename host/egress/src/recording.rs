@@ -169,8 +169,8 @@ impl Player {
         played.differences.iter().cloned().chain(unused).collect()
     }
 
-    pub(crate) fn answer(&self, asked: &RecordedRequest) -> Result<RecordedResponse, Error> {
-        let RecordedRequest { method, url, .. } = asked;
+    pub(crate) fn answer(&self, requested: &RecordedRequest) -> Result<RecordedResponse, Error> {
+        let RecordedRequest { method, url, .. } = requested;
         let mut played = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let matches = |exchange: &Exchange| exchange.request.method == *method && exchange.request.url == *url;
         let mut positions = (0..played.exchanges.len()).filter(|&index| matches(&played.exchanges[index].exchange));
@@ -182,7 +182,7 @@ impl Player {
             }
             (Some(first), Some(_)) => played.exchanges.remove(first).exchange,
         };
-        if let Some(difference) = asked.difference(&exchange.request) {
+        if let Some(difference) = requested.difference(&exchange.request) {
             played.differences.push(difference);
         }
         match (exchange.response, exchange.error) {

@@ -307,11 +307,11 @@ impl Session {
             self.note_secrets(&request, &known);
         }
         let (captures, sent) = (request.captures.clone(), Sent::of(&request));
-        let asked = matches!(self.tape, Tape::Replay(_)).then(|| RecordedRequest::of(&request, String::new()));
+        let requested = matches!(self.tape, Tape::Replay(_)).then(|| RecordedRequest::of(&request, String::new()));
         let plan = self.checked_plan(&known, request)?;
-        if let (Tape::Replay(player), Some(asked)) = (&self.tape, asked) {
+        if let (Tape::Replay(player), Some(requested)) = (&self.tape, requested) {
             let url = format!("{}{}", plan.destination.origin, plan.path_and_query);
-            let response = player.answer(&RecordedRequest { url, ..asked })?.replayed()?;
+            let response = player.answer(&RecordedRequest { url, ..requested })?.replayed()?;
             self.count_body(response.body.len(), cap)?;
             self.captured.keep(&captures, &sent, &Answer::of(&response))?;
             return Ok(response);
@@ -392,7 +392,7 @@ struct Times {
     timeout: Option<Duration>,
 }
 
-/// Checks a request against the grant and fills in its secrets.
+/// Checks a request against the grant and inserts its secrets.
 fn plan(session: &Session, known: &AvailableSecrets<'_>, request: Request) -> Result<Plan, Error> {
     let Session { grant, share, reading, .. } = session;
     let (origin, path_and_query) = address(grant, &request.path)?;

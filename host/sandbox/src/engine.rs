@@ -15,7 +15,7 @@
 //! | kept 1 MiB | 48.1 µs | 21 MB | 409 MB | 413 MB | 4.7 ms |
 //! | kept 64 KiB, no warm slots | 49.0 µs | 21 MB | 409 MB | 418 MB | 1.2 ms |
 //! | kept 64 KiB, all slots warm | 48.2 µs | 21 MB | 409 MB | 420 MB | 3.9 ms |
-//! | kept 64 KiB, given back by 16 | 48.8 µs | 22 MB | 410 MB | 421 MB | 18.9 ms |
+//! | kept 64 KiB, released in batches of 16 | 48.8 µs | 22 MB | 410 MB | 421 MB | 18.9 ms |
 //! | **512 slots, kept 64 KiB** | 49.0 µs | 18 MB | 93 MB | 95 MB | 2.6 ms |
 //!
 //! (The lateness is noisy because other work ran on the machine.) Conclusions: keeping any memory resident saves a
@@ -67,8 +67,8 @@ pub enum Backtrace {
     /// The functions on the stack, if the plugin has a name section.
     #[default]
     Functions,
-    /// Their files and lines as well, if the plugin carries DWARF. No limit bounds the time to read it: use this only for plugins
-    /// that the caller trusts.
+    /// The functions with their files and lines, if the plugin carries DWARF. No limit bounds the time to read it, so
+    /// use this only for trusted plugins.
     SourceLines,
 }
 
@@ -83,7 +83,7 @@ impl Backtrace {
     }
 }
 
-/// An engine whose epoch ticks until it is dropped.
+/// An engine with a thread that increments its epoch until the drop.
 pub(crate) struct Ticking {
     pub engine: Engine,
     stop: Arc<AtomicBool>,

@@ -72,8 +72,8 @@ fn functions(error: &wasmtime::Error) -> String {
         "wit_dylib",
     ];
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return String::new() };
-    // The backtrace's own text has demangled names; `FrameInfo::func_name` does not. A frame is a line with a name, followed by a
-    // line with its place. A frame without a place has `MODULE!` before its name.
+    // The text of the backtrace has demangled names, but `FrameInfo::func_name` has not. A frame is a line with a name,
+    // followed by a line with its place. A frame without a place has `MODULE!` before its name.
     let text = backtrace.to_string();
     let mut frames: Vec<(&str, Option<&str>)> = Vec::new();
     for line in text.lines() {
@@ -111,8 +111,8 @@ fn functions(error: &wasmtime::Error) -> String {
 
 /// Appends the guest's last output to the message of a failure of the plugin.
 pub(crate) fn with_output(mut failure: Failure, output: &str) -> Failure {
-    /// Lines that a language's runtime adds to a panic in Rust and to an exception in JavaScript or Python. They do not help: a
-    /// guest has no environment to set `RUST_BACKTRACE` in.
+    /// Lines that the runtime of a language adds to a panic in Rust and to an exception in JavaScript or Python. They
+    /// do not help, because a guest has no environment to set `RUST_BACKTRACE` in.
     const ADDED: [&str; 6] = [
         "note: run with `RUST_BACKTRACE=1` environment variable",
         "invalid variant tag value `undefined`",

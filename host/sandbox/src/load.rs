@@ -193,7 +193,7 @@ fn slow() -> Refusal {
     Refusal::transient("not_described", "the check of its descriptor did not finish in time: this machine is busy")
 }
 
-/// Maps machine code that this installation has compiled.
+/// Maps a file with machine code that this installation compiled.
 #[allow(unsafe_code, reason = "the only place that maps machine code")]
 fn map(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
     // SAFETY: the file's content was just authenticated with this installation's key, so our own child wrote it for

@@ -6,7 +6,7 @@
 pub struct Refusal {
     /// The stable error code in snake_case.
     pub code: &'static str,
-    /// What is wrong, and the remedy.
+    /// The problem and the remedy.
     pub message: String,
     class: Class,
 }

@@ -90,7 +90,7 @@ impl Schema {
     /// Returns the problems of settings. `document` must be the source of this schema.
     pub(crate) fn problems(&self, document: &Value, settings: &Value) -> Vec<SettingsProblem> {
         let mut problems = Vec::new();
-        unknown_keys((document, document), settings, "", &mut problems);
+        unknown_keys(SchemaPart { root: document, schema: document }, settings, "", &mut problems);
         let has_unknown_keys = !problems.is_empty();
         let is_new = |error: &ValidationError<'_>| {
             !(has_unknown_keys && matches!(error.kind(), ValidationErrorKind::AdditionalProperties { .. }))
@@ -107,13 +107,21 @@ impl Schema {
     }
 }
 
+/// A part of a schema, with the document that its references point into.
+#[derive(Clone, Copy)]
+struct SchemaPart<'a> {
+    root: &'a Value,
+    schema: &'a Value,
+}
+
 /// Collects the unknown keys of settings, each with the most similar known key. `place` is the path of `settings`.
-fn unknown_keys((root, schema): (&Value, &Value), settings: &Value, place: &str, problems: &mut Vec<SettingsProblem>) {
+fn unknown_keys(part: SchemaPart<'_>, settings: &Value, place: &str, problems: &mut Vec<SettingsProblem>) {
+    let SchemaPart { root, schema } = part;
     let schema = table_alternative(root, resolved(root, schema));
     let inside = |key: &str| if place.is_empty() { key.to_owned() } else { format!("{place}.{key}") };
     if let Some(items) = settings.as_array() {
         for (index, item) in items.iter().enumerate() {
-            unknown_keys((root, &schema["items"]), item, &inside(&index.to_string()), problems);
+            unknown_keys(SchemaPart { root, schema: &schema["items"] }, item, &inside(&index.to_string()), problems);
         }
     }
     let Some(settings) = settings.as_object() else { return };
@@ -123,7 +131,7 @@ fn unknown_keys((root, schema): (&Value, &Value), settings: &Value, place: &str,
     known.sort_unstable();
     for (key, value) in settings {
         match properties.get(key) {
-            Some(schema) => unknown_keys((root, schema), value, &inside(key), problems),
+            Some(schema) => unknown_keys(SchemaPart { root, schema }, value, &inside(key), problems),
             None if schema["additionalProperties"] == false => {
                 let of = if place.is_empty() { String::new() } else { format!(" in {place}") };
                 let message = format!("unknown key {key:?}{of}{}", suggestion(key, &known));
@@ -298,14 +306,14 @@ mod tests {
             ),
         ] {
             let mut problems = Vec::new();
-            unknown_keys((&schema, &schema), &settings, "", &mut problems);
+            unknown_keys(SchemaPart { root: &schema, schema: &schema }, &settings, "", &mut problems);
             let mut problems: Vec<String> = problems.iter().map(SettingsProblem::to_string).collect();
             problems.sort_unstable();
             assert_eq!(problems, expected, "{settings}");
         }
         let mut problems = Vec::new();
         let nothing = json!({ "additionalProperties": false });
-        unknown_keys((&nothing, &nothing), &json!({ "a": 1 }), "", &mut problems);
+        unknown_keys(SchemaPart { root: &nothing, schema: &nothing }, &json!({ "a": 1 }), "", &mut problems);
         let expected = "unknown key \"a\"; no keys are allowed".to_owned();
         assert_eq!(problems, [SettingsProblem { setting: Some("a".to_owned()), message: expected }]);
         for (message, setting) in

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Maximum number of redirects, as in common browsers.
 const MAX_REDIRECTS: u8 = 20;
 
-/// How a URL is checked.
+/// The checks of a URL.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {

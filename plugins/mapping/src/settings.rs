@@ -124,7 +124,11 @@ impl Mapping {
                 Field::Path(path) => (path, None),
                 Field::Comparison { field, equals } => (field, Some(equals)),
             };
-            problems.extend(path_problem(name, path, name == "name" && comparison.is_none()));
+            problems.extend(path_problem(
+                name,
+                path,
+                if name == "name" && comparison.is_none() { KeyPath::Allowed } else { KeyPath::Refused },
+            ));
             if matches!(comparison, Some(Scalar::Text(text)) if text.is_empty()) {
                 problems.push(format!("\"equals\" of \"{name}\" is empty: write the text for true"));
             }
@@ -136,15 +140,22 @@ impl Mapping {
             ("error", &fields.error),
             ("errorMessage", &fields.error_message),
         ];
-        problems.extend(paths.iter().filter_map(|(name, path)| path_problem(name, path.as_deref()?, false)));
+        problems.extend(paths.iter().filter_map(|(name, path)| path_problem(name, path.as_deref()?, KeyPath::Refused)));
         problems
     }
 }
 
-fn path_problem(name: &str, path: &str, key_allowed: bool) -> Option<String> {
+/// Whether a field may have the path "$key".
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeyPath {
+    Allowed,
+    Refused,
+}
+
+fn path_problem(name: &str, path: &str, key_path: KeyPath) -> Option<String> {
     match path {
         "" => Some(format!("\"{name}\" is an empty path: write a path or remove the field")),
-        "$key" if !key_allowed => Some(format!("\"{name}\" cannot be \"$key\": only \"name\" can")),
+        "$key" if key_path == KeyPath::Refused => Some(format!("\"{name}\" cannot be \"$key\": only \"name\" can")),
         "$key" | "$value" => None,
         _ => foreign(name, path),
     }

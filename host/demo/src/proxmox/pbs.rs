@@ -3,7 +3,7 @@
 //!
 //! The scenarios are in [`SCENARIOS`]. A request for `/pbs` lists them.
 
-use super::{Asked, PBS_TOKEN, Reply, Scenario};
+use super::{ApiRequest, PBS_TOKEN, Reply, Scenario};
 use serde_json::{Value, json};
 
 const HOUR: i64 = 3600;
@@ -44,18 +44,18 @@ pub(super) const SCENARIOS: &[(&str, &str)] = &[
 ];
 
 /// Answers a request.
-pub(super) fn answer(scenario: &Scenario, asked: &Asked<'_>) -> Reply {
+pub(super) fn answer(scenario: &Scenario, request: &ApiRequest<'_>) -> Reply {
     // This path needs no login (proxmox-backup: api2/ping.rs).
-    if asked.path == "/ping" {
+    if request.path == "/ping" {
         return Reply::Data(json!({ "pong": true }));
     }
     // proxmox-rest-server: rest.rs. The body is text with the content type of JSON.
-    match asked.authorization.map(|value| value.strip_prefix("PBSAPIToken=")) {
+    match request.authorization.map(|value| value.strip_prefix("PBSAPIToken=")) {
         Some(Some(token)) if token == PBS_TOKEN => {}
         _ => return Reply::Refused("Unauthorized".into(), "authentication failed - invalid ticket"),
     }
-    let server = Server { scenario, now: asked.now };
-    let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
+    let server = Server { scenario, now: request.now };
+    let parts: Vec<&str> = request.path.split('/').skip(1).collect();
     let hidden = scenario.has("no-rights");
     match parts[..] {
         ["version"] => Reply::Data(server.version()),
@@ -78,12 +78,12 @@ pub(super) fn answer(scenario: &Scenario, asked: &Asked<'_>) -> Reply {
         ["admin", "gc"] => Reply::Data(server.gc()),
         ["admin", "verify"] => Reply::Data(server.verify()),
         ["admin", "prune"] => Reply::Data(server.prune()),
-        ["admin", "sync"] if scenario.has("old") && asked.query.contains("sync-direction") => bad_request(
+        ["admin", "sync"] if scenario.has("old") && request.query.contains("sync-direction") => bad_request(
             "parameter verification failed - 'sync-direction': schema does not allow additional properties.",
         ),
         ["admin", "sync"] => Reply::Data(server.sync()),
-        ["admin", "datastore", store, ref rest @ ..] => server.of_store(store, rest, asked.query),
-        _ => Reply::Error(404, "Not Found".to_owned(), format!("Path '{}' not found.", asked.path)),
+        ["admin", "datastore", store, ref rest @ ..] => server.of_store(store, rest, request.query),
+        _ => Reply::Error(404, "Not Found".to_owned(), format!("Path '{}' not found.", request.path)),
     }
 }
 

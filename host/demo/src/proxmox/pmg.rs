@@ -2,7 +2,7 @@
 //!
 //! The scenarios are in [`SCENARIOS`]. A request for `/pmg` lists them.
 
-use super::{Asked, PMG_PASSWORD, PMG_USER, Reply, Scenario};
+use super::{ApiRequest, PMG_PASSWORD, PMG_USER, Reply, Scenario};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -34,24 +34,24 @@ pub(super) const SCENARIOS: &[(&str, &str)] = &[
 ];
 
 /// Answers a request.
-pub(super) fn answer(scenario: &Scenario, asked: &Asked<'_>) -> Reply {
-    let gateway = Gateway { scenario, now: asked.now };
-    let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
+pub(super) fn answer(scenario: &Scenario, request: &ApiRequest<'_>) -> Reply {
+    let gateway = Gateway { scenario, now: request.now };
+    let parts: Vec<&str> = request.path.split('/').skip(1).collect();
     // This path needs no login (pmg-api: PMG/API2/AuthRealm.pm).
     if let ["access", "auth-realm"] = parts[..] {
         return Reply::Data(json!([{ "realm": "pam", "type": "pam" }, { "realm": "pmg", "type": "pmg" }]));
     }
     if let ["access", "ticket"] = parts[..] {
-        return gateway.log_in(asked);
+        return gateway.log_in(request);
     }
     // API tokens are not implemented (pmg-api: PMG/HTTPServer.pm).
-    let ticket = asked
+    let ticket = request
         .cookie
         .and_then(|cookies| cookies.split(';').find_map(|cookie| cookie.trim().strip_prefix("PMGAuthCookie=")));
     match ticket {
         Some(ticket) if gateway.takes(ticket) => {}
         Some(_) => return Reply::unauthorized("permission denied - invalid PMG ticket"),
-        None if asked.authorization.is_some() => return Reply::unauthorized("API tokens not implemented"),
+        None if request.authorization.is_some() => return Reply::unauthorized("API tokens not implemented"),
         None => return Reply::unauthorized("No ticket"),
     }
     match parts[..] {
@@ -76,9 +76,9 @@ pub(super) fn answer(scenario: &Scenario, asked: &Asked<'_>) -> Reply {
         }
         ["quarantine", "virusstatus"] => Reply::Data(json!({ "count": 2, "mbytes": 0.5, "avgbytes": "256.0" })),
         ["config", "cluster", "status"] if scenario.has("cluster-hangs") => Reply::Never,
-        ["config", "cluster", "status"] => Reply::Data(gateway.cluster(asked.query)),
-        ["nodes", node, ref rest @ ..] => gateway.of_node(node, rest, asked.query),
-        _ => Reply::Error(501, format!("Method 'GET {}' not implemented", asked.path), String::new()),
+        ["config", "cluster", "status"] => Reply::Data(gateway.cluster(request.query)),
+        ["nodes", node, ref rest @ ..] => gateway.of_node(node, rest, request.query),
+        _ => Reply::Error(501, format!("Method 'GET {}' not implemented", request.path), String::new()),
     }
 }
 
@@ -103,9 +103,9 @@ impl Gateway<'_> {
     }
 
     /// pmg-api: PMG/API2/AccessControl.pm, create_ticket. A valid ticket is accepted as the password.
-    fn log_in(&self, asked: &Asked<'_>) -> Reply {
+    fn log_in(&self, request: &ApiRequest<'_>) -> Reply {
         let field = |name: &str| {
-            asked.form.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str()).unwrap_or_default()
+            request.form.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str()).unwrap_or_default()
         };
         let (user, password) = (field("username"), field("password"));
         let good = self.takes(password) || password == PMG_PASSWORD && !self.has("password-changed");

@@ -6,7 +6,7 @@ mod node;
 mod old;
 mod resources;
 
-use super::{Asked, PVE_TOKEN, Reply, Scenario, certificates, subscription};
+use super::{ApiRequest, PVE_TOKEN, Reply, Scenario, certificates, subscription};
 use serde_json::{Value, json};
 
 const DAY: i64 = 24 * 3600;
@@ -75,22 +75,22 @@ pub(super) const SCENARIOS: &[(&str, &str)] = &[
 ];
 
 /// Answers a request.
-pub(super) fn answer(scenario: &Scenario, asked: &Asked<'_>) -> Reply {
+pub(super) fn answer(scenario: &Scenario, request: &ApiRequest<'_>) -> Reply {
     // This path needs no login (pve-access-control: PVE/API2/Domains.pm).
-    if asked.path == "/access/domains" {
+    if request.path == "/access/domains" {
         return Reply::Data(json!([{ "realm": "pam", "type": "pam" }, { "realm": "pve", "type": "pve" }]));
     }
     // pve-manager: PVE/HTTPServer.pm, auth_handler.
-    match asked.authorization.map(|value| value.strip_prefix("PVEAPIToken=")) {
+    match request.authorization.map(|value| value.strip_prefix("PVEAPIToken=")) {
         Some(Some(token)) if token == PVE_TOKEN => {}
         Some(Some(token)) if scenario.has("old") => return Reply::unauthorized(old::refusal(token)),
         Some(Some(_)) => return Reply::unauthorized("Authentication failed!"),
         _ => return Reply::unauthorized("No ticket"),
     }
-    let estate = Estate { scenario, now: asked.now };
-    let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
-    let reply = estate.answer(&parts, asked);
-    if scenario.has("old") { old::aged(&parts, asked.query, reply) } else { reply }
+    let estate = Estate { scenario, now: request.now };
+    let parts: Vec<&str> = request.path.split('/').skip(1).collect();
+    let reply = estate.answer(&parts, request);
+    if scenario.has("old") { old::aged(&parts, request.query, reply) } else { reply }
 }
 
 /// pve-http-server: PVE/APIServer/Formatter/Standard.pm.
@@ -112,7 +112,7 @@ struct Estate<'a> {
 }
 
 impl Estate<'_> {
-    fn answer(&self, parts: &[&str], asked: &Asked<'_>) -> Reply {
+    fn answer(&self, parts: &[&str], request: &ApiRequest<'_>) -> Reply {
         match *parts {
             ["version"] => Reply::Data(json!({ "version": "9.1.6", "release": "9.1", "repoid": "5a1b2c3d4e5f6071" })),
             ["access", "permissions"] => Reply::Data(self.permissions()),
@@ -131,8 +131,8 @@ impl Estate<'_> {
             ["cluster", "ceph", "status"] => self.ceph(),
             ["cluster", "backup-info", "not-backed-up"] => self.audited(Estate::uncovered),
             ["nodes"] => Reply::Data(self.fingerprints()),
-            ["nodes", node, ref rest @ ..] => self.of_node(node, rest, asked.query),
-            _ => Reply::Error(501, format!("Method 'GET {}' not implemented", asked.path), String::new()),
+            ["nodes", node, ref rest @ ..] => self.of_node(node, rest, request.query),
+            _ => Reply::Error(501, format!("Method 'GET {}' not implemented", request.path), String::new()),
         }
     }
 

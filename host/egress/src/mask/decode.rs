@@ -119,7 +119,7 @@ enum Meaning {
 fn escape(text: &[u8], at: usize, escapes: Escapes) -> Option<(usize, Meaning)> {
     let any = escapes == Escapes::Any;
     match &text[at..] {
-        [b'\\', rest @ ..] => backslash(rest, any),
+        [b'\\', rest @ ..] => backslash(rest, escapes),
         [b'%', high, low, ..] if any => Some((3, Meaning::Byte(hex(&[*high, *low])? as u8))),
         [b'&', rest @ ..] if any => entity(rest),
         [b'\r', b'\n', next, ..] if any && is_wrapped(text, at, *next) => Some((2, Meaning::Nothing)),
@@ -133,8 +133,9 @@ fn is_wrapped(text: &[u8], at: usize, next: u8) -> bool {
     is_base64(next) && at.checked_sub(1).is_some_and(|before| is_base64(text[before]))
 }
 
-/// Decodes the text after a backslash: a JSON escape or, with `any`, a C escape.
-fn backslash(rest: &[u8], any: bool) -> Option<(usize, Meaning)> {
+/// Decodes the text after a backslash: a JSON escape or, with [`Escapes::Any`], a C escape.
+fn backslash(rest: &[u8], escapes: Escapes) -> Option<(usize, Meaning)> {
+    let any = escapes == Escapes::Any;
     let byte = |byte| Some((2, Meaning::Byte(byte)));
     match rest {
         [b'u', b'{', digits @ ..] if any => braced(digits),

@@ -85,12 +85,12 @@ fn allowed(kind: &ValidationErrorKind) -> Vec<&Value> {
 
 fn none_of(value: &Value, constants: &[&Value]) -> String {
     let all: Vec<String> = constants.iter().map(|constant| constant.to_string()).collect();
-    let same = |word: &&&Value| match (word.as_str(), value.as_str()) {
-        (Some(word), Some(value)) => word.eq_ignore_ascii_case(value),
+    let same = |constant: &&&Value| match (constant.as_str(), value.as_str()) {
+        (Some(constant), Some(value)) => constant.eq_ignore_ascii_case(value),
         _ => false,
     };
     match constants.iter().find(same) {
-        Some(word) => format!("{} must be written {word}", shown(value)),
+        Some(constant) => format!("{} must be written {constant}", shown(value)),
         None => format!("{} is not allowed; use one of: {}", shown(value), all.join(", ")),
     }
 }
@@ -103,7 +103,8 @@ fn expected(kind: &ValidationErrorKind) -> Option<String> {
         TypeKind::Multiple(several) => several.iter().map(|one| one.to_string()).collect(),
     };
     // Settings without a value are omitted, so null is not suggested.
-    let types: Vec<String> = types.iter().filter(|name| *name != "null").map(|name| word(name).to_owned()).collect();
+    let types: Vec<String> =
+        types.iter().filter(|name| *name != "null").map(|name| type_name(name).to_owned()).collect();
     (!types.is_empty()).then(|| either(&types))
 }
 
@@ -116,7 +117,7 @@ fn either(types: &[String]) -> String {
     }
 }
 
-fn word(json_type: &str) -> &str {
+fn type_name(json_type: &str) -> &str {
     match json_type {
         "array" => "a list",
         "boolean" => "true or false",

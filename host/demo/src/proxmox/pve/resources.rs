@@ -2,6 +2,13 @@
 
 use super::{Estate, GB, Value, json};
 
+/// Whether the nodes share a storage.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    Local,
+    Shared,
+}
+
 impl Estate<'_> {
     /// pve-manager: PVE/API2/Cluster.pm, resources, and PVE/API2Tools.pm, extract_node_stats, extract_vm_stats.
     pub(super) fn resources(&self) -> Value {
@@ -14,8 +21,8 @@ impl Estate<'_> {
         all.extend((0..self.scenario.guests).map(|index| self.guest(index)));
         all.push(self.template());
         for node in self.nodes() {
-            all.extend(["local", "local-zfs"].map(|name| self.storage(name, &node, false)));
-            all.extend(["nfs-backup"].map(|name| self.storage(name, &node, true)));
+            all.extend(["local", "local-zfs"].map(|name| self.storage(name, &node, Sharing::Local)));
+            all.extend(["nfs-backup"].map(|name| self.storage(name, &node, Sharing::Shared)));
         }
         all.push(json!({ "type": "pool", "id": "/pool/shop", "pool": "shop" }));
         Value::from(all)
@@ -99,7 +106,8 @@ impl Estate<'_> {
     }
 
     /// A storage that the node does not report has no sizes (pve-manager: PVE/Service/pvestatd.pm).
-    fn storage(&self, name: &str, node: &str, shared: bool) -> Value {
+    fn storage(&self, name: &str, node: &str, sharing: Sharing) -> Value {
+        let shared = sharing == Sharing::Shared;
         let plugin = if shared {
             "nfs"
         } else if name == "local" {
