@@ -6,15 +6,17 @@
 
 #![forbid(unsafe_code)]
 
+mod listen;
 mod proxmox;
 mod replay;
 mod services;
 
+pub use listen::{DemoError, Now};
 pub use proxmox::{PBS_TOKEN, PMG_PASSWORD, PMG_USER, PVE_TOKEN};
 pub use replay::{REPLAY_PORT, Replayed, replay};
 
 use axum::Router;
-use std::net::{Ipv4Addr, SocketAddr};
+use listen::bind;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep_until};
@@ -43,23 +45,6 @@ pub struct DemoTarget {
     pub secrets: &'static [(&'static str, &'static str)],
     /// The base interval.
     pub interval: Duration,
-}
-
-/// A clock that returns seconds since the Unix epoch.
-pub type Now = fn() -> i64;
-
-/// The error for a port that the demo cannot use.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {why}")]
-pub struct DemoError {
-    address: SocketAddr,
-    why: String,
-}
-
-impl DemoError {
-    fn at(port: u16, why: String) -> Self {
-        Self { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), why }
-    }
 }
 
 /// Returns the targets of a demo that listens on `port` and the next port.
@@ -155,17 +140,4 @@ async fn restart_repeatedly(mut listener: TcpListener, port: u16) {
             sleep_until(Instant::now() + Duration::from_secs(1)).await;
         };
     }
-}
-
-async fn bind(port: u16) -> Result<TcpListener, DemoError> {
-    let failed = |error: std::io::Error| {
-        let why = match error.kind() {
-            std::io::ErrorKind::AddrInUse => {
-                "another program uses this port: stop it or choose another port".to_owned()
-            }
-            _ => error.to_string(),
-        };
-        DemoError::at(port, why)
-    };
-    TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.map_err(failed)
 }

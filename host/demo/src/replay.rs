@@ -12,7 +12,8 @@
 //! Each file has its own URL, for example `http://127.0.0.1:PORT/pve/cluster_resources/api2/json/...`. `/` lists all
 //! files.
 
-use crate::{DemoError, Now, bind, proxmox};
+use crate::listen::{DemoError, Now, bind};
+use crate::proxmox;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;

@@ -11,7 +11,7 @@
 use crate::Error;
 use crate::mask::{self, Region};
 use crate::message::{Capture, CaptureSource, Request, Response};
-use crate::secrets::{Secrets, check_value};
+use crate::secrets::{Secrets, Values, check_value};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -37,9 +37,6 @@ const MAX_POINTER_STEPS: usize = 8;
 const MAX_BODY_BYTES: usize = 1 << 20;
 /// Maximum lifetime of a captured value. No known ticket lives longer.
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Captured values by name.
-pub(crate) type Values = BTreeMap<String, SecretString>;
 
 /// The captured values of one target and one version of its plugin. They are never printed.
 #[derive(Debug, Default)]

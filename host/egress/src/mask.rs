@@ -7,7 +7,7 @@
 //!   quotation, everything up to the end of the JSON string or the line is masked. So the rest cannot be guessed byte
 //!   by byte.
 //! - The number of stars is the length of the value, whatever its encoding in the answer.
-//! - Only operators' secrets are masked. A captured value is masked by its place (see [`crate::captures`]).
+//! - Only operators' secrets are masked. A captured value is masked by its place (see the module `captures`).
 //!
 //! So a plugin cannot distinguish two values of equal length, whatever it sends. Two ways remain: to guess the first 8
 //! bytes of a value in one request, and a server that truncates a quotation within these bytes.
@@ -16,6 +16,7 @@
 //! hexadecimal, and behind up to three layers of percent encoding, escapes of JSON and similar languages, and HTML
 //! entities.
 mod decode;
+mod turns;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use base64::Engine;
@@ -24,6 +25,7 @@ use decode::{Escapes, View};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use turns::{TURN, Turns};
 
 /// The number of first bytes by which a value is found. Fewer bytes would mask unrelated text and could be guessed.
 /// More bytes would reveal more of a truncated value.
@@ -32,8 +34,6 @@ const BLOCK: usize = 8;
 pub(crate) const SHORTEST: usize = BLOCK;
 /// Maximum number of escape layers that are decoded.
 const LAYERS: usize = 3;
-/// Number of bytes after which masking yields to other tasks, so that a body of many megabytes does not block them.
-const TURN: usize = 64 << 10;
 /// Maximum length of a pattern: [`BLOCK`] bytes in hexadecimal or twice in base64.
 const LONGEST_PATTERN: usize = 2 * BLOCK;
 
@@ -427,22 +427,6 @@ impl Iterator for Tokens<'_> {
         }
         self.at = at.min(body.len());
         Some(start..self.at)
-    }
-}
-
-/// Yields to other tasks after every [`TURN`] bytes.
-#[derive(Default)]
-pub(crate) struct Turns {
-    bytes: usize,
-}
-
-impl Turns {
-    pub(crate) async fn after(&mut self, bytes: usize) {
-        self.bytes += bytes;
-        if self.bytes >= TURN {
-            self.bytes = 0;
-            tokio::task::yield_now().await;
-        }
     }
 }
 

@@ -3,7 +3,6 @@
 //! Header values may contain `${secret.NAME}` and `${basic.NAME}`. Bodies may contain `${secret.NAME}`.
 
 use crate::Error;
-use crate::captures::Values;
 use crate::mask::{Masker, SHORTEST};
 use crate::message::BodyEncoding;
 use base64::Engine;
@@ -14,6 +13,9 @@ use std::fmt::Write as _;
 
 /// Maximum number of references in one header or body.
 const REFERENCES: usize = 16;
+
+/// Values of secrets by name.
+pub(crate) type Values = BTreeMap<String, SecretString>;
 
 /// The secrets of a target by name. They are never printed.
 #[derive(Debug, Default)]

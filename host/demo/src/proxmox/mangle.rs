@@ -1,6 +1,6 @@
 //! Damaged bodies, as other versions, proxies and faults produce them.
 
-use super::Scenario;
+use super::api::Scenario;
 use serde_json::{Map, Value, json};
 
 /// Twice the largest integer that a JavaScript number represents exactly.

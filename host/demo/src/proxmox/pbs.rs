@@ -3,7 +3,7 @@
 //!
 //! The scenarios are in [`SCENARIOS`]. A request for `/pbs` lists them.
 
-use super::{ApiRequest, PBS_TOKEN, Reply, Scenario};
+use super::api::{self, ApiRequest, PBS_TOKEN, Reply, Scenario};
 use serde_json::{Value, json};
 
 const HOUR: i64 = 3600;
@@ -64,7 +64,7 @@ pub(super) fn answer(scenario: &Scenario, request: &ApiRequest<'_>) -> Reply {
         ["nodes", _, "status"] => Reply::Data(server.status()),
         // This path needs Sys.Modify (proxmox-backup: api2/node/certificates.rs).
         ["nodes", _, "certificates", "info"] => forbidden(),
-        ["nodes", _, "subscription"] => Reply::Data(super::subscription(scenario)),
+        ["nodes", _, "subscription"] => Reply::Data(api::subscription(scenario)),
         ["nodes", _, "tasks"] => Reply::Data(server.tasks()),
         ["admin" | "status", "datastore" | "datastore-usage" | "gc" | "verify" | "prune" | "sync"] if hidden => {
             Reply::Data(json!([]))

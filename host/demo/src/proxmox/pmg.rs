@@ -2,7 +2,7 @@
 //!
 //! The scenarios are in [`SCENARIOS`]. A request for `/pmg` lists them.
 
-use super::{ApiRequest, PMG_PASSWORD, PMG_USER, Reply, Scenario};
+use super::api::{self, ApiRequest, PMG_PASSWORD, PMG_USER, Reply, Scenario};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -189,9 +189,9 @@ impl Gateway<'_> {
             ["status"] => Reply::Data(self.status(node)),
             ["services"] => Reply::Data(self.services(node)),
             ["certificates", "info"] => {
-                Reply::Data(super::certificates(self.scenario, self.now, ["pmg-tls.pem", "pmg-api.pem"]))
+                Reply::Data(api::certificates(self.scenario, self.now, ["pmg-tls.pem", "pmg-api.pem"]))
             }
-            ["subscription"] => Reply::Data(super::subscription(self.scenario)),
+            ["subscription"] => Reply::Data(api::subscription(self.scenario)),
             ["clamav", "database"] => Reply::Data(self.clamav()),
             // One channel has an update, as on most days.
             ["spamassassin", "rules"] => {

@@ -1,6 +1,6 @@
 //! Decodes the escapes of a text and keeps the source position of each byte.
 
-use super::{TURN, Turns};
+use super::turns::{TURN, Turns};
 use std::borrow::Cow;
 use std::ops::Range;
 

@@ -1,6 +1,8 @@
 //! The paths of a node, which the requested node forwards.
 
-use super::{DAY, Estate, GB, Reply, Value, certificates, json, refused, server_error, subscription, task};
+use super::estate::{DAY, Estate, GB, refused, server_error, task};
+use crate::proxmox::api::{Reply, certificates, subscription};
+use serde_json::{Value, json};
 
 impl Estate<'_> {
     pub(super) fn of_node(&self, node: &str, rest: &[&str], query: &str) -> Reply {

@@ -2,7 +2,8 @@
 //!
 //! Sources: pve-manager 6.2-4, pve-access-control 6.1-1, pve-cluster 6.1-8 and pve-ha-manager 3.0-9.
 
-use super::{PVE_TOKEN, Reply, Value, json};
+use crate::proxmox::api::{PVE_TOKEN, Reply};
+use serde_json::{Value, json};
 
 /// Returns why a token is refused, in the text of that version (pve-access-control: PVE/AccessControl.pm,
 /// verify_token). Versions from 9.1.5 on return the same text for all tokens.

@@ -1,6 +1,7 @@
 //! The resources of the cluster.
 
-use super::{Estate, GB, Value, json};
+use super::estate::{Estate, GB};
+use serde_json::{Value, json};
 
 /// Whether the nodes share a storage.
 #[derive(Clone, Copy, PartialEq, Eq)]
