@@ -26,6 +26,7 @@
 //! these fields are optional: `reason`, `headers`, `body` (text) or `bodyBase64`, `totalMs` and `tls` (`fingerprint`,
 //! `subject`, `issuer`, `notBefore`, `notAfter`; the last two in milliseconds since the Unix epoch). Each exchange
 //! answers once. The last exchange with a URL answers repeatedly.
+
 use crate::bindings::exports::polliwog::poller::poller::Guest;
 use crate::bindings::polliwog::poller::http as contract;
 use crate::{Descriptor, Exported, Label, PollError, Poller, Report, Target};

@@ -6,6 +6,7 @@
 //!
 //! The crate decides whether a request may be sent, which connection it uses, and which parts of the answer are
 //! visible. It does not decide when to send requests or what an answer means.
+//!
 //! - [`Egress`] is shared by the process: request slots for each host, coalescing, the budget of body bytes.
 //! - [`Lane`] is the share of one runtime. It has its own connections.
 //! - [`Session`] belongs to one poll. It has a [`Grant`] (origins, TLS, secrets), limits and a deadline.
@@ -46,6 +47,7 @@
 //! | `host_out_of_means` | yes | the host has no descriptor or memory left for a connection |
 //! | `encoded_body` | no | the body is compressed although the request did not ask for that |
 //! | `not_recorded` | no | a recording is replayed and does not contain the answer |
+
 #![forbid(unsafe_code)]
 
 pub mod address;

@@ -15,6 +15,7 @@
 //! A value is found in upper and lower case, as plain text, in base64 (once or twice, with or without line breaks), in
 //! hexadecimal, and behind up to three layers of percent encoding, escapes of JSON and similar languages, and HTML
 //! entities.
+
 mod decode;
 mod turns;
 

@@ -4,6 +4,7 @@
 //! each file is authenticated with a key of this installation before it is mapped. The file name consists of the
 //! plugin's SHA-256, the engine that the code is for, and an HMAC of this name and the content. So code and proof
 //! appear together with one rename. A file is never modified after that, because it may be mapped.
+
 use hmac::{Hmac, Mac};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 use sha2::Sha256;

@@ -13,6 +13,7 @@
 //!
 //! These are differences: an element with an unknown word is reported as unknown and not omitted, and no code is
 //! invented. The body is parsed for any status of the response.
+
 #![deny(unsafe_code)]
 
 mod evaluate;
