@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 const PLUGINS: [&str; 6] =
     ["plugin-http", "plugin-mapping", "plugin-pbs", "plugin-pmg", "plugin-proactive-deps", "plugin-pve"];
-/// Where they are, and what they share.
+/// The source folders of the plugins and of their shared code.
 const SOURCES: [&str; 7] = [
     "plugins/http",
     "plugins/mapping",
@@ -26,5 +26,5 @@ fn main() {
     }
     list.push_str("]\n");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
-    std::fs::write(out.join("builtin.rs"), list).expect("OUT_DIR can be written to");
+    std::fs::write(out.join("builtin.rs"), list).expect("OUT_DIR is writable");
 }

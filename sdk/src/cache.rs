@@ -1,8 +1,8 @@
-//! What a poll found worth keeping for the next poll of the same target: an ETag, facts that change once a day.
+//! Stores values for the next poll of the same target, for example an ETag or facts that change once a day.
 //!
-//! In memory only, for this target and this version of the plugin; gone when the host ends, when the target becomes
-//! another one, or when others need the room (1 MiB for each target, 64 MiB in all). A plugin has to do without it at any
-//! time.
+//! Values are kept in memory only, for one target and one version of the plugin. They are lost when the host ends, when
+//! the target's identity changes, or when the limits are exceeded (1 MiB per target, 64 MiB in total). A plugin must
+//! work without them at any time.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::bindings::polliwog::poller::cache as transport;
 #[cfg(not(target_family = "wasm"))]
 use crate::testing::cache as transport;
 
-/// What was kept under a key, if it is still there.
+/// Returns the value of a key. `None` if there is no value, or if it has expired or was removed.
 pub fn get(key: &str) -> Option<Vec<u8>> {
     transport::get(key)
 }
 
-/// Keeps a value for so long, at most 49 days. Fails, with a sentence why, when it is too large.
+/// Stores a value with a lifetime of at most 49 days. Fails with the reason if the key or the value is too large.
 pub fn set(key: &str, value: &[u8], ttl: Duration) -> Result<(), String> {
     transport::set(key, value, u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX))
 }
 
-/// Drops what was kept under a key.
+/// Removes the value of a key.
 pub fn remove(key: &str) {
     transport::remove(key);
 }

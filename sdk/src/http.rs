@@ -1,6 +1,7 @@
-//! Requests to the target's own origins.
+//! HTTP requests to the target's own origins.
 //!
-//! The host adds what is secret, limits, and refuses everything else; see the contract's `http` interface.
+//! The host inserts secrets, applies limits, and refuses requests to other origins. See the `http` interface of the
+//! contract.
 
 use crate::bindings::polliwog::poller::http as contract;
 use crate::{Dependency, Failure, PollError, Report};
@@ -9,17 +10,21 @@ use std::time::{Duration, UNIX_EPOCH};
 
 pub use contract::{BodyEncoding, CaptureSource, Header, HttpError, Method, TlsInfo};
 
-/// A request, made step by step.
+/// A request builder.
 #[derive(Clone)]
 pub struct Request(contract::Request);
 
-/// An answer, whatever its status.
+/// A response with any status.
 #[derive(Clone, PartialEq)]
-pub struct Response(contract::Response, String);
+pub struct Response {
+    inner: contract::Response,
+    /// The path of the request, as the plugin wrote it.
+    path: String,
+}
 
 impl Request {
-    /// A request for a path and query, resolved against the target's URL (`""` is that URL itself), or for an absolute
-    /// URL with one of the target's origins.
+    /// Creates a request. `path` is a path and query, resolved against the target's URL (`""` is the URL itself), or an
+    /// absolute URL with one of the target's origins.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         Self(contract::Request {
             method,
@@ -32,25 +37,25 @@ impl Request {
         })
     }
 
-    /// A GET.
+    /// Creates a GET request.
     pub fn get(path: impl Into<String>) -> Self {
         Self::new(Method::Get, path)
     }
 
-    /// A GET that asks for JSON, with an operator's own headers.
+    /// Creates a GET request that accepts JSON, with headers that the operator configured.
     pub fn get_json<'a>(path: impl Into<String>, headers: impl IntoIterator<Item = (&'a String, &'a String)>) -> Self {
         let plain = Self::get(path).header("accept", "application/json");
         headers.into_iter().fold(plain, |request, (name, value)| request.header(name, value))
     }
 
-    /// Adds a header. `${secret.NAME}` and `${basic.NAME}` in its value are filled in by the host.
+    /// Adds a header. The host replaces `${secret.NAME}` and `${basic.NAME}` in the value.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.headers.push(Header { name: name.into(), value: value.into() });
         self
     }
 
-    /// Sets the body. `${secret.NAME}` in it is filled in by the host, escaped as `encoding` says.
+    /// Sets the body. The host replaces `${secret.NAME}` in it and escapes the secret for `encoding`.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>, encoding: BodyEncoding) -> Self {
         self.0.body = Some(body.into());
@@ -58,8 +63,9 @@ impl Request {
         self
     }
 
-    /// Keeps a part of a 2xx answer as `${secret.NAME}`, for this target and this version of the plugin, for so long (a day
-    /// at most). The host keeps it, and the plugin sees stars where it stands. See [`has_secret`] and [`forget_secret`].
+    /// Captures a part of a 2xx response as `${secret.NAME}`, for this target and this version of the plugin. The host
+    /// stores it for `ttl`, at most a day. The plugin sees stars in its place. See [`has_secret`] and
+    /// [`forget_secret`].
     #[must_use]
     pub fn capture(mut self, name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {
         let ttl_ms = u32::try_from(ttl.as_millis()).unwrap_or(u32::MAX);
@@ -67,36 +73,40 @@ impl Request {
         self
     }
 
-    /// Gives the request less time than is left of the poll. Milliseconds.
+    /// Sets the timeout of this request in milliseconds. The deadline of the poll applies as well.
     #[must_use]
     pub fn timeout_ms(mut self, timeout_ms: u32) -> Self {
         self.0.timeout_ms = Some(timeout_ms);
         self
     }
 
-    /// Sends it. Any status is an answer; only having none is an error.
+    /// Sends the request. A response with any status is `Ok`. Fails if there is no response.
     pub fn send(self) -> Result<Response, HttpError> {
-        transport::fetch(&self.0).map(|response| Response(response, self.0.path))
+        transport::fetch(&self.0).map(|response| Response { inner: response, path: self.0.path })
     }
 }
 
-/// Sends all at once, within the host's limits; results in the order of the requests.
+/// Sends several requests concurrently, within the host's limits. Returns the results in the order of the requests.
 pub fn send_all(requests: Vec<Request>) -> Vec<Result<Response, HttpError>> {
     let requests: Vec<_> = requests.into_iter().map(|request| request.0).collect();
     let results = transport::fetch_all(&requests).into_iter();
-    results.zip(requests).map(|(result, request)| result.map(|response| Response(response, request.path))).collect()
+    results
+        .zip(requests)
+        .map(|(result, request)| result.map(|response| Response { inner: response, path: request.path }))
+        .collect()
 }
 
-/// What came of several requests at once: some answered, some failed. A report of what is there is worth more than none.
+/// The results of several concurrent requests. A partial report is more useful than a failed poll.
 #[derive(Clone)]
 pub struct Fetched<K> {
-    /// Those with a 2xx answer, in the order of the requests.
+    /// The keys and 2xx responses, in the order of the requests.
     pub answered: Vec<(K, Response)>,
-    /// The others, with the failure that stands for what happened.
+    /// The keys and failures of the other requests.
     pub failed: Vec<(K, PollError)>,
 }
 
-/// Sends all at once, each with a key that says which it is, and parts those with a 2xx answer from the others.
+/// Sends several requests concurrently and separates the 2xx responses from the failures. Each request has a key that
+/// identifies it.
 pub fn fetch_all<K>(requests: impl IntoIterator<Item = (K, Request)>) -> Fetched<K> {
     let (keys, requests): (Vec<K>, Vec<Request>) = requests.into_iter().unzip();
     let mut fetched = Fetched { answered: Vec::new(), failed: Vec::new() };
@@ -110,7 +120,7 @@ pub fn fetch_all<K>(requests: impl IntoIterator<Item = (K, Request)>) -> Fetched
 }
 
 impl<K> Fetched<K> {
-    /// Fails when nothing was answered, with the failure that says most: a permanent one before a transient one.
+    /// Fails if all requests failed, with the most relevant failure: a permanent one before a transient one.
     pub fn or_fail(mut self) -> Result<Self, PollError> {
         match self.worst() {
             Some(error) => Err(error),
@@ -118,8 +128,8 @@ impl<K> Fetched<K> {
         }
     }
 
-    /// Gives each answer to `read`; one that it cannot read is a failure of that part alone, and no longer among the answered.
-    /// Fails when nothing is left.
+    /// Calls `read` with each response. If `read` fails, the response moves to the failed ones. Fails if no response
+    /// remains.
     pub fn read(&mut self, mut read: impl FnMut(&K, &Response) -> Result<(), PollError>) -> Result<(), PollError> {
         for (key, response) in std::mem::take(&mut self.answered) {
             match read(&key, &response) {
@@ -130,7 +140,8 @@ impl<K> Fetched<K> {
         self.worst().map_or(Ok(()), Err)
     }
 
-    /// Where nothing was answered: the failure that says most, a permanent one before a transient one.
+    /// Removes and returns the most relevant failure, a permanent one before a transient one. `None` if a request was
+    /// answered.
     fn worst(&mut self) -> Option<PollError> {
         if !self.answered.is_empty() || self.failed.is_empty() {
             return None;
@@ -139,11 +150,11 @@ impl<K> Fetched<K> {
         Some(self.failed.swap_remove(permanent.unwrap_or(0)).1)
     }
 
-    /// Notes in a report what was not answered, or could not be read: it is unknown, and never as good as it was.
+    /// Adds the failed requests to a report: a warning, and a dependency with the status unknown.
     ///
-    /// `name` gives the dependency that a part stands for, or, ending in `/`, the beginning of the names of those that it holds.
-    /// What is known of those stands, and a dependency named after the part says how the part itself is, each time: `queue` for
-    /// `queue/`.
+    /// `name` returns the name of the dependency of a key, or a name prefix that ends in `/` if the request covers
+    /// several dependencies. For a prefix, the last known state of its dependencies is kept, and a dependency with the
+    /// name of the prefix (`queue` for `queue/`) shows the state of the request itself, in each report.
     pub fn note(&self, report: &mut Report, name: impl Fn(&K) -> String) {
         for (key, _) in &self.answered {
             if let Some(part) = name(key).strip_suffix('/') {
@@ -162,73 +173,77 @@ impl<K> Fetched<K> {
     }
 }
 
-/// GETs a path and expects a 2xx answer; anything else is the [`PollError`] that DESIGN's table gives it.
+/// Sends a GET request. Fails if there is no 2xx response; the guide of the SDK lists the failure of each status.
 pub fn get(path: impl Into<String>) -> Result<Response, PollError> {
     Request::get(path).send().map_err(PollError::from)?.success()
 }
 
-/// Whether a secret is configured, or was captured and has not expired.
+/// Returns whether a secret is configured, or was captured and has not expired.
 pub fn has_secret(name: &str) -> bool {
     transport::has_secret(name)
 }
 
-/// Drops a captured secret: it is no longer good.
+/// Deletes a captured secret, for example because the server no longer accepts it.
 pub fn forget_secret(name: &str) {
     transport::forget_secret(name);
 }
 
 impl Response {
-    /// The status: any three digits.
+    /// Returns the HTTP status, any three digits.
     pub fn status(&self) -> u16 {
-        self.0.status
+        self.inner.status
     }
 
-    /// The HTTP/1 reason phrase; may be empty.
+    /// Returns the HTTP/1 reason phrase. It may be empty.
     pub fn reason(&self) -> &str {
-        &self.0.reason
+        &self.inner.reason
     }
 
-    /// The body.
+    /// Returns the body.
     pub fn body(&self) -> &[u8] {
-        &self.0.body
+        &self.inner.body
     }
 
-    /// The body as text; bytes that are no UTF-8 are replaced.
+    /// Returns the body as text. Bytes that are not UTF-8 are replaced.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.body).into_owned()
+        String::from_utf8_lossy(&self.inner.body).into_owned()
     }
 
-    /// The first header of this name, in any case.
+    /// Returns the first header with this name. Case is ignored.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.0.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value.as_str())
+        self.inner
+            .headers
+            .iter()
+            .find(|header| header.name.eq_ignore_ascii_case(name))
+            .map(|header| header.value.as_str())
     }
 
-    /// From sending the request to the last byte, in milliseconds.
+    /// Returns the duration from the start of the request to the last byte of the response, in milliseconds.
     pub fn total_ms(&self) -> f64 {
-        self.0.timing.total_ms
+        self.inner.timing.total_ms
     }
 
-    /// The certificate, when the connection was encrypted.
+    /// Returns the server's certificate. `None` without TLS.
     pub fn tls(&self) -> Option<&TlsInfo> {
-        self.0.tls.as_ref()
+        self.inner.tls.as_ref()
     }
 
-    /// The body as JSON of a known shape; see [`crate::json`].
+    /// Parses the body as JSON. See [`crate::json`].
     pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, PollError> {
-        crate::json(&self.0.body)
+        crate::json(&self.inner.body)
     }
 
-    /// The answer itself when its status is 2xx, else the error that stands for its status.
+    /// Returns the response if its status is 2xx. Fails with the error for the status otherwise.
     pub fn success(self) -> Result<Self, PollError> {
-        if (200..300).contains(&self.0.status) { Ok(self) } else { Err(self.status_error()) }
+        if (200..300).contains(&self.inner.status) { Ok(self) } else { Err(self.status_error()) }
     }
 
-    /// What `read` makes of the answer, whatever its status: health endpoints answer 503 with the whole report when a part is
-    /// down (Spring Boot Actuator and ASP.NET do). Where the status is not 2xx and `read` finds no dependency, the error
-    /// that stands for the status.
+    /// Converts a response with any status to a report. Health endpoints such as Spring Boot Actuator and ASP.NET
+    /// answer 503 with the whole report if a part is down. Fails with the error for the status if the status is not 2xx
+    /// and `read` fails or finds no dependency.
     pub fn report(&self, read: impl FnOnce(&Self) -> Result<Report, PollError>) -> Result<Report, PollError> {
         let report = read(self);
-        let is_success = (200..300).contains(&self.0.status);
+        let is_success = (200..300).contains(&self.inner.status);
         match report {
             Err(_) if !is_success => Err(self.status_error()),
             Ok(report) if !is_success && report.dependencies.is_empty() => Err(self.status_error()),
@@ -236,29 +251,29 @@ impl Response {
         }
     }
 
-    /// Which request it answers, where that is not the target's own URL, and where it sends that.
-    fn which(&self) -> String {
-        let to = if self.1.is_empty() { String::new() } else { format!(" to {}", self.1) };
-        let location = self.header("location").filter(|_| (300..400).contains(&self.0.status));
-        format!("{to}{}", location.map_or_else(String::new, |location| format!(", leading to {location}")))
+    /// Describes the path of the request and the target of a redirect for messages. Empty for the target's own URL.
+    fn request_description(&self) -> String {
+        let to = if self.path.is_empty() { String::new() } else { format!(" to {}", self.path) };
+        let location = self.header("location").filter(|_| (300..400).contains(&self.inner.status));
+        format!("{to}{}", location.map_or_else(String::new, |location| format!(", redirecting to {location}")))
     }
 
     fn status_error(&self) -> PollError {
-        let status = self.0.status;
-        let reason = if self.0.reason.is_empty() { String::new() } else { format!(" {}", self.0.reason) };
+        let status = self.inner.status;
+        let reason = if self.inner.reason.is_empty() { String::new() } else { format!(" {}", self.inner.reason) };
         let (code, advice) = match status {
             401 => ("unauthorized", "check the target's secret"),
-            403 => ("forbidden", "the target's secret lacks rights for this, or is wrong, or there is none"),
+            403 => ("forbidden", "the target's secret lacks the required rights, is wrong or is missing"),
             404 => ("not_found", "check the path in the target's URL"),
-            300..=399 => ("redirect", "write the address that it leads to as the target's URL"),
+            300..=399 => ("redirect", "set the redirect's destination as the target's URL"),
             408 => ("request_timeout", "the server took too long to read the request"),
-            429 => ("too_many_requests", "the server asks for fewer requests"),
-            500..=599 => ("server_error", "look at the server's log"),
+            429 => ("too_many_requests", "the server requires fewer requests"),
+            500..=599 => ("server_error", "check the server's log"),
             _ => ("unexpected_status", "check the target's URL"),
         };
         let failure = Failure {
             code: code.to_owned(),
-            message: format!("the server answered {status}{reason}{}: {advice}", self.which()),
+            message: format!("the server answered {status}{reason}{}: {advice}", self.request_description()),
             retry_after_ms: self.retry_after_ms(),
         };
         match status {
@@ -267,8 +282,8 @@ impl Response {
         }
     }
 
-    /// How long the server asks to be left alone, in milliseconds: `Retry-After` as seconds, or as a date counted from the
-    /// answer's own `Date`.
+    /// Returns the delay that the server requests with `Retry-After`, in milliseconds. A date is converted with the
+    /// `Date` of the response. `None` if the header is missing or not valid.
     pub fn retry_after_ms(&self) -> Option<u32> {
         let value = self.header("retry-after")?.trim();
         let wait = match value.parse() {

@@ -1,4 +1,4 @@
-//! JSON as real services send it: numbers in quotes, flags as 0 and 1, `null` where something is missing.
+//! Tolerant parsing of JSON from real services: numbers in quotes, flags as 0 and 1, `null` for missing values.
 //!
 //! Use the types in a map or list, or the functions with serde's `deserialize_with`:
 //!
@@ -20,43 +20,43 @@
 //! assert_eq!((node.uptime, node.online, node.version.as_deref()), (Some(12.5), Some(true), Some("8")));
 //! ```
 //!
-//! What cannot be read as what is wanted (a list where a number is expected) is an error; `null`, an empty text and, for
-//! numbers, words such as `"N/A"` are nothing. Where one odd field must not cost the whole answer, use [`Field`], which
-//! takes everything and says afterwards what it found.
+//! A value of the wrong type, such as a list instead of a number, is an error. `null`, an empty text and, for numbers,
+//! words such as `"N/A"` mean that there is no value. [`Field`] accepts every value and reports afterwards what it
+//! found, so that one unexpected field does not fail the whole response.
 
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A finite number, from a number, a text that holds one, or a flag (1 and 0). `null` and texts without one are errors
-/// here, and nothing in [`number`].
+/// A finite number, parsed from a number, a text with a number, or a flag (1 and 0). `null` and other texts are errors,
+/// unlike in [`number`].
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize)]
 pub struct Number(pub f64);
 
-/// A flag, from `true`, 1, `"1"`, `"true"`, `"yes"`, `"on"` and their opposites.
+/// A flag, parsed from `true`, 1, `"1"`, `"true"`, `"yes"`, `"on"` and their opposites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Flag(pub bool);
 
-/// A text, from a text, a number or a flag.
+/// A text, parsed from a text, a number or a flag.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Text(pub String);
 
-/// For `deserialize_with`: a finite number, or nothing.
+/// For `deserialize_with`: a finite number. `None` if there is no number.
 pub fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     scalar(deserializer, |scalar| scalar.number())
 }
 
-/// For `deserialize_with`: a flag, or nothing.
+/// For `deserialize_with`: a flag. `None` if there is no flag.
 pub fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
     scalar(deserializer, |scalar| scalar.flag())
 }
 
-/// For `deserialize_with`: a text that is not empty, or nothing.
+/// For `deserialize_with`: a text. `None` if it is missing or empty.
 pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     scalar(deserializer, |scalar| scalar.text())
 }
 
-/// What stands in a field, whatever it is: reading it never fails.
+/// A field with any value. Parsing it never fails.
 ///
 /// ```
 /// use polliwog_sdk::lenient::{Field, Number};
@@ -70,17 +70,17 @@ pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Field<T> {
-    /// Nothing: it is missing (with `#[serde(default)]`), `null`, an empty text, or `"N/A"` and the like.
+    /// No value: the field is missing (with `#[serde(default)]`), `null`, an empty text, or a word such as `"N/A"`.
     #[default]
     Absent,
-    /// What was wanted.
+    /// A value of the expected type.
     Is(T),
-    /// Something else, for a person.
+    /// Another value, shortened for messages.
     Odd(String),
 }
 
 impl<T> Field<T> {
-    /// What was wanted, if that is there.
+    /// Returns the value. `None` if it is absent or has another type.
     pub fn get(&self) -> Option<&T> {
         match self {
             Self::Is(value) => Some(value),
@@ -89,9 +89,9 @@ impl<T> Field<T> {
     }
 }
 
-/// Words for a value that there is none of.
+/// Words that mean that there is no value.
 const NONE: [&str; 6] = ["", "n/a", "-", "none", "null", "unknown"];
-/// How much of an odd text is shown, in characters.
+/// Maximum number of characters of [`Field::Odd`].
 const SHOWN: usize = 40;
 
 macro_rules! from_scalar {
@@ -118,16 +118,16 @@ macro_rules! from_scalar {
     };
 }
 
-from_scalar!(Number, number, NONE, "a number, or a text that holds one");
+from_scalar!(Number, number, NONE, "a number or a text that contains one");
 from_scalar!(Flag, flag, NONE, "a flag");
 from_scalar!(Text, text, [""], "a text");
 
-/// A JSON value that is neither list nor object.
+/// A JSON value that is neither a list nor an object.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Scalar<'a> {
     Nothing,
     Flag(bool),
-    /// Integers by themselves, so that a large one keeps its digits.
+    /// Integers have their own variants, so that a large one keeps its digits.
     Unsigned(u64),
     Signed(i64),
     Float(f64),
@@ -135,7 +135,7 @@ enum Scalar<'a> {
 }
 
 impl Scalar<'_> {
-    /// Whether it is `null`, or one of the words for nothing.
+    /// Returns whether the value is `null` or one of `words`.
     fn is_one_of(self, words: &[&str]) -> bool {
         match self {
             Self::Nothing => true,
@@ -194,21 +194,22 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// What is read from a scalar; whatever else is there is an error.
+/// Calls `read` with a scalar. Fails for a list or an object.
 fn scalar<'de, D: Deserializer<'de>, T>(deserializer: D, read: impl FnOnce(Scalar<'_>) -> T) -> Result<T, D::Error> {
     deserializer
         .deserialize_any(Any(|anything: Result<Scalar<'_>, &'static str>| anything.map(read)))?
         .map_err(|what| de::Error::invalid_type(Unexpected::Other(what), &"a number, text, flag or null"))
 }
 
-/// Any JSON value: what is to be made of a scalar, or of what else it is. A text is gone after that.
+/// Visits any JSON value. Calls the function with the scalar, or with a name for the other type. A text is valid only
+/// during the call.
 struct Any<F>(F);
 
 impl<'de, T, F: FnOnce(Result<Scalar<'_>, &'static str>) -> T> Visitor<'de> for Any<F> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("anything")
+        f.write_str("any JSON value")
     }
 
     fn visit_unit<E>(self) -> Result<T, E> {
@@ -251,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_read_as_what_is_wanted() {
+    fn scalars_are_parsed_as_numbers_flags_and_texts() {
         for (json, number, flag, text) in [
             ("null", None, None, None),
             ("0", Some(0.0), Some(false), Some("0")),

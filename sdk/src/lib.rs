@@ -1,7 +1,7 @@
-//! What the author of a Polliwog plugin depends on.
+//! The SDK for Polliwog plugins in Rust.
 //!
-//! A plugin says what a reply *means*. The host decides when to ask, sends the request, holds the secrets and keeps what
-//! is found. A plugin that needs one GET and a parser is one function and [`register!`]:
+//! A plugin decides what a reply *means*. The host decides when to poll, sends the requests, keeps the secrets and
+//! stores the results. A plugin that needs one GET request and a parser consists of one function and [`register!`]:
 //!
 //! ```
 //! use polliwog_sdk::prelude::*;
@@ -24,9 +24,9 @@
 //! assert_eq!(queues(br#"{"mail": 3}"#).unwrap().dependencies.len(), 1);
 //! ```
 //!
-//! One that needs settings or more requests implements [`Poller`] and is registered by `register!(MyPoller)`.
+//! A plugin that needs settings or several requests implements [`Poller`] and registers it with `register!(MyPoller)`.
 //!
-//! `register!` expands for wasm32 only, so that plugins are tested natively with `cargo test`; [`testing`] answers their
+//! `register!` expands only for wasm32, so plugins can be tested natively with `cargo test`. [`testing`] answers their
 //! requests from recorded exchanges.
 
 #![deny(unsafe_code)]
@@ -40,7 +40,7 @@ mod report;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 
-/// The contract as wit-bindgen makes it from `polliwog:poller@0.1.0`.
+/// The bindings that wit-bindgen generates from `polliwog:poller@0.1.0`.
 #[allow(
     unsafe_code,
     missing_docs,
@@ -68,7 +68,7 @@ pub use bindings::polliwog::poller::types::{
 pub use poller::{Exported, Info, NoSettings, Poller, json};
 pub use {schemars, serde, serde_json};
 
-/// What most plugins need.
+/// The items that most plugins need.
 pub mod prelude {
     pub use crate::{Dependency, Info, NoSettings, PollError, Poller, Report, Sample, Status, Target, json};
     pub use crate::{http, log};
@@ -76,7 +76,7 @@ pub mod prelude {
     pub use serde::Deserialize;
 }
 
-/// Makes a component of a [`Poller`], or of a function from a body to a report.
+/// Exports a [`Poller`], or a function from a body to a report, as a component.
 #[macro_export]
 macro_rules! register {
     ($poller:ident) => {

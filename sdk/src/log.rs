@@ -1,10 +1,11 @@
-//! Lines in the host's log: `log::info!("{} nodes", nodes.len())`.
+//! Writes to the host's log: `log::info!("{} nodes", nodes.len())`.
 //!
-//! The host adds the plugin's kind and the target's id, and takes 100 lines a poll. Natively, in tests, lines go to stderr.
+//! The host adds the plugin's kind and the target's id, and accepts 100 lines per poll. In native tests, lines go to
+//! stderr.
 
-/// How much a line matters.
+/// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the usual words")]
+#[allow(missing_docs, reason = "the names are common")]
 pub enum Level {
     Trace,
     Debug,
@@ -13,7 +14,7 @@ pub enum Level {
     Error,
 }
 
-/// Writes a line.
+/// Writes a line to the host's log.
 pub fn write(level: Level, message: &str) {
     #[cfg(target_family = "wasm")]
     {
@@ -45,8 +46,8 @@ macro_rules! level {
     };
 }
 
-level!($ trace __log_trace Trace "Writes a line that is of interest when something is searched for, step by step.");
-level!($ debug __log_debug Debug "Writes a line that is of interest when something is searched for.");
-level!($ info __log_info Info "Writes a line that is of interest.");
-level!($ warn __log_warn Warn "Writes a line about something that is not as it should be.");
-level!($ error __log_error Error "Writes a line about something that does not work.");
+level!($ trace __log_trace Trace "Writes a line at level trace: single steps, for debugging.");
+level!($ debug __log_debug Debug "Writes a line at level debug: details, for debugging.");
+level!($ info __log_info Info "Writes a line at level info: normal events.");
+level!($ warn __log_warn Warn "Writes a line at level warn: unexpected conditions.");
+level!($ error __log_error Error "Writes a line at level error: failures.");

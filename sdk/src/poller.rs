@@ -1,4 +1,4 @@
-//! A plugin as a Rust type.
+//! The trait of a plugin.
 
 use crate::bindings::exports::polliwog::poller::poller::Guest;
 use crate::{Descriptor, PollError, Report, SecretSpec, Target};
@@ -7,72 +7,77 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::marker::PhantomData;
 
-/// A plugin: who it is, what an operator can set, and what one poll does.
+/// A plugin: its description, its settings, and one poll.
 pub trait Poller {
-    /// The target's settings. Their JSON Schema, with descriptions from the doc comments, is what operators are shown.
+    /// The target's settings. Operators see their JSON Schema, with descriptions from the doc comments.
     type Settings: DeserializeOwned + JsonSchema;
-    /// Who this plugin is.
+    /// The description of this plugin.
     const INFO: Info;
 
-    /// The secrets that an operator can give.
+    /// Returns the secrets that an operator can configure.
     fn secrets() -> Vec<SecretSpec> {
         Vec::new()
     }
 
-    /// What is wrong with settings that fit their schema; empty when they are good. A problem that begins with a setting's name
-    /// in quotes, as `"limits.warning" is …`, is shown at that setting's line.
+    /// Returns the problems of settings that match their schema. Empty if the settings are valid. If a problem begins
+    /// with the name of a setting in quotes, for example `"limits.warning" is …`, the host shows it at the line of that
+    /// setting.
     fn check(settings: &Self::Settings) -> Vec<String> {
         let _ = settings;
         Vec::new()
     }
 
-    /// One poll, in an instance of its own.
+    /// Polls the target once. Each poll runs in its own instance.
     fn poll(target: &Target, settings: Self::Settings) -> Result<Report, PollError>;
 }
 
-/// Who a plugin is.
+/// The description of a plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
-    /// What operators write as `kind = "..."`: `[a-z][a-z0-9-]{0,31}`.
+    /// The value of `kind = "..."` in the configuration: `[a-z][a-z0-9-]{0,31}`.
     pub kind: &'static str,
-    /// What people call it.
+    /// The display name.
     pub title: &'static str,
     /// The plugin's own semantic version.
     pub version: &'static str,
-    /// One sentence: what it reads.
+    /// A description in one sentence.
     pub summary: &'static str,
-    /// How often a target is polled where nobody says, in milliseconds.
+    /// The interval of a target without a configured interval, in milliseconds.
     pub default_interval_ms: u32,
-    /// How long a poll may take where nobody says, in milliseconds.
+    /// The timeout of a target without a configured timeout, in milliseconds.
     pub default_timeout_ms: u32,
 }
 
 impl Info {
-    /// The defaults for plugins that watch services: every 30 s, 10 s at most.
+    /// The defaults for plugins that monitor services: an interval of 30 s and a timeout of 10 s.
     pub const SERVICE: Self =
         Self { kind: "", title: "", version: "", summary: "", default_interval_ms: 30_000, default_timeout_ms: 10_000 };
 }
 
-/// The settings of a plugin that has none. Any key is an error.
+/// The settings of a plugin without settings. Every key is an error.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NoSettings {}
 
-/// Reads a body as JSON of a known shape.
+/// Parses a body as JSON.
 ///
-/// Fails as transient (`not_json`, `unexpected_shape`): proxies and gateways answer 200 with pages of their own.
+/// The failure is transient (`not_json`, `unexpected_shape`), because proxies and gateways answer 200 with their own
+/// pages.
 pub fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, PollError> {
     serde_json::from_slice(body).map_err(|error| {
         let data = error.classify() == serde_json::error::Category::Data;
-        let (code, what) =
-            if data { ("unexpected_shape", "another shape than expected") } else { ("not_json", "no JSON") };
+        let (code, problem) = if data {
+            ("unexpected_shape", "the body has an unexpected shape")
+        } else {
+            ("not_json", "the body is not JSON")
+        };
         let start = String::from_utf8_lossy(&body[..body.len().min(60)]).into_owned();
-        let message = format!("the body is {what} ({error}); it begins {start:?}: check that the URL is the right one");
+        let message = format!("{problem} ({error}); it starts with {start:?}: check that the URL is correct");
         PollError::transient(code, message)
     })
 }
 
-/// The component's exports, made from a [`Poller`].
+/// Implements the exports of the component for a [`Poller`].
 pub struct Exported<P>(PhantomData<P>);
 
 impl<P: Poller> Guest for Exported<P> {
@@ -101,7 +106,7 @@ impl<P: Poller> Guest for Exported<P> {
         let settings = serde_json::from_str(&target.settings).map_err(|error| {
             PollError::permanent(
                 "bad_settings",
-                format!("the target's settings do not fit kind {}: {error}", P::INFO.kind),
+                format!("the target's settings are not valid for kind {}: {error}", P::INFO.kind),
             )
         })?;
         P::poll(&target, settings)

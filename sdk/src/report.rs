@@ -1,9 +1,9 @@
-//! Making reports.
+//! Builders for reports.
 
 use crate::{Dependency, Failure, Label, PollError, Report, Sample, SampleKind, Status};
 
 impl Dependency {
-    /// A dependency of which only name and status are known. The other fields are public: set what the source says.
+    /// Creates a dependency with a name and a status. The other fields are public and can be set from the source.
     pub fn new(name: impl Into<String>, status: Status) -> Self {
         Self {
             name: name.into(),
@@ -24,74 +24,74 @@ impl Dependency {
         }
     }
 
-    /// One that is well.
+    /// Creates a healthy dependency.
     pub fn ok(name: impl Into<String>) -> Self {
         Self::new(name, Status::Ok)
     }
 
-    /// One that works and wants attention, and why.
+    /// Creates a dependency that works but needs attention, with the reason.
     pub fn warning(name: impl Into<String>, why: impl Into<String>) -> Self {
         Self { error_message: Some(why.into()), ..Self::new(name, Status::Warning) }
     }
 
-    /// One that does not work, and why.
+    /// Creates a dependency that does not work, with the reason.
     pub fn critical(name: impl Into<String>, why: impl Into<String>) -> Self {
         Self { error_message: Some(why.into()), ..Self::new(name, Status::Critical) }
     }
 
-    /// One that could not be told, and why.
+    /// Creates a dependency whose state could not be determined, with the reason.
     pub fn unknown(name: impl Into<String>, why: impl Into<String>) -> Self {
         Self { error_message: Some(why.into()), ..Self::new(name, Status::Unknown) }
     }
 
-    /// One that was left out on purpose; it counts as ok.
+    /// Creates a dependency whose check was skipped on purpose. It counts as ok.
     pub fn skipped(name: impl Into<String>) -> Self {
         Self { skipped: true, ..Self::ok(name) }
     }
 
-    /// What a person reads where the name is not enough.
+    /// Sets the display name.
     #[must_use]
     pub fn with_title(self, title: impl Into<String>) -> Self {
         Self { title: Some(title.into()), ..self }
     }
 
-    /// What kind of thing it is: `database`, `rest`, `node`, ...
+    /// Sets the kind, for example `database`, `rest` or `node`.
     #[must_use]
     pub fn with_kind(self, kind: impl Into<String>) -> Self {
         Self { kind: Some(kind.into()), ..self }
     }
 
-    /// The code that the source gave (an HTTP status, say).
+    /// Sets the code of the source, for example an HTTP status.
     #[must_use]
     pub fn with_code(self, code: i32) -> Self {
         Self { code: Some(code), ..self }
     }
 
-    /// How long it took, in milliseconds; the host drops what is no time.
+    /// Sets the latency in milliseconds. The host removes values that are negative or not finite.
     #[must_use]
     pub fn with_latency_ms(self, latency_ms: f64) -> Self {
         Self { latency_ms: Some(latency_ms), ..self }
     }
 
-    /// What it is, in at most 4 KiB.
+    /// Sets the description, at most 4 KiB.
     #[must_use]
     pub fn with_description(self, description: impl Into<String>) -> Self {
         Self { description: Some(description.into()), ..self }
     }
 
-    /// The dependency of this report that it runs on.
+    /// Sets the name of the dependency in this report that this one runs on.
     #[must_use]
     pub fn with_parent(self, name: impl Into<String>) -> Self {
         Self { parent: Some(name.into()), ..self }
     }
 
-    /// What the source says is wrong, as any JSON of at most 64 KiB.
+    /// Sets the error of the source, as JSON of at most 64 KiB.
     #[must_use]
     pub fn with_error(self, error: &serde_json::Value) -> Self {
         Self { error: Some(error.to_string()), ..self }
     }
 
-    /// Whatever else is worth showing, as a JSON object of at most 64 KiB.
+    /// Sets further details, as a JSON object of at most 64 KiB.
     #[must_use]
     pub fn with_details(self, details: &serde_json::Value) -> Self {
         Self { check_details: Some(details.to_string()), ..self }
@@ -99,13 +99,13 @@ impl Dependency {
 }
 
 impl Sample {
-    /// A number that goes up and down. `name` is a Prometheus metric name with its unit as suffix (`_bytes`, `_seconds`,
-    /// `_ratio`); the host adds the target's labels, and drops numbers that are not finite.
+    /// Creates a gauge. `name` is a Prometheus metric name with its unit as suffix (`_bytes`, `_seconds`, `_ratio`).
+    /// The host adds the target's labels and removes values that are not finite.
     pub fn gauge(name: impl Into<String>, value: f64) -> Self {
         Self { name: name.into(), kind: SampleKind::Gauge, labels: Vec::new(), value }
     }
 
-    /// A number that only goes up, and starts again at 0; its name ends in `_total`.
+    /// Creates a counter, which only increases or restarts at 0. The name should end in `_total`.
     pub fn counter(name: impl Into<String>, value: f64) -> Self {
         Self { kind: SampleKind::Counter, ..Self::gauge(name, value) }
     }
@@ -119,7 +119,7 @@ impl Sample {
 }
 
 impl Status {
-    /// The word for it: ok, warning, critical or unknown.
+    /// Returns the name of the status: ok, warning, critical or unknown.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -129,7 +129,7 @@ impl Status {
         }
     }
 
-    /// The worse of two: critical, then unknown, then warning, then ok.
+    /// Returns the worse of two statuses. The order is critical, unknown, warning, ok.
     #[must_use]
     pub fn worse(self, other: Self) -> Self {
         let rank = |status: Self| match status {
@@ -143,18 +143,18 @@ impl Status {
 }
 
 impl Report {
-    /// A report that says nothing yet.
+    /// Creates an empty report.
     pub fn empty() -> Self {
         Self { dependencies: Vec::new(), kept: Vec::new(), samples: Vec::new(), warnings: Vec::new() }
     }
 
-    /// Says that dependencies of these names, or name prefixes that end in `/`, were not looked at this time: what is known
-    /// of them stands.
+    /// Keeps the last known state of dependencies that this poll did not check. `names` is a name or a name prefix that
+    /// ends in `/`.
     pub fn keep(&mut self, names: impl Into<String>) {
         self.kept.push(names.into());
     }
 
-    /// Says that something could not be read, and why. The host removes repeats.
+    /// Adds a warning, for example about a part that could not be read. The host removes repeated warnings.
     pub fn warn(&mut self, warning: impl Into<String>) {
         self.warnings.push(warning.into());
     }
@@ -167,17 +167,17 @@ impl FromIterator<Dependency> for Report {
 }
 
 impl PollError {
-    /// A failure that may be gone at the next try. `code` is stable and snake_case; `message` is one sentence.
+    /// Creates a failure that a retry may resolve. `code` is stable and in snake_case, `message` is one sentence.
     pub fn transient(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Transient(Failure { code: code.into(), message: message.into(), retry_after_ms: None })
     }
 
-    /// A failure that stays until somebody changes something.
+    /// Creates a failure that persists until the configuration or the source is changed.
     pub fn permanent(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Permanent(Failure { code: code.into(), message: message.into(), retry_after_ms: None })
     }
 
-    /// What is wrong, whichever of both it is.
+    /// Returns the failure of either variant.
     pub fn failure(&self) -> &Failure {
         match self {
             Self::Transient(failure) | Self::Permanent(failure) => failure,

@@ -1,8 +1,8 @@
-//! Testing a plugin natively, against recorded exchanges.
+//! Tests plugins natively with recorded exchanges.
 //!
-//! A recording is a JSON file: a list of exchanges, each a request and what came of it; or, as `polliwog poll --record`
-//! writes it, an object of `kind`, `target` (what the poll was told: `url`, `also`, `labels`, `settings`, names of `secrets`,
-//! `now`, `timeoutMs`) and `exchanges`.
+//! A recording is a JSON file with a list of exchanges. Each exchange has a request and its response or error.
+//! `polliwog poll --record` writes an object with `kind`, `target` (the data of the target at that poll: `url`, `also`,
+//! `labels`, `settings`, names of `secrets`, `now`, `timeoutMs`) and `exchanges`.
 //!
 //! ```json
 //! [
@@ -21,11 +21,11 @@
 //! ]
 //! ```
 //!
-//! `request.url` is absolute or a path; it is compared with what the plugin asks for, resolved against the target's URL.
-//! `request.body` and `request.headers` are kept for people and not compared. In a `response`, `reason`, `headers`,
-//! `body` (text) or `bodyBase64`, `totalMs` and `tls` (`fingerprint`, `subject`, `issuer`, `notBefore`, `notAfter`, the
-//! last two in milliseconds since 1970) may be left out. An exchange answers once, and the last of several with one URL
-//! goes on answering.
+//! `request.url` is an absolute URL or a path. It is resolved against the target's URL and compared with the URL that
+//! the plugin requests. `request.body` and `request.headers` are for information and not compared. In a `response`,
+//! these fields are optional: `reason`, `headers`, `body` (text) or `bodyBase64`, `totalMs` and `tls` (`fingerprint`,
+//! `subject`, `issuer`, `notBefore`, `notAfter`; the last two in milliseconds since the Unix epoch). Each exchange
+//! answers once. The last exchange with a URL answers repeatedly.
 
 use crate::bindings::exports::polliwog::poller::poller::Guest;
 use crate::bindings::polliwog::poller::http as contract;
@@ -37,14 +37,15 @@ use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// Recorded exchanges, and what the recorded poll was told.
+/// Recorded exchanges, and the target of the recorded poll.
 #[derive(Clone, Debug)]
 pub struct Recording {
     exchanges: Vec<Exchange>,
-    told: Option<RecordedTarget>,
+    /// `None` if the recording does not contain its target.
+    target: Option<RecordedTarget>,
 }
 
-/// A recording's file.
+/// The contents of a recording's file.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum File {
@@ -52,11 +53,11 @@ enum File {
     Whole(Box<Whole>),
 }
 
-/// As `polliwog poll --record` writes it.
+/// The format of `polliwog poll --record`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Whole {
-    #[expect(dead_code, reason = "for people")]
+    #[expect(dead_code, reason = "for information")]
     kind: String,
     target: RecordedTarget,
     exchanges: Vec<Exchange>,
@@ -92,9 +93,9 @@ struct RecordedRequest {
     method: String,
     url: String,
     #[serde(default)]
-    #[expect(dead_code, reason = "for people")]
+    #[expect(dead_code, reason = "for information")]
     headers: Vec<(String, String)>,
-    #[expect(dead_code, reason = "for people")]
+    #[expect(dead_code, reason = "for information")]
     body: Option<String>,
 }
 
@@ -132,42 +133,42 @@ struct RecordedError {
 }
 
 impl Recording {
-    /// Reads a recording.
+    /// Parses a recording.
     ///
     /// # Panics
-    /// When the text is no recording: this is for tests.
+    /// Panics if the text is not a recording, because this is for tests.
     pub fn parse(text: &str) -> Self {
-        let (exchanges, told) = match serde_json::from_str(text) {
+        let (exchanges, target) = match serde_json::from_str(text) {
             Ok(File::Exchanges(exchanges)) => (exchanges, None),
             Ok(File::Whole(whole)) => (whole.exchanges, Some(whole.target)),
-            Err(error) => panic!("no recording: {error}"),
+            Err(error) => panic!("this is not a recording: {error}"),
         };
         for exchange in &exchanges {
             let one = exchange.response.is_some() != exchange.error.is_some();
-            assert!(one, "{}: an exchange has either a response or an error", exchange.request.url);
+            assert!(one, "{}: an exchange must have either a response or an error", exchange.request.url);
         }
-        Self { exchanges, told }
+        Self { exchanges, target }
     }
 
-    /// What the recorded poll was told, or [`target`] where the recording does not say.
+    /// Returns the target of the recorded poll, or [`target`] if the recording does not contain one.
     pub fn target(&self) -> Target {
         let plain = target("{}");
-        let Some(told) = self.told.clone() else { return plain };
-        let settings = if told.settings.is_null() { plain.settings } else { told.settings.to_string() };
-        let labels = told.labels.into_iter().map(|(name, value)| Label { name, value }).collect();
+        let Some(recorded) = self.target.clone() else { return plain };
+        let settings = if recorded.settings.is_null() { plain.settings } else { recorded.settings.to_string() };
+        let labels = recorded.labels.into_iter().map(|(name, value)| Label { name, value }).collect();
         Target {
-            url: told.url,
-            also: told.also,
+            url: recorded.url,
+            also: recorded.also,
             labels,
             settings,
-            secrets: told.secrets,
-            now: told.now,
-            timeout_ms: told.timeout_ms,
+            secrets: recorded.secrets,
+            now: recorded.now,
+            timeout_ms: recorded.timeout_ms,
             ..plain
         }
     }
 
-    /// One GET of the target's URL, answered 200 with this body.
+    /// Creates a recording of one GET request to the target's URL, answered with status 200 and this body.
     pub fn of_body(body: impl AsRef<[u8]>) -> Self {
         let exchange = Exchange {
             request: RecordedRequest { method: "GET".to_owned(), url: String::new(), headers: Vec::new(), body: None },
@@ -182,7 +183,7 @@ impl Recording {
             }),
             error: None,
         };
-        Self { exchanges: vec![exchange], told: None }
+        Self { exchanges: vec![exchange], target: None }
     }
 
     fn answer(&mut self, base: &str, request: &contract::Request) -> Result<contract::Response, HttpError> {
@@ -194,7 +195,7 @@ impl Recording {
             .filter(|&index| self.exchanges.get(index).as_ref().is_some_and(matches))
             .collect();
         let exchange = match positions[..] {
-            [] => panic!("the recording has no {} {wanted}", method(request.method)),
+            [] => panic!("the recording does not contain {} {wanted}", method(request.method)),
             [last] => self.exchanges[last].clone(),
             [first, ..] => self.exchanges.remove(first),
         };
@@ -233,8 +234,8 @@ impl From<RecordedResponse> for contract::Response {
     }
 }
 
-/// A target with these settings (JSON text), at `http://127.0.0.1:8080/`; the time is that of the first moon landing's
-/// 57th anniversary.
+/// Creates a target with these settings (JSON text) and the URL `http://127.0.0.1:8080/`. The time is fixed, on 20 July
+/// 2026.
 pub fn target(settings: &str) -> Target {
     Target {
         id: "test".to_owned(),
@@ -249,7 +250,7 @@ pub fn target(settings: &str) -> Target {
     }
 }
 
-/// One poll, with its requests answered from a recording.
+/// Runs one poll. The requests are answered from a recording.
 pub fn poll<P: Poller>(recording: Recording, target: Target) -> Result<Report, PollError> {
     let replay = Replay { recording, base: target.url.clone(), secrets: target.secrets.clone() };
     REPLAY.with(|slot| *slot.borrow_mut() = Some(replay));
@@ -258,12 +259,12 @@ pub fn poll<P: Poller>(recording: Recording, target: Target) -> Result<Report, P
     result
 }
 
-/// What the plugin says of itself.
+/// Returns the plugin's descriptor.
 pub fn describe<P: Poller>() -> Descriptor {
     Exported::<P>::describe()
 }
 
-/// What the plugin says of settings (JSON text).
+/// Returns the problems that the plugin finds in settings (JSON text).
 pub fn check_settings<P: Poller>(settings: &str) -> Vec<String> {
     Exported::<P>::check_settings(settings.to_owned())
 }
@@ -293,7 +294,7 @@ pub(crate) fn fetch(request: &contract::Request) -> Result<contract::Response, H
     })
 }
 
-/// Whether an answer has something to capture; in a recording it is stars.
+/// Returns whether a response contains the value to capture. In a recording, the value consists of stars.
 fn holds(response: &contract::Response, source: &CaptureSource) -> bool {
     let mut headers = response.headers.iter();
     match source {
@@ -318,7 +319,7 @@ pub(crate) fn has_secret(name: &str) -> bool {
     with_replay(|replay| replay.secrets.iter().any(|known| known == name))
 }
 
-/// The cache of this thread's polls, whatever their targets; times do not pass.
+/// The cache of all polls of this thread, independent of their targets. Values do not expire.
 pub(crate) mod cache {
     use std::cell::RefCell;
     use std::collections::BTreeMap;
@@ -341,7 +342,7 @@ pub(crate) mod cache {
     }
 }
 
-/// `path` against `base`, for the few forms that recordings hold.
+/// Resolves `path` against `base`, for the few forms that occur in recordings.
 fn resolve(base: &str, path: &str) -> String {
     let origin_end = base.find("://").map_or(0, |at| base[at + 3..].find('/').map_or(base.len(), |end| at + 3 + end));
     if path.is_empty() {

@@ -50,7 +50,7 @@ fn setup_shows_the_certificate_and_prints_a_target_that_is_one() {
 
     for (arguments, code, says) in [
         (["setup", "pbs", "http://127.0.0.1:9"], 1, "nothing listens at 127.0.0.1:9"),
-        (["setup", "pmg", "ftp://mail.example"], 64, "only http and https are spoken"),
+        (["setup", "pmg", "ftp://mail.example"], 64, "only http and https are supported"),
     ] {
         let (found, _, stderr) = output(&folder, &arguments);
         assert!(found == code && stderr.contains(says), "{arguments:?}: {found} {stderr}");

@@ -1,7 +1,8 @@
-//! The hostile suite: plugins that misbehave, one way each, beside an honest one.
+//! The hostile suite: plugins with one misbehaviour each, beside an honest plugin.
 //!
-//! Each guest is loaded, its settings are checked, and it is polled, on the lane on which an honest target is polled every
-//! few milliseconds. What is expected of each stands in [`expected`]; a guest that is not there does not compile.
+//! Each guest is loaded, its settings are checked, and it is polled, on the same lane as an honest target that is
+//! polled every few milliseconds. [`expected`] has the expected result of each guest. A guest without an expected
+//! result does not compile.
 
 pub mod expected;
 
@@ -27,32 +28,32 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// The value that must be seen nowhere.
+/// A secret that must not be visible in any result.
 pub const SECRET: &str = "hunter2/hunter2\"hunter2";
-/// The CPU time of a poll: less than the contract's, so that a hundred endless loops do not take forever.
+/// The CPU limit of a poll. It is lower than the default, so that a hundred endless loops end soon.
 pub const CPU: Duration = Duration::from_millis(400);
-/// A poll's time-out, of guests that are expected to reach it.
+/// The timeout of polls that are expected to time out.
 pub const TIMEOUT: Duration = Duration::from_millis(2000);
-/// That of all others: how fast the machine is does not decide what becomes of them.
+/// The timeout of all other polls, so that the speed of the machine does not affect the result.
 const AMPLE: Duration = Duration::from_secs(60);
-/// How often the honest target is polled.
+/// The interval of the honest target's polls.
 pub const HONEST: Duration = Duration::from_millis(5);
 
-/// A guest.
+/// A guest and its expected result.
 pub struct Case {
-    /// Its file.
+    /// The name of the guest's file.
     pub name: &'static str,
-    /// What it is.
+    /// The bytes of the component.
     pub component: Vec<u8>,
-    /// What is to become of it.
+    /// The expected result.
     pub expect: Expect,
 }
 
 macro_rules! cases {
-    ($($word:ident $name:literal $kind:ident($source:expr);)*) => {
-        /// Every guest with what is to become of it.
+    ($($guest:ident $name:literal $kind:ident($source:expr);)*) => {
+        /// Returns every guest with its expected result.
         pub fn cases() -> Vec<Case> {
-            vec![$(Case { name: $name, component: $kind($name, $source), expect: expected::$word() }),*]
+            vec![$(Case { name: $name, component: $kind($name, $source), expect: expected::$guest() }),*]
         }
     };
 }
@@ -66,56 +67,56 @@ fn written(name: &str, text: &str) -> Vec<u8> {
     wat::plugin(name, "1.0.0", text)
 }
 
-/// What the guests run in: a sandbox with one lane, a server, and an honest target.
+/// The environment of the guests: a sandbox with one lane, a server, and an honest target.
 pub struct World {
     sandbox: Arc<Sandbox>,
     url: String,
     honest: Plugin,
-    /// Requests that the server has seen: their first lines and headers.
+    /// The requests that the server has received: method, URL and headers.
     seen: Arc<Mutex<Vec<String>>>,
 }
 
-/// What became of a guest.
+/// The result of a guest.
 #[derive(Debug)]
 pub struct Ended {
-    /// In words: which function, and why.
+    /// The function that ended the guest and the reason, as text.
     pub verdict: String,
-    /// From the call that was contained to its end.
+    /// The duration of the contained call.
     pub took: Duration,
-    /// How late the honest target's polls began meanwhile.
+    /// The delays of the honest target's polls during the run.
     pub lateness: Vec<Duration>,
 }
 
 impl World {
-    /// With `compile`, a program that compiles plugins.
+    /// Creates the environment. `compile` is a program that compiles plugins.
     ///
     /// # Panics
-    /// When there is no such world: this is for tests.
+    /// Panics if the environment cannot be created, because this is for tests.
     pub async fn new(compile: &str) -> Self {
         let egress = Egress::new(egress::Config::default());
-        let compiler = Compiler::temporary((compile, &[]), [7; 32], 2).expect("a temporary folder");
+        let compiler = Compiler::temporary((compile, &[]), [7; 32], 2).expect("the temporary folder can be created");
         let slots = sandbox::Config { instance_slots: 16, lanes: NonZeroUsize::MIN, ..sandbox::Config::default() };
-        let sandbox = Arc::new(Sandbox::new(slots, compiler, &egress).expect("a sandbox"));
+        let sandbox = Arc::new(Sandbox::new(slots, compiler, &egress).expect("the sandbox can be created"));
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let url = serve(seen.clone()).await;
-        let http = builtin::ALL.iter().find(|plugin| plugin.kind == "http").expect("a built-in plugin");
-        let honest = sandbox.load(http.component).await.expect("a good plugin");
+        let http = builtin::ALL.iter().find(|plugin| plugin.kind == "http").expect("http is a built-in plugin");
+        let honest = sandbox.load(http.component).await.expect("the built-in plugin can be loaded");
         Self { sandbox, url, honest, seen }
     }
 
-    /// Loads, asks and polls a guest once, and says what is not as it should be.
+    /// Loads a guest, checks its settings and polls it once. Fails with a description of the first unexpected result.
     pub async fn run(&self, case: &Case) -> Result<Ended, String> {
         let watch = Watch::start(self);
         let ended = self.contain(case).await;
         let (lateness, failed) = watch.end().await;
         let (verdict, took) = ended.map_err(|why| format!("{}: {why}", case.name))?;
         if let Some(failed) = failed {
-            return Err(format!("{}: the honest target was not polled as ever: {failed}", case.name));
+            return Err(format!("{}: a poll of the honest target failed: {failed}", case.name));
         }
         let requests = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
         for request in &requests {
             if request.contains("x-evil") || (request.contains(SECRET) && !request.contains("/echo")) {
-                return Err(format!("{}: the server saw {request}", case.name));
+                return Err(format!("{}: the server received {request}", case.name));
             }
         }
         Ok(Ended { verdict, took, lateness })
@@ -141,28 +142,29 @@ impl World {
         }
         let began = Instant::now();
         let timeout = if case.expect.is_timeout() { TIMEOUT } else { AMPLE };
-        let job = self.job((&plugin, "guest"), Limits { cpu: CPU, ..Limits::default() }, timeout);
-        let done = self.on_the_lane(job).await;
+        let job = self.job(&plugin, "guest", Limits { cpu: CPU, ..Limits::default() }, timeout);
+        let done = self.poll_on_lane(job).await;
         let took = began.elapsed();
         if format!("{done:?}").contains(SECRET) {
-            return Err(format!("the secret is in what it told: {done:?}"));
+            return Err(format!("the secret is visible in the result: {done:?}"));
         }
         case.expect.polled(&done).map(|verdict| (verdict, took))
     }
 
-    async fn on_the_lane(&self, job: Job) -> Done {
+    async fn poll_on_lane(&self, job: Job) -> Done {
         let (sandbox, (sender, receiver)) = (self.sandbox.clone(), oneshot::channel());
         let target = job.target.id.clone();
         self.sandbox.lanes().spawn(&target, async move { drop(sender.send(sandbox.poll(job).await)) });
         receiver.await.expect("a poll ends")
     }
 
-    fn job(&self, (plugin, id): (&Plugin, &str), limits: Limits, timeout: Duration) -> Job {
-        let (base, origin) = Origin::parse(&self.url).expect("our URL is one");
-        let origins = vec![OriginGrant { origin, tls: Tls::system().expect("certificates") }];
+    fn job(&self, plugin: &Plugin, id: &str, limits: Limits, timeout: Duration) -> Job {
+        let (base, origin) = Origin::parse(&self.url).expect("the server's URL is valid");
+        let origins =
+            vec![OriginGrant { origin, tls: Tls::system().expect("the system's certificates can be loaded") }];
         let secrets = [("token".to_owned(), SecretString::from(SECRET))].into();
         let target = Target {
-            id: TargetId::new(id).expect("our id is one"),
+            id: TargetId::new(id).expect("the id is valid"),
             name: id.to_owned(),
             url: self.url.clone(),
             also: Vec::new(),
@@ -173,7 +175,7 @@ impl World {
         Job {
             plugin: plugin.clone(),
             target: Arc::new(target),
-            grant: Arc::new(Grant::new(base, origins, Secrets::new(secrets).expect("our secret is one"))),
+            grant: Arc::new(Grant::new(base, origins, Secrets::new(secrets).expect("the secret is valid"))),
             limits,
             timeout,
             now: Timestamp::from_millis(1_784_578_620_000),
@@ -182,7 +184,7 @@ impl World {
     }
 }
 
-/// The honest target's polls, one after another.
+/// Polls the honest target repeatedly in the background.
 struct Watch {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
@@ -196,7 +198,7 @@ impl Watch {
         let (sandbox, stopped, counted) = (world.sandbox.clone(), stop.clone(), done.clone());
         let job = {
             let Job { plugin, target, grant, limits, timeout, now, .. } =
-                world.job((&world.honest, "honest"), Limits::default(), AMPLE);
+                world.job(&world.honest, "honest", Limits::default(), AMPLE);
             move || Job {
                 plugin: plugin.clone(),
                 target: target.clone(),
@@ -207,12 +209,12 @@ impl Watch {
                 tape: Tape::Off,
             }
         };
-        let target = TargetId::new("honest").expect("our id is one");
+        let target = TargetId::new("honest").expect("the id is valid");
         world.sandbox.lanes().spawn(&target, async move {
             let mut due = tokio::time::interval(HONEST);
             due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let (mut lateness, mut failed) = (Vec::new(), None);
-            // At least one after the guest has ended.
+            // Poll at least once after the guest has ended.
             loop {
                 let last = stopped.load(Ordering::SeqCst);
                 let wanted = due.tick().await;
@@ -239,10 +241,11 @@ impl Watch {
     }
 }
 
-/// A server that answers, never answers, redirects to where nobody may go, and sends back what it was sent.
+/// Starts a server with one path each that answers, never answers, redirects to a forbidden address, and echoes a
+/// header.
 async fn serve(seen: Arc<Mutex<Vec<String>>>) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let url = format!("http://{}/", listener.local_addr().expect("the listener has an address"));
     let note = move |method: axum::http::Method, uri: axum::http::Uri, headers: HeaderMap| {
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         if headers.len() > 2 || uri.path() != "/" {
@@ -263,7 +266,7 @@ async fn serve(seen: Arc<Mutex<Vec<String>>>) -> String {
     url
 }
 
-/// The secret that came in a header, in some form.
+/// Returns the secret from a header in the requested encoding.
 fn echo(form: &str, headers: &HeaderMap) -> Response {
     let token = headers.get("x-token").and_then(|value| value.to_str().ok()).unwrap_or("nothing").to_owned();
     let percent = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
@@ -271,7 +274,7 @@ fn echo(form: &str, headers: &HeaderMap) -> Response {
         "json" => serde_json::json!({ "token": token, "list": [token] }).to_string().into_response(),
         "base64" => STANDARD.encode(&token).into_response(),
         "percent" => percent(&token).into_response(),
-        // Each letter as JSON may write it, and each escaped once more.
+        // Letters as JSON escapes, each escaped once more.
         "escapes" => "\\\\u0068\\\\u0075\\\\u006e".repeat((1 << 20) / 21).into_response(),
         "split" => format!("{}{token}{}", "a".repeat(65_530), "b".repeat(70_000)).into_response(),
         "header" => match HeaderValue::from_str(&token) {

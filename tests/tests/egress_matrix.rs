@@ -180,7 +180,7 @@ fn door(result: &Result<egress::Response, Error>) -> Door {
     match result {
         Err(Error::Denied { what, .. }) if what.contains("is not an origin") => Door::Check,
         Err(Error::BadRequest(_)) => Door::Check,
-        Err(Error::Denied { what, .. }) if what.contains("may not be reached") => Door::Connect,
+        Err(Error::Denied { what, .. }) if what.contains("may not reach") => Door::Connect,
         other => {
             eprintln!("let through: {other:?}");
             Door::Open

@@ -1,67 +1,53 @@
-//! Simulated services and estates on loopback, for `run --demo` and for tests.
+//! Simulated services and Proxmox installations on loopback, for `run --demo` and for tests.
 //!
-//! They speak the formats that real services speak, and misbehave on a timetable, so that within two minutes one sees
-//! transitions, a breaker that opens and closes, a dead letter, warnings and stale data. Ports are fixed, because a
-//! target whose URL changes is another target, and the demo's data is to survive a restart.
+//! They use the formats of real services and fail on a timetable, so that transitions, a breaker that opens and closes,
+//! a dead letter, warnings and stale data occur within two minutes. The ports are fixed, because a target with a
+//! changed URL is a different target, and the demo's data must survive a restart.
 
 #![forbid(unsafe_code)]
 
+mod listen;
 mod proxmox;
 mod replay;
 mod services;
 
+pub use listen::{DemoError, Now};
 pub use proxmox::{PBS_TOKEN, PMG_PASSWORD, PMG_USER, PVE_TOKEN};
 pub use replay::{REPLAY_PORT, Replayed, replay};
 
 use axum::Router;
-use std::net::{Ipv4Addr, SocketAddr};
+use listen::bind;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep_until};
 
-/// Where the demo listens; the service that dies and returns has the port after it.
+/// The port of the demo. The service that stops and restarts uses the next port.
 pub const PORT: u16 = 7412;
-/// How long the dying service is up, and then down.
+/// How long the restarting service is up.
 const UP: Duration = Duration::from_secs(45);
+/// How long the restarting service is down.
 const DOWN: Duration = Duration::from_secs(40);
 
 /// A target of the demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemoTarget {
-    /// Its id.
+    /// The id of the target.
     pub id: &'static str,
-    /// Its name.
+    /// The display name.
     pub name: &'static str,
-    /// Its kind.
+    /// The plugin kind.
     pub kind: &'static str,
-    /// Its URL.
+    /// The URL of the simulated service.
     pub url: String,
-    /// JSON.
+    /// The settings as JSON.
     pub settings: &'static str,
-    /// Names and values of the secrets that the simulated service takes.
+    /// Names and values of the secrets that the simulated service accepts.
     pub secrets: &'static [(&'static str, &'static str)],
-    /// Its base interval.
+    /// The base interval.
     pub interval: Duration,
 }
 
-/// What tells the time, in seconds since 1970.
-pub type Now = fn() -> i64;
-
-/// The demo's ports are taken.
-#[derive(Debug, thiserror::Error)]
-#[error("nothing can be served on {address}: {why}")]
-pub struct DemoError {
-    address: SocketAddr,
-    why: String,
-}
-
-impl DemoError {
-    fn at(port: u16, why: String) -> Self {
-        Self { address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), why }
-    }
-}
-
-/// What the demo has to be polled, when it listens on `port` and the one after it.
+/// Returns the targets of a demo that listens on `port` and the next port.
 pub fn targets(port: u16) -> Vec<DemoTarget> {
     let at = |port: u16, path: &str| format!("http://127.0.0.1:{port}{path}");
     let target = |id, name, kind, path: &str, seconds| DemoTarget {
@@ -95,7 +81,7 @@ pub fn targets(port: u16) -> Vec<DemoTarget> {
         },
         DemoTarget {
             url: at(port + 1, "/dependencies"),
-            ..target("phoenix", "Phoenix (dies and returns)", "proactive-deps", "", 2)
+            ..target("phoenix", "Phoenix (stops and restarts)", "proactive-deps", "", 2)
         },
         target("vault", "Vault (wants a token)", "proactive-deps", "/vault", 5),
         DemoTarget { settings: r#"{"body_contains":["Welcome"]}"#, ..target("website", "Website", "http", "/", 5) },
@@ -116,10 +102,10 @@ pub fn targets(port: u16) -> Vec<DemoTarget> {
     ]
 }
 
-/// Serves until the process ends. `now` tells the time, in seconds since 1970.
+/// Starts the demo's servers, which run until the process ends. Fails if a port is in use.
 pub async fn start(port: u16, now: Now) -> Result<(), DemoError> {
     let listener = bind(port).await?;
-    // Whether the port is free is found out now, not when the service first rises.
+    // Bind the port now, so that an error is reported at the start.
     let phoenix = bind(port + 1).await?;
     let start = Instant::now();
     let serving = axum::serve(listener, router(start, now));
@@ -128,23 +114,23 @@ pub async fn start(port: u16, now: Now) -> Result<(), DemoError> {
             tracing::error!("the demo's services ended: {error}");
         }
     });
-    tokio::spawn(die_and_return(phoenix, port + 1));
+    tokio::spawn(restart_repeatedly(phoenix, port + 1));
     Ok(())
 }
 
-/// Everything but the service that dies, for a server of one's own.
+/// Returns a router with all services except the one that restarts, for a server of the caller.
 pub fn router(start: Instant, now: Now) -> Router {
     services::router(start).fallback(async move |request| proxmox::answer(request, start, now()).await)
 }
 
-async fn die_and_return(mut listener: TcpListener, port: u16) {
+async fn restart_repeatedly(mut listener: TcpListener, port: u16) {
     loop {
         let serving = axum::serve(listener, services::phoenix());
         tokio::select! {
             _ = serving => {}
             () = sleep_until(Instant::now() + UP) => {}
         }
-        // The listener is dropped: connections are refused.
+        // The listener is dropped now, so connections are refused.
         sleep_until(Instant::now() + DOWN).await;
         listener = loop {
             match bind(port).await {
@@ -154,15 +140,4 @@ async fn die_and_return(mut listener: TcpListener, port: u16) {
             sleep_until(Instant::now() + Duration::from_secs(1)).await;
         };
     }
-}
-
-async fn bind(port: u16) -> Result<TcpListener, DemoError> {
-    let failed = |error: std::io::Error| {
-        let why = match error.kind() {
-            std::io::ErrorKind::AddrInUse => "another program listens there: end it, or choose another port".to_owned(),
-            _ => error.to_string(),
-        };
-        DemoError::at(port, why)
-    };
-    TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.map_err(failed)
 }

@@ -1,15 +1,19 @@
-//! A server that answers with bodies from a directory, so that what somebody recorded can be polled.
+//! A server that answers with recorded bodies from a directory.
 //!
-//! Two sorts of file are served. A *body* is named by what it answers, with `_` for `/`: `cluster_resources.json`,
-//! `nodes_node1_status__from-a-friend.json` (what follows `__` is for people), `cluster_nextid-http400.json` (its status). It
-//! lies in a folder `pve`, `pbs` or `pmg`, and stands in a simulated estate that answers everything else; names of nodes,
-//! datastores and guests in it stand for any. A *recording*, as `polliwog poll --record` writes it, answers what it holds, and
-//! nothing else; where it holds several answers to one request, each in turn, and where it holds none because none came, 596 or
-//! 502.
+//! There are two types of files:
 //!
-//! Each is served under its own name, `http://127.0.0.1:PORT/pve/cluster_resources/api2/json/...`; `/` lists them.
+//! - The name of a *body* is the path that it answers, with `_` for `/`: `cluster_resources.json`,
+//!   `nodes_node1_status__from-a-friend.json` (the part after `__` is a comment), `cluster_nextid-http400.json` (with a
+//!   status). The file must be in a folder `pve`, `pbs` or `pmg`. A simulated product answers all other paths. Names of
+//!   nodes, datastores and guests in the file name match every name.
+//! - A *recording*, which `polliwog poll --record` writes, answers only the requests that it contains. If it contains
+//!   several answers to a request, they are used in turn. A recorded failure is answered with 596 or 502.
+//!
+//! Each file has its own URL, for example `http://127.0.0.1:PORT/pve/cluster_resources/api2/json/...`. `/` lists all
+//! files.
 
-use crate::{DemoError, Now, bind, proxmox};
+use crate::listen::{DemoError, Now, bind};
+use crate::proxmox;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
@@ -28,37 +32,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::time::Instant;
 
-/// Where it listens where nobody says.
+/// The default port.
 pub const REPLAY_PORT: u16 = 7414;
-/// Bodies of this size and more are left out. Bytes.
+/// Files of this size in bytes and larger files are skipped.
 const LARGEST: u64 = 64 << 20;
-/// Folders within folders that are looked into.
+/// Maximum depth of folders that are searched.
 const DEPTH: usize = 4;
-/// Words that a name follows, and the name may be any.
+/// Parts of a path after which any name matches.
 const ANY_AFTER: [&str; 7] = ["nodes", "datastore", "qemu", "lxc", "storage", "tasks", "replication"];
 
-/// What is served, by name.
+/// The served files by name.
 pub struct Replayed(BTreeMap<String, File>);
 
 enum File {
     /// The answer to one path.
     Body { path: Vec<String>, status: u16, text: String },
-    /// The answers to several.
+    /// The answers to several paths.
     Recording(Vec<Answered>),
 }
 
-/// What a recording answers to a request of a method, for a path and query.
+/// The recorded answers to one method, path and query.
 struct Answered {
     method: String,
     path: String,
     responses: Vec<Recorded>,
-    /// How often it was asked for.
-    asked: AtomicUsize,
+    /// The number of requests so far.
+    requests: AtomicUsize,
 }
 
 impl Answered {
     fn next(&self) -> &Recorded {
-        &self.responses[self.asked.fetch_add(1, Ordering::Relaxed) % self.responses.len()]
+        &self.responses[self.requests.fetch_add(1, Ordering::Relaxed) % self.responses.len()]
     }
 }
 
@@ -68,7 +72,7 @@ struct Recorded {
     status: u16,
     reason: String,
     body: Option<String>,
-    /// One that is no text.
+    /// The body in base64 if it is not text.
     body_base64: Option<String>,
 }
 
@@ -93,8 +97,8 @@ struct RecordedError {
 }
 
 impl RecordedError {
-    /// No answer, as a server that passes requests on says it.
-    fn passed_on(self) -> Recorded {
+    /// Converts a recorded failure to the answer of a forwarding server.
+    fn into_gateway_error(self) -> Recorded {
         let status = if self.code == "timeout" { 596 } else { 502 };
         Recorded { status, reason: self.message, ..Recorded::default() }
     }
@@ -112,17 +116,17 @@ fn get() -> String {
 }
 
 impl Replayed {
-    /// Reads a directory; in one sentence, why it cannot be.
+    /// Reads a directory. The error is one sentence.
     pub fn read(dir: &Path) -> Result<Self, String> {
         let mut files = BTreeMap::new();
         gather(dir, dir, DEPTH, &mut files)?;
         if files.is_empty() {
-            return Err(format!("{} holds no .json or .txt file", dir.display()));
+            return Err(format!("{} contains no .json or .txt file", dir.display()));
         }
         Ok(Self(files))
     }
 
-    /// Each name, and the path that the file answers; nothing for a recording.
+    /// Returns each name with the path that the file answers. The path is `None` for a recording.
     pub fn names(&self) -> impl Iterator<Item = (&str, Option<String>)> {
         self.0.iter().map(|(name, file)| {
             let path = match file {
@@ -133,7 +137,7 @@ impl Replayed {
         })
     }
 
-    /// A server of them.
+    /// Returns a router that serves the files.
     pub fn router(self, start: Instant, now: Now) -> Router {
         let files = Arc::new(self);
         Router::new().fallback(async move |request: Request| files.answer(request, start, now()).await)
@@ -150,24 +154,27 @@ impl Replayed {
             (rest.is_empty() || rest.starts_with('/')).then_some((name, file, rest))
         });
         match found {
-            None => (StatusCode::NOT_FOUND, "no file of this name is served; GET / lists them").into_response(),
+            None => (StatusCode::NOT_FOUND, "there is no file with this name; GET / lists all files").into_response(),
             Some((_, File::Recording(answers), rest)) => {
-                let asked = request.uri().query().map_or_else(|| rest.to_owned(), |query| format!("{rest}?{query}"));
-                // A query may hold the time of the poll; then the path alone must do.
+                let requested =
+                    request.uri().query().map_or_else(|| rest.to_owned(), |query| format!("{rest}?{query}"));
+                // A query may contain the time of the poll. Then only the path is compared.
                 let plain = |path: &str| path.split('?').next().is_some_and(|path| path.ends_with(rest));
                 let method = request.method().as_str();
                 let of_method = || answers.iter().filter(|answered| answered.method == method);
-                // What stood before the API's own path when it was recorded, a proxy's say, does not matter.
-                let exact = of_method().find(|answered| answered.path.ends_with(&asked));
+                // Compare only the end of the recorded path, because a proxy may have added a prefix.
+                let exact = of_method().find(|answered| answered.path.ends_with(&requested));
                 match exact.or_else(|| of_method().find(|answered| plain(&answered.path))) {
                     Some(answered) => respond(answered.next()),
-                    None => (StatusCode::NOT_IMPLEMENTED, format!("the recording holds no {method} {asked}"))
-                        .into_response(),
+                    None => {
+                        (StatusCode::NOT_IMPLEMENTED, format!("the recording does not contain {method} {requested}"))
+                            .into_response()
+                    }
                 }
             }
             Some((name, File::Body { path, status, text }, rest)) => {
-                let asked = rest.strip_prefix("/api2/json").unwrap_or(rest);
-                if answers(path, asked) {
+                let requested = rest.strip_prefix("/api2/json").unwrap_or(rest);
+                if answers(path, requested) {
                     return respond(&Recorded { status: *status, body: Some(text.clone()), ..Recorded::default() });
                 }
                 let product = name.split('/').find(|part| ["pve", "pbs", "pmg"].contains(part)).unwrap_or("pve");
@@ -177,7 +184,7 @@ impl Replayed {
     }
 }
 
-/// The same request to the healthy estate.
+/// Redirects a request to the scenario `healthy` of a product.
 fn within(request: Request, product: &str, rest: &str) -> Request {
     let (mut parts, body) = request.into_parts();
     let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -227,13 +234,20 @@ impl File {
         if let Ok(Exchanges { exchanges }) = serde_json::from_str(&text) {
             let mut answers: Vec<Answered> = Vec::new();
             for Exchange { request: RecordedRequest { method, url }, response, error } in exchanges {
-                let Some(response) = response.or_else(|| error.map(RecordedError::passed_on)) else { continue };
+                let Some(response) = response.or_else(|| error.map(RecordedError::into_gateway_error)) else {
+                    continue;
+                };
                 let url = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
                 let path = url.find('/').map_or("/", |at| &url[at..]).to_owned();
                 match answers.iter_mut().find(|known| known.method == method && known.path == path) {
                     Some(known) => known.responses.push(response),
                     None => {
-                        answers.push(Answered { method, path, responses: vec![response], asked: AtomicUsize::new(0) });
+                        answers.push(Answered {
+                            method,
+                            path,
+                            responses: vec![response],
+                            requests: AtomicUsize::new(0),
+                        });
                     }
                 }
             }
@@ -245,19 +259,20 @@ impl File {
     }
 }
 
-/// Whether a file for `path` answers `asked`. Its last part may say more: `snapshots-empty`.
-fn answers(path: &[String], asked: &str) -> bool {
-    let asked: Vec<&str> = asked.split('/').skip(1).collect();
-    asked.len() == path.len()
-        && asked.iter().enumerate().all(|(index, part)| {
+/// Returns whether a file for `path` answers `requested`. The last part of `path` may have a suffix, for example
+/// `snapshots-empty`.
+fn answers(path: &[String], requested: &str) -> bool {
+    let requested: Vec<&str> = requested.split('/').skip(1).collect();
+    requested.len() == path.len()
+        && requested.iter().enumerate().all(|(index, part)| {
             let own = &path[index];
-            let any = index > 0 && ANY_AFTER.contains(&asked[index - 1]);
-            let more = index + 1 == asked.len() && own.strip_prefix(part).is_some_and(|rest| rest.starts_with('-'));
+            let any = index > 0 && ANY_AFTER.contains(&requested[index - 1]);
+            let more = index + 1 == requested.len() && own.strip_prefix(part).is_some_and(|rest| rest.starts_with('-'));
             own == part || any || more
         })
 }
 
-/// Serves a directory until the process ends; `ready` is told where. Port 0 stands for any that is free.
+/// Serves a directory until the process ends. `ready` is called with the address. Port 0 selects a free port.
 pub async fn replay(files: Replayed, port: u16, now: Now, ready: impl FnOnce(SocketAddr)) -> Result<(), DemoError> {
     let listener = bind(port).await?;
     let failed = |error: std::io::Error| DemoError::at(port, error.to_string());
@@ -270,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_answer_what_they_are_named_by() {
+    fn file_names_determine_the_answered_paths() {
         let path = |stem: &str| match File::of(stem, "{}".to_owned()) {
             File::Body { path, status, .. } => (path, status),
             File::Recording(_) => panic!("it has no exchanges"),
@@ -290,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_answers_what_it_holds() {
+    fn recordings_answer_recorded_requests_in_turn() {
         let text = r#"{"kind":"pve","target":{},"exchanges":[
             {"request":{"method":"GET","url":"https://a:8006/api2/json/version?x=1"},"response":{"status":595,"reason":"no route","body":"b"}},
             {"request":{"method":"GET","url":"https://a:8006/gone"},"error":{"code":"timeout","message":"m","retryable":true}},
@@ -301,7 +316,7 @@ mod tests {
         assert_eq!((gone.next().status, gone.next().reason.as_str()), (596, "m"));
         assert_eq!((get.method.as_str(), get.path.as_str()), ("GET", "/api2/json/version?x=1"));
         let statuses: Vec<u16> = (0..3).map(|_| get.next().status).collect();
-        assert_eq!(statuses, [595, 200, 595], "each in turn, and again");
+        assert_eq!(statuses, [595, 200, 595], "the answers repeat in turn");
         assert_eq!((post.method.as_str(), post.next().body_base64.as_deref()), ("POST", Some("/w==")));
     }
 }

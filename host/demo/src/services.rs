@@ -1,4 +1,4 @@
-//! What the simulated services answer.
+//! The answers of the simulated services.
 
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How long the slow service thinks.
+/// Delay of the slow service.
 const SLOW: Duration = Duration::from_millis(2500);
-/// Of this many requests the flaky service fails the last two.
+/// The flaky service fails the last two of this many requests.
 const FLAKY: u32 = 7;
 
-/// Every service but the one that dies.
+/// Returns a router with all services except the one that restarts.
 pub(crate) fn router(start: Instant) -> Router {
     let seconds = move || start.elapsed().as_secs();
     let requests = Arc::new(AtomicU32::new(0));
@@ -35,7 +35,7 @@ pub(crate) fn router(start: Instant) -> Router {
         )
 }
 
-/// The service that dies and returns, while it lives.
+/// Returns a router of the service that stops and restarts.
 pub(crate) fn phoenix() -> Router {
     let answer = json!([item("ashes", "OK", 3.0), item("feathers", "OK", 5.0)]);
     Router::new().route("/dependencies", get(async move || body(&answer)))
@@ -45,13 +45,13 @@ fn body(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
-/// A report as Spring Boot and ASP.NET answer it: with 503 where its `status` is the word for down.
+/// Returns a report like Spring Boot and ASP.NET: with status 503 if the field `status` equals `down`.
 fn health(report: &Value, down: &str) -> Response {
     let status = if report["status"] == down { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (status, body(report)).into_response()
 }
 
-/// An item as the proactive-deps library writes it: a word as state, and a code that is no state.
+/// Returns an item like the proactive-deps library, with a state and a code that does not represent the state.
 fn item(name: &str, state: &str, latency: f64) -> Value {
     let code = match state {
         "OK" => 0,
@@ -73,7 +73,7 @@ fn item(name: &str, state: &str, latency: f64) -> Value {
     item
 }
 
-/// Its queue goes from well to worse and back; one check is left out, and one item is broken.
+/// The state of the queue changes over time. One check is skipped, and one item is broken.
 fn shop(seconds: u64) -> Value {
     let queue = ["OK", "OK", "WARNING", "CRITICAL", "WARNING"][(seconds / 15 % 5) as usize];
     let mut skipped = item("carrier-pigeon", "OK", 0.0);
@@ -108,7 +108,7 @@ fn aspnet(seconds: u64) -> Value {
     json!({ "status": redis, "totalDuration": "00:00:00.1734567", "entries": {
         "sqlserver": { "status": "Healthy", "duration": "00:00:00.0234567", "description": "SQL Server", "data": {}, "tags": [] },
         "redis": { "status": redis, "duration": "00:00:00.1500000", "description": "Redis", "data": {}, "tags": ["ready"] },
-        "oracle": { "status": "Bewildered", "description": "Nobody knows", "data": {}, "tags": [] },
+        "oracle": { "status": "Bewildered", "description": "The state is unknown", "data": {}, "tags": [] },
     } })
 }
 
@@ -119,7 +119,8 @@ fn status_page(seconds: u64) -> Value {
     ] } })
 }
 
-/// How many messages wait in each queue: what the plugins that `polliwog plugin new` makes read. One number is in quotes.
+/// Returns the number of messages in each queue, the input of the plugins that `polliwog plugin new` creates. One
+/// number is a string.
 fn queues(seconds: u64) -> Value {
     let wave = [12, 80, 240, 1200][(seconds / 20 % 4) as usize];
     json!({ "mail": 12, "orders": wave.to_string(), "invoices": 40 })

@@ -1,20 +1,20 @@
-//! Which addresses may be connected to. Pure.
+//! Decides which addresses may be connected to. Pure.
 //!
-//! Some are never allowed unless the operator wrote the address itself into the target's URL: link-local ones, the
-//! clouds' metadata services, the unspecified address, multicast, and the host's own listeners. An IPv4 address inside an
-//! IPv6 one is judged as what it is.
+//! Some addresses are allowed only if the operator wrote the address itself into the target's URL: link-local
+//! addresses, the metadata services of clouds, the unspecified address, multicast, and the host's own listeners. An
+//! IPv4 address inside an IPv6 address is checked as an IPv4 address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// How far a target's requests may reach.
+/// The networks that a target's requests may reach.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
-    /// Private and loopback addresses too: the operator wrote the target into the configuration file.
+    /// All addresses, including private and loopback ones. Used for targets from the configuration file.
     Everywhere,
-    /// Of private and loopback addresses only these networks.
+    /// Public addresses, and the private and loopback addresses in these networks.
     Public {
-        /// The networks that are allowed all the same.
+        /// Private networks that are allowed.
         except: Vec<Cidr>,
     },
 }
@@ -30,7 +30,7 @@ impl FromStr for Cidr {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no network: write an address, a slash and a number of bits, as 10.0.0.0/8");
+        let wrong = || format!("{text:?} is not a network: write it in CIDR notation, for example 10.0.0.0/8");
         let (network, bits) = text.split_once('/').ok_or_else(wrong)?;
         let network: IpAddr = network.parse().map_err(|_| wrong())?;
         let bits: u8 = bits.parse().map_err(|_| wrong())?;
@@ -40,7 +40,7 @@ impl FromStr for Cidr {
 }
 
 impl Cidr {
-    /// Whether `address` is in the network.
+    /// Returns whether `address` is in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         let prefix = |value: u128, width: u32| value.checked_shr(width - u32::from(self.bits)).unwrap_or(0);
         match (self.network, address) {
@@ -53,9 +53,9 @@ impl Cidr {
     }
 }
 
-/// Whether a connection to `address` may be made; if not, why.
+/// Returns `Ok` if a connection to `address` is allowed, otherwise the reason why it is not.
 ///
-/// `named` is the address that the operator wrote as the URL's host, where it is one; `own` are the host's listeners.
+/// `named` is the address in the target's URL, `None` if the URL has a host name. `own` are the host's listeners.
 pub fn check(
     address: SocketAddr,
     named: Option<IpAddr>,
@@ -65,7 +65,7 @@ pub fn check(
     if named == Some(address.ip()) && *reach == Reach::Everywhere {
         return Ok(());
     }
-    let inner = unwrapped(address.ip());
+    let inner = embedded_ipv4(address.ip());
     for ip in [Some(address.ip()), inner].into_iter().flatten() {
         if named == Some(ip) && *reach == Reach::Everywhere {
             continue;
@@ -84,7 +84,7 @@ pub fn check(
             if !is_private(ip) || except.iter().any(|network| network.contains(ip)) {
                 Ok(())
             } else {
-                Err("it is private, and egress.api_target_cidrs does not allow it")
+                Err("it is private and egress.api_target_cidrs does not allow it")
             }
         }
     }
@@ -99,9 +99,9 @@ fn forbidden(ip: IpAddr) -> Option<&'static str> {
     };
     match () {
         () if link_local => Some("it is link-local"),
-        () if metadata => Some("it is a cloud's metadata service"),
-        () if unspecified => Some("it is unspecified"),
-        () if ip.is_multicast() || broadcast => Some("it is multicast"),
+        () if metadata => Some("it is the metadata service of a cloud"),
+        () if unspecified => Some("it is the unspecified address"),
+        () if ip.is_multicast() || broadcast => Some("it is a multicast or broadcast address"),
         () => None,
     }
 }
@@ -121,8 +121,8 @@ fn is_listener(listener: &SocketAddr, address: SocketAddr) -> bool {
     same && listener.port() == address.port()
 }
 
-/// The IPv4 address inside an IPv6 one: mapped, compatible, NAT64, 6to4, Teredo.
-fn unwrapped(ip: IpAddr) -> Option<IpAddr> {
+/// Returns the IPv4 address inside an IPv6 address (mapped, compatible, NAT64, 6to4, Teredo). `None` if there is none.
+fn embedded_ipv4(ip: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(ip) = ip else { return None };
     let segments = ip.segments();
     let low = Ipv4Addr::from((u32::from(segments[6]) << 16) | u32::from(segments[7]));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn forbidden_in_every_wrapping() {
+    fn forbidden_addresses_are_refused_in_every_ipv6_embedding() {
         for address in [
             "169.254.169.254:80",
             "169.254.0.1:80",
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn allowed_for_the_operator() {
+    fn operator_targets_reach_private_addresses_and_addresses_named_in_the_url() {
         for address in [
             "127.0.0.1:80",
             "[::1]:80",
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn private_addresses_of_api_targets_need_a_network() {
+    fn api_targets_reach_private_addresses_only_in_allowed_networks() {
         let none = Reach::Public { except: vec![] };
         let some = Reach::Public { except: vec!["10.1.0.0/16".parse().unwrap(), "fd00::/8".parse().unwrap()] };
         for address in [

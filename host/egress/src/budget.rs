@@ -1,28 +1,28 @@
-//! What the whole process shares: request slots for each host, and bytes of bodies.
+//! Resources that the whole process shares: request slots per host, body bytes and sockets.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The budget counts in this many bytes, because a semaphore's permits are 32-bit numbers.
+/// Size of one budget unit in bytes. The budget counts units because the permits of a semaphore are 32-bit numbers.
 const UNIT: usize = 1024;
 
-/// Counters for whoever watches the host.
+/// Counters since the start of the process.
 #[derive(Debug, Default)]
 pub struct Gauges {
-    /// Requests that waited for a slot of their host.
+    /// Number of requests that waited for a request slot of their host.
     pub waited_for_slot: AtomicU64,
-    /// Bodies that waited for the budget of body bytes.
+    /// Number of times a body waited for the budget of body bytes.
     pub waited_for_bytes: AtomicU64,
-    /// Requests that joined one under way.
+    /// Number of requests that joined an identical request in flight.
     pub coalesced: AtomicU64,
-    /// Connections made.
+    /// Number of connections established.
     pub connections: AtomicU64,
 }
 
-/// Requests at a time for each host, first come first served. One kind of targets has three quarters of them at most: what
-/// hangs there must not keep others from the same machine.
+/// Limits the concurrent requests per host, in the order of arrival. One plugin kind gets at most three quarters of the
+/// slots of a host, so that its hanging requests cannot block the targets of other kinds on the same machine.
 #[derive(Debug)]
 pub(crate) struct Slots {
     limit: usize,
@@ -30,11 +30,11 @@ pub(crate) struct Slots {
     by_share: Named,
 }
 
-/// Semaphores by name, remembered only while they are in use.
+/// Semaphores by name. A semaphore exists only while it is in use.
 #[derive(Debug, Default)]
 struct Named(Mutex<HashMap<Arc<str>, Arc<Semaphore>>>);
 
-/// A slot; given back when dropped.
+/// A request slot of a host. It is released on drop.
 pub(crate) struct Slot<'a> {
     slots: &'a Slots,
     host: Arc<str>,
@@ -67,7 +67,7 @@ impl Named {
         all.entry(name.clone()).or_insert_with(|| Arc::new(Semaphore::new(limit))).clone()
     }
 
-    /// Forgets a semaphore that nothing else holds or waits for.
+    /// Removes a semaphore that has no holder and no waiter.
     fn forget(&self, name: &Arc<str>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.get(name).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
@@ -84,9 +84,10 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// Bytes of bodies held at a time.
+/// Budget of body bytes that the process holds at a time.
 ///
-/// A quarter of them is for the first piece of each body alone: slow answers that are large never keep small ones waiting.
+/// A quarter of the budget is reserved for the first piece of each body, so that large slow answers do not block small
+/// ones.
 #[derive(Debug)]
 pub(crate) struct Bytes {
     first: Arc<Semaphore>,
@@ -94,7 +95,7 @@ pub(crate) struct Bytes {
     total: usize,
 }
 
-/// A share of the budget; given back when dropped.
+/// A share of the byte budget. It is released on drop.
 #[derive(Debug)]
 pub(crate) struct Held {
     first: OwnedSemaphorePermit,
@@ -108,12 +109,12 @@ impl Bytes {
         Self { first: Arc::new(Semaphore::new(first)), more: Arc::new(Semaphore::new(total - first)), total }
     }
 
-    /// What may be held in all.
+    /// Returns the size of the whole budget in bytes.
     pub(crate) fn limit(&self) -> usize {
         self.total * UNIT
     }
 
-    /// Takes `bytes` when they are free now.
+    /// Takes `bytes` from the budget. Returns `None` if they are not free.
     pub(crate) fn try_hold(&self, bytes: usize) -> Option<Held> {
         let units = u32::try_from(bytes.div_ceil(UNIT)).ok()?;
         if let Ok(first) = self.first.clone().try_acquire_many_owned(units) {
@@ -129,8 +130,8 @@ impl Bytes {
         Held { first: Self::wait(&self.first, self.total / 4 + 1, bytes, gauges).await, more: None }
     }
 
-    /// Waits until `bytes` are free for more of a body. What the larger part can never give comes from the other one, so that
-    /// a single body can have everything.
+    /// Waits until `bytes` are free for more of a body. If the larger part of the budget can never provide all of them,
+    /// the rest comes from the part for first pieces, so that a single body can use the whole budget.
     pub(crate) async fn grow(&self, held: &mut Held, bytes: usize, gauges: &Gauges) {
         let (first, all) = (self.total / 4 + 1, self.total - self.total / 4 - 1);
         let have = held.more.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -147,7 +148,7 @@ impl Bytes {
         }
     }
 
-    /// No more than there is in all is ever waited for.
+    /// Waits for `bytes`, capped at the size of the semaphore, so that the wait can end.
     async fn wait(from: &Arc<Semaphore>, all: usize, bytes: usize, gauges: &Gauges) -> OwnedSemaphorePermit {
         let units = bytes.div_ceil(UNIT).min(all) as u32;
         if from.available_permits() < units as usize {
@@ -162,7 +163,7 @@ impl Held {
         (self.first.num_permits() + self.more.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)) * UNIT
     }
 
-    /// Gives back what is held beyond `bytes`: of what is for first pieces as much as there is.
+    /// Releases the share beyond `bytes`. The part for first pieces is released first.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let surplus = (self.bytes() / UNIT).saturating_sub(bytes.div_ceil(UNIT));
         let of_first = self.first.num_permits().min(surplus);
@@ -171,7 +172,7 @@ impl Held {
     }
 }
 
-/// Connections that the process may have open, idle ones too.
+/// Limits the open connections of the process, including idle ones.
 #[derive(Debug)]
 pub(crate) struct Sockets(Arc<Semaphore>);
 
@@ -180,12 +181,12 @@ impl Sockets {
         Self(Arc::new(Semaphore::new(limit.clamp(1, Semaphore::MAX_PERMITS))))
     }
 
-    /// A socket when one is free now.
+    /// Takes a socket. Returns `None` if none is free.
     pub(crate) fn try_take(&self) -> Option<OwnedSemaphorePermit> {
         self.0.clone().try_acquire_owned().ok()
     }
 
-    /// Waits until one is free.
+    /// Waits until a socket is free.
     pub(crate) async fn take(&self) -> OwnedSemaphorePermit {
         self.0.clone().acquire_owned().await.expect("sockets are never closed")
     }

@@ -1,16 +1,17 @@
-//! Secrets that an answer brings: the ticket of a log-in.
+//! Secrets captured from answers, for example the ticket of a login.
 //!
-//! A plugin names the place of the value in an answer. The host keeps it, in memory only, for this target and this version
-//! of its plugin; the plugin sees stars in that place, and uses the value by its name like any other secret.
+//! A plugin names the place of the value in an answer. The host keeps the value in memory only, for this target and
+//! this version of its plugin. The plugin sees stars in that place and uses the value by its name, like any other
+//! secret.
 //!
-//! A captured value is masked in the answer that brought it, in its place, together with all cookies of that answer. It is
-//! not looked for by value: servers make tickets of what they are sent, and a plugin that chooses what it sends could learn
-//! an operator's secret from where stars appear.
+//! A captured value is masked by its place in the answer that contains it, together with all cookies of that answer. It
+//! is not searched by value: servers derive tickets from what they receive, so a plugin that chooses what it sends
+//! could learn an operator's secret from the positions of the stars.
 
 use crate::Error;
 use crate::mask::{self, Region};
 use crate::message::{Capture, CaptureSource, Request, Response};
-use crate::secrets::{Secrets, check_value};
+use crate::secrets::{Secrets, Values, check_value};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -22,48 +23,47 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// One request may capture so many values, and one target may keep so many.
-const MOST: usize = 8;
-/// The longest value, in bytes. A Proxmox ticket has about 400.
-const LONGEST: usize = 4 << 10;
-/// The longest name of a secret, header or cookie, in bytes.
-const NAME: usize = 64;
-/// The longest JSON pointer, in bytes and in steps.
-const POINTER: (usize, usize) = (256, 8);
-/// The longest body that a JSON pointer is followed in, in bytes. Answers to a log-in are short.
-const BODY: usize = 1 << 20;
-/// Longer than any ticket lives.
-const MOST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// Maximum number of captures of one request, and of stored values of one target.
+const MAX_CAPTURES: usize = 8;
+/// Maximum length of a value in bytes. A Proxmox ticket has about 400.
+const MAX_VALUE_BYTES: usize = 4 << 10;
+/// Maximum length of the name of a secret, header or cookie, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+/// Maximum length of a JSON pointer in bytes.
+const MAX_POINTER_BYTES: usize = 256;
+/// Maximum number of steps of a JSON pointer.
+const MAX_POINTER_STEPS: usize = 8;
+/// Maximum length in bytes of a body that is searched by a JSON pointer. Answers to a login are short.
+const MAX_BODY_BYTES: usize = 1 << 20;
+/// Maximum lifetime of a captured value. No known ticket lives longer.
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Values that were captured, by name.
-pub(crate) type Values = BTreeMap<String, SecretString>;
-
-/// What was captured for one target by one version of its plugin. Never printed.
+/// The captured values of one target and one version of its plugin. They are never printed.
 #[derive(Debug, Default)]
 pub struct Captured(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     values: BTreeMap<String, (SecretString, Instant)>,
-    /// Those of them that have not expired, ready for use.
-    good: Arc<Values>,
-    /// Those that were to be captured and were not there, with why.
+    /// A copy of the values that have not expired, ready for use.
+    valid: Arc<Values>,
+    /// Names of captures whose value was missing in the answer, with the reason.
     missed: BTreeMap<String, String>,
 }
 
 impl Captured {
-    /// Those that have not expired.
-    pub(crate) fn good(&self) -> Arc<Values> {
+    /// Returns the values that have not expired.
+    pub(crate) fn valid(&self) -> Arc<Values> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if state.values.values().any(|(_, expires)| *expires <= now) {
             state.values.retain(|_, (_, expires)| *expires > now);
-            state.renew();
+            state.update_valid();
         }
-        state.good.clone()
+        state.valid.clone()
     }
 
-    /// Why nothing of this name was captured, where that was tried.
+    /// Returns why the capture of this name found no value. `None` if no capture failed.
     pub(crate) fn missed(&self, name: &str) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).missed.get(name).cloned()
     }
@@ -71,21 +71,22 @@ impl Captured {
     pub(crate) fn forget(&self, name: &str) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.values.remove(name).is_some() {
-            state.renew();
+            state.update_valid();
         }
     }
 
-    /// Keeps what an answer holds, and returns where it stood; what the answer does not hold is not kept.
+    /// Stores the values that the answer contains and returns their places. Values that the answer lacks are recorded
+    /// as missed.
     ///
-    /// Fails if a value cannot be a secret, or if the plugin sent it itself.
-    pub(crate) fn keep(&self, (captures, sent): (&[Capture], &Sent), answer: &Answer<'_>) -> Result<Vec<Place>, Error> {
+    /// Fails if a value cannot be a secret or if the plugin itself sent it.
+    pub(crate) fn keep(&self, captures: &[Capture], sent: &Sent, answer: &Answer<'_>) -> Result<Vec<Place>, Error> {
         if captures.is_empty() {
             return Ok(Vec::new());
         }
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !(200..300).contains(&answer.status) {
             for capture in captures {
-                state.miss(capture, format!("that was answered {}", answer.status));
+                state.miss(capture, format!("was answered with status {}", answer.status));
             }
             return Ok(Vec::new());
         }
@@ -96,19 +97,19 @@ impl Captured {
                 state.keep(capture, value, sent)?;
                 state.missed.remove(&capture.name);
             } else {
-                state.miss(capture, format!("whose answer has no text {}", capture.source.place()));
+                state.miss(capture, format!("returned no text {}", capture.source.place()));
             }
             Ok(())
         });
-        state.renew();
+        state.update_valid();
         kept.map(|()| places)
     }
 }
 
 impl State {
-    /// Notes that there was nothing to keep; names are bounded as those of values are.
+    /// Records that the answer lacks a value. The number of names has the same bound as the number of values.
     fn miss(&mut self, capture: &Capture, why: String) {
-        if self.missed.len() < MOST || self.missed.contains_key(&capture.name) {
+        if self.missed.len() < MAX_CAPTURES || self.missed.contains_key(&capture.name) {
             self.missed.insert(capture.name.clone(), why);
         }
     }
@@ -116,31 +117,31 @@ impl State {
     fn keep(&mut self, capture: &Capture, value: String, sent: &Sent) -> Result<(), Error> {
         let Capture { name, ttl, .. } = capture;
         let refused = |why: String| Error::CaptureRefused { name: name.clone(), why };
-        if value.len() > LONGEST {
-            return Err(refused(format!("it is longer than {LONGEST} bytes")));
+        if value.len() > MAX_VALUE_BYTES {
+            return Err(refused(format!("it is longer than {MAX_VALUE_BYTES} bytes")));
         }
-        if self.values.len() >= MOST && !self.values.contains_key(name) {
-            return Err(refused(format!("{MOST} are kept already")));
+        if self.values.len() >= MAX_CAPTURES && !self.values.contains_key(name) {
+            return Err(refused(format!("{MAX_CAPTURES} values are already stored")));
         }
         check_value(name, &value).map_err(|error| refused(error.to_string()))?;
         if sent.contains(&value) {
-            return Err(refused("the plugin sent it itself".to_owned()));
+            return Err(refused("the plugin itself sent this value".to_owned()));
         }
-        self.values.insert(name.clone(), (SecretString::from(value), Instant::now() + (*ttl).min(MOST_TTL)));
+        self.values.insert(name.clone(), (SecretString::from(value), Instant::now() + (*ttl).min(MAX_TTL)));
         Ok(())
     }
 
-    fn renew(&mut self) {
-        self.good = Arc::new(self.values.iter().map(|(name, (value, _))| (name.clone(), value.clone())).collect());
+    fn update_valid(&mut self) {
+        self.valid = Arc::new(self.values.iter().map(|(name, (value, _))| (name.clone(), value.clone())).collect());
     }
 }
 
-/// What a plugin wrote into a request that captures, before secrets were filled in.
+/// The texts of a request with captures, before secrets are inserted.
 #[derive(Default)]
 pub(crate) struct Sent(Vec<String>);
 
 impl Sent {
-    /// Empty for a request that captures nothing, for which it is not used.
+    /// Returns the texts of a request. Empty if the request has no captures, because they are not needed then.
     pub(crate) fn of(request: &Request) -> Self {
         if request.captures.is_empty() {
             return Self::default();
@@ -155,29 +156,35 @@ impl Sent {
     }
 }
 
-/// Checks the captures of a request; `operators` has the names that are taken.
+/// Checks the captures of a request. A capture must not use the name of a secret in `operators`.
 pub(crate) fn check(request: &Request, operators: &Secrets) -> Result<(), Error> {
     let bad = |why: String| Err(Error::BadRequest(why));
-    if request.captures.len() > MOST {
-        return bad(format!("it captures more than {MOST} values"));
+    if request.captures.len() > MAX_CAPTURES {
+        return bad(format!("it captures more than {MAX_CAPTURES} values"));
     }
     for Capture { name, source, .. } in &request.captures {
         let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
-        if name.is_empty() || name.len() > NAME || !plain {
-            return bad("it captures under a name that is not 1 to 64 letters, digits, _ and -".to_owned());
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !plain {
+            return bad("the name of a capture is not 1 to 64 letters, digits, _ and -".to_owned());
         }
         if operators.contains(name) {
-            return bad(format!("it captures {name:?}, which is the name of a secret of the target's own"));
+            return bad(format!(
+                "it captures {name:?}, which is already the name of a configured secret of the target"
+            ));
         }
-        let (longest, steps) = POINTER;
         match source {
-            CaptureSource::JsonPointer(pointer) if pointer.len() > longest || pointer.matches('/').count() > steps => {
+            CaptureSource::JsonPointer(pointer)
+                if pointer.len() > MAX_POINTER_BYTES || pointer.matches('/').count() > MAX_POINTER_STEPS =>
+            {
                 return bad(format!(
-                    "it captures {name:?} by a JSON pointer of more than {longest} bytes or {steps} steps"
+                    "it captures {name:?} by a JSON pointer of more than {MAX_POINTER_BYTES} bytes or \
+                     {MAX_POINTER_STEPS} steps"
                 ));
             }
-            CaptureSource::Header(of) | CaptureSource::Cookie(of) if of.len() > NAME => {
-                return bad(format!("it captures {name:?} from a header or cookie of more than {NAME} bytes"));
+            CaptureSource::Header(of) | CaptureSource::Cookie(of) if of.len() > MAX_NAME_BYTES => {
+                return bad(format!(
+                    "it captures {name:?} from a header or cookie of more than {MAX_NAME_BYTES} bytes"
+                ));
             }
             _ => {}
         }
@@ -185,25 +192,26 @@ pub(crate) fn check(request: &Request, operators: &Secrets) -> Result<(), Error>
     Ok(())
 }
 
-/// An answer, as far as values can stand in it.
+/// The parts of an answer that can contain a value to capture.
 pub(crate) struct Answer<'a> {
     pub status: u16,
     pub headers: &'a [(String, String)],
     pub body: &'a [u8],
 }
 
-/// Where in an answer a captured value stands.
+/// The position of a captured value in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The content of a JSON string in the body, and the length of what it means.
+    /// The content of a JSON string in the body, and the length in bytes of the decoded string.
     Body(Range<usize>, usize),
-    /// A part of the value of the header with this index.
+    /// A byte range in the value of the header with this index.
     Header(usize, Range<usize>),
 }
 
 impl Place {
-    /// Puts stars in each place. By place and never by value: a plugin that has guessed a captured value must not see
-    /// whether it was right, because the server may have made the value of an operator's secret.
+    /// Replaces each place by stars. Masking is by place and never by value: a plugin that guesses a captured value
+    /// must not see whether the guess is right, because the server may have derived the value from an operator's
+    /// secret.
     pub(crate) fn star(places: Vec<Self>, headers: &mut [(String, String)], body: &mut Vec<u8>) {
         let mut in_body = Vec::new();
         for place in places {
@@ -229,8 +237,8 @@ impl<'a> Answer<'a> {
 
     fn find(&self, capture: &Capture) -> Result<Option<(String, Place)>, Error> {
         match &capture.source {
-            CaptureSource::JsonPointer(_) if self.body.len() > BODY => {
-                let why = format!("the answer is longer than {BODY} bytes");
+            CaptureSource::JsonPointer(_) if self.body.len() > MAX_BODY_BYTES => {
+                let why = format!("the answer is longer than {MAX_BODY_BYTES} bytes");
                 Err(Error::CaptureRefused { name: capture.name.clone(), why })
             }
             CaptureSource::JsonPointer(pointer) => Ok(pointed(self.body, pointer)),
@@ -246,7 +254,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Every cookie that the answer sets: what logs a plugin in by its body often stands there as well.
+    /// Returns the places of all cookies that the answer sets. The value that the body contains often occurs in a
+    /// cookie as well.
     fn cookies(&self) -> Vec<Place> {
         self.named("set-cookie").map(|(index, value)| Place::Header(index, 0..value.len())).collect()
     }
@@ -257,7 +266,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The string at a JSON pointer, and its place. The body is read once.
+/// Returns the string at a JSON pointer and its place. The body is parsed once.
 fn pointed(body: &[u8], pointer: &str) -> Option<(String, Place)> {
     let steps: Vec<String> = match pointer.strip_prefix('/') {
         Some(steps) => steps.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")).collect(),
@@ -266,13 +275,14 @@ fn pointed(body: &[u8], pointer: &str) -> Option<(String, Place)> {
     };
     let found = Walk(&steps).deserialize(&mut serde_json::Deserializer::from_slice(body)).ok()??.get();
     let value: String = serde_json::from_str(found).ok()?;
-    // The raw value is a part of the body, with its quotes.
+    // The raw value is a slice of the body and includes the quotes.
     let start = found.as_ptr() as usize - body.as_ptr() as usize;
     let place = Place::Body(start + 1..start + found.len() - 1, value.len());
     Some((value, place))
 }
 
-/// Follows a path through JSON; `None` where it leads nowhere. Of a key that occurs twice the last counts.
+/// Follows a path through JSON. The result is `None` if the path does not exist. If a key occurs twice, the last one
+/// counts.
 struct Walk<'p>(&'p [String]);
 
 impl<'de> DeserializeSeed<'de> for Walk<'_> {
@@ -339,7 +349,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 }
 
-/// Whether a key is this one, without a copy of it.
+/// Compares a key with a name without copying the key.
 struct Is<'p>(&'p str);
 
 impl<'de> DeserializeSeed<'de> for Is<'_> {
@@ -379,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_found_and_starred_in_their_place() {
+    fn values_are_found_and_masked_in_their_place() {
         let headers =
             [("Set-Cookie", "a=1; Path=/"), ("set-cookie", "Ticket=\"PMG:x::abc=\"; Secure"), ("X-Token", "12345678")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -414,35 +424,35 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_kept_expires_and_has_its_limits() {
+    async fn stored_values_expire_and_are_limited_in_length_and_number() {
         let captured = Captured::default();
         let at_t = |name: &str, seconds| capture(name, pointer("/t"), seconds);
-        let keep = |capture, body: &str| captured.keep((&[capture], &Sent::default()), &answer(&[], body));
+        let keep = |capture, body: &str| captured.keep(&[capture], &Sent::default(), &answer(&[], body));
         keep(at_t("a", 60), r#"{"t": "first-ticket"}"#).unwrap();
         keep(at_t("b", 90), r#"{"other": "first-ticket"}"#).unwrap();
-        assert_eq!(captured.good().keys().collect::<Vec<_>>(), ["a"]);
+        assert_eq!(captured.valid().keys().collect::<Vec<_>>(), ["a"]);
         for refused in [
             r#"{"t": "short"}"#.to_owned(),
-            format!(r#"{{"t": "{}"}}"#, "x".repeat(LONGEST + 1)),
-            format!(r#"{{"t": "long-enough"}}{}"#, " ".repeat(BODY)),
+            format!(r#"{{"t": "{}"}}"#, "x".repeat(MAX_VALUE_BYTES + 1)),
+            format!(r#"{{"t": "long-enough"}}{}"#, " ".repeat(MAX_BODY_BYTES)),
         ] {
             assert_eq!(keep(at_t("b", 60), &refused).unwrap_err().code(), "capture_refused");
         }
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert!(captured.good().is_empty());
-        for number in 0..MOST {
+        assert!(captured.valid().is_empty());
+        for number in 0..MAX_CAPTURES {
             keep(at_t(&format!("n{number}"), 60), r#"{"t": "some-ticket"}"#).unwrap();
         }
         assert!(keep(at_t("more", 60), r#"{"t": "some-ticket"}"#).is_err());
         captured.forget("n0");
         keep(at_t("more", 60), r#"{"t": "some-ticket"}"#).unwrap();
         let refused = Answer { status: 401, ..answer(&[], r#"{"t": "other-ticket"}"#) };
-        captured.keep((&[at_t("n9", 60)], &Sent::default()), &refused).unwrap();
-        assert!(!captured.good().contains_key("n9"));
+        captured.keep(&[at_t("n9", 60)], &Sent::default(), &refused).unwrap();
+        assert!(!captured.valid().contains_key("n9"));
     }
 
     #[test]
-    fn a_value_that_the_plugin_sent_is_not_captured_and_cookies_are_starred() {
+    fn values_sent_by_the_plugin_are_not_captured_and_cookies_are_masked() {
         let captured = Captured::default();
         let request = Request {
             captures: vec![capture("t", pointer("/t"), 60)],
@@ -450,9 +460,9 @@ mod tests {
             ..Request::get("/echo")
         };
         let sent = Sent::of(&request);
-        let keep = |body: &str, headers| captured.keep((&request.captures, &sent), &answer(headers, body));
+        let keep = |body: &str, headers| captured.keep(&request.captures, &sent, &answer(headers, body));
         assert_eq!(keep(r#"{"t": "guessed-ticket"}"#, &[]).unwrap_err().code(), "capture_refused");
-        assert!(captured.good().is_empty());
+        assert!(captured.valid().is_empty());
         let cookie = [("set-cookie".to_owned(), "session=fresh-ticket; Secure".to_owned())];
         let places = keep(r#"{"t": "fresh-ticket"}"#, &cookie).unwrap();
         let (mut headers, mut body) = (cookie.clone(), br#"{"t": "fresh-ticket"}"#.to_vec());
@@ -461,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_captures_has_limits() {
+    fn captures_of_a_request_are_limited() {
         let of = |source| Request { captures: vec![capture("t", source, 60)], ..Request::get("") };
         for (source, good) in [
             (pointer(&"/a".repeat(8)), true),
@@ -472,7 +482,7 @@ mod tests {
         ] {
             assert_eq!(check(&of(source.clone()), &Secrets::default()).is_ok(), good, "{source:?}");
         }
-        // Deep and wide bodies are read once.
+        // Deeply nested bodies are parsed once.
         let deep = format!("{}\"value-at-the-end\"{}", "[".repeat(100_000), "]".repeat(100_000));
         assert_eq!(answer(&[], &deep).find(&capture("t", pointer("/0/0/0"), 1)).unwrap(), None);
     }

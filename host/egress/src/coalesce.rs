@@ -1,7 +1,8 @@
-//! Identical requests under way at the same time are sent once.
+//! Coalesces identical requests that are in flight at the same time: they are sent once.
 //!
-//! The shared request belongs to no caller: it runs on the lane of whoever asked first and ends when the last one leaves.
-//! Each caller keeps its own deadline and cap, and gets the answer masked for itself.
+//! The shared request belongs to no single caller. It runs on the lane of the first caller and is cancelled when the
+//! last caller drops it. Each caller keeps its own deadline and cap, and the answer is masked for each caller
+//! separately.
 
 use crate::Error;
 use crate::budget::Gauges;
@@ -18,15 +19,25 @@ use tokio::task::JoinHandle;
 
 type Answer = Result<Arc<Raw>, Error>;
 type SharedAnswer = Shared<BoxFuture<'static, Answer>>;
-type UnderWay = (WeakShared<BoxFuture<'static, Answer>>, Weak<Progress>);
+type InFlight = (WeakShared<BoxFuture<'static, Answer>>, Weak<Progress>);
 
-/// A request under way, as one of its callers holds it.
-pub(crate) struct Flight {
+/// A handle to a request in flight. Each caller has its own handle.
+pub(crate) struct InFlightRequest {
     pub answer: SharedAnswer,
     pub progress: Arc<Progress>,
 }
 
-/// What makes two requests one: method, URL and headers after expansion, and the route. Targets of different kinds may share an answer.
+/// The caller of [`Coalescer::join`].
+pub(crate) struct Caller<'a> {
+    /// Bytes that the caller may read of the body.
+    pub cap: usize,
+    /// The runtime that sends the request if it cannot be joined to another one.
+    pub lane: &'a Handle,
+    pub gauges: &'a Gauges,
+}
+
+/// Identifies a request. Two requests are coalesced if they have the same method, URL, headers (with secrets inserted)
+/// and route. Targets of different kinds may share an answer.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     route: Route,
@@ -35,51 +46,51 @@ struct Key {
     headers: Vec<(String, Vec<u8>)>,
 }
 
-/// Requests under way that others may join.
+/// The requests in flight that other callers can join.
 #[derive(Default)]
-pub(crate) struct Flights {
-    by_key: Mutex<HashMap<Key, UnderWay>>,
+pub(crate) struct Coalescer {
+    by_key: Mutex<HashMap<Key, InFlight>>,
 }
 
-impl Flights {
-    /// Joins the same request when it is under way, else sends this one on `lane`.
+impl Coalescer {
+    /// Joins an identical request in flight. If there is none, sends this request on the caller's lane.
     pub(crate) fn join<F>(
         self: &Arc<Self>,
         plan: Plan,
-        cap: usize,
-        (lane, gauges): (&Handle, &Gauges),
+        caller: Caller<'_>,
         send: impl FnOnce(Plan, Arc<Progress>) -> F,
-    ) -> Flight
+    ) -> InFlightRequest
     where
         F: Future<Output = Result<Raw, Error>> + Send + 'static,
     {
-        let progress = Arc::new(Progress::new(cap));
+        let progress = Arc::new(Progress::new(caller.cap));
         let Some(key) = key(&plan) else {
-            let task = lane.spawn(send(plan, progress.clone()));
-            return Flight { answer: shared(task), progress };
+            let task = caller.lane.spawn(send(plan, progress.clone()));
+            return InFlightRequest { answer: shared(task), progress };
         };
-        let mut flights = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((answer, progress)) = flights.get(&key)
+        let mut in_flight = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((answer, progress)) = in_flight.get(&key)
             && let (Some(answer), Some(progress)) = (answer.upgrade(), progress.upgrade())
         {
-            progress.cap.fetch_max(cap, Ordering::Relaxed);
-            gauges.coalesced.fetch_add(1, Ordering::Relaxed);
-            return Flight { answer, progress };
+            progress.cap.fetch_max(caller.cap, Ordering::Relaxed);
+            caller.gauges.coalesced.fetch_add(1, Ordering::Relaxed);
+            return InFlightRequest { answer, progress };
         }
-        let landing = Landing { flights: self.clone(), key: key.clone(), progress: Arc::downgrade(&progress) };
+        let guard = CoalesceGuard { coalescer: self.clone(), key: key.clone(), progress: Arc::downgrade(&progress) };
         let sent = send(plan, progress.clone());
-        let answer = shared(lane.spawn(async move {
-            let _landing = landing;
+        let answer = shared(caller.lane.spawn(async move {
+            let _guard = guard;
             sent.await
         }));
         if let Some(weak) = answer.downgrade() {
-            flights.insert(key, (weak, Arc::downgrade(&progress)));
+            in_flight.insert(key, (weak, Arc::downgrade(&progress)));
         }
-        Flight { answer, progress }
+        InFlightRequest { answer, progress }
     }
 }
 
-/// GET and HEAD without a body change nothing and can be shared.
+/// Returns the key of a request that can be shared, otherwise `None`. Only GET and HEAD without a body can be shared,
+/// because they change nothing.
 fn key(plan: &Plan) -> Option<Key> {
     if !plan.shared || !plan.method.is_safe() || !plan.body.is_empty() {
         return None;
@@ -113,18 +124,18 @@ fn shared(task: JoinHandle<Result<Raw, Error>>) -> SharedAnswer {
     .shared()
 }
 
-/// Takes a request off the list when it ends, however it ends.
-struct Landing {
-    flights: Arc<Flights>,
+/// Removes a request from the [`Coalescer`] when it ends for any reason.
+struct CoalesceGuard {
+    coalescer: Arc<Coalescer>,
     key: Key,
     progress: Weak<Progress>,
 }
 
-impl Drop for Landing {
+impl Drop for CoalesceGuard {
     fn drop(&mut self) {
-        let mut flights = self.flights.by_key.lock().unwrap_or_else(PoisonError::into_inner);
-        if flights.get(&self.key).is_some_and(|(_, progress)| progress.ptr_eq(&self.progress)) {
-            flights.remove(&self.key);
+        let mut in_flight = self.coalescer.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        if in_flight.get(&self.key).is_some_and(|(_, progress)| progress.ptr_eq(&self.progress)) {
+            in_flight.remove(&self.key);
         }
     }
 }

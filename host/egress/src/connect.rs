@@ -1,4 +1,4 @@
-//! Resolve once, check every address, connect to one that was checked.
+//! Resolves a host name once, checks every address, and connects to a checked address.
 
 use crate::address::{self, Reach};
 use crate::tls::{Certificate, Refusal, Refused};
@@ -17,18 +17,19 @@ use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// One of several addresses is given up after this; the last one has all the time that is left.
+/// Connect timeout if there are several addresses. The last address gets all the remaining time.
 const ATTEMPT: Duration = Duration::from_secs(3);
-/// Errors print this many denied or failed addresses at most.
+/// Maximum number of failed addresses in an error message.
 const SHOWN: usize = 3;
 
-/// Looks names up.
+/// Resolves host names.
 pub trait Resolve: Send + Sync + fmt::Debug {
-    /// Every address of a host, in the order in which they are to be tried, each with `port`. An error's text is told.
+    /// Returns every address of a host with `port`, in the order in which they should be tried. The error's text is
+    /// shown to users.
     fn resolve<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>>;
 }
 
-/// The system's resolver, which honours what its users expect: hosts files, mDNS, search domains.
+/// The system's resolver. It supports hosts files, mDNS and search domains.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -41,7 +42,7 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Where to connect, and within which walls.
+/// Where to connect, how to verify the server, and which addresses are allowed.
 #[derive(Clone, Debug)]
 pub(crate) struct Destination {
     pub origin: Origin,
@@ -49,7 +50,7 @@ pub(crate) struct Destination {
     pub reach: Reach,
 }
 
-/// How long each phase took.
+/// The duration of each phase of connecting.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Phases {
     pub dns: Duration,
@@ -65,7 +66,8 @@ pub(crate) enum Stream {
 
 pub(crate) async fn connect(
     destination: &Destination,
-    (own, resolver): (&[SocketAddr], &dyn Resolve),
+    own: &[SocketAddr],
+    resolver: &dyn Resolve,
     phase: impl Fn(&'static str),
 ) -> Result<(Stream, Phases), Error> {
     let mut phases = Phases::default();
@@ -76,16 +78,16 @@ pub(crate) async fn connect(
     phase("connecting");
     let tcp = first_to_answer(&addresses).await?;
     refuse_ourselves(destination, own, &tcp)?;
-    // Small requests wait for nobody's acknowledgement.
+    // Without this, a small request may wait for the acknowledgement of the previous packet.
     let _ = tcp.set_nodelay(true);
     phases.connect = start.elapsed() - phases.dns;
     if !destination.origin.https {
         return Ok((Stream::Plain(TokioIo::new(tcp)), phases));
     }
-    phase("shaking hands");
-    let shaken = Instant::now();
+    phase("performing the TLS handshake");
+    let handshake_start = Instant::now();
     let stream = handshake(destination, tcp).await?;
-    phases.tls = shaken.elapsed();
+    phases.tls = handshake_start.elapsed();
     Ok((stream, phases))
 }
 
@@ -97,7 +99,8 @@ async fn resolve(origin: &Origin, resolver: &dyn Resolve) -> Result<Vec<SocketAd
     match resolver.resolve(&origin.host, origin.port).await {
         Ok(addresses) if addresses.is_empty() => Err(Error::DnsNotFound(name)),
         Ok(addresses) => Ok(addresses),
-        // The resolver's own words for "no such name" and "no address for it"; every other failure is the resolver's.
+        // These are the resolver's texts for "no such name" and "no address for it". Other errors are failures of the
+        // resolver.
         Err(error) if ["not known", "No address", "nodename"].iter().any(|word| error.to_string().contains(word)) => {
             Err(Error::DnsNotFound(name))
         }
@@ -117,26 +120,27 @@ fn allowed(destination: &Destination, own: &[SocketAddr], found: Vec<SocketAddr>
     }
     match denied {
         Some((address, why)) if allowed.is_empty() => {
-            let what = format!("{} stands for {}, which may not be reached", destination.origin.host, address.ip());
+            let what =
+                format!("{} resolves to {}, which this target may not reach", destination.origin.host, address.ip());
             Err(Error::Denied { what, why })
         }
         _ => Ok(allowed),
     }
 }
 
-/// A listener on the unspecified address is reached at every address of this machine; a connection to one of them has the
-/// same address at both ends.
+/// Refuses a connection to this host's own listeners. A listener on the unspecified address accepts connections at
+/// every address of this machine. Such a connection has the same address at both ends.
 fn refuse_ourselves(destination: &Destination, own: &[SocketAddr], tcp: &TcpStream) -> Result<(), Error> {
     let (Ok(here), Ok(there)) = (tcp.local_addr(), tcp.peer_addr()) else { return Ok(()) };
     let listens = own.iter().any(|listener| listener.ip().is_unspecified() && listener.port() == there.port());
     if !listens || here.ip() != there.ip() || destination.origin.address().is_some() {
         return Ok(());
     }
-    let what = format!("{} stands for {}, which may not be reached", destination.origin.host, there.ip());
+    let what = format!("{} resolves to {}, which this target may not reach", destination.origin.host, there.ip());
     Err(Error::Denied { what, why: "it is one of this host's own listeners" })
 }
 
-/// Names that are looked up at a time: the system's resolver has a thread for each, and cannot be interrupted.
+/// Limits concurrent name lookups. The system's resolver uses a thread for each lookup and cannot be interrupted.
 static LOOK_UPS: Semaphore = Semaphore::const_new(32);
 
 async fn first_to_answer(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
@@ -156,8 +160,8 @@ async fn first_to_answer(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
             Err(error) => failures.push((address, error)),
         }
     }
-    if let Some(means) = failures.iter().find_map(|(_, error)| missing_means(error)) {
-        return Err(Error::OutOfMeans(means));
+    if let Some(resource) = failures.iter().find_map(|(_, error)| missing_resource(error)) {
+        return Err(Error::OutOfMeans(resource));
     }
     let tried: Vec<String> = failures.iter().take(SHOWN).map(|(address, _)| address.to_string()).collect();
     let address = tried.join(", ");
@@ -168,8 +172,8 @@ async fn first_to_answer(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
     Err(Error::ConnectFailed { address, why })
 }
 
-/// What this machine lacks, where that is why a connection could not be made (errno's ENFILE, EMFILE, ENOMEM and ENOBUFS).
-fn missing_means(error: &io::Error) -> Option<&'static str> {
+/// Returns the resource that this machine lacks if the error says so (errno ENFILE, EMFILE, ENOMEM or ENOBUFS).
+fn missing_resource(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error()? {
         23 | 24 => Some("file descriptors"),
         12 | 105 => Some("memory for connections"),
@@ -177,7 +181,7 @@ fn missing_means(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// "Connection refused (os error 111)" without what only a kernel developer wants to know.
+/// Returns the text of an error in lower case, without the suffix "(os error N)".
 pub(crate) fn without_os_number(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
@@ -216,7 +220,7 @@ fn handshake_error(name: String, error: &io::Error) -> Error {
         Refusal::Untrusted => Error::Untrusted { name, found },
         Refusal::Name => Error::NameMismatch { name, found },
         Refusal::Expired => Error::Expired { name, why: "it has expired" },
-        Refusal::NotYetValid => Error::Expired { name, why: "its time has not begun" },
+        Refusal::NotYetValid => Error::Expired { name, why: "it is not valid yet" },
         Refusal::Version1 => Error::CertificateVersion { name },
     }
 }

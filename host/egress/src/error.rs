@@ -1,83 +1,85 @@
-//! What can go wrong with a request, in words that a person can act on.
+//! The errors of a request. Each message says how to solve the problem.
 
 use std::time::Duration;
 
-/// Why there is no answer. Its text is one sentence for a person; [`Error::code`] is for programs.
+/// The reason why a request has no answer. The text is one sentence for users, [`Error::code`] is for programs.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "each variant's text says what it is")]
+#[allow(missing_docs, reason = "the text of each variant documents it")]
 pub enum Error {
     #[error("{what}: {why}")]
     Denied { what: String, why: &'static str },
     #[error("the plugin's request cannot be sent: {0}")]
     BadRequest(String),
-    #[error("the request names the secret {0:?}, which this target does not have: add it to the target's secrets")]
+    #[error("the request uses the secret {0:?}, which this target does not have: add it to the target's secrets")]
     SecretUnknown(String),
-    #[error("the request names the secret {name:?}, which was to be captured from a request before it, {why}")]
+    #[error("the request uses the captured secret {name:?}, but the earlier request {why}")]
     CaptureMissing { name: String, why: String },
-    #[error("the answer's value for the captured secret {name:?} cannot be kept: {why}")]
+    #[error("the answer's value for the captured secret {name:?} cannot be stored: {why}")]
     CaptureRefused { name: String, why: String },
-    #[error("the poll has already made {0} requests, which is its limit")]
+    #[error("the poll has already made {0} requests, which is the limit")]
     TooManyRequests(u32),
-    #[error("the poll's requests are longer than {limit} bytes in all, which is its limit")]
+    #[error("the poll's requests exceed the limit of {limit} bytes in total")]
     TooMuchSent { limit: usize },
     #[error("the host name {0} does not exist: check its spelling and the DNS server")]
     DnsNotFound(String),
-    #[error("the host name {name} could not be looked up ({why}): check the DNS server")]
+    #[error("the lookup of the host name {name} failed ({why}): check the DNS server")]
     DnsFailed { name: String, why: String },
-    #[error("nothing listens at {0}: check the port, and that the service runs")]
+    #[error("nothing listens at {0}: check the port and whether the service runs")]
     ConnectRefused(String),
-    #[error("no connection to {address} ({why}): check the network and any firewall between")]
+    #[error("no connection to {address} ({why}): check the network and any firewall")]
     ConnectFailed { address: String, why: String },
     #[error(
-        "the certificate of {name} has the fingerprint {found}, expected {expected}: somebody may stand \
-         between; only when the server itself shows the new one, write it into the target's tls"
+        "the certificate of {name} has the fingerprint {found}, expected {expected}: the connection may \
+         be intercepted; write the new fingerprint into the target's tls only if the server itself shows it"
     )]
     FingerprintMismatch { name: String, found: String, expected: String },
     #[error(
-        "the certificate of {name} is not signed by an authority that is trusted here: add the CA as tls.ca_file, or, \
-         once you have checked it on the server, tls.fingerprint = \"{found}\""
+        "the certificate of {name} is not signed by an authority that is trusted here: add the CA as tls.ca_file, or \
+         check the fingerprint on the server and set tls.fingerprint = \"{found}\""
     )]
     Untrusted { name: String, found: String },
     #[error(
-        "the certificate is not for the name {name}: use a name that is in it, or pin tls.fingerprint = \"{found}\""
+        "the certificate is not for the name {name}: use a name that is in the certificate, or set tls.fingerprint = \"{found}\""
     )]
     NameMismatch { name: String, found: String },
-    #[error("the certificate of {name} is not valid today ({why}): renew it, and check both clocks")]
+    #[error("the certificate of {name} is not valid now ({why}): renew it and check the clocks of both machines")]
     Expired { name: String, why: &'static str },
-    #[error("the certificate of {name} is of X.509 version 1, which cannot be verified: make a version 3 certificate")]
+    #[error("the certificate of {name} has X.509 version 1, which cannot be verified: create a version 3 certificate")]
     CertificateVersion { name: String },
     #[error("the TLS handshake with {name} failed ({why}): check that the port speaks TLS")]
     TlsFailed { name: String, why: String },
-    #[error("no whole answer within {:.1} s; it ended while {phase}", .after.as_secs_f64())]
+    #[error("no whole answer within {:.1} s; the request timed out while {phase}", .after.as_secs_f64())]
     Timeout { after: Duration, phase: &'static str },
-    #[error("the poll's time was over after {:.1} s of this request; it ended while {phase}", .after.as_secs_f64())]
+    #[error("the poll ended {:.1} s after the start of this request, while {phase}", .after.as_secs_f64())]
     PollOver { after: Duration, phase: &'static str },
     #[error("{0} closed the connection before its answer was complete")]
     Closed(String),
-    #[error("{name} sent something that is no HTTP ({why}): check the port, and whether it wants https")]
+    #[error("{name} sent an answer that is not HTTP ({why}): check the port and whether it needs https")]
     Protocol { name: String, why: String },
-    #[error("the answer's headers are more or longer than allowed ({limit} bytes, {count} headers)")]
+    #[error("the answer's headers exceed the limits of {limit} bytes and {count} headers")]
     HeadersTooLarge { limit: usize, count: usize },
     #[error("the answer's body is longer than the {limit} bytes that this poll may still read")]
     BodyTooLarge { limit: usize },
     #[error(
-        "the host already holds as many bytes of answers as it may ({limit}): raise egress.max_body_bytes_in_flight, or \
-         poll less at once"
+        "the host already holds the maximum of {limit} bytes of answers: raise egress.max_body_bytes_in_flight or poll \
+         fewer targets at once"
     )]
     Overloaded { limit: usize },
-    #[error("this host is out of {0}: raise its limit, or poll less at once")]
+    #[error("this host has run out of {0}: raise its limit or poll fewer targets at once")]
     OutOfMeans(&'static str),
-    #[error("the answer's body is compressed ({0}) although nobody asked for that: turn it off for this path")]
+    #[error(
+        "the answer's body is compressed ({0}) although the request did not ask for it: disable compression for this path"
+    )]
     EncodedBody(String),
-    #[error("the recording holds no {0}: record it anew")]
+    #[error("the recording does not contain {0}: record it again")]
     NotRecorded(String),
     #[error("{message}")]
     Recorded { code: String, message: String, retryable: bool },
 }
 
 impl Error {
-    /// The stable code; the crate's documentation lists them all.
+    /// Returns the stable error code. The crate documentation lists all codes.
     pub const fn code(&self) -> &str {
         match self {
             Self::NotRecorded(_) => "not_recorded",
@@ -111,12 +113,12 @@ impl Error {
         }
     }
 
-    /// Whether it was this host that could not, and not the target.
+    /// Returns whether this host lacks a resource. Such an error says nothing about the target.
     pub(crate) const fn is_ours(&self) -> bool {
         matches!(self, Self::Overloaded { .. } | Self::OutOfMeans(_))
     }
 
-    /// Whether another try may help.
+    /// Returns whether a retry may succeed.
     pub const fn retryable(&self) -> bool {
         matches!(
             self,

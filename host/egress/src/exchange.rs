@@ -1,8 +1,8 @@
-//! One request on the wire and its whole answer, unmasked.
+//! Sends one request and reads its whole answer, unmasked.
 
 use crate::budget::{Bytes as Budget, Gauges, Held, Slots, Sockets};
 use crate::connect::{Destination, Phases, Resolve, Stream, connect, without_os_number};
-use crate::patience::Patient;
+use crate::patience::ReadLimited;
 use crate::pool::{Connection, Key, Pool, Sender};
 use crate::tls::Certificate;
 use crate::{Error, Method, Timing};
@@ -22,50 +22,54 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout};
 
-/// Header bytes and headers of one answer.
+/// Maximum size of the headers of one answer in bytes.
 const HEADER_BYTES: usize = 64 * 1024;
+/// Maximum number of headers of one answer.
 const HEADER_COUNT: usize = 256;
-/// Bytes before the head of an answer is complete: the head itself, and informational answers (1xx) before it, of which a
-/// server may send any number.
-/// What the library reads ahead of a body, some 400 kB, counts as well.
+/// Maximum number of bytes until the head of an answer is complete. This includes the head itself and any informational
+/// answers (1xx) before it, whose number is not limited by HTTP. It also includes about 400 kB of the body that the
+/// HTTP library reads ahead.
 const BEFORE_HEAD: usize = 1 << 20;
-/// The first piece of the budget for a body, whatever length it promises; each further one doubles what is held.
+/// Budget share in bytes for the first piece of a body, whatever its content-length. Each further share doubles the
+/// total.
 const FIRST_HOLD: usize = 64 * 1024;
-/// A body that is being read waits no longer than this for more of the budget, because it holds some while it waits.
+/// Maximum wait of a partly read body for more of the budget. The wait is short because the body already holds a share.
 const GROWING: Duration = Duration::from_secs(2);
-/// An HTTP/2 connection proves this often that it is alive, and is given up when it cannot within the second.
-const HTTP2_PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(10));
+/// Interval of the keep-alive pings of an HTTP/2 connection.
+const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(30);
+/// Time for the answer to a keep-alive ping. Without an answer the connection is closed.
+const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A request with its secrets filled in. Never printed.
+/// A request with its secrets inserted. It is never printed.
 pub(crate) struct Plan {
     pub destination: Destination,
     pub method: Method,
     pub path_and_query: String,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// Whether others that ask for the same may have the same answer.
+    /// Whether other callers may share the answer.
     pub shared: bool,
-    /// Who asks, as far as slots are shared out.
+    /// The kind of the target. Request slots and connections are divided by kind.
     pub share: Arc<str>,
-    /// What the poll that asks may read at a time.
+    /// The bytes that the poll reads at a time, and their limit.
     pub reading: Arc<Reading>,
 }
 
-/// Bytes of bodies that one poll reads just now, and how many it may.
+/// The body bytes that one poll is reading now, and their limit.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub limit: usize,
     pub bytes: AtomicUsize,
 }
 
-/// What of one body counts as being read; no more once it is dropped.
+/// Counts the bytes of one body in [`Reading`]. They no longer count after the drop.
 struct Counted<'a> {
     reading: &'a Reading,
     bytes: usize,
 }
 
 impl Counted<'_> {
-    /// Counts one more piece; false when the poll reads too much at a time.
+    /// Counts one more piece. Returns `false` if the poll now exceeds its limit.
     fn add(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
         self.reading.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.reading.limit
@@ -79,14 +83,14 @@ impl Drop for Counted<'_> {
 }
 
 impl Plan {
-    /// Bytes that the request takes on the wire, near enough.
+    /// Returns the approximate size of the request on the wire in bytes.
     pub(crate) fn size(&self) -> usize {
         let headers: usize = self.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
         self.path_and_query.len() + headers + self.body.len()
     }
 }
 
-/// A whole answer as it came.
+/// A whole unmasked answer.
 #[derive(Debug)]
 pub(crate) struct Raw {
     pub status: u16,
@@ -95,12 +99,12 @@ pub(crate) struct Raw {
     pub body: Vec<u8>,
     pub timing: Timing,
     pub tls: Option<Arc<Certificate>>,
-    /// The body's share of the budget, given back with the answer.
+    /// The budget share of the body. It is released on drop.
     pub held: Option<Held>,
 }
 
 impl Raw {
-    /// A copy for one more caller, with a share of the budget of its own.
+    /// Returns a copy for another caller, with its own budget share.
     pub(crate) fn copy(&self, held: Held) -> Self {
         Self {
             status: self.status,
@@ -114,7 +118,7 @@ impl Raw {
     }
 }
 
-/// What the whole process shares.
+/// State that the whole process shares.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub own: Vec<SocketAddr>,
@@ -126,23 +130,23 @@ pub(crate) struct Common {
     pub gauges: Gauges,
 }
 
-/// How far a request has come, for whoever gives up on it; and how much of its body may be read.
+/// The progress of a request, for callers that time out, and the limit of its body.
 #[derive(Debug)]
 pub(crate) struct Progress {
     phase: Mutex<&'static str>,
-    /// Whether it waits for something of ours: a slot, a socket, a part of the budget.
+    /// Whether the request waits for a resource of this host: a slot, a socket or a budget share.
     held_up: AtomicBool,
-    /// The largest cap of anybody who waits for the answer.
+    /// The largest body cap of all waiting callers, in bytes.
     pub cap: AtomicUsize,
 }
 
 impl Progress {
     pub(crate) fn new(cap: usize) -> Self {
         let held_up = AtomicBool::new(true);
-        Self { phase: Mutex::new("waiting for its turn"), held_up, cap: AtomicUsize::new(cap) }
+        Self { phase: Mutex::new("waiting for a free slot"), held_up, cap: AtomicUsize::new(cap) }
     }
 
-    /// Whether the request waits for this host, and not for the target.
+    /// Returns whether the request waits for a resource of this host and not for the target.
     pub(crate) fn is_held_up(&self) -> bool {
         self.held_up.load(Ordering::Relaxed)
     }
@@ -163,14 +167,34 @@ impl Progress {
     }
 }
 
+/// The parts that all attempts of one request share.
+#[derive(Clone, Copy)]
+struct Context<'a> {
+    common: &'a Common,
+    pool: &'a Pool,
+    plan: &'a Plan,
+    progress: &'a Progress,
+}
+
+/// A connection ready for a request.
+struct Ready {
+    connection: Connection,
+    /// The durations of connecting. They are zero for a reused connection.
+    phases: Phases,
+    /// When the request left the queue for slots.
+    start: Instant,
+}
+
+/// Sends a request on an idle or a new connection and reads its answer.
 pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress: &Progress) -> Result<Raw, Error> {
     let slot = common.slots.acquire(&plan.destination.origin.host, &plan.share, &common.gauges);
     let _slot = progress.held_up(slot).await;
     let start = Instant::now();
+    let context = Context { common, pool, plan, progress };
     let key = Key::of(&plan.destination, &plan.share);
     while let Some(connection) = pool.take(&key) {
-        match attempt(common, pool, plan, progress, (connection, Phases::default(), start)).await {
-            // The server closed an idle connection just when it was taken: nothing was answered, so ask again.
+        match attempt(context, Ready { connection, phases: Phases::default(), start }).await {
+            // The server may have closed the idle connection when it was taken. The method is safe, so retry.
             Err(Error::Closed(_)) if plan.method.is_safe() => {}
             result => return result,
         }
@@ -183,19 +207,16 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
         }
     };
     let (stream, phases) =
-        connect(&plan.destination, (&common.own, &*common.resolver), |phase| progress.enter(phase)).await?;
+        connect(&plan.destination, &common.own, &*common.resolver, |phase| progress.enter(phase)).await?;
     let connection = open(stream, plan, socket).await?;
     common.gauges.connections.fetch_add(1, Ordering::Relaxed);
-    attempt(common, pool, plan, progress, (connection, phases, start)).await
+    attempt(context, Ready { connection, phases, start }).await
 }
 
-async fn attempt(
-    common: &Common,
-    pool: &Pool,
-    plan: &Plan,
-    progress: &Progress,
-    (mut connection, phases, start): (Connection, Phases, Instant),
-) -> Result<Raw, Error> {
+/// Sends a request on a connection and reads the answer. The connection returns to the pool if it can be reused.
+async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
+    let Context { common, pool, plan, progress } = context;
+    let Ready { mut connection, phases, start } = ready;
     progress.enter("waiting for the answer");
     if let Some(patience) = &connection.patience {
         patience.store(BEFORE_HEAD, Ordering::Relaxed);
@@ -206,15 +227,15 @@ async fn attempt(
     }
     let first_byte = start.elapsed();
     let encoding = response.headers().get(CONTENT_ENCODING).filter(|value| *value != "identity");
-    // An answer without a body (to HEAD, or 304) may well say how its body would be encoded.
+    // An answer without a body (to HEAD, or with status 304) may state the encoding that its body would have.
     if let Some(encoding) = encoding.filter(|_| !response.body().is_end_stream()) {
         return Err(Error::EncodedBody(String::from_utf8_lossy(encoding.as_bytes()).into_owned()));
     }
     progress.enter("reading the answer");
     let (parts, incoming) = response.into_parts();
     let (body, held) = read(common, incoming, progress, plan).await?;
-    // Where there is no body by the rules, a server may send one all the same, and late: it would be taken for the beginning
-    // of the next answer. A server that ignores a request's body parses it as the next request and answers that too.
+    // If HTTP does not allow a body, a server may still send one late. It would be read as the beginning of the next
+    // answer. A server that ignores the body of a request parses that body as the next request and answers it too.
     let may_stray = plan.method == Method::Head || matches!(parts.status.as_u16(), 204 | 304) || !plan.body.is_empty();
     let millis = |duration: Duration| duration.as_secs_f64() * 1000.0;
     let raw = Raw {
@@ -240,23 +261,25 @@ async fn attempt(
 
 async fn open(stream: Stream, plan: &Plan, socket: OwnedSemaphorePermit) -> Result<Connection, Error> {
     match stream {
-        Stream::Plain(io) => http1(io, (plan, None, socket)).await,
-        Stream::Tls { stream, certificate, http2: false } => http1(stream, (plan, certificate, socket)).await,
+        Stream::Plain(io) => http1(io, plan, None, socket).await,
+        Stream::Tls { stream, certificate, http2: false } => http1(stream, plan, certificate, socket).await,
         Stream::Tls { stream, certificate, http2: true } => {
             Ok(Connection::new(http2(stream, plan).await?, certificate, socket))
         }
     }
 }
 
-/// The connection's own task ends with the connection, or when its last sender is dropped.
+/// Starts HTTP/1 on a stream. The task of the connection ends with the connection, or when the last sender is dropped.
 async fn http1<S>(
     io: TokioIo<S>,
-    (plan, certificate, socket): (&Plan, Option<Arc<Certificate>>, OwnedSemaphorePermit),
+    plan: &Plan,
+    certificate: Option<Arc<Certificate>>,
+    socket: OwnedSemaphorePermit,
 ) -> Result<Connection, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (io, patience) = Patient::new(io.into_inner());
+    let (io, patience) = ReadLimited::new(io.into_inner());
     let handshake =
         http1::Builder::new().max_header_size(HEADER_BYTES).max_headers(HEADER_COUNT).handshake(TokioIo::new(io));
     let (sender, connection) = handshake.await.map_err(|error| translate(&error, plan))?;
@@ -270,11 +293,10 @@ async fn http2<S>(io: TokioIo<S>, plan: &Plan) -> Result<Sender, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let (every, within) = HTTP2_PING;
     let handshake = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
-        .keep_alive_interval(every)
-        .keep_alive_timeout(within)
+        .keep_alive_interval(HTTP2_PING_INTERVAL)
+        .keep_alive_timeout(HTTP2_PING_TIMEOUT)
         .keep_alive_while_idle(true)
         .max_header_list_size(HEADER_BYTES as u32)
         .handshake(io);
@@ -307,7 +329,7 @@ async fn send(
             }
         }
         Sender::Http2(sender) => {
-            // There it stands in the URI.
+            // In HTTP/2 the host is part of the URI.
             request.headers_mut().remove(HOST);
             let uri = Uri::builder().scheme("https").authority(authority.as_str()).path_and_query(&plan.path_and_query);
             *request.uri_mut() = uri.build().map_err(|error| bad(error.to_string()))?;
@@ -321,7 +343,8 @@ async fn send(
     result.map_err(|error| translate(&error, plan))
 }
 
-/// Reads a body within the cap and the budget. What is too long is left on the wire, and the connection with it.
+/// Reads a body within the cap and the budget. If the body is too long, the rest is not read and the connection is
+/// closed.
 async fn read(
     common: &Common,
     mut incoming: Incoming,
@@ -355,7 +378,7 @@ async fn read(
     Ok((body, held))
 }
 
-/// hyper leaves the phrase out when it is the canonical one.
+/// Returns the reason phrase. hyper omits it if it is the canonical phrase of the status.
 fn reason(parts: &hyper::http::response::Parts) -> String {
     match parts.extensions.get::<ReasonPhrase>() {
         Some(phrase) => String::from_utf8_lossy(phrase.as_bytes()).into_owned(),
@@ -368,7 +391,7 @@ fn headers(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
-/// hyper's error in our words. Whatever ended the connection before the answer was whole is `closed`.
+/// Converts an error of hyper. Every end of the connection before the end of the answer is `closed`.
 fn translate(error: &hyper::Error, plan: &Plan) -> Error {
     let name = plan.destination.origin.authority();
     let mut source = std::error::Error::source(error);
@@ -388,7 +411,7 @@ fn translate(error: &hyper::Error, plan: &Plan) -> Error {
     if error.is_incomplete_message() || error.is_canceled() || error.is_closed() || error.is_body_write_aborted() {
         return Error::Closed(name);
     }
-    // hyper has no question for this one; its text is "message head is too large".
+    // hyper has no method to detect this error. Its text is "message head is too large".
     if error.is_parse() && error.to_string().contains("too large") {
         return Error::HeadersTooLarge { limit: HEADER_BYTES, count: HEADER_COUNT };
     }

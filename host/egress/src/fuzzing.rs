@@ -1,4 +1,4 @@
-//! Answers made of arbitrary bytes, for the fuzzer: what an origin may send, and what must hold of what a plugin sees.
+//! Fuzz entry points: builds answers from arbitrary bytes and checks the promises about what a plugin sees.
 
 use crate::captures::{Answer, Captured, Place, Sent};
 use crate::mask::Masker;
@@ -8,21 +8,22 @@ use base64::engine::general_purpose::STANDARD;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Two secrets of one length, and a value of the same length that nobody hides. No two begin alike, and none repeats itself.
+/// Two secrets of equal length, and a value of the same length that is not a secret. All three have different
+/// beginnings, and none contains a repetition.
 const SECRETS: [&str; 2] = ["q8Zk3mWx0pTy7LnA", "vB5rHj1sUe6iOc2K"];
 const NEUTRAL: &str = "Gw4Vu-9fSd+2h.tQ";
 
-/// Stands for the secret in an answer; the byte behind it chooses the form.
+/// Marks the position of the secret in an answer. The next byte selects the encoding.
 const HERE: u8 = 1;
 
-/// Puts a secret where the answer has it, and compares what a plugin sees of two secrets.
+/// Inserts each secret at the marks of the answer and compares the masked results.
 ///
 /// # Panics
-/// When the two look different, when a secret is seen, or when JSON is JSON no more.
+/// Panics if the results differ, if a secret is visible, or if masking breaks valid JSON.
 pub fn mask(answer: &[u8]) {
     static MASKERS: LazyLock<[Masker; 2]> = LazyLock::new(|| SECRETS.map(|secret| Masker::new([secret].into_iter())));
     let maskers = &*MASKERS;
-    // What knows a secret by itself may tell the two apart; nobody can prevent that.
+    // An answer that already contains a secret can distinguish the two. Masking cannot prevent that.
     let neutral = filled(answer, NEUTRAL);
     if maskers.iter().any(|masker| wait(masker.body(neutral.clone())) != neutral) {
         return;
@@ -30,17 +31,17 @@ pub fn mask(answer: &[u8]) {
     let [first, second] = [0, 1].map(|which| {
         let sent = filled(answer, SECRETS[which]);
         let seen = wait(maskers[which].body(sent.clone()));
-        assert!(!contains(&seen, SECRETS[which].as_bytes()), "the secret is seen in {:?}", sent.escape_ascii());
-        assert!(!is_json(&sent) || is_json(&seen), "no JSON any more: {:?}", sent.escape_ascii());
+        assert!(!contains(&seen, SECRETS[which].as_bytes()), "the secret is visible in {:?}", sent.escape_ascii());
+        assert!(!is_json(&sent) || is_json(&seen), "masking broke the JSON: {:?}", sent.escape_ascii());
         seen
     });
     assert_eq!(first.escape_ascii().to_string(), second.escape_ascii().to_string());
 }
 
-/// Captures what the first line points at in the rest.
+/// Captures the value at the JSON pointer in the first line from the remaining lines.
 ///
 /// # Panics
-/// When what was captured is still seen in its place, or when JSON is JSON no more.
+/// Panics if a captured value is still visible in its place, or if masking breaks valid JSON.
 pub fn captures(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let (pointer, body) = bytes.split_at(end);
@@ -54,18 +55,19 @@ pub fn captures(bytes: &[u8]) {
     ];
     let captured = Captured::default();
     let answer = Answer { status: 200, headers: &headers, body: &body };
-    let Ok(places) = captured.keep((&captures, &Sent::default()), &answer) else { return };
-    let (was_json, kept) = (is_json(&body), captured.good().contains_key("pointed"));
+    let Ok(places) = captured.keep(&captures, &Sent::default(), &answer) else { return };
+    let (was_json, kept) = (is_json(&body), captured.valid().contains_key("pointed"));
     let before = body.clone();
     Place::star(places, &mut headers, &mut body);
-    assert!(headers[0].1.bytes().all(|byte| byte == b'*'), "a cookie is seen: {headers:?}");
-    assert!(!was_json || is_json(&body), "no JSON any more: {:?}", before.escape_ascii());
-    // A value of stars alone looks the same afterwards.
+    assert!(headers[0].1.bytes().all(|byte| byte == b'*'), "a cookie is visible: {headers:?}");
+    assert!(!was_json || is_json(&body), "masking broke the JSON: {:?}", before.escape_ascii());
+    // Masking does not change a value that consists of stars.
     let stars = before.contains(&b'*');
-    assert!(!kept || stars || body != before, "what was captured is seen in {:?}", before.escape_ascii());
+    assert!(!kept || stars || body != before, "the captured value is visible in {:?}", before.escape_ascii());
 }
 
-/// The answer with `secret` in it, each time in the form that the byte behind the mark chooses, and apart from the rest.
+/// Returns the answer with `secret` at each mark, in the encoding that the byte after the mark selects, between
+/// delimiters.
 fn filled(answer: &[u8], secret: &str) -> Vec<u8> {
     let mut parts = answer.split(|byte| *byte == HERE);
     let mut filled = parts.next().unwrap_or_default().to_vec();

@@ -1,4 +1,4 @@
-//! What one target may reach.
+//! The network access that one target is granted.
 
 use crate::{Error, Method, Reach, Secrets, Tls};
 use std::fmt;
@@ -6,36 +6,36 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use url::{Host, Url};
 
-/// Scheme, host and port.
+/// The scheme, host and port of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// Whether the connection is encrypted.
+    /// `true` for https, `false` for http.
     pub https: bool,
-    /// The lower-case host name, or an address without brackets.
+    /// The lower-case host name, or an IP address without brackets.
     pub host: Arc<str>,
-    /// The port.
+    /// The TCP port, never 0.
     pub port: u16,
 }
 
-/// A URL that no request can be sent to.
+/// An error for a URL that cannot be requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{url:?} is no usable URL: {why}")]
+#[error("{url:?} is not a usable URL: {why}")]
 pub struct InvalidUrl {
     url: String,
     why: String,
 }
 
 impl Origin {
-    /// The origin of a URL with scheme http or https and without user information.
+    /// Returns the origin of a URL. Fails if the scheme is not http or https, or if the URL has user information.
     pub fn of(url: &Url) -> Result<Self, InvalidUrl> {
         let invalid = |why: &str| InvalidUrl { url: without_password(url), why: why.to_owned() };
         let https = match url.scheme() {
             "http" => false,
             "https" => true,
-            _ => return Err(invalid("only http and https are spoken")),
+            _ => return Err(invalid("only http and https are supported")),
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(invalid("it holds a user name or password: write it as a secret"));
+            return Err(invalid("it contains a user name or password: use a secret instead"));
         }
         let host = match url.host() {
             Some(Host::Domain(name)) => name.trim_end_matches('.').to_owned(),
@@ -49,10 +49,10 @@ impl Origin {
         }
     }
 
-    /// Reads a URL and its origin.
+    /// Parses a URL and returns it with its origin.
     pub fn parse(text: &str) -> Result<(Url, Self), InvalidUrl> {
         let url = Url::parse(text).map_err(|error| InvalidUrl {
-            // What stands before an @ may be a password.
+            // The text before an @ may be a password.
             url: text.rsplit_once('@').map_or_else(|| text.to_owned(), |(_, rest)| format!("…@{rest}")),
             why: match text.contains("://") {
                 true => format!("{error}; write it as https://host:port/path"),
@@ -60,7 +60,7 @@ impl Origin {
             },
         })?;
         if !text.contains("://") && !matches!(url.scheme(), "http" | "https") {
-            // `nas.lan:8080` has the form of a URL with the scheme `nas.lan`; what is behind an @ may follow a password.
+            // `nas.lan:8080` parses as a URL with the scheme `nas.lan`. The text before an @ may be a password.
             let shown = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
             let why = format!("its scheme is missing; write http://{shown} or https://{shown}");
             return Err(InvalidUrl { url: shown.to_owned(), why });
@@ -69,12 +69,12 @@ impl Origin {
         Ok((url, origin))
     }
 
-    /// The address, where the host is one.
+    /// Returns the IP address. `None` if the host is a name.
     pub fn address(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
-    /// Host and port as they stand in a `Host` header; the port is left out where the scheme implies it.
+    /// Returns host and port in the form of a `Host` header. The default port of the scheme is omitted.
     pub(crate) fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() };
         let implied = if self.https { 443 } else { 80 };
@@ -82,7 +82,7 @@ impl Origin {
     }
 }
 
-/// Where a URL leads, and the path and query that are sent there.
+/// Returns the origin of a URL, and the path and query to send.
 pub fn requested(url: &Url) -> Result<(Origin, String), InvalidUrl> {
     let path_and_query = match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
@@ -104,33 +104,34 @@ fn without_password(url: &Url) -> String {
     url.to_string()
 }
 
-/// One origin that a target may reach, and how.
+/// One origin that a target may request, with its TLS settings.
 #[derive(Clone, Debug)]
 pub struct OriginGrant {
-    /// Which.
+    /// The granted origin.
     pub origin: Origin,
-    /// How its certificate is judged.
+    /// How the certificate of the origin is verified.
     pub tls: Tls,
 }
 
-/// What one target may reach.
+/// The network access of one target: origins, addresses and secrets.
 #[derive(Debug)]
 pub struct Grant {
-    /// The target's URL: paths are resolved against it.
+    /// The target's URL. Paths of requests are resolved against it.
     pub base: Url,
-    /// Its own origin and those of `also`.
+    /// The origin of the target's URL first, then the origins of `also`.
     pub origins: Vec<OriginGrant>,
-    /// Which addresses those names may stand for.
+    /// The addresses that the host names of the origins may resolve to.
     pub reach: Reach,
-    /// What may be filled in.
+    /// The secrets that requests may use.
     pub secrets: Secrets,
-    /// What an operator allows of that, where it is less.
+    /// Restrictions by the operator.
     pub narrowing: Narrowing,
-    /// What is sent as `Host` to its own origin, where that is not the origin's name; see [`host_header`].
+    /// The value of the `Host` header for requests to the target's own origin. `None` sends the host of the URL. See
+    /// [`host_header`].
     pub host: Option<String>,
 }
 
-/// Whether a text can be sent as `Host`: a name or an address, and a port where there is one. In one sentence, why not.
+/// Checks that a text is a valid `Host` header: a name or an address, with an optional port. The error is one sentence.
 pub fn host_header(text: &str) -> Result<(), String> {
     let parsed = Url::parse(&format!("http://{text}/")).ok();
     let same = parsed.is_some_and(|url| {
@@ -140,32 +141,31 @@ pub fn host_header(text: &str) -> Result<(), String> {
     if same {
         Ok(())
     } else {
-        Err(format!("{text:?} is no host: write a name, and where needed a port, as shop.example:8080"))
+        Err(format!("{text:?} is not a host: write a name and an optional port, for example shop.example:8080"))
     }
 }
 
 impl Grant {
-    /// What an operator's own target may reach: its origins, at whatever addresses they have.
+    /// Returns the grant of a target from the configuration file: its origins, at any address.
     pub fn new(base: Url, origins: Vec<OriginGrant>, secrets: Secrets) -> Self {
         Self { base, origins, reach: Reach::Everywhere, secrets, narrowing: Narrowing::default(), host: None }
     }
 }
 
-/// Why a request is denied that its target's origin would allow.
-const NARROWED: &str =
-    "the operator allows this kind only what [plugins.limits.KIND] says under methods and path_prefixes";
+/// The reason why a request to a granted origin is denied.
+const NARROWED: &str = "methods and path_prefixes in [plugins.limits.KIND] do not allow it for this kind";
 
-/// What an operator allows a kind's requests to be, where that is less than everything.
+/// Restrictions of the requests of a kind, set by the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Narrowing {
-    /// These methods; nothing is every method.
+    /// The allowed methods. `None` allows every method.
     pub methods: Option<Vec<Method>>,
-    /// Paths that begin with one of these, a whole segment at a time: `/api` allows `/api` and `/api/x` and not `/apix`.
-    /// Nothing is every path.
+    /// Allowed path prefixes. A prefix matches whole segments: `/api` allows `/api` and `/api/x` but not `/apix`.
+    /// `None` allows every path.
     pub path_prefixes: Option<Vec<String>>,
 }
 
-/// Headers by which some servers take a request for one of another method or path.
+/// Headers with which a request can override its method or path on some servers.
 const OVERRIDES: [&str; 13] = [
     "x-http-method",
     "x-http-method-override",
@@ -183,7 +183,7 @@ const OVERRIDES: [&str; 13] = [
 ];
 
 impl Narrowing {
-    /// Whether a header may be sent; `name` is in lower case and has no underscores.
+    /// Checks that a header is allowed. `name` must be in lower case and without underscores.
     pub(crate) fn check_header(&self, name: &str) -> Result<(), Error> {
         let narrowed = self.methods.is_some() || self.path_prefixes.is_some();
         if !narrowed || !OVERRIDES.contains(&name) {
@@ -192,7 +192,7 @@ impl Narrowing {
         Err(Error::Denied { what: format!("the header {name}"), why: NARROWED })
     }
 
-    /// Whether a request may be made; its path is the one that is sent.
+    /// Checks that a method and path are allowed. The path must be the one that is sent.
     pub(crate) fn check(&self, method: Method, path_and_query: &str) -> Result<(), Error> {
         let denied = |what: String| Err(Error::Denied { what, why: NARROWED });
         if self.methods.as_ref().is_some_and(|methods| !methods.contains(&method)) {
@@ -200,14 +200,14 @@ impl Narrowing {
         }
         let Some(prefixes) = &self.path_prefixes else { return Ok(()) };
         let path = path_and_query.split('?').next().unwrap_or_default();
-        // A server may read these as what they stand for, and then the path as another one.
+        // A server may decode these sequences and then see a different path.
         let lower = path.to_ascii_lowercase();
         if let Some(odd) =
             ["%2f", "%5c", "%2e", "%25", "%3b", "%00", "//", ";"].iter().find(|odd| lower.contains(**odd))
         {
             return denied(format!("a path with {odd}"));
         }
-        // Some servers read an overlong form of a character as that character, as %c0%ae for a dot.
+        // Some servers decode an overlong UTF-8 sequence to the plain character, for example %c0%ae to a dot.
         if std::str::from_utf8(&unescaped(path)).is_err() {
             return denied("a path that is not UTF-8 when it is decoded".to_owned());
         }
@@ -219,7 +219,7 @@ impl Narrowing {
     }
 }
 
-/// A path with its percent-encoded bytes.
+/// Returns the bytes of a path with its percent encoding decoded.
 fn unescaped(path: &str) -> Vec<u8> {
     let mut rest = path.as_bytes();
     let mut bytes = Vec::with_capacity(rest.len());
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operator_narrows_methods_and_paths() {
+    fn narrowing_allows_only_listed_methods_and_path_prefixes() {
         let narrowing = Narrowing {
             methods: Some(vec![Method::Get]),
             path_prefixes: Some(vec!["/api2/json".to_owned(), "/health/".to_owned()]),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_header_is_a_host_and_nothing_else() {
+    fn host_header_accepts_only_a_host_with_an_optional_port() {
         for good in ["shop.example", "Shop.example:8080", "10.0.0.1", "[::1]:81"] {
             assert_eq!(host_header(good), Ok(()), "{good}");
         }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_become_origins() {
+    fn origins_are_parsed_from_valid_urls_and_errors_hide_passwords() {
         for (url, origin) in [
             ("HTTP://Example.COM./x?y", "http://example.com"),
             ("https://a:8006", "https://a:8006"),

@@ -1,54 +1,57 @@
-//! The only way out.
+//! Outgoing HTTP: the only network access of the process.
 //!
-//! Every request that leaves the process goes through here: the address is resolved once and checked, the connection is
-//! made to an address that was checked, secrets are filled in on the way out and masked on the way back, and everything
-//! has a cap. What this room decides: whether a request may leave, on which connection, and what of its answer is seen.
-//! What it leaves out: when to ask, and what an answer means.
+//! Every outgoing request passes through this crate. The host name is resolved once and each address is checked. The
+//! connection is made to a checked address. Secrets are inserted into the request and masked in the answer. Every
+//! resource has a cap.
+//!
+//! The crate decides whether a request may be sent, which connection it uses, and which parts of the answer are
+//! visible. It does not decide when to send requests or what an answer means.
 //!
 //! - [`Egress`] is shared by the process: request slots for each host, coalescing, the budget of body bytes.
-//! - [`Lane`] is a runtime's share of it, with connections of its own.
-//! - [`Session`] is one poll's: a [`Grant`] (origins, TLS, secrets), limits, a deadline.
+//! - [`Lane`] is the share of one runtime. It has its own connections.
+//! - [`Session`] belongs to one poll. It has a [`Grant`] (origins, TLS, secrets), limits and a deadline.
 //!
-//! Invariant: no connection is made to an address that [`address`] has not allowed.
-//! Invariant: nothing that a [`Session`] returns depends on the value of an operator's secret, as far as the forms go that
-//! the module `mask` names. (An origin that knows a secret can still send it back in a form that is not recognised, and
-//! whoever guesses the first 8 bytes of a secret at once can see that.)
+//! Invariant: connections are made only to addresses that [`address`] allows.
+//! Invariant: nothing that a [`Session`] returns depends on the value of an operator's secret, for the encodings that
+//! the module `mask` recognises. An origin that knows a secret can still send it back in an unrecognised encoding. A
+//! plugin that guesses the first 8 bytes of a secret in one request can see whether the guess is right.
 //!
 //! # Error codes
 //!
-//! | code | retryable | what it means |
+//! | code | retryable | meaning |
 //! |---|---|---|
-//! | `denied` | no | the request may not leave: origin, address or method is not the target's |
-//! | `bad_request` | no | the plugin's request cannot be sent as it is |
-//! | `capture_missing` | yes | the request names a secret that an answer before it was to hold, and did not |
-//! | `capture_refused` | no | the answer holds a value to be captured that can be no secret |
-//! | `secret_unknown` | no | the request names a secret that the target does not have |
-//! | `too_many_requests_in_poll` | no | the poll has used up its requests |
-//! | `too_much_sent_in_poll` | no | the poll's requests are longer than a poll's may be |
-//! | `dns_not_found` | yes | nobody knows the host name |
-//! | `dns_failed` | yes | the name could not be looked up |
-//! | `connect_refused` | yes | nothing listens there |
-//! | `connect_failed` | yes | no way there, or the connection broke while it was made |
-//! | `tls_fingerprint_mismatch` | no | another certificate than the configured one |
-//! | `tls_untrusted` | no | a certificate that no configured authority signed |
-//! | `tls_name_mismatch` | no | a certificate for another name |
-//! | `tls_expired` | no | a certificate whose time is over, or has not begun |
-//! | `tls_certificate_version` | no | an X.509 version 1 certificate |
-//! | `tls_failed` | yes | the handshake failed otherwise |
-//! | `timeout` | yes | no whole answer in time |
-//! | `poll_over` | yes | the poll's time was over before the time that the request was given |
+//! | `denied` | no | the request is not allowed: its origin, address or method does not belong to the target |
+//! | `bad_request` | no | the plugin's request cannot be sent in this form |
+//! | `capture_missing` | yes | the request uses a captured secret, but the earlier answer did not contain it |
+//! | `capture_refused` | no | the answer contains a value to capture that cannot be a secret |
+//! | `secret_unknown` | no | the request uses a secret that the target does not have |
+//! | `too_many_requests_in_poll` | no | the poll has made the maximum number of requests |
+//! | `too_much_sent_in_poll` | no | the poll's requests exceed the maximum total size |
+//! | `dns_not_found` | yes | the host name does not exist |
+//! | `dns_failed` | yes | the name lookup failed |
+//! | `connect_refused` | yes | nothing listens at the address |
+//! | `connect_failed` | yes | the address is unreachable, or the connection broke while it was established |
+//! | `tls_fingerprint_mismatch` | no | the certificate does not have the configured fingerprint |
+//! | `tls_untrusted` | no | no configured authority signed the certificate |
+//! | `tls_name_mismatch` | no | the certificate is for a different name |
+//! | `tls_expired` | no | the certificate has expired or is not valid yet |
+//! | `tls_certificate_version` | no | the certificate is an X.509 version 1 certificate |
+//! | `tls_failed` | yes | the handshake failed for another reason |
+//! | `timeout` | yes | the answer was not complete in time |
+//! | `poll_over` | yes | the poll ended before the request's own timeout |
 //! | `closed` | yes | the connection ended before the answer did |
-//! | `protocol` | yes | what came back is no HTTP |
-//! | `headers_too_large` | no | more or longer headers than allowed |
-//! | `body_too_large` | no | a longer body than allowed |
-//! | `overloaded` | yes | the host holds as many bytes of answers as it may |
+//! | `protocol` | yes | the answer is not HTTP |
+//! | `headers_too_large` | no | the answer has more or longer headers than allowed |
+//! | `body_too_large` | no | the answer has a longer body than allowed |
+//! | `overloaded` | yes | the host holds the maximum number of body bytes |
 //! | `host_out_of_means` | yes | the host has no descriptor or memory left for a connection |
-//! | `encoded_body` | no | a compressed body, which nobody asked for |
-//! | `not_recorded` | no | a recording is replayed, and does not have the answer |
+//! | `encoded_body` | no | the body is compressed although the request did not ask for that |
+//! | `not_recorded` | no | a recording is replayed and does not contain the answer |
 
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod answer;
 mod budget;
 mod captures;
 mod coalesce;

@@ -1,21 +1,23 @@
 //! Masks an operator's secrets in answers.
 //!
-//! A plugin decides what it sends and sees what comes back, so masking must not tell it anything about a value. Three
-//! rules see to that:
+//! A plugin decides what it sends and sees the answer, so masking must not reveal anything about a value. Three rules
+//! ensure that:
 //!
-//! - A value is found by its first [`BLOCK`] bytes. Where they occur but the rest does not, as in a quotation that was cut
-//!   off, everything up to the end of the JSON string or the line is masked, so that the rest cannot be guessed byte by
-//!   byte.
-//! - The number of stars is the length of the value, whatever form it had in the answer.
-//! - Nothing is masked but operators' secrets. A captured value is masked where it stood (see [`crate::captures`]).
+//! - A value is found by its first [`BLOCK`] bytes. If they occur without the rest, for example in a truncated
+//!   quotation, everything up to the end of the JSON string or the line is masked. So the rest cannot be guessed byte
+//!   by byte.
+//! - The number of stars is the length of the value, whatever its encoding in the answer.
+//! - Only operators' secrets are masked. A captured value is masked by its place (see the module `captures`).
 //!
-//! So two values of one length look the same to a plugin, whatever it sends. What is left is guessing the first 8 bytes of
-//! a value at once, and a server that cuts a quotation off within them.
+//! So a plugin cannot distinguish two values of equal length, whatever it sends. Two ways remain: to guess the first 8
+//! bytes of a value in one request, and a server that truncates a quotation within these bytes.
 //!
-//! A value is found in any case, and as it is, in base64 (once or twice, wrapped or not), in hexadecimal, and behind up to
-//! three layers of percent encoding, escapes of JSON and similar languages, and HTML entities.
+//! A value is found in upper and lower case, as plain text, in base64 (once or twice, with or without line breaks), in
+//! hexadecimal, and behind up to three layers of percent encoding, escapes of JSON and similar languages, and HTML
+//! entities.
 
 mod decode;
+mod turns;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 use base64::Engine;
@@ -24,38 +26,38 @@ use decode::{Escapes, View};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use turns::{TURN, Turns};
 
-/// A value is found by this many of its first bytes. Fewer would star out innocent text and could be guessed; more would
-/// show more of a value that a server cuts off.
+/// The number of first bytes by which a value is found. Fewer bytes would mask unrelated text and could be guessed.
+/// More bytes would reveal more of a truncated value.
 const BLOCK: usize = 8;
-/// A shorter part of a secret is not masked by itself: it would star out half of every answer.
+/// Minimum length of a part of a secret that is masked by itself. A shorter part would mask much unrelated text.
 pub(crate) const SHORTEST: usize = BLOCK;
-/// Layers of escapes that are looked behind.
+/// Maximum number of escape layers that are decoded.
 const LAYERS: usize = 3;
-/// Other tasks of the runtime get a turn after so many bytes: a body of many megabytes must not hold them up.
-const TURN: usize = 64 << 10;
-/// No pattern is longer: [`BLOCK`] bytes, in base64 twice or in hexadecimal.
+/// Maximum length of a pattern: [`BLOCK`] bytes in hexadecimal or twice in base64.
 const LONGEST_PATTERN: usize = 2 * BLOCK;
 
-/// Finds the values of a target's secrets. Empty when it has none.
+/// Finds the values of a target's secrets.
 #[derive(Default)]
 pub(crate) struct Masker {
+    /// `None` if the target has no secrets.
     automaton: Option<AhoCorasick>,
-    /// What each pattern of the automaton stands for.
+    /// The values of each pattern of the automaton.
     needles: Vec<Needle>,
     values: Vec<Value>,
-    /// Layers of escapes that are looked behind: those of a server, and those that a value has itself.
+    /// The number of escape layers that are decoded: those of a server, plus those inside the values.
     layers: usize,
 }
 
-/// The first bytes of some values in one form.
+/// The first bytes of one or more values in one encoding.
 struct Needle {
     form: Form,
-    /// Places in [`Masker::values`].
+    /// Indexes into [`Masker::values`].
     values: Vec<usize>,
 }
 
-/// How a value is written.
+/// The encoding of a value in an answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Form {
     Plain,
@@ -63,27 +65,27 @@ enum Form {
     Hexadecimal,
 }
 
-/// A text to be masked.
+/// A text to mask.
 struct Value {
     text: Vec<u8>,
-    /// The length of the secret that it belongs to.
+    /// The length of the secret that the text belongs to.
     stars: usize,
 }
 
-/// A part of the source to be replaced.
+/// A part of the source to replace.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub source: Range<usize>,
-    /// How many stars stand there instead; a number in JSON has none and becomes 0.
+    /// The number of stars that replace it. 0 for a JSON number, which is replaced by the digit 0.
     pub stars: usize,
 }
 
-/// What one look at a text has found.
+/// The regions that a search has found.
 #[derive(Default)]
 struct Found {
-    /// Whole values, and runs of base64 and hexadecimal digits.
+    /// Complete values, and runs of base64 and hexadecimal digits.
     whole: Vec<Region>,
-    /// From the first bytes of a value to the end of the string or line.
+    /// Regions from the first bytes of an incomplete value to the end of the string or line.
     parts: Vec<Region>,
 }
 
@@ -93,11 +95,11 @@ impl Found {
         self.parts.extend(more.parts);
     }
 
-    /// Behind some layers of escapes a value is whole, and behind fewer only its beginning can be seen: then it ends where
-    /// the whole one ends.
+    /// Merges both lists. A value can be complete after some layers of decoding and incomplete after fewer layers. Then
+    /// only the complete region counts.
     fn settled(mut self) -> Vec<Region> {
         self.whole.sort_by_key(|region| region.source.start);
-        // The furthest end of a whole value that begins here or before.
+        // The furthest end of a complete value that begins here or earlier.
         let mut furthest = 0;
         let ends: Vec<usize> = (self.whole.iter())
             .map(|region| {
@@ -116,14 +118,28 @@ impl Found {
     }
 }
 
-/// Where the text in hand ends.
+/// A source text and the end of its incomplete values.
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    source: &'a [u8],
+    bounds: Bounds,
+}
+
+/// The results of a search in progress.
+struct Search {
+    found: Found,
+    /// For each needle the end of its last region in the view. Earlier matches overlap it.
+    ends: Vec<usize>,
+}
+
+/// Where an incomplete value ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Bounds {
-    /// At its end: it is the content of one JSON string.
+    /// At the end of the text, which is the content of one JSON string.
     Whole,
-    /// At each line break: no secret has one.
+    /// At the next line break. Secrets contain no line breaks.
     Lines,
-    /// Nowhere: only whole values are masked.
+    /// Incomplete values are not masked.
     Exact,
 }
 
@@ -140,8 +156,8 @@ impl Masker {
             let halves = [':', '='].into_iter().filter_map(|separator| secret.split_once(separator));
             let parts = [secret].into_iter().chain(halves.flat_map(|(first, second)| [first, second]));
             for part in parts.filter(|part| part.len() >= SHORTEST) {
-                // A value that itself holds escapes loses them together with those that a server adds.
-                let texts = std::iter::successors(Some(part.as_bytes().to_vec()), |text| decode::undone(text));
+                // If a value itself contains escapes, decoding removes them together with those that a server adds.
+                let texts = std::iter::successors(Some(part.as_bytes().to_vec()), |text| decode::decode_short(text));
                 for (layer, text) in texts.take(LAYERS + 1).enumerate().filter(|(_, text)| text.len() >= SHORTEST) {
                     own_layers = own_layers.max(layer);
                     values.push(Value { text, stars: part.len() });
@@ -157,7 +173,7 @@ impl Masker {
         }
         let (patterns, needles): (Vec<_>, Vec<_>) =
             patterns.into_iter().map(|((pattern, form), values)| (pattern, Needle { form, values })).unzip();
-        // Each target has an automaton; in this form it takes about 10 kB for each secret.
+        // Each target has an automaton. This kind takes about 10 kB per secret.
         let build = || {
             AhoCorasick::builder()
                 .match_kind(MatchKind::Standard)
@@ -165,28 +181,34 @@ impl Masker {
                 .kind(Some(AhoCorasickKind::ContiguousNFA))
                 .build(&patterns)
         };
-        // Building fails only on more than 2^31 patterns' worth of states; there are some dozens.
-        let automaton = (!patterns.is_empty()).then(|| build().expect("some dozens of short patterns"));
+        // Building fails only if there are too many states for 31 bits. There are a few dozen short patterns.
+        let automaton = (!patterns.is_empty()).then(|| build().expect("a few dozen short patterns fit"));
         Self { automaton, needles, values, layers: LAYERS + own_layers }
     }
 
-    /// A body as the plugin may see it. JSON stays JSON.
+    /// Masks a body. Valid JSON stays valid.
     pub(crate) async fn body(&self, body: Vec<u8>) -> Vec<u8> {
         let Some(automaton) = &self.automaton else { return body };
         let mut turns = Turns::default();
-        // Nearly every body: no secret as it is, and nothing that could stand for one in another way.
+        // The common case: the body contains neither a pattern nor an escape.
         if !body.iter().any(|byte| decode::begins_escape(*byte)) && !automaton.is_match(&body) {
             return body;
         }
-        // A number alone is text: digits may be a value in hexadecimal.
+        // A single number is treated as text, because its digits may be a value in hexadecimal.
         let has_structure =
             body.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|first| b"{[\"".contains(first));
         if !has_structure || serde_json::from_slice::<serde::de::IgnoredAny>(&body).is_err() {
-            let found = self.behind(Some(View::of(&body)), (&body, Bounds::Lines, self.layers), &mut turns).await;
+            let found = {
+                let text = Text { source: &body, bounds: Bounds::Lines };
+                self.find_in_layers(Some(View::of(&body)), text, self.layers, &mut turns).await
+            };
             return replaced(body, found.settled());
         }
-        // A secret that holds quotes and commas can lie across tokens; then the shape of the JSON cannot be kept.
-        let mut regions = self.find(&View::of(&body), (&body, Bounds::Exact), &mut turns).await.whole;
+        // A secret that contains quotes and commas can span tokens. Then the JSON structure cannot be preserved.
+        let mut regions = {
+            let text = Text { source: &body, bounds: Bounds::Exact };
+            self.find(&View::of(&body), text, &mut turns).await.whole
+        };
         regions.retain(|region| body[region.source.clone()].contains(&b'"'));
         for token in Tokens::of(&body) {
             let text = &body[token.clone()];
@@ -195,70 +217,67 @@ impl Masker {
                 let found = self.in_string(&body[content.clone()], &mut turns).await.settled();
                 regions.extend(found.into_iter().map(|region| region.moved(content.start)));
             } else if automaton.is_match(text) {
-                // A number cannot hold stars.
+                // A number cannot contain stars.
                 regions.push(Region { source: token, stars: 0 });
             }
         }
         replaced(body, regions)
     }
 
-    /// A header, a reason or an error as the plugin may see it.
+    /// Masks a header, a reason phrase or an error.
     pub(crate) async fn text(&self, text: String) -> String {
         if self.automaton.is_none() {
             return text;
         }
-        let (source, mut turns) = (text.as_bytes(), Turns::default());
-        let found = self.behind(Some(View::of(source)), (source, Bounds::Whole, self.layers), &mut turns).await;
+        let mut turns = Turns::default();
+        let whole = Text { source: text.as_bytes(), bounds: Bounds::Whole };
+        let found = self.find_in_layers(Some(View::of(whole.source)), whole, self.layers, &mut turns).await;
         let masked = replaced(text.into_bytes(), found.settled());
         String::from_utf8(masked).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
     async fn in_string(&self, content: &[u8], turns: &mut Turns) -> Found {
+        let text = Text { source: content, bounds: Bounds::Whole };
         let source = View::of(content);
-        let mut found = self.find(&source, (content, Bounds::Whole), turns).await;
+        let mut found = self.find(&source, text, turns).await;
         if content.iter().any(|byte| decode::begins_escape(*byte)) {
             let decoded = source.decoded(Escapes::Json, turns).await.unwrap_or(source);
-            found.extend(self.behind(Some(decoded), (content, Bounds::Whole, self.layers - 1), turns).await);
+            found.extend(self.find_in_layers(Some(decoded), text, self.layers - 1, turns).await);
         }
         found
     }
 
-    /// What is found in a view and behind its escapes.
-    async fn behind(
+    /// Searches a view, then the view with one more layer of escapes decoded, up to `layers` times.
+    async fn find_in_layers(
         &self,
         mut view: Option<View<'_>>,
-        (source, bounds, layers): (&[u8], Bounds, usize),
+        text: Text<'_>,
+        layers: usize,
         turns: &mut Turns,
     ) -> Found {
         let mut found = Found::default();
         for _ in 0..=layers {
             let Some(present) = view.take() else { break };
-            found.extend(self.find(&present, (source, bounds), turns).await);
+            found.extend(self.find(&present, text, turns).await);
             view = present.decoded(Escapes::Any, turns).await;
         }
         found
     }
 
-    /// Where a value begins in a view of `source`.
-    async fn find(&self, view: &View<'_>, (source, bounds): (&[u8], Bounds), turns: &mut Turns) -> Found {
-        let mut found = Found::default();
-        // A pattern may overlap itself; one region is enough.
-        let mut ends = vec![0; self.needles.len()];
+    /// Searches one view of a text.
+    async fn find(&self, view: &View<'_>, text: Text<'_>, turns: &mut Turns) -> Found {
+        // A pattern may overlap itself. One region is enough.
+        let mut search = Search { found: Found::default(), ends: vec![0; self.needles.len()] };
         for start in (0..view.bytes.len()).step_by(TURN) {
-            self.find_from(start, view, (source, bounds), (&mut found, &mut ends));
+            self.find_from(start, view, text, &mut search);
             turns.after(view.bytes.len().min(start + TURN) - start).await;
         }
-        found
+        search.found
     }
 
-    /// What begins within one turn's worth of bytes.
-    fn find_from(
-        &self,
-        start: usize,
-        view: &View<'_>,
-        (source, bounds): (&[u8], Bounds),
-        (found, ends): (&mut Found, &mut [usize]),
-    ) {
+    /// Searches for values that begin within [`TURN`] bytes from `start`.
+    fn find_from(&self, start: usize, view: &View<'_>, Text { source, bounds }: Text<'_>, search: &mut Search) {
+        let Search { found, ends } = search;
         let Some(automaton) = &self.automaton else { return };
         let text = &view.bytes[..];
         let window = start..text.len().min(start + TURN + LONGEST_PATTERN);
@@ -290,15 +309,15 @@ impl Masker {
         }
     }
 
-    /// The longest value of a needle that stands at the beginning of a text.
+    /// Returns the longest value of a needle with which the text begins.
     fn whole(&self, needle: &Needle, text: &[u8]) -> Option<&Value> {
         let same = |(a, b): (&u8, &u8)| a.eq_ignore_ascii_case(b) || matches!((a, b), (b' ', b'+') | (b'+', b' '));
-        let stands = |value: &&Value| text.len() >= value.text.len() && value.text.iter().zip(text).all(same);
-        needle.values.iter().map(|place| &self.values[*place]).filter(stands).max_by_key(|value| value.text.len())
+        let begins = |value: &&Value| text.len() >= value.text.len() && value.text.iter().zip(text).all(same);
+        needle.values.iter().map(|place| &self.values[*place]).filter(begins).max_by_key(|value| value.text.len())
     }
 }
 
-/// The first bytes of a value in every form.
+/// Returns the first bytes of a value in every encoding.
 fn forms(block: &[u8]) -> Vec<(Form, Vec<u8>)> {
     let mut forms = vec![(Form::Plain, block.to_vec())];
     if block.contains(&b' ') {
@@ -312,8 +331,8 @@ fn forms(block: &[u8]) -> Vec<(Form, Vec<u8>)> {
     forms
 }
 
-/// Bytes in base64, at each of the three offsets at which they can lie in a longer text. Characters that also depend on what
-/// lies before or behind are left out.
+/// Encodes bytes in base64 at each of the three offsets that they can have in a longer text. Characters that depend on
+/// the neighbouring bytes are omitted.
 fn in_base64(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut forms = Vec::with_capacity(6);
     for offset in 0..3 {
@@ -329,7 +348,7 @@ fn in_base64(bytes: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// The longest run of one kind of characters round a range, and its length.
+/// Returns the longest run of matching characters around a range, and its length.
 fn run(text: &[u8], range: Range<usize>, belongs: impl Fn(u8) -> bool) -> (Range<usize>, usize) {
     let before = text[..range.start].iter().rev().take_while(|byte| belongs(**byte)).count();
     let behind = text[range.end..].iter().take_while(|byte| belongs(**byte)).count();
@@ -338,7 +357,7 @@ fn run(text: &[u8], range: Range<usize>, belongs: impl Fn(u8) -> bool) -> (Range
     (range, length)
 }
 
-/// Where what began before `from` ends at the latest.
+/// Returns the end of an incomplete value whose first bytes end at `from`.
 fn end_of(source: &[u8], from: usize, bounds: Bounds) -> usize {
     if bounds == Bounds::Whole {
         return source.len();
@@ -352,7 +371,7 @@ impl Region {
     }
 }
 
-/// Puts stars in the place of each region.
+/// Replaces each region by its stars. Overlapping regions are merged.
 pub(crate) fn replaced(source: Vec<u8>, mut regions: Vec<Region>) -> Vec<u8> {
     if regions.is_empty() {
         return source;
@@ -377,7 +396,7 @@ pub(crate) fn replaced(source: Vec<u8>, mut regions: Vec<Region>) -> Vec<u8> {
     masked
 }
 
-/// Strings with their quotes, and numbers, of valid JSON.
+/// Iterates over the strings (with quotes) and numbers of valid JSON.
 struct Tokens<'a> {
     body: &'a [u8],
     at: usize,
@@ -409,22 +428,6 @@ impl Iterator for Tokens<'_> {
         }
         self.at = at.min(body.len());
         Some(start..self.at)
-    }
-}
-
-/// Gives other tasks a turn now and then.
-#[derive(Default)]
-pub(crate) struct Turns {
-    bytes: usize,
-}
-
-impl Turns {
-    pub(crate) async fn after(&mut self, bytes: usize) {
-        self.bytes += bytes;
-        if self.bytes >= TURN {
-            self.bytes = 0;
-            tokio::task::yield_now().await;
-        }
     }
 }
 

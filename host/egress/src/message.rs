@@ -1,4 +1,4 @@
-//! What is asked, and what is answered.
+//! Requests and responses.
 
 use crate::budget::Held;
 use crate::tls::Certificate;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// An HTTP method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the words of HTTP")]
+#[allow(missing_docs, reason = "the names of HTTP")]
 pub enum Method {
     Get,
     Head,
@@ -18,14 +18,14 @@ pub enum Method {
 }
 
 impl Method {
-    /// Every method.
+    /// All methods.
     pub const ALL: [Self; 7] = [Self::Get, Self::Head, Self::Post, Self::Put, Self::Patch, Self::Delete, Self::Options];
 
     pub(crate) fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head)
     }
 
-    /// The word of HTTP for it.
+    /// Returns the name of the method in HTTP, in upper case.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -51,10 +51,10 @@ impl Method {
     }
 }
 
-/// How secrets are escaped inside a body.
+/// How inserted secrets are escaped in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyEncoding {
-    /// Not at all.
+    /// No escaping.
     Raw,
     /// As in `application/x-www-form-urlencoded`.
     Form,
@@ -62,27 +62,27 @@ pub enum BodyEncoding {
     Json,
 }
 
-/// What a plugin asks for.
+/// A request of a plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// The method.
+    /// The HTTP method.
     pub method: Method,
     /// A path and query, resolved against the target's URL, or an absolute URL with one of the target's origins.
     pub path: String,
-    /// Names and values; the values may name secrets.
+    /// Header names and values. Values may contain references to secrets.
     pub headers: Vec<(String, String)>,
-    /// The body; it may name secrets.
+    /// The body. It may contain references to secrets.
     pub body: Option<Vec<u8>>,
-    /// How secrets are escaped inside the body.
+    /// How inserted secrets are escaped in the body.
     pub body_encoding: BodyEncoding,
-    /// What of the answer is to be kept as secrets.
+    /// The parts of the answer to store as secrets.
     pub captures: Vec<Capture>,
-    /// Less than what is left of the poll.
+    /// The timeout of this request. The deadline of the poll applies as well.
     pub timeout: Option<Duration>,
 }
 
 impl Request {
-    /// A plain GET.
+    /// Returns a GET request without headers and body.
     pub fn get(path: impl Into<String>) -> Self {
         Self {
             method: Method::Get,
@@ -96,30 +96,30 @@ impl Request {
     }
 }
 
-/// A part of a 2xx answer to be kept as a secret.
+/// A part of a 2xx answer to store as a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture {
-    /// What it is called from then on, in `${secret.NAME}`.
+    /// The name of the secret, for use in `${secret.NAME}`.
     pub name: String,
-    /// Where it stands.
+    /// The place of the value in the answer.
     pub source: CaptureSource,
-    /// For how long it is good; a day at most.
+    /// The lifetime of the value, at most one day.
     pub ttl: Duration,
 }
 
-/// Where in an answer a value stands.
+/// The place of a value in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaptureSource {
-    /// A string in a JSON body, by its JSON pointer (RFC 6901).
+    /// The string at this JSON pointer (RFC 6901) in a JSON body.
     JsonPointer(String),
-    /// The first header of this name, in any case.
+    /// The first header with this name. Case is ignored.
     Header(String),
-    /// The cookie of this name that the answer sets.
+    /// The cookie with this name that the answer sets.
     Cookie(String),
 }
 
 impl CaptureSource {
-    /// Where it looks, in words.
+    /// Returns a description of the place for messages.
     pub(crate) fn place(&self) -> String {
         match self {
             Self::JsonPointer(pointer) => format!("at {pointer:?}"),
@@ -129,48 +129,36 @@ impl CaptureSource {
     }
 }
 
-/// How long each phase took, in milliseconds. Phases that a reused connection skips are 0.
+/// The duration of each phase in milliseconds. A phase that a reused connection skips is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timing {
-    /// Looking up the name.
+    /// The name lookup.
     pub dns_ms: f64,
-    /// Connecting.
+    /// The TCP connect.
     pub connect_ms: f64,
     /// The TLS handshake.
     pub tls_ms: f64,
-    /// From the beginning to the first byte of the answer.
+    /// From the start of the request to the first byte of the answer.
     pub first_byte_ms: f64,
-    /// From the beginning to its last byte.
+    /// From the start of the request to the last byte of the answer.
     pub total_ms: f64,
 }
 
-/// An answer, with every secret masked. While it lives, its body counts in the budget of body bytes.
+/// An answer with every secret masked. Its body counts in the budget of body bytes until the drop.
 #[derive(Debug)]
 pub struct Response {
-    /// Any three digits.
+    /// The HTTP status, any three digits.
     pub status: u16,
-    /// The HTTP/1 reason phrase, or the canonical one; may be empty.
+    /// The HTTP/1 reason phrase, or the canonical phrase of the status. It may be empty.
     pub reason: String,
-    /// Names and values; bytes that are no UTF-8 are replaced.
+    /// Header names and values. Bytes that are not UTF-8 are replaced.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The masked body.
     pub body: Vec<u8>,
-    /// How long it took.
+    /// The duration of each phase.
     pub timing: Timing,
-    /// The certificate, when the connection was encrypted.
+    /// The server's certificate. `None` without TLS.
     pub tls: Option<Certificate>,
-    /// The body's share of the budget.
+    /// The budget share of the body.
     pub(crate) _held: Option<Held>,
-}
-
-impl Response {
-    /// From a recording; it takes nothing of the budget.
-    pub(crate) fn replayed(
-        (status, reason): (u16, String),
-        headers: Vec<(String, String)>,
-        body: Vec<u8>,
-        (timing, tls): (Timing, Option<Certificate>),
-    ) -> Self {
-        Self { status, reason, headers, body, timing, tls, _held: None }
-    }
 }

@@ -1,7 +1,7 @@
-//! A stream that ends when too much is read from it before an answer's head is complete.
+//! A stream that fails if too many bytes are read before the head of an answer is complete.
 //!
-//! A server may send any number of informational answers (1xx) before the one that counts, and the HTTP library reads them
-//! all. How much that may be is decided here.
+//! A server may send any number of informational answers (1xx) before the final answer, and the HTTP library reads all
+//! of them. This stream limits their size.
 
 use std::io;
 use std::pin::Pin;
@@ -10,21 +10,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A stream, and how many bytes may still be read from it.
-pub(crate) struct Patient<S> {
+/// A stream with the number of bytes that may still be read from it.
+pub(crate) struct ReadLimited<S> {
     stream: S,
     left: Arc<AtomicUsize>,
 }
 
-impl<S> Patient<S> {
-    /// Without a limit until one is set.
+impl<S> ReadLimited<S> {
+    /// Wraps a stream. There is no limit until the returned counter is set.
     pub(crate) fn new(stream: S) -> (Self, Arc<AtomicUsize>) {
         let left = Arc::new(AtomicUsize::new(usize::MAX));
         (Self { stream, left: left.clone() }, left)
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ReadLimited<S> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(context, into))?;
@@ -43,7 +43,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ReadLimited<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }

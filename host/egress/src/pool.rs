@@ -1,7 +1,7 @@
-//! A lane's idle connections, by origin, TLS identity, reach and kind.
+//! The idle connections of a lane, by origin, TLS identity, reach and kind.
 //!
-//! Targets of different kinds share no connection. A plugin can make a server send a second, late answer, and an HTTP/1 client
-//! cannot tell that answer from the answer to the next request.
+//! Targets of different kinds never share a connection. A plugin can make a server send a second, late answer, and an
+//! HTTP/1 client cannot distinguish that answer from the answer to the next request.
 
 use crate::connect::Destination;
 use crate::tls::Certificate;
@@ -16,34 +16,36 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-/// An origin's idle connections beyond this many are closed.
+/// Maximum number of idle connections per origin.
 const IDLE_EACH: usize = 8;
-/// A lane's idle connections beyond this many make room by age.
+/// Maximum number of idle connections of a lane. The oldest are closed first.
 const IDLE_ALL: usize = 2048;
-/// No connection serves longer: a certificate that was renewed, and a name that stands for another address, are seen by
-/// then.
+/// Maximum lifetime of a connection. It bounds the time until a renewed certificate or a changed address of a name is
+/// noticed.
 const AGE: Duration = Duration::from_secs(600);
-/// Longer than the longest default interval, so that a quiet target keeps its connection.
+/// Maximum idle time of a connection. It is longer than the longest default interval, so that a target with few polls
+/// keeps its connection.
 const IDLE_TIME: Duration = Duration::from_secs(330);
 
-/// A connection that requests can be sent on.
+/// The request sender of a connection.
 pub(crate) enum Sender {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
-/// A connection with what is known of it.
+/// A connection and its properties.
 pub(crate) struct Connection {
     pub sender: Sender,
     pub certificate: Option<Arc<Certificate>>,
-    /// What may be read before the answer's head is complete; `None` where the protocol bounds it.
+    /// The number of bytes that may be read before the head of the answer is complete. `None` if the protocol limits
+    /// it.
     pub patience: Option<Arc<AtomicUsize>>,
     born: Instant,
-    /// Shared by those who share the connection.
+    /// The socket permit. All users of an HTTP/2 connection share it.
     socket: Arc<OwnedSemaphorePermit>,
 }
 
-/// Where a connection leads, and what it may be used for.
+/// The origin of a connection, and the settings with which it was established.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Route {
     origin: Origin,
@@ -58,7 +60,7 @@ impl Route {
     }
 }
 
-/// A route, and the kind whose connections these are.
+/// The route and the kind of a group of connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     route: Route,
@@ -83,7 +85,7 @@ struct Idle {
 }
 
 impl Pool {
-    /// The connection used last of those that are still open.
+    /// Returns the most recently used connection that is still open. `None` if there is none.
     pub(crate) fn take(&self, key: &Key) -> Option<Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let held = idle.by_key.get_mut(key)?;
@@ -93,7 +95,7 @@ impl Pool {
             if since.elapsed() >= IDLE_TIME || connection.is_over() {
                 continue;
             }
-            // An HTTP/2 connection carries many requests at once; it stays for the others.
+            // An HTTP/2 connection carries many requests at once, so it stays in the pool.
             if let Sender::Http2(sender) = &connection.sender {
                 let shared = Sender::Http2(sender.clone());
                 let same = Connection {
@@ -133,14 +135,14 @@ impl Pool {
 }
 
 impl Pool {
-    /// Closes idle connections where descriptors are short.
+    /// Closes idle connections because descriptors are scarce.
     pub(crate) fn make_room(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).forget_old();
     }
 }
 
 impl Idle {
-    /// Closes what is closed or too old, and where that is not enough, the older half.
+    /// Removes connections that are closed or too old, and the older half of the others.
     fn forget_old(&mut self) {
         let mut ages: Vec<Instant> = self.by_key.values().flatten().map(|(since, _)| *since).collect();
         ages.sort_unstable();

@@ -1,10 +1,9 @@
-//! Exchanges as a plugin saw them, on their way into a file and out of it.
+//! Recorded exchanges: requests and answers as the plugin saw them.
 //!
-//! What is recorded is what stands between plugin and host: requests with `${secret.NAME}` in them, and answers with
-//! every secret masked. So a recording holds no secret, whatever was asked. The file's format is the SDK's: see
-//! `polliwog_sdk::testing`.
+//! A recording is made between plugin and host: requests contain `${secret.NAME}`, and answers have every secret
+//! masked. So a recording contains no secret. The SDK defines the file format: see `polliwog_sdk::testing`.
 //!
-//! Replayed, a request is checked as ever, and then answered from the recording instead of the network.
+//! During a replay, a request is checked in the usual way, and then answered from the recording instead of the network.
 
 use crate::message::Timing;
 use crate::{Certificate, Error, Request, Response};
@@ -13,78 +12,78 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whether a poll's exchanges are recorded, or come from a recording.
+/// Whether the exchanges of a poll are recorded or replayed.
 #[derive(Clone, Debug, Default)]
 pub enum Tape {
-    /// Neither: the network answers.
+    /// No recording: the network answers.
     #[default]
     Off,
-    /// The network answers, and what it answers is kept.
+    /// The network answers, and the exchanges are recorded.
     Record(Arc<Recorder>),
-    /// The recording answers.
+    /// A recording answers.
     Replay(Arc<Player>),
 }
 
-/// One exchange.
+/// One recorded request with its response or error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exchange {
-    /// What was asked.
+    /// The request.
     pub request: RecordedRequest,
-    /// What was answered; nothing where `error` is.
+    /// The response. `None` if `error` is present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<RecordedResponse>,
-    /// Why there was no answer.
+    /// The reason why there was no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RecordedError>,
 }
 
-/// A request as the plugin made it.
+/// A request as the plugin wrote it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedRequest {
-    /// `GET`, ...
+    /// The method in upper case, for example `GET`.
     pub method: String,
-    /// Where it went; in a file also a path, resolved against the target's URL.
+    /// The absolute URL. A file may also contain a path, which is resolved against the target's URL.
     pub url: String,
-    /// Names and values, secrets by their names. Not compared.
+    /// Header names and values, with references to secrets. They do not select the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// Its body, secrets by their names. Not compared.
+    /// The body, with references to secrets. It does not select the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
 
-/// An answer as the plugin saw it.
+/// A response as the plugin saw it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RecordedResponse {
-    /// Any three digits.
+    /// The HTTP status, any three digits.
     pub status: u16,
     /// The reason phrase.
     #[serde(default)]
     pub reason: String,
-    /// Names and values.
+    /// Header names and values.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
-    /// The body, where it is text.
+    /// The body if it is UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// The body, where it is not.
+    /// The body in base64 if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_base64: Option<String>,
-    /// How long it took.
+    /// The total duration in milliseconds.
     #[serde(default)]
     pub total_ms: f64,
-    /// The certificate, when the connection was encrypted.
+    /// The server's certificate. `None` without TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<RecordedTls>,
 }
 
-/// A certificate.
+/// A recorded certificate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-#[allow(missing_docs, reason = "the same as in `Certificate`")]
+#[allow(missing_docs, reason = "the fields of `Certificate`")]
 pub struct RecordedTls {
     pub fingerprint: String,
     pub subject: String,
@@ -93,29 +92,29 @@ pub struct RecordedTls {
     pub not_after: u64,
 }
 
-/// Why there was no answer.
+/// A recorded error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedError {
-    /// One of the codes in this crate's documentation.
+    /// One of the error codes in the crate documentation.
     pub code: String,
-    /// For people.
+    /// The error message for users.
     pub message: String,
-    /// Whether another try may help.
+    /// Whether a retry may succeed.
     pub retryable: bool,
 }
 
-/// Keeps what passes.
+/// Records exchanges. An entry is `None` while its request is in flight.
 #[derive(Debug, Default)]
 pub struct Recorder(Mutex<Vec<Option<Exchange>>>);
 
 impl Recorder {
-    /// What has passed so far, in the order of the requests.
+    /// Returns the finished exchanges, in the order of the requests.
     pub fn exchanges(&self) -> Vec<Exchange> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten().cloned().collect()
     }
 
-    /// A request's place, before it is sent: answers come in any order.
+    /// Reserves the position of a request before it is sent, because answers arrive in any order.
     pub(crate) fn place(&self) -> usize {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(None);
@@ -134,50 +133,56 @@ impl Recorder {
     }
 }
 
-/// Answers from a recording: an exchange once, and the last of several with one method and URL again and again.
+/// Answers requests from a recording. Each exchange answers once. The last exchange with a method and URL answers
+/// repeatedly.
 #[derive(Debug)]
 pub struct Player(Mutex<Played>);
 
 #[derive(Debug)]
+struct PlayedExchange {
+    exchange: Exchange,
+    /// Whether the exchange has answered a request.
+    used: bool,
+}
+
+#[derive(Debug)]
 struct Played {
-    /// Each with whether it has answered.
-    exchanges: Vec<(Exchange, bool)>,
+    exchanges: Vec<PlayedExchange>,
     differences: Vec<String>,
 }
 
 impl Player {
-    /// With these exchanges; each has either a response or an error, and an absolute URL.
+    /// Creates a player. Each exchange must have a response or an error, and an absolute URL.
     pub fn new(exchanges: Vec<Exchange>) -> Self {
-        let exchanges = exchanges.into_iter().map(|exchange| (exchange, false)).collect();
+        let exchanges = exchanges.into_iter().map(|exchange| PlayedExchange { exchange, used: false }).collect();
         Self(Mutex::new(Played { exchanges, differences: Vec::new() }))
     }
 
-    /// In which way what was asked is not what was recorded: other headers or another body, and what was never asked for. Where
-    /// a recording has neither headers nor body of a request, they are not compared.
+    /// Returns the differences between the requests and the recording: different headers or bodies, and recorded
+    /// requests that were not made. Headers and bodies are compared only if the recording has them.
     pub fn differences(&self) -> Vec<String> {
         let played = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let unused = played.exchanges.iter().filter(|(_, used)| !used);
-        let unused = unused.map(|(exchange, _)| {
-            format!("{} {} was recorded, and is not asked for", exchange.request.method, exchange.request.url)
+        let unused = played.exchanges.iter().filter(|played| !played.used);
+        let unused = unused.map(|PlayedExchange { exchange, .. }| {
+            format!("{} {} was recorded but not requested", exchange.request.method, exchange.request.url)
         });
         played.differences.iter().cloned().chain(unused).collect()
     }
 
-    pub(crate) fn answer(&self, asked: &RecordedRequest) -> Result<RecordedResponse, Error> {
-        let RecordedRequest { method, url, .. } = asked;
+    pub(crate) fn answer(&self, requested: &RecordedRequest) -> Result<RecordedResponse, Error> {
+        let RecordedRequest { method, url, .. } = requested;
         let mut played = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits =
-            |(exchange, _): &(Exchange, bool)| exchange.request.method == *method && exchange.request.url == *url;
-        let mut positions = (0..played.exchanges.len()).filter(|&index| fits(&played.exchanges[index]));
+        let matches = |exchange: &Exchange| exchange.request.method == *method && exchange.request.url == *url;
+        let mut positions = (0..played.exchanges.len()).filter(|&index| matches(&played.exchanges[index].exchange));
         let exchange = match (positions.next(), positions.next()) {
             (None, _) => return Err(Error::NotRecorded(format!("{method} {url}"))),
             (Some(last), None) => {
-                played.exchanges[last].1 = true;
-                played.exchanges[last].0.clone()
+                played.exchanges[last].used = true;
+                played.exchanges[last].exchange.clone()
             }
-            (Some(first), Some(_)) => played.exchanges.remove(first).0,
+            (Some(first), Some(_)) => played.exchanges.remove(first).exchange,
         };
-        if let Some(difference) = asked.difference(&exchange.request) {
+        if let Some(difference) = requested.difference(&exchange.request) {
             played.differences.push(difference);
         }
         match (exchange.response, exchange.error) {
@@ -191,7 +196,7 @@ impl Player {
 }
 
 impl RecordedRequest {
-    /// In which way it is not what was recorded.
+    /// Returns how the request differs from the recorded one. `None` if it does not differ.
     fn difference(&self, recorded: &Self) -> Option<String> {
         let sorted = |request: &Self| {
             let lower = |(name, value): &(String, String)| (name.to_ascii_lowercase(), value.clone());
@@ -199,17 +204,17 @@ impl RecordedRequest {
             headers.sort_unstable();
             headers
         };
-        // Written by hand, a recording has neither.
-        let says = |what: &str| Some(format!("{} {} is asked with {what} than was recorded", self.method, self.url));
+        // A recording written by hand has neither headers nor body.
+        let differs = |part: &str| Some(format!("{} {} has {part} than recorded", self.method, self.url));
         if recorded.body.is_some() && recorded.body != self.body {
-            return says("another body");
+            return differs("a different body");
         }
-        let (mine, its) = (sorted(self), sorted(recorded));
-        if !its.is_empty() && mine != its {
-            let lacks =
-                its.iter().find(|header| !mine.contains(header)).or_else(|| mine.iter().find(|h| !its.contains(h)));
-            let name = lacks.map_or("", |(name, _)| name.as_str());
-            return says(&format!("another header {name:?}"));
+        let (own, theirs) = (sorted(self), sorted(recorded));
+        if !theirs.is_empty() && own != theirs {
+            let missing = theirs.iter().find(|header| !own.contains(header));
+            let different = missing.or_else(|| own.iter().find(|header| !theirs.contains(header)));
+            let name = different.map_or("", |(name, _)| name.as_str());
+            return differs(&format!("a different header {name:?}"));
         }
         None
     }
@@ -242,13 +247,13 @@ impl RecordedResponse {
         }
     }
 
-    /// As the plugin saw it.
+    /// Returns the response as the plugin saw it. It takes no budget share.
     pub(crate) fn replayed(self) -> Result<Response, Error> {
         let body = match (self.body, self.body_base64) {
             (Some(text), _) => text.into_bytes(),
             (None, Some(encoded)) => STANDARD
                 .decode(encoded)
-                .map_err(|error| Error::NotRecorded(format!("a body, because its bodyBase64 is none ({error})")))?,
+                .map_err(|error| Error::NotRecorded(format!("a valid body: bodyBase64 is not base64 ({error})")))?,
             (None, None) => Vec::new(),
         };
         let timing = Timing { first_byte_ms: self.total_ms, total_ms: self.total_ms, ..Timing::default() };
@@ -256,7 +261,8 @@ impl RecordedResponse {
             let RecordedTls { fingerprint, subject, issuer, not_before, not_after } = tls;
             Certificate { fingerprint, subject, issuer, not_before, not_after }
         });
-        Ok(Response::replayed((self.status, self.reason), self.headers, body, (timing, tls)))
+        let Self { status, reason, headers, .. } = self;
+        Ok(Response { status, reason, headers, body, timing, tls, _held: None })
     }
 }
 

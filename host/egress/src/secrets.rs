@@ -1,9 +1,8 @@
-//! Secrets on their way out.
+//! Inserts secrets into requests.
 //!
-//! `${secret.NAME}` in header values and bodies, `${basic.NAME}` in header values.
+//! Header values may contain `${secret.NAME}` and `${basic.NAME}`. Bodies may contain `${secret.NAME}`.
 
 use crate::Error;
-use crate::captures::Values;
 use crate::mask::{Masker, SHORTEST};
 use crate::message::BodyEncoding;
 use base64::Engine;
@@ -12,17 +11,20 @@ use secrecy::{ExposeSecret, SecretString};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// References that one header or body may hold.
+/// Maximum number of references in one header or body.
 const REFERENCES: usize = 16;
 
-/// A target's secrets by name. Never printed.
+/// Values of secrets by name.
+pub(crate) type Values = BTreeMap<String, SecretString>;
+
+/// The secrets of a target by name. They are never printed.
 #[derive(Debug, Default)]
 pub struct Secrets {
     values: Values,
     masker: Masker,
 }
 
-/// A value that cannot be a secret.
+/// An error for a value that cannot be a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the value of the secret {name:?} {why}")]
 pub struct InvalidSecret {
@@ -31,13 +33,13 @@ pub struct InvalidSecret {
 }
 
 impl Secrets {
-    /// Checks each value: at least 8 bytes, without CR, LF and NUL.
+    /// Creates the secrets of a target. Fails if a value is shorter than 8 bytes or contains CR, LF or NUL.
     pub fn new(values: BTreeMap<String, SecretString>) -> Result<Self, InvalidSecret> {
         Self::with_short(values, &BTreeSet::new())
     }
 
-    /// The same, but those that are named may be shorter. They cannot be masked: what a server sends back of them, the plugin
-    /// sees.
+    /// Like [`Self::new`], but the secrets named in `short` may be shorter than 8 bytes. Short values cannot be masked:
+    /// the plugin sees them if a server sends them back.
     pub fn with_short(values: BTreeMap<String, SecretString>, short: &BTreeSet<String>) -> Result<Self, InvalidSecret> {
         for (name, value) in &values {
             let value = value.expose_secret();
@@ -52,32 +54,32 @@ impl Secrets {
         Ok(Self { values, masker })
     }
 
-    /// Whether there is a secret of this name.
+    /// Returns whether there is a secret with this name.
     pub fn contains(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// The names.
+    /// Returns the names of all secrets.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }
 
-    /// A header, a reason or an error as the plugin may see it.
+    /// Masks a header, a reason phrase or an error.
     pub(crate) async fn masked(&self, text: String) -> String {
         self.masker.text(text).await
     }
 
-    /// A body as the plugin may see it.
+    /// Masks a body.
     pub(crate) async fn masked_body(&self, body: Vec<u8>) -> Vec<u8> {
         self.masker.body(body).await
     }
 }
 
-/// Whether a value can be a secret: at least 8 bytes, without CR, LF and NUL.
+/// Checks that a value can be a secret: at least 8 bytes, without CR, LF and NUL.
 pub(crate) fn check_value(name: &str, value: &str) -> Result<(), InvalidSecret> {
     if value.len() < SHORTEST {
-        let why = "is shorter than 8 bytes, too short to be masked in answers: use a longer one, or write short = true beside \
-                   its source, and whoever reads the answers may see it";
+        let why = "is shorter than 8 bytes, too short to be masked in answers: use a longer value, or write short = true \
+                   beside its source, which makes it visible in answers";
         return Err(InvalidSecret { name: name.to_owned(), why });
     }
     check_characters(name, value)
@@ -91,14 +93,14 @@ fn check_characters(name: &str, value: &str) -> Result<(), InvalidSecret> {
     Ok(())
 }
 
-/// All secrets that a request may name: the operator's, and what was captured.
-pub(crate) struct Known<'a> {
+/// The secrets that a request may use: the operator's and the captured ones.
+pub(crate) struct AvailableSecrets<'a> {
     pub operators: &'a Secrets,
     pub captured: &'a Values,
 }
 
-impl Known<'_> {
-    /// Whether there are none.
+impl AvailableSecrets<'_> {
+    /// Returns whether no secret is available.
     pub(crate) fn is_empty(&self) -> bool {
         self.operators.values.is_empty() && self.captured.is_empty()
     }
@@ -107,14 +109,14 @@ impl Known<'_> {
         self.operators.values.get(name).or_else(|| self.captured.get(name))
     }
 
-    /// Names of the secrets that a text refers to, those that are there.
+    /// Returns the names of the available secrets that a text refers to.
     pub(crate) fn named_in<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> {
         let names = text.split("${").skip(1).filter_map(|rest| rest.split_once('}')?.0.split_once('.'));
         let known = names.filter(|(scheme, name)| matches!(*scheme, "secret" | "basic") && self.value(name).is_some());
         known.map(|(_, name)| name).take(REFERENCES)
     }
 
-    /// A header's value with its secrets filled in.
+    /// Returns a header value with its secrets inserted.
     pub(crate) fn expand_header(&self, value: &str) -> Result<String, Error> {
         self.expand(value, |scheme, secret| match scheme {
             "secret" => Some(secret.to_owned()),
@@ -123,7 +125,7 @@ impl Known<'_> {
         })
     }
 
-    /// A body with its secrets filled in. One that is no UTF-8 names none.
+    /// Returns a body with its secrets inserted. A body that is not UTF-8 is returned unchanged.
     pub(crate) fn expand_body(&self, body: Vec<u8>, encoding: BodyEncoding) -> Result<Vec<u8>, Error> {
         let text = match String::from_utf8(body) {
             Ok(text) => text,
@@ -133,7 +135,7 @@ impl Known<'_> {
         Ok(expanded.into_bytes())
     }
 
-    /// Replaces each `${scheme.NAME}` whose scheme `render` knows.
+    /// Replaces each `${scheme.NAME}` for which `render` returns a value.
     fn expand(&self, text: &str, render: impl Fn(&str, &str) -> Option<String>) -> Result<String, Error> {
         let mut expanded = String::with_capacity(text.len());
         let mut rest = text;
@@ -166,9 +168,9 @@ impl Known<'_> {
     }
 }
 
-/// The reference that a text begins with: where it ends, its scheme and its name.
+/// Parses the reference at the beginning of a text. Returns its end, scheme and name.
 fn reference(text: &str) -> Option<(usize, &str, &str)> {
-    /// Longer than any reference: the end of one is not looked for in all that follows.
+    /// Maximum length of a reference, so that the search for its end is bounded.
     const LONGEST: usize = 256;
     let end = text.bytes().take(LONGEST).position(|byte| byte == b'}')?;
     let (scheme, name) = text[2..end].split_once('.')?;
@@ -181,7 +183,7 @@ fn encoded(secret: &str, encoding: BodyEncoding) -> String {
         BodyEncoding::Form => secret.bytes().fold(String::new(), |mut form, byte| {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => form.push(byte.into()),
-                _ => write!(form, "%{byte:02X}").expect("a string takes what is written"),
+                _ => write!(form, "%{byte:02X}").expect("writing to a string never fails"),
             }
             form
         }),
@@ -202,9 +204,9 @@ mod tests {
     }
 
     #[test]
-    fn references_are_filled_in() {
+    fn references_are_replaced_by_secrets() {
         let operators = secrets();
-        let secrets = Known { operators: &operators, captured: &Values::new() };
+        let secrets = AvailableSecrets { operators: &operators, captured: &Values::new() };
         for (text, expected) in [
             ("plain", "plain"),
             ("Bearer ${secret.token}!", "Bearer s3cr\"t &val!"),
@@ -214,7 +216,7 @@ mod tests {
         ] {
             assert_eq!(secrets.expand_header(text).unwrap(), expected);
         }
-        assert_eq!(secrets.expand_header("${secret.nobody}"), Err(Error::SecretUnknown("nobody".to_owned())));
+        assert_eq!(secrets.expand_header("${secret.missing}"), Err(Error::SecretUnknown("missing".to_owned())));
         for (encoding, expected) in [
             (BodyEncoding::Raw, "p=s3cr\"t &val ${basic.login}"),
             (BodyEncoding::Form, "p=s3cr%22t%20%26val ${basic.login}"),
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_values_are_refused_and_never_printed() {
+    fn invalid_values_are_refused_and_never_printed() {
         for bad in ["tiny", "with\nbreak", "with\0nul!", "with\rreturn"] {
             let error = Secrets::new([("t".to_owned(), SecretString::from(bad))].into()).unwrap_err();
             assert!(!error.to_string().contains(bad), "{error}");

@@ -1,27 +1,28 @@
-//! The public face: the process's egress, a lane's, and one poll's.
+//! The public interface: [`Egress`] for the process, [`Lane`] for a runtime, [`Session`] for one poll.
 
+use crate::answer::{mask_error, mask_response};
 use crate::budget::{Bytes, Gauges, Slots, Sockets};
 use crate::captures::{self, Answer, Captured, Place, Sent};
-use crate::coalesce::Flights;
+use crate::coalesce::{self, Coalescer};
 use crate::connect::{Destination, Resolve, SystemResolver};
 use crate::exchange::{Common, Plan, Raw, Reading, exchange};
 use crate::message::{Request, Response};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
-use crate::secrets::{Known, Secrets};
-use crate::tls::Certificate;
+use crate::secrets::AvailableSecrets;
 use crate::{Error, Grant, Narrowing, Origin, OriginGrant, requested};
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-/// What the host decides about each of these; a plugin's word would break the connection or a promise. The answer to a
-/// request for a range, a difference or a character set of the plugin's choice can hold a secret in a form that is not
-/// recognised.
+/// Headers that only the host sets. A plugin's value could break the connection or a guarantee. For example, the answer
+/// to a request for a range, a difference or a character set can contain a secret in an encoding that masking does not
+/// recognise.
 const FORBIDDEN_HEADERS: [&str; 16] = [
     "a-im",
     "accept-charset",
@@ -41,25 +42,27 @@ const FORBIDDEN_HEADERS: [&str; 16] = [
     "proxy-connection",
 ];
 
-/// Headers of one request, and bytes of their names and values.
-const HEADERS: (usize, usize) = (100, 64 << 10);
-/// Bytes of one request's body, with its secrets filled in.
-const BODY: usize = 1 << 20;
-/// A poll that had more requests under way than this waits for itself, and not for others.
-const OWN: usize = 10;
-/// Bytes that one poll may send in all.
-const SENT: usize = 8 << 20;
+/// Maximum number of headers of one request.
+const MAX_HEADERS: usize = 100;
+/// Maximum size of the header names and values of one request in bytes.
+const MAX_HEADER_BYTES: usize = 64 << 10;
+/// Maximum size of one request's body in bytes, with its secrets inserted.
+const MAX_BODY_BYTES: usize = 1 << 20;
+/// If a poll has more requests in flight than this, it waits for its own requests and not for other polls.
+const MAX_OWN_WAITING: usize = 10;
+/// Maximum size of all requests of one poll in bytes.
+const MAX_SENT_BYTES: usize = 8 << 20;
 
-/// The room's settings.
+/// The settings of this crate.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Requests at a time for each host.
+    /// Maximum number of concurrent requests per host.
     pub max_requests_per_host: usize,
-    /// Bytes of bodies held at a time, over the whole process.
+    /// Maximum number of body bytes that the process holds at a time.
     pub max_body_bytes_in_flight: usize,
-    /// Connections that may be open at a time, idle ones too.
+    /// Maximum number of open connections, including idle ones.
     pub max_connections: usize,
-    /// Where this process listens: never connected to by a name.
+    /// The listeners of this process. Requests by a host name are never sent to them.
     pub own_listeners: Vec<SocketAddr>,
 }
 
@@ -74,14 +77,14 @@ impl Default for Config {
     }
 }
 
-/// The process's way out.
+/// The egress of the process.
 #[derive(Clone)]
 pub struct Egress {
     common: Arc<Common>,
-    flights: Arc<Flights>,
+    coalescer: Arc<Coalescer>,
 }
 
-/// A runtime's share of it: requests that begin here are carried out here.
+/// The egress of one runtime. Requests that start here run here.
 #[derive(Clone)]
 pub struct Lane {
     egress: Egress,
@@ -90,12 +93,12 @@ pub struct Lane {
 }
 
 impl Egress {
-    /// The way out of a process; make one.
+    /// Creates the egress. A process needs exactly one.
     pub fn new(config: Config) -> Self {
         Self::with_resolver(config, Arc::new(SystemResolver))
     }
 
-    /// The same, with another resolver than the system's.
+    /// Like [`Self::new`], with a resolver other than the system's.
     pub fn with_resolver(config: Config, resolver: Arc<dyn Resolve>) -> Self {
         let common = Common {
             resolver,
@@ -106,41 +109,41 @@ impl Egress {
             sockets: Sockets::new(config.max_connections),
             gauges: Gauges::default(),
         };
-        Self { common: Arc::new(common), flights: Arc::default() }
+        Self { common: Arc::new(common), coalescer: Arc::default() }
     }
 
-    /// The share of the runtime behind `handle`.
+    /// Returns a lane on the runtime of `handle`.
     pub fn lane(&self, handle: Handle) -> Lane {
         Lane { egress: self.clone(), handle, pool: Arc::default() }
     }
 
-    /// What has happened so far.
+    /// Returns the counters of the process.
     pub fn gauges(&self) -> &Gauges {
         &self.common.gauges
     }
 }
 
-/// What one poll may use up.
+/// The limits of one poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests in all.
+    /// Maximum number of requests.
     pub requests: u32,
-    /// Bytes of one body.
+    /// Maximum size of one body in bytes.
     pub body: usize,
-    /// Bytes of all bodies.
+    /// Maximum size of all bodies in bytes.
     pub bodies: usize,
 }
 
-/// What a poll has used up.
+/// The resources that a poll has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Requests made.
+    /// Number of requests.
     pub requests: u32,
-    /// Bytes of bodies received.
+    /// Number of body bytes received.
     pub bytes: u64,
 }
 
-/// One poll's requests.
+/// The requests of one poll.
 pub struct Session {
     lane: Lane,
     grant: Arc<Grant>,
@@ -148,27 +151,30 @@ pub struct Session {
     deadline: Instant,
     requests: AtomicU32,
     bytes: AtomicUsize,
-    /// Bytes of requests.
+    /// Bytes of the requests sent so far.
     sent: AtomicUsize,
     share: Arc<str>,
     reading: Arc<Reading>,
-    /// Requests of this poll that wait for their answer, and the most that there were.
+    /// Number of requests of this poll in flight.
     waiting: AtomicUsize,
+    /// The highest value of `waiting` so far.
     most_waiting: AtomicUsize,
-    /// Whether a request failed for want of something that this host should have had.
+    /// Whether a request failed because this host lacked a resource.
     starved: AtomicBool,
-    /// Whether a request timed out before it was sent, while it waited for a slot.
+    /// Whether a request timed out while it waited for a resource of this host.
     held_up: AtomicBool,
-    /// Whether a request timed out after it was sent: the server did not answer.
+    /// Whether a request timed out after it was sent, because the server did not answer.
     hung: AtomicBool,
+    /// Names of the secrets that were inserted so far.
     secrets: Mutex<BTreeSet<String>>,
+    /// Serialises the masking of answers.
     masking: tokio::sync::Mutex<()>,
     captured: Arc<Captured>,
     tape: Tape,
 }
 
 impl Session {
-    /// For a poll that ends at `deadline` at the latest.
+    /// Creates the session of a poll that ends at `deadline` at the latest.
     pub fn new(lane: Lane, grant: Arc<Grant>, limits: Limits, deadline: Instant) -> Self {
         Self {
             lane,
@@ -192,52 +198,52 @@ impl Session {
         }
     }
 
-    /// The same, recording, or answered from a recording.
+    /// Sets whether the session records its exchanges or replays a recording.
     #[must_use]
     pub fn with_tape(self, tape: Tape) -> Self {
         Self { tape, ..self }
     }
 
-    /// The same, for targets of this kind: slots are shared out by it.
+    /// Sets the kind of the target. Request slots and connections are divided by kind.
     #[must_use]
     pub fn with_share(self, kind: &str) -> Self {
         Self { share: kind.into(), ..self }
     }
 
-    /// Whether a request failed because this host lacked something, or because others held what it waited for. What came of
-    /// the poll then says nothing of its target.
+    /// Returns whether a request failed because this host lacked a resource, or because other polls held the resource
+    /// that it waited for. The result of the poll then says nothing about its target.
     ///
-    /// A poll is not starved if one of its requests was sent and never answered: it waited for the server, and perhaps for slots
-    /// that its own requests held.
+    /// A poll is not starved if one of its requests was sent and never answered: it waited for the server, and perhaps
+    /// for slots of its own requests.
     pub fn was_starved(&self) -> bool {
-        let waited_for_others = self.most_waiting.load(Ordering::Relaxed) <= OWN
+        let waited_for_others = self.most_waiting.load(Ordering::Relaxed) <= MAX_OWN_WAITING
             && self.held_up.load(Ordering::Relaxed)
             && !self.hung.load(Ordering::Relaxed);
         self.starved.load(Ordering::Relaxed) || waited_for_others
     }
 
-    /// The same, with what was captured before, and room for what will be.
+    /// Sets the store of captured secrets.
     #[must_use]
     pub fn with_captured(self, captured: Arc<Captured>) -> Self {
         Self { captured, ..self }
     }
 
-    /// Whether a secret of this name is the operator's, or was captured and has not expired.
+    /// Returns whether the operator configured a secret with this name, or it was captured and has not expired.
     pub fn has_secret(&self, name: &str) -> bool {
-        self.grant.secrets.contains(name) || self.captured.good().contains_key(name)
+        self.grant.secrets.contains(name) || self.captured.valid().contains_key(name)
     }
 
-    /// Drops a captured secret.
+    /// Deletes a captured secret.
     pub fn forget_secret(&self, name: &str) {
         self.captured.forget(name);
     }
 
-    /// What the target may reach.
+    /// Returns the network access of the target.
     pub fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// What was used up so far.
+    /// Returns the resources used so far.
     pub fn usage(&self) -> Usage {
         Usage {
             requests: self.requests.load(Ordering::Relaxed).min(self.limits.requests),
@@ -245,12 +251,12 @@ impl Session {
         }
     }
 
-    /// Names of the secrets that were filled in so far.
+    /// Returns the names of the secrets inserted so far, in alphabetical order.
     pub fn secrets_used(&self) -> Vec<String> {
         self.secrets.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    fn note_secrets(&self, request: &Request, known: &Known<'_>) {
+    fn note_secrets(&self, request: &Request, known: &AvailableSecrets<'_>) {
         let names = |text: &str| known.named_in(text).map(str::to_owned).collect::<Vec<_>>();
         let mut used: Vec<String> = request.headers.iter().flat_map(|(_, value)| names(value)).collect();
         used.extend(
@@ -261,13 +267,13 @@ impl Session {
         }
     }
 
-    /// Sends a request and waits for its whole answer.
+    /// Sends a request and returns its whole answer. Records the exchange if the session records.
     pub async fn fetch(&self, request: Request) -> Result<Response, Error> {
         let Tape::Record(recorder) = &self.tape else { return self.answer(request).await };
         let url = address(&self.grant, &request.path)
             .map_or_else(|_| request.path.clone(), |(origin, path)| format!("{origin}{path}"));
         if self.requests.load(Ordering::Relaxed) >= self.limits.requests {
-            // It is refused unsent, and so may be a million more.
+            // The request is refused unsent. It is not recorded, because a plugin may try this any number of times.
             return self.answer(request).await;
         }
         let (place, recorded) = (recorder.place(), RecordedRequest::of(&request, url));
@@ -292,72 +298,82 @@ impl Session {
             return Err(Error::TooManyRequests(self.limits.requests));
         }
         captures::check(&request, &self.grant.secrets)?;
-        let start = Instant::now();
-        let timeout = request.timeout;
-        let deadline = timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
+        let times = Times { start: Instant::now(), timeout: request.timeout };
         let left = self.limits.bodies.saturating_sub(self.bytes.load(Ordering::Relaxed));
         let cap = self.limits.body.min(left);
-        let captured = self.captured.good();
-        let secrets = &self.grant.secrets;
-        let known = Known { operators: secrets, captured: &captured };
+        let captured = self.captured.valid();
+        let known = AvailableSecrets { operators: &self.grant.secrets, captured: &captured };
         if !known.is_empty() {
             self.note_secrets(&request, &known);
         }
         let (captures, sent) = (request.captures.clone(), Sent::of(&request));
-        let asked = matches!(self.tape, Tape::Replay(_)).then(|| RecordedRequest::of(&request, String::new()));
-        let plan = plan((&self.grant, &self.share, &self.reading), &known, request).map_err(|error| match error {
+        let requested = matches!(self.tape, Tape::Replay(_)).then(|| RecordedRequest::of(&request, String::new()));
+        let plan = self.checked_plan(&known, request)?;
+        if let (Tape::Replay(player), Some(requested)) = (&self.tape, requested) {
+            let url = format!("{}{}", plan.destination.origin, plan.path_and_query);
+            let response = player.answer(&RecordedRequest { url, ..requested })?.replayed()?;
+            self.count_body(response.body.len(), cap)?;
+            self.captured.keep(&captures, &sent, &Answer::of(&response))?;
+            return Ok(response);
+        }
+        let mut raw = self.send(plan, cap, times).await?;
+        let answer = Answer { status: raw.status, headers: &raw.headers, body: &raw.body };
+        let places = self.captured.keep(&captures, &sent, &answer)?;
+        Place::star(places, &mut raw.headers, &mut raw.body);
+        // Answers of one poll are masked one at a time, so that hundreds of them do not share one turn of the runtime.
+        let _turn = self.masking.lock().await;
+        Ok(mask_response(&self.grant.secrets, raw).await)
+    }
+
+    /// Makes the plan of a request and counts its size.
+    fn checked_plan(&self, known: &AvailableSecrets<'_>, request: Request) -> Result<Plan, Error> {
+        let plan = plan(self, known, request).map_err(|error| match error {
             Error::SecretUnknown(name) => match self.captured.missed(&name) {
                 Some(why) => Error::CaptureMissing { name, why },
                 None => Error::SecretUnknown(name),
             },
             error => error,
         })?;
-        if self.sent.fetch_add(plan.size(), Ordering::Relaxed).saturating_add(plan.size()) > SENT {
-            return Err(Error::TooMuchSent { limit: SENT });
+        if self.sent.fetch_add(plan.size(), Ordering::Relaxed).saturating_add(plan.size()) > MAX_SENT_BYTES {
+            return Err(Error::TooMuchSent { limit: MAX_SENT_BYTES });
         }
-        if let (Tape::Replay(player), Some(asked)) = (&self.tape, asked) {
-            let url = format!("{}{}", plan.destination.origin, plan.path_and_query);
-            let response = player.answer(&RecordedRequest { url, ..asked })?.replayed()?;
-            self.count_body(response.body.len(), cap)?;
-            self.captured.keep((&captures, &sent), &Answer::of(&response))?;
-            return Ok(response);
-        }
+        Ok(plan)
+    }
+
+    /// Sends a request, or joins an identical one in flight, and returns its unmasked answer.
+    async fn send(&self, plan: Plan, cap: usize, times: Times) -> Result<Raw, Error> {
+        let Times { start, timeout } = times;
+        let deadline = timeout.map_or(self.deadline, |timeout| self.deadline.min(start + timeout));
         let Lane { egress, handle, pool } = &self.lane;
         let (common, pool) = (egress.common.clone(), pool.clone());
-        let flight = egress.flights.join(plan, cap, (handle, &egress.common.gauges), |plan, progress| async move {
-            exchange(&common, &pool, &plan, &progress).await
-        });
-        let raw = match timeout_at(deadline, flight.answer.clone()).await {
+        let caller = coalesce::Caller { cap, lane: handle, gauges: &egress.common.gauges };
+        let in_flight = egress
+            .coalescer
+            .join(plan, caller, |plan, progress| async move { exchange(&common, &pool, &plan, &progress).await });
+        let raw = match timeout_at(deadline, in_flight.answer.clone()).await {
             Ok(Ok(raw)) => raw,
-            Ok(Err(error)) => return Err(masked(secrets, error).await),
+            Ok(Err(error)) => return Err(mask_error(&self.grant.secrets, error).await),
             Err(_) => {
-                let (after, phase) = (start.elapsed(), flight.progress.phase());
-                let whose = if flight.progress.is_held_up() { &self.held_up } else { &self.hung };
-                whose.store(true, Ordering::Relaxed);
-                // Whoever gave it longer than the poll has left cannot blame the server.
+                let (after, phase) = (start.elapsed(), in_flight.progress.phase());
+                let cause = if in_flight.progress.is_held_up() { &self.held_up } else { &self.hung };
+                cause.store(true, Ordering::Relaxed);
+                // If the poll ended before the timeout of the request, the server is not to blame.
                 let cut = timeout.is_some_and(|timeout| start + timeout > self.deadline);
                 return Err(if cut { Error::PollOver { after, phase } } else { Error::Timeout { after, phase } });
             }
         };
         let length = raw.body.len();
         self.count_body(length, cap)?;
-        drop(flight);
-        // Whoever is alone with the answer takes its body; the others copy it.
-        let budget = &egress.common.bytes;
-        let raw = match Arc::try_unwrap(raw) {
-            Ok(raw) => raw,
+        drop(in_flight);
+        // The only holder of the answer takes its body, other holders copy it.
+        match Arc::try_unwrap(raw) {
+            Ok(raw) => Ok(raw),
             Err(shared) => {
+                let budget = &egress.common.bytes;
                 let held = budget.try_hold(length).ok_or(Error::Overloaded { limit: budget.limit() })?;
-                shared.copy(held)
+                Ok(shared.copy(held))
             }
-        };
-        let mut raw = raw;
-        let answer = Answer { status: raw.status, headers: &raw.headers, body: &raw.body };
-        let places = self.captured.keep((&captures, &sent), &answer)?;
-        Place::star(places, &mut raw.headers, &mut raw.body);
-        // One answer of a poll at a time: hundreds that come together would share a turn.
-        let _turn = self.masking.lock().await;
-        Ok(respond(secrets, raw).await)
+        }
     }
 
     fn count_body(&self, length: usize, cap: usize) -> Result<(), Error> {
@@ -369,61 +385,33 @@ impl Session {
     }
 }
 
-/// The answer as the plugin may see it.
-async fn respond(secrets: &Secrets, raw: Raw) -> Response {
-    let body = secrets.masked_body(raw.body).await;
-    let mut headers = Vec::with_capacity(raw.headers.len());
-    for (name, value) in raw.headers {
-        // The length before masking tells how many characters of a secret had to be escaped.
-        let is_length = name == "content-length" && !body.is_empty();
-        let value = if is_length { body.len().to_string() } else { secrets.masked(value).await };
-        headers.push((secrets.masked(name).await, value));
-    }
-    let tls = match raw.tls {
-        Some(tls) => {
-            let tls = Certificate::clone(&tls);
-            let (subject, issuer) = (secrets.masked(tls.subject).await, secrets.masked(tls.issuer).await);
-            Some(Certificate { subject, issuer, ..tls })
-        }
-        None => None,
-    };
-    let reason = secrets.masked(raw.reason).await;
-    Response { status: raw.status, reason, headers, body, timing: raw.timing, tls, _held: raw.held }
+/// When a request started, and its own timeout.
+#[derive(Clone, Copy)]
+struct Times {
+    start: Instant,
+    timeout: Option<Duration>,
 }
 
-/// A server's words can stand in an error, and a secret in them.
-async fn masked(secrets: &Secrets, error: Error) -> Error {
-    match error {
-        Error::Protocol { name, why } => Error::Protocol { name, why: secrets.masked(why).await },
-        Error::TlsFailed { name, why } => Error::TlsFailed { name, why: secrets.masked(why).await },
-        Error::EncodedBody(encoding) => Error::EncodedBody(secrets.masked(encoding).await),
-        other => other,
-    }
-}
-
-/// Checks a request against the grant and fills in its secrets.
-fn plan(
-    (grant, share, reading): (&Grant, &Arc<str>, &Arc<Reading>),
-    known: &Known<'_>,
-    request: Request,
-) -> Result<Plan, Error> {
+/// Checks a request against the grant and inserts its secrets.
+fn plan(session: &Session, known: &AvailableSecrets<'_>, request: Request) -> Result<Plan, Error> {
+    let Session { grant, share, reading, .. } = session;
     let (origin, path_and_query) = address(grant, &request.path)?;
     grant.narrowing.check(request.method, &path_and_query)?;
     let OriginGrant { tls, .. } = grant.origins.iter().find(|granted| granted.origin == origin).ok_or_else(|| {
         let what = format!("{origin} is not an origin of this target");
-        Error::Denied { what, why: "a request goes to the target's url or one of its also, and nowhere else" }
+        Error::Denied { what, why: "requests may go only to the origins of the target's url and also" }
     })?;
-    let (most, longest) = HEADERS;
-    if request.headers.len() > most {
-        return Err(Error::BadRequest(format!("it has {} headers, more than {most}", request.headers.len())));
+    if request.headers.len() > MAX_HEADERS {
+        let count = request.headers.len();
+        return Err(Error::BadRequest(format!("it has {count} headers, more than {MAX_HEADERS}")));
     }
     let mut headers = HeaderMap::new();
     let mut bytes = 0;
     for (name, value) in &request.headers {
-        let (name, value) = header(&grant.narrowing, known, (name, value))?;
+        let (name, value) = header(&grant.narrowing, known, name, value)?;
         bytes += name.as_str().len() + value.len();
-        if bytes > longest {
-            return Err(Error::BadRequest(format!("its headers are longer than {longest} bytes in all")));
+        if bytes > MAX_HEADER_BYTES {
+            return Err(Error::BadRequest(format!("its headers are longer than {MAX_HEADER_BYTES} bytes in total")));
         }
         headers.append(name, value);
     }
@@ -432,27 +420,28 @@ fn plan(
         headers.insert(HOST, value);
     }
     let body = match request.body {
-        Some(body) if body.len() <= BODY => known.expand_body(body, request.body_encoding)?,
+        Some(body) if body.len() <= MAX_BODY_BYTES => known.expand_body(body, request.body_encoding)?,
         Some(body) => body,
         None => Vec::new(),
     };
-    if body.len() > BODY {
-        return Err(Error::BadRequest(format!("its body is longer than {BODY} bytes")));
+    if body.len() > MAX_BODY_BYTES {
+        return Err(Error::BadRequest(format!("its body is longer than {MAX_BODY_BYTES} bytes")));
     }
     let destination = Destination { origin, tls: tls.clone(), reach: grant.reach.clone() };
-    // Whoever joined would get an answer with a secret in it that is not theirs.
+    // The answer contains a captured secret of this target, so other callers must not share it.
     let shared = request.captures.is_empty();
     let (share, reading) = (share.clone(), reading.clone());
     Ok(Plan { destination, method: request.method, path_and_query, headers, body: body.into(), shared, share, reading })
 }
 
 fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
-    // What a URL parser would silently drop or turn round is refused, so that what was judged is what is sent.
+    // A URL parser silently drops or changes these characters. They are refused, so that the checked path is the sent
+    // path.
     if let Some(odd) = path.chars().find(|c| c.is_control() || matches!(c, ' ' | '\\')) {
         return Err(Error::BadRequest(format!("its path has the character {odd:?}, which must be percent-encoded")));
     }
     if ["${secret.", "${basic."].iter().any(|reference| path.contains(reference)) {
-        let why = "its path refers to a secret: paths stand in the logs of servers and proxies; send it in a header or the body";
+        let why = "its path refers to a secret: servers and proxies log paths; send it in a header or the body";
         return Err(Error::BadRequest(why.to_owned()));
     }
     let url = grant.base.join(path).map_err(|error| Error::BadRequest(format!("its path {path:?}: {error}")))?;
@@ -461,19 +450,20 @@ fn address(grant: &Grant, path: &str) -> Result<(Origin, String), Error> {
 
 fn header(
     narrowing: &Narrowing,
-    known: &Known<'_>,
-    (name, value): (&str, &str),
+    known: &AvailableSecrets<'_>,
+    name: &str,
+    value: &str,
 ) -> Result<(HeaderName, HeaderValue), Error> {
     let bad =
         || Error::BadRequest(format!("{:?} is not the name of a header", name.chars().take(60).collect::<String>()));
     let name: HeaderName = name.parse().map_err(|_| bad())?;
-    // Some servers take the one for the other.
-    let usual = name.as_str().replace('_', "-");
-    if FORBIDDEN_HEADERS.contains(&usual.as_str()) || usual.starts_with("proxy-") {
-        let remedy = if usual == "host" { ": write it as host_header of the target" } else { "" };
-        return Err(Error::BadRequest(format!("the header {name} is set by the host itself{remedy}")));
+    // Some servers treat underscores as hyphens.
+    let normalized = name.as_str().replace('_', "-");
+    if FORBIDDEN_HEADERS.contains(&normalized.as_str()) || normalized.starts_with("proxy-") {
+        let remedy = if normalized == "host" { ": set host_header of the target instead" } else { "" };
+        return Err(Error::BadRequest(format!("the header {name} is set by Polliwog itself{remedy}")));
     }
-    narrowing.check_header(&usual)?;
+    narrowing.check_header(&normalized)?;
     let expanded = known.expand_header(value)?;
     let mut value = HeaderValue::from_bytes(expanded.as_bytes()).map_err(|_| {
         Error::BadRequest(format!("the value of its header {name} has a line break or control character"))

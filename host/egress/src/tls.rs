@@ -1,7 +1,7 @@
-//! How an origin's certificate is judged, and what is told of it.
+//! Verifies the certificate of an origin and extracts its data.
 //!
-//! One verifier for all policies: it takes the leaf's fingerprint first, so that every refusal can print it. Pinning
-//! replaces the chain and the name, never the handshake's signature.
+//! One verifier serves all policies. It computes the fingerprint of the leaf first, so that every error can print it.
+//! Pinning replaces the checks of the chain and the name, but never the check of the handshake signature.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
@@ -17,12 +17,12 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The SHA-256 of a leaf certificate.
+/// The SHA-256 fingerprint of a leaf certificate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Reads 64 hex digits, with or without colons, in any case.
+    /// Parses 64 hex digits, with or without colons, in upper or lower case.
     pub fn parse(text: &str) -> Result<Self, TlsError> {
         let digits: Vec<u32> =
             text.chars().filter(|c| *c != ':').map(|c| c.to_digit(16)).collect::<Option<_>>().unwrap_or_default();
@@ -40,13 +40,13 @@ impl Fingerprint {
         Self(Sha256::digest(certificate).into())
     }
 
-    /// Lower-case hex without colons.
+    /// Returns lower-case hex without colons.
     pub fn to_hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// Upper-case hex with colons, as other tools print it.
+/// Prints upper-case hex with colons, like other tools.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pairs: Vec<String> = self.0.iter().map(|byte| format!("{byte:02X}")).collect();
@@ -60,11 +60,11 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A TLS setting that cannot be used.
+/// An error in the TLS settings.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "each variant's text says what it is")]
+#[allow(missing_docs, reason = "the text of each variant documents it")]
 pub enum TlsError {
-    #[error("{0:?} is no SHA-256 fingerprint: it has 64 hex digits, with or without colons")]
+    #[error("{0:?} is not a SHA-256 fingerprint: write 64 hex digits, with or without colons")]
     Fingerprint(String),
     #[error("the CA file {file} cannot be read: {why}")]
     CaFile { file: String, why: String },
@@ -72,7 +72,7 @@ pub enum TlsError {
     Setup(String),
 }
 
-/// How an origin's certificate is judged. Cheap to clone; equal settings share connections.
+/// How the certificate of an origin is verified. Cheap to clone. Equal settings share connections.
 #[derive(Clone)]
 pub struct Tls {
     identity: Arc<str>,
@@ -86,7 +86,7 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// By the authorities that this machine trusts.
+    /// Trusts the certificate authorities of this machine.
     pub fn system() -> Result<Self, TlsError> {
         static SYSTEM: OnceLock<Tls> = OnceLock::new();
         if let Some(tls) = SYSTEM.get() {
@@ -98,8 +98,8 @@ impl Tls {
         Ok(SYSTEM.get_or_init(|| made).clone())
     }
 
-    /// By the authorities in a PEM file. A server's own certificate that stands in it is trusted too, for its name and while it
-    /// is valid: self-signed ones are both.
+    /// Trusts the authorities in a PEM file. A server certificate in the file is trusted too, for its name and while it
+    /// is valid. A self-signed certificate is both.
     pub fn ca_file(file: &Path) -> Result<Self, TlsError> {
         let unreadable = |why: String| TlsError::CaFile { file: file.display().to_string(), why };
         let pem = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
@@ -110,24 +110,24 @@ impl Tls {
             roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
         }
         if roots.is_empty() {
-            return Err(unreadable("it holds no certificate in PEM form".to_owned()));
+            return Err(unreadable("it contains no certificate in PEM format".to_owned()));
         }
         let identity = format!("ca:{}", Fingerprint::of(&pem).to_hex());
         Self::new(identity, Trust::Roots { chain: chain(roots)?, own })
     }
 
-    /// By the fingerprint of the leaf: any of these.
+    /// Trusts leaf certificates with one of these fingerprints.
     pub fn pinned(fingerprints: BTreeSet<Fingerprint>) -> Result<Self, TlsError> {
         let identity = format!("pin:{fingerprints:?}");
         Self::new(identity, Trust::Pinned(fingerprints))
     }
 
-    /// Not at all.
+    /// Trusts every certificate.
     pub fn insecure() -> Result<Self, TlsError> {
         Self::new("insecure".to_owned(), Trust::Anything)
     }
 
-    /// The same, and HTTP/2 where the origin offers it.
+    /// Returns the same settings, but uses HTTP/2 if the origin offers it.
     #[must_use]
     pub fn with_http2(self) -> Self {
         let mut config = (*self.config).clone();
@@ -145,12 +145,12 @@ impl Tls {
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A resumed session brings back the certificate of the one before it, unseen by the verifier.
+        // A resumed session reuses the certificate of the earlier session without calling the verifier.
         config.resumption = Resumption::disabled();
         Ok(Self { identity: identity.into(), config: config.into() })
     }
 
-    /// What connections may be shared by.
+    /// Returns a text that is equal for equal settings. Connections are shared by it.
     pub(crate) fn identity(&self) -> &Arc<str> {
         &self.identity
     }
@@ -165,7 +165,7 @@ fn provider() -> Arc<CryptoProvider> {
     PROVIDER.get_or_init(|| Arc::new(rustls::crypto::ring::default_provider())).clone()
 }
 
-/// A machine without authorities trusts nobody; that is found out when a certificate is to be judged.
+/// Builds the chain verifier. `None` if there are no authorities: then every certificate is refused as untrusted.
 fn chain(roots: RootCertStore) -> Result<Option<Arc<WebPkiServerVerifier>>, TlsError> {
     if roots.is_empty() {
         return Ok(None);
@@ -177,9 +177,9 @@ fn chain(roots: RootCertStore) -> Result<Option<Arc<WebPkiServerVerifier>>, TlsE
 #[derive(Debug)]
 enum Trust {
     Roots {
-        /// None where there are no authorities.
+        /// `None` if there are no authorities.
         chain: Option<Arc<WebPkiServerVerifier>>,
-        /// Certificates that are trusted by themselves.
+        /// Fingerprints of certificates that are trusted without a chain.
         own: BTreeSet<Fingerprint>,
     },
     Pinned(BTreeSet<Fingerprint>),
@@ -192,7 +192,7 @@ struct Verifier {
     provider: Arc<CryptoProvider>,
 }
 
-/// Why a certificate was refused; it travels inside rustls's error to whoever connects.
+/// Why a certificate was refused. rustls returns it to the connecting code inside its own error.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("the certificate with the fingerprint {found} is refused: {refusal:?}")]
 pub(crate) struct Refused {
@@ -240,9 +240,12 @@ impl ServerCertVerifier for Verifier {
             Trust::Roots { chain: None, .. } => refuse(Refusal::Untrusted),
             Trust::Roots { chain: Some(chain), own } => {
                 let verdict = chain.verify_server_cert(leaf, intermediates, name, ocsp, now);
-                // An authority's certificate is not taken for a server's by the library, even where it is meant.
-                match verdict.map_err(|error| judged(error, found)) {
-                    Err(error) if is_untrusted(&error) && own.contains(&found) => by_itself(leaf, name, now, found),
+                // The library never accepts an authority's certificate as a server certificate, even if it is in the CA
+                // file.
+                match verdict.map_err(|error| with_fingerprint(error, found)) {
+                    Err(error) if is_untrusted(&error) && own.contains(&found) => {
+                        verify_without_chain(leaf, name, now, found)
+                    }
                     verdict => verdict,
                 }
             }
@@ -280,15 +283,15 @@ fn is_untrusted(error: &rustls::Error) -> bool {
     Refused::of(error).is_some_and(|refused| refused.refusal == Refusal::Untrusted)
 }
 
-/// A certificate that is trusted for what it is: its name and its dates still count.
-fn by_itself(
+/// Verifies a certificate that is trusted without a chain. Its name and its dates are still checked.
+fn verify_without_chain(
     leaf: &CertificateDer<'_>,
     name: &ServerName<'_>,
     now: UnixTime,
     found: Fingerprint,
 ) -> Result<ServerCertVerified, rustls::Error> {
-    let parsed = ParsedCertificate::try_from(leaf).map_err(|error| judged(error, found))?;
-    verify_server_name(&parsed, name).map_err(|error| judged(error, found))?;
+    let parsed = ParsedCertificate::try_from(leaf).map_err(|error| with_fingerprint(error, found))?;
+    verify_server_name(&parsed, name).map_err(|error| with_fingerprint(error, found))?;
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     match X509Certificate::from_der(leaf).map(|(_, parsed)| parsed.validity().clone()) {
         Ok(validity) if now > validity.not_after.timestamp() => Err(refused(found, Refusal::Expired)),
@@ -298,8 +301,8 @@ fn by_itself(
     }
 }
 
-/// rustls's verdict with the fingerprint beside it.
-fn judged(error: rustls::Error, found: Fingerprint) -> rustls::Error {
+/// Adds the fingerprint to an error of rustls.
+fn with_fingerprint(error: rustls::Error, found: Fingerprint) -> rustls::Error {
     let rustls::Error::InvalidCertificate(certificate) = &error else { return error };
     let refusal = match certificate {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => Refusal::Expired,
@@ -312,18 +315,19 @@ fn judged(error: rustls::Error, found: Fingerprint) -> rustls::Error {
     refused(found, refusal)
 }
 
-/// What is told of a leaf certificate.
+/// The data of a leaf certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// SHA-256, lower-case hex without colons.
     pub fingerprint: String,
-    /// Its subject, as RFC 4514 writes it; empty when the certificate cannot be read.
+    /// The subject in the format of RFC 4514. Empty if the certificate cannot be parsed.
     pub subject: String,
-    /// Its issuer.
+    /// The issuer in the same format.
     pub issuer: String,
-    /// Milliseconds since the Unix epoch; 0 when the certificate cannot be read, or before 1970.
+    /// Start of the validity in milliseconds since the Unix epoch. 0 if the certificate cannot be parsed or the date is
+    /// before 1970.
     pub not_before: u64,
-    /// Milliseconds since the Unix epoch.
+    /// End of the validity in milliseconds since the Unix epoch.
     pub not_after: u64,
 }
 
@@ -346,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fingerprints_are_read_in_every_notation() {
+    fn fingerprints_are_parsed_in_every_notation() {
         let plain = "ab".repeat(32);
         let colons = vec!["AB"; 32].join(":");
         let parsed = Fingerprint::parse(&colons).unwrap();

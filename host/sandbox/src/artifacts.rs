@@ -1,9 +1,9 @@
-//! Machine code that was compiled before, on disk.
+//! Stores compiled machine code on disk.
 //!
-//! Whoever can write here can run anything as this host: the folder belongs to this user alone, and what is in it is
-//! authenticated with a key of this installation before it is mapped. A file is named after the plugin's SHA-256, the
-//! engine it was compiled for and the HMAC of its content under those names, so that code and proof appear together, by
-//! one rename. A file is never written to again: it may be mapped.
+//! Everyone who can write to this folder can run any code as this host. So the folder belongs to this user alone, and
+//! each file is authenticated with a key of this installation before it is mapped. The file name consists of the
+//! plugin's SHA-256, the engine that the code is for, and an HMAC of this name and the content. So code and proof
+//! appear together with one rename. A file is never modified after that, because it may be mapped.
 
 use hmac::{Hmac, Mac};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
@@ -18,31 +18,31 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 use wasmtime::Engine;
 
-/// Bytes of all files; the ones that were used longest ago go first.
-const ALL: u64 = 2 << 30;
+/// Maximum size of all files in bytes. The least recently used files are removed first.
+const MAX_TOTAL_BYTES: u64 = 2 << 30;
 const EXTENSION: &str = "cwasm";
 const DRAFT: &str = "draft";
-/// Why a plugin was refused; a few bytes each.
+/// Extension of the files that contain why a plugin was refused, a few bytes each.
 const REFUSAL: &str = "refusal";
-/// Refusals that are kept; the oldest go first.
+/// Maximum number of stored refusals. The oldest are removed first.
 const REFUSALS: usize = 4096;
-/// The longest refusal, in bytes.
+/// Maximum length of a stored refusal in bytes.
 const LONGEST_REFUSAL: u64 = 4096;
-/// A child that compiles ends within this.
-const OLD: Duration = Duration::from_secs(300);
+/// Age after which a draft is removed. A compiling child ends earlier.
+const MAX_DRAFT_AGE: Duration = Duration::from_secs(300);
 
-/// A folder of machine code.
+/// A folder with compiled machine code.
 #[derive(Debug)]
 pub(crate) struct Artifacts {
     folder: PathBuf,
     key: [u8; 32],
 }
 
-/// What a plugin's machine code for an engine is called, but for the proof.
+/// The file name of a plugin's machine code for an engine, without the proof.
 #[derive(Debug)]
 pub(crate) struct Name(String);
 
-/// A file that is being written.
+/// A temporary file for machine code.
 pub(crate) struct Draft(NamedTempFile);
 
 impl Artifacts {
@@ -50,7 +50,7 @@ impl Artifacts {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let found = fs::symlink_metadata(folder)?;
         if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
-            return Err(io::Error::other(format!("{} is no folder of this user's own", folder.display())));
+            return Err(io::Error::other(format!("{} is not a folder that belongs to this user", folder.display())));
         }
         if found.mode() & 0o077 != 0 {
             fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
@@ -60,12 +60,12 @@ impl Artifacts {
         Ok(artifacts)
     }
 
-    /// Removes what was being written when its writer ended.
+    /// Removes drafts whose writer ended.
     fn clear_drafts(&self) {
         for path in self.files(DRAFT) {
             let age = fs::metadata(&path).and_then(|found| found.modified()).ok().and_then(|at| at.elapsed().ok());
             // A younger draft may belong to a command that is compiling now.
-            if age.is_none_or(|age| age > OLD) {
+            if age.is_none_or(|age| age > MAX_DRAFT_AGE) {
                 let _ = fs::remove_file(&path);
             }
         }
@@ -81,7 +81,8 @@ impl Artifacts {
         Name(format!("{}-{:016x}", hex(&plugin), hasher.finish()))
     }
 
-    /// The file of this name, if it is what this installation wrote. One that is not is removed, and the log says so.
+    /// Returns the file with this name if this installation wrote it. A file with a wrong proof is removed with a
+    /// warning in the log.
     pub(crate) fn find(&self, name: &Name) -> Option<PathBuf> {
         for path in self.files(EXTENSION) {
             let Some(file) = path.file_name().and_then(|file| file.to_str()) else { continue };
@@ -91,19 +92,19 @@ impl Artifacts {
                 used(&path);
                 return Some(path);
             }
-            tracing::warn!("{} is not what this host wrote; it is removed and compiled anew", path.display());
+            tracing::warn!("{} was not written by this host; it is removed and compiled again", path.display());
             let _ = fs::remove_file(&path);
         }
         None
     }
 
-    /// The HMAC of a file's content under its name.
+    /// Returns the HMAC of a file's name and content.
     fn proof(&self, name: &Name, path: &Path) -> io::Result<String> {
         self.proof_of(name, OpenOptions::new().read(true).custom_flags(nofollow()).open(path)?)
     }
 
     fn proof_of(&self, name: &Name, mut file: impl Read) -> io::Result<String> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a key of any length is one");
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC accepts keys of any length");
         mac.update(name.0.as_bytes());
         mac.update(&[0]);
         let mut piece = vec![0; 1 << 16];
@@ -115,7 +116,7 @@ impl Artifacts {
         }
     }
 
-    /// Why a plugin was refused by this version, where that is known.
+    /// Returns why this version refused a plugin. `None` if no refusal is stored.
     pub(crate) fn refusal(&self, name: &Name) -> Option<String> {
         let mut text = String::new();
         File::open(self.refusal_path(name)).ok()?.take(LONGEST_REFUSAL).read_to_string(&mut text).ok()?;
@@ -139,7 +140,7 @@ impl Artifacts {
         self.folder.join(format!("{}-{}.{REFUSAL}", name.0, env!("CARGO_PKG_VERSION")))
     }
 
-    /// A file to write to, under a name that nobody else has, which nobody reads before it is kept.
+    /// Creates a draft with a unique name. It is not read before [`Draft::keep`].
     pub(crate) fn draft(&self) -> io::Result<Draft> {
         let suffix = format!(".{DRAFT}");
         tempfile::Builder::new().suffix(&suffix).tempfile_in(&self.folder).map(Draft)
@@ -150,7 +151,7 @@ impl Artifacts {
         entries.filter(|path| path.extension().is_some_and(|extension| extension == wanted)).collect()
     }
 
-    /// Removes what was used longest ago while there is too much.
+    /// Removes the least recently used files while the total size exceeds the limit. `kept` is never removed.
     fn prune(&self, kept: &Path) {
         let age = |path: &Path| fs::metadata(path).and_then(|found| Ok((found.modified()?, found.len()))).ok();
         let mut files: Vec<_> =
@@ -158,7 +159,7 @@ impl Artifacts {
         files.sort();
         let mut all: u64 = files.iter().map(|((_, size), _)| size).sum();
         for ((_, size), path) in files {
-            if all <= ALL {
+            if all <= MAX_TOTAL_BYTES {
                 return;
             }
             if path != kept && fs::remove_file(&path).is_ok() {
@@ -169,12 +170,13 @@ impl Artifacts {
 }
 
 impl Draft {
-    /// Where the draft is written.
+    /// Returns a handle for writing the draft.
     pub(crate) fn output(&self) -> io::Result<File> {
         self.0.as_file().try_clone()
     }
 
-    /// Makes it a file of this name, all at once. What is proven is what was written here, whatever its name leads to now.
+    /// Renames the draft to its final name. The proof is computed from the open file, so a change of the path in the
+    /// meantime has no effect.
     pub(crate) fn keep(self, artifacts: &Artifacts, name: &Name) -> io::Result<PathBuf> {
         let mut file = self.0.as_file();
         file.set_permissions(fs::Permissions::from_mode(0o400))?;
@@ -187,7 +189,7 @@ impl Draft {
     }
 }
 
-/// Notes that a file was used now, by the kernel's clock; that decides nothing but what goes first.
+/// Sets the modification time of a file to now, by the kernel's clock. It only decides which files are removed first.
 fn used(path: &Path) {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
     if let Ok(file) = File::open(path) {
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_found_and_nothing_else() {
+    fn only_stored_files_are_found() {
         let (_folder, artifacts) = artifacts(1);
         let name = artifacts.name([7; 32], &Engine::default());
         assert_eq!(artifacts.find(&name), None);
@@ -233,27 +235,27 @@ mod tests {
         assert_eq!(artifacts.find(&artifacts.name([8; 32], &Engine::default())), None);
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o400);
         assert_eq!(fs::metadata(artifacts.folder()).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(fs::read_dir(artifacts.folder()).unwrap().count(), 1, "no draft is left");
+        assert_eq!(fs::read_dir(artifacts.folder()).unwrap().count(), 1, "no draft remains");
     }
 
     #[test]
-    fn a_flipped_bit_a_foreign_file_and_another_key_are_not_taken() {
+    fn files_with_a_wrong_proof_are_not_used() {
         let (folder, artifacts) = artifacts(1);
         let name = artifacts.name([7; 32], &Engine::default());
         let path = keep(&artifacts, &name, b"code");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, b"cod3").unwrap();
         assert_eq!(artifacts.find(&name), None);
-        assert!(!path.exists(), "it is removed");
+        assert!(!path.exists(), "the changed file is removed");
         fs::write(artifacts.folder().join(format!("{}-{}.cwasm", name.0, "0".repeat(64))), b"code").unwrap();
         assert_eq!(artifacts.find(&name), None);
         keep(&artifacts, &name, b"code");
         let other = Artifacts::open(&folder.path().join("compiled"), [2; 32]).unwrap();
-        assert_eq!(other.find(&name), None, "another installation's");
+        assert_eq!(other.find(&name), None, "the key belongs to another installation");
     }
 
     #[test]
-    fn a_link_is_not_followed_and_an_open_folder_is_closed() {
+    fn links_are_not_followed_and_folder_permissions_are_restricted() {
         let (folder, artifacts) = artifacts(1);
         let name = artifacts.name([7; 32], &Engine::default());
         let path = keep(&artifacts, &name, b"code");

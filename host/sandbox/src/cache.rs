@@ -1,4 +1,4 @@
-//! What plugins keep from one poll of a target to the next. In memory only.
+//! Values that plugins store from one poll of a target to the next. They are kept in memory only.
 
 use egress::Captured;
 use lru::LruCache;
@@ -9,17 +9,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Bytes that one target may keep, and all together.
-const EACH: usize = 1 << 20;
-const ALL: usize = 64 << 20;
-/// What an entry costs beside its key and value, so that many empty ones are not free.
+/// Maximum size of the values of one target in bytes.
+const MAX_TARGET_BYTES: usize = 1 << 20;
+/// Maximum size of all values in bytes.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
+/// Size of an entry in bytes beyond its key and value, so that many empty entries are counted too.
 const OVERHEAD: usize = 128;
-/// Owners whose captured secrets are held; the least recently polled goes first, and logs in again.
+/// Maximum number of owners with captured secrets. The least recently polled one is removed first and has to log in
+/// again.
 const VAULTS: NonZeroUsize = NonZeroUsize::new(1 << 16).expect("above 0");
-/// A key's longest name.
-const KEY: usize = 256;
+/// Maximum length of a key in bytes.
+const MAX_KEY_BYTES: usize = 256;
 
-/// Whose entry: a target's, of one version of its plugin.
+/// The owner of an entry: a target and one version of its plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Owner {
     pub target: TargetId,
@@ -31,19 +33,20 @@ struct Entry {
     expires: Instant,
 }
 
-/// All entries; when they are too many, the least recently used goes first.
+/// All entries. If their size exceeds the limit, the least recently used ones are removed first.
 pub(crate) struct Cache {
     entries: Mutex<Entries>,
 }
 
 struct Entries {
-    /// Of each plugin its own: when there is too much, the one that keeps most loses its oldest.
+    /// The entries of each plugin, by its SHA-256. If the total exceeds the limit, the plugin with the most bytes loses
+    /// its oldest entries.
     by_plugin: HashMap<[u8; 32], Share>,
     bytes: usize,
     by_owner: HashMap<Owner, usize>,
 }
 
-/// What the targets of one plugin keep.
+/// The entries of all targets of one plugin.
 struct Share {
     by_key: LruCache<(Owner, String), Entry>,
     bytes: usize,
@@ -66,17 +69,17 @@ impl Cache {
         Some(entry.value.clone())
     }
 
-    /// Keeps a value; says why not when it is too large for its target.
+    /// Stores a value. Fails with the reason if the key or the target's values are too large.
     pub(crate) fn set(&self, owner: &Owner, key: &str, value: Vec<u8>, ttl: Duration) -> Result<(), String> {
-        if key.len() > KEY {
-            return Err(format!("a key has at most {KEY} bytes"));
+        if key.len() > MAX_KEY_BYTES {
+            return Err(format!("a key has at most {MAX_KEY_BYTES} bytes"));
         }
         let size = key.len() + value.len() + OVERHEAD;
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (owner.clone(), key.to_owned());
         entries.remove(&key);
-        if entries.by_owner.get(owner).copied().unwrap_or_default() + size > EACH {
-            return Err(format!("a target keeps at most {EACH} bytes"));
+        if entries.by_owner.get(owner).copied().unwrap_or_default() + size > MAX_TARGET_BYTES {
+            return Err(format!("a target can store at most {MAX_TARGET_BYTES} bytes"));
         }
         let empty = || Share { by_key: LruCache::unbounded(), bytes: 0 };
         let share = entries.by_plugin.entry(owner.plugin).or_insert_with(empty);
@@ -84,7 +87,7 @@ impl Cache {
         share.bytes += size;
         entries.bytes += size;
         *entries.by_owner.entry(owner.clone()).or_default() += size;
-        while entries.bytes > ALL {
+        while entries.bytes > MAX_TOTAL_BYTES {
             let largest = entries.by_plugin.values().max_by_key(|share| share.bytes);
             let oldest = largest.and_then(|share| share.by_key.peek_lru()).map(|(key, _)| key.clone());
             let Some(oldest) = oldest else { break };
@@ -98,7 +101,7 @@ impl Cache {
         entries.remove(&(owner.clone(), key.to_owned()));
     }
 
-    /// Drops everything of a target.
+    /// Removes all entries of a target.
     pub(crate) fn forget(&self, target: &TargetId) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let keys = entries.by_plugin.values().flat_map(|share| share.by_key.iter()).map(|(key, _)| key);
@@ -117,13 +120,13 @@ impl Vaults {
         Self(Mutex::new(LruCache::new(VAULTS)))
     }
 
-    /// An owner's, which a change of the target does not take from the poll that holds it.
+    /// Returns the store of an owner. A poll that holds it keeps it, even if the target changes.
     pub(crate) fn of(&self, owner: &Owner) -> Arc<Captured> {
         let mut vaults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         vaults.get_or_insert(owner.clone(), Arc::default).clone()
     }
 
-    /// Drops everything of a target.
+    /// Removes the captured secrets of a target.
     pub(crate) fn forget(&self, target: &TargetId) {
         let mut vaults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_target = vaults.iter().map(|(owner, _)| owner).filter(|owner| owner.target == *target);
@@ -176,15 +179,15 @@ mod tests {
     async fn each_target_and_all_together_have_a_bound() {
         let cache = Cache::new();
         let minute = Duration::from_secs(60);
-        assert!(cache.set(&owner(0), "k", vec![0; EACH], minute).is_err());
-        assert!(cache.set(&owner(0), &"k".repeat(KEY + 1), vec![], minute).is_err());
+        assert!(cache.set(&owner(0), "k", vec![0; MAX_TARGET_BYTES], minute).is_err());
+        assert!(cache.set(&owner(0), &"k".repeat(MAX_KEY_BYTES + 1), vec![], minute).is_err());
         for n in 0..70 {
-            cache.set(&owner(n), "k", vec![0; EACH - 1000], minute).unwrap();
-            cache.set(&owner(n), "k", vec![1; EACH - 1000], minute).unwrap();
+            cache.set(&owner(n), "k", vec![0; MAX_TARGET_BYTES - 1000], minute).unwrap();
+            cache.set(&owner(n), "k", vec![1; MAX_TARGET_BYTES - 1000], minute).unwrap();
         }
         assert_eq!(cache.get(&owner(0), "k"), None, "the oldest went");
         assert!(cache.get(&owner(69), "k").is_some());
-        assert!(cache.entries.lock().unwrap().bytes <= ALL);
+        assert!(cache.entries.lock().unwrap().bytes <= MAX_TOTAL_BYTES);
         cache.remove(&owner(69), "k");
         assert_eq!(cache.get(&owner(69), "k"), None);
         cache.forget(&owner(68).target);
@@ -193,13 +196,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_plugin_that_keeps_much_loses_its_own_and_not_what_others_keep() {
+    async fn the_plugin_with_the_most_bytes_loses_its_own_entries() {
         let cache = Cache::new();
         let minute = Duration::from_secs(60);
         let small = Owner { plugin: [9; 32], ..owner(1000) };
         cache.set(&small, "k", vec![1; 100], minute).unwrap();
         for n in 0..100 {
-            cache.set(&owner(n), "k", vec![0; EACH - 1000], minute).unwrap();
+            cache.set(&owner(n), "k", vec![0; MAX_TARGET_BYTES - 1000], minute).unwrap();
         }
         assert!(cache.get(&small, "k").is_some() && cache.get(&owner(99), "k").is_some());
         assert_eq!(cache.get(&owner(0), "k"), None);

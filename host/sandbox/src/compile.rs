@@ -1,17 +1,17 @@
-//! Compiling plugins, in a child process with limits.
+//! Compiles plugins in a child process with limits.
 //!
-//! Compiling is the one thing that wasmtime does not promise to bound, and it costs hundreds of megabytes for a plugin in
-//! JavaScript or Python. So it happens in a child: this program, started anew, which limits itself before it reads the
-//! first byte, takes the plugin from stdin and writes machine code to stdout, a file that the parent has opened. The
-//! parent maps the result ([`crate::artifacts`]) and never compiles anything itself.
+//! wasmtime does not guarantee a bound for the cost of compiling, and a plugin in JavaScript or Python needs hundreds
+//! of megabytes. So compiling happens in a child: this program, started again. The child limits its resources before it
+//! reads the first byte, reads the plugin from stdin, and writes machine code to stdout, which is a file that the
+//! parent has opened. The parent maps the result ([`crate::artifacts`]) and never compiles.
 //!
-//! The child's engine allocates on demand: a pool fails under a limit of the address space. What it compiles fits the
-//! parent's pool all the same, because pooling changes no machine code.
+//! The child's engine allocates on demand, because a pool does not fit into the limit of the address space. The
+//! compiled code still fits the parent's pool, because pooling does not change the machine code.
 
 use crate::artifacts::Artifacts;
-use crate::convert::clean;
 use crate::engine::{self, Backtrace};
-use crate::load::Refusal;
+use crate::refusal::Refusal;
+use crate::text::clean;
 use rustix::process::{Resource, Rlimit, Signal, nice, setrlimit};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -27,34 +27,34 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use wasmtime::Engine;
 
-/// The largest plugin file.
-pub(crate) const FILE: usize = 64 << 20;
-/// Address space of the child. A Python plugin of 18 MB needs between 256 MiB and 1 GiB.
+/// Maximum size of a plugin file in bytes.
+pub(crate) const MAX_FILE_BYTES: usize = 64 << 20;
+/// Address space of the child in bytes. A Python plugin of 18 MB needs between 256 MiB and 1 GiB.
 const MEMORY: u64 = 1 << 30;
-/// CPU seconds of the child: it is told to end at the first and ended at the second.
-const CPU: (u64, u64) = (60, 65);
-/// Wall clock of the child. Two cores that are busy otherwise double its CPU time, and more.
+/// CPU seconds after which the child gets SIGXCPU.
+const CPU_SOFT: u64 = 60;
+/// CPU seconds after which the child gets SIGKILL.
+const CPU_HARD: u64 = 65;
+/// Wall-clock limit of the child. On busy cores it takes a multiple of its CPU time.
 const WALL: Duration = Duration::from_secs(240);
-/// The longest machine code. A JavaScript plugin of 12 MB has 36 MB of it.
+/// Maximum size of the machine code in bytes. A JavaScript plugin of 12 MB has 36 MB of machine code.
 const CODE: u64 = 512 << 20;
-/// The child's file descriptors.
+/// Maximum number of file descriptors of the child.
 const DESCRIPTORS: u64 = 64;
-/// Threads of the child.
+/// Number of threads of the child.
 const THREADS: &str = "2";
-/// The child makes way for polls.
+/// Nice value of the child, so that polls have priority.
 const NICE: i32 = 10;
-/// What of the child's words is read.
-const WORDS: u64 = 4096;
-/// Refusals that cost time to find, and hold for the same bytes whenever they are judged.
-const REMEMBERED: [&str; 5] = ["compile_limit", "not_valid", "too_large", "bad_descriptor", "describe_failed"];
-/// Set in the child's environment when files and lines are to be kept.
+/// Maximum number of bytes that are read from the child's stderr.
+const MAX_STDERR_BYTES: u64 = 4096;
+/// Environment variable of the child. If set, the machine code keeps source files and lines.
 const SOURCE_LINES: &str = "POLLIWOG_COMPILE_SOURCE_LINES";
-/// Set there when the child is to keep its normal priority.
+/// Environment variable of the child. If set, the child keeps its normal priority.
 const AT_ONCE: &str = "POLLIWOG_COMPILE_AT_ONCE";
-/// The child's exit code when the plugin is at fault.
+/// Exit code of the child if the plugin is not valid.
 const NOT_VALID: u8 = 2;
 
-/// How plugins are compiled, and where what was compiled is kept. Cheap to clone.
+/// Compiles plugins and stores the results. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     program: PathBuf,
@@ -63,24 +63,24 @@ pub struct Compiler {
     backtrace: Backtrace,
     /// Whether the child keeps its normal priority.
     at_once: bool,
-    /// Children at a time.
+    /// Limits the concurrent children.
     turns: Arc<Semaphore>,
-    /// A folder that ends with this.
+    /// A temporary folder. It is removed with the last clone.
     _temporary: Option<Arc<TempDir>>,
 }
 
 /// A plugin's machine code, ready to be mapped.
 pub(crate) struct Compiled {
     pub path: PathBuf,
-    /// How long compiling took; nothing when it had been compiled before.
+    /// The duration of compiling. `None` if the plugin was compiled earlier.
     pub took: Option<Duration>,
 }
 
 impl Compiler {
-    /// Compiles with `program` and `arguments`, which must do nothing but call [`compile_child`].
+    /// Compiles with `program` and `arguments`. This command must only call [`compile_child`].
     ///
-    /// Machine code is kept in `folder`, which is made where it is missing and must belong to this user alone; it is
-    /// authenticated with `key`, which must be this installation's own. Fails with what is wrong with the folder.
+    /// Machine code is stored in `folder` and authenticated with `key`, which must be unique to this installation. The
+    /// folder is created if it is missing. Fails if the folder does not belong to this user alone or cannot be used.
     pub fn new(
         (program, arguments): (impl Into<PathBuf>, &[&str]),
         folder: &Path,
@@ -98,14 +98,14 @@ impl Compiler {
         })
     }
 
-    /// The same, with a folder that is gone when the last clone is: nothing is kept for the next time.
+    /// Like [`Self::new`], with a temporary folder that is removed with the last clone.
     pub fn temporary(command: (impl Into<PathBuf>, &[&str]), key: [u8; 32], children: usize) -> io::Result<Self> {
         let folder = TempDir::with_prefix("polliwog-")?;
         let compiler = Self::new(command, folder.path(), key, children)?;
         Ok(Self { _temporary: Some(Arc::new(folder)), ..compiler })
     }
 
-    /// The same, for an engine whose traps tell this.
+    /// Sets the contents of trap messages for the engine.
     pub(crate) fn with_backtrace(self, backtrace: Backtrace) -> Self {
         Self { backtrace, ..self }
     }
@@ -116,21 +116,21 @@ impl Compiler {
         Self { at_once: true, ..self }
     }
 
-    /// A plugin's machine code: as it was kept, or compiled now.
+    /// Returns a plugin's machine code. Compiles it if it is not stored.
     pub(crate) async fn compiled(&self, engine: &Engine, bytes: &[u8], digest: [u8; 32]) -> Result<Compiled, Refusal> {
         let name = self.artifacts.name(digest, engine);
         if let Some(path) = self.artifacts.find(&name) {
             return Ok(Compiled { path, took: None });
         }
         let _turn = self.turns.acquire().await;
-        // Somebody else may have compiled the same meanwhile.
+        // Another task may have compiled the same plugin in the meantime.
         if let Some(path) = self.artifacts.find(&name) {
             return Ok(Compiled { path, took: None });
         }
         let started = Instant::now();
         let unusable = |error: io::Error| {
             let place = self.artifacts.folder().display();
-            Refusal::new("not_compiled", format!("it could not be compiled in {place}: {error}"))
+            Refusal::transient("not_compiled", format!("it could not be compiled in {place}: {error}"))
         };
         let draft = self.artifacts.draft().map_err(unusable)?;
         self.run(bytes, draft.output().map_err(unusable)?).await?;
@@ -138,22 +138,21 @@ impl Compiler {
         Ok(Compiled { path, took: Some(started.elapsed()) })
     }
 
-    /// A plugin's machine code, where it was kept.
+    /// Returns a plugin's stored machine code. `None` if it is not stored.
     pub(crate) fn kept(&self, engine: &Engine, digest: [u8; 32]) -> Option<PathBuf> {
         self.artifacts.find(&self.artifacts.name(digest, engine))
     }
 
-    /// Why these bytes were refused before, by this version of the host.
+    /// Returns why this version of the host refused the same bytes. `None` if no refusal is stored.
     pub(crate) fn refused(&self, engine: &Engine, digest: [u8; 32]) -> Option<Refusal> {
         let text = self.artifacts.refusal(&self.artifacts.name(digest, engine))?;
         let (code, message) = text.split_once('\n')?;
-        let code = REMEMBERED.into_iter().find(|known| *known == code)?;
-        Some(Refusal::new(code, clean(message, 1024)))
+        Refusal::from_stored(code, clean(message, 1024))
     }
 
-    /// Keeps why a plugin was refused. What cannot be kept is found out again.
+    /// Stores a refusal if its reason took long to find. If that fails, the next load finds the reason again.
     pub(crate) fn remember(&self, engine: &Engine, digest: [u8; 32], refusal: &Refusal) {
-        if REMEMBERED.contains(&refusal.code) {
+        if refusal.is_stored() {
             let text = format!("{}\n{}", refusal.code, refusal.message);
             let _ = self.artifacts.keep_refusal(&self.artifacts.name(digest, engine), &text);
         }
@@ -161,15 +160,15 @@ impl Compiler {
 
     async fn run(&self, bytes: &[u8], output: std::fs::File) -> Result<(), Refusal> {
         let failed = |error: io::Error| {
-            Refusal::new(
+            Refusal::transient(
                 "not_compiled",
-                format!("{} could not be started to compile it: {error}", self.program.display()),
+                format!("{} could not be started for compiling: {error}", self.program.display()),
             )
         };
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
             .env_clear()
-            // Threads reserve address space, each 64 MiB for its memory alone: with many cores that would be all of it.
+            // Each thread reserves 64 MiB of address space for its memory. With many cores that would exceed the limit.
             .env("RAYON_NUM_THREADS", THREADS)
             .env("MALLOC_ARENA_MAX", THREADS)
             .envs(self.at_once.then_some((AT_ONCE, "1")))
@@ -180,55 +179,55 @@ impl Compiler {
             .kill_on_drop(true)
             .spawn()
             .map_err(failed)?;
-        let (mut input, words) = (child.stdin.take(), child.stderr.take());
+        let (mut input, stderr) = (child.stdin.take(), child.stderr.take());
         let ended = async {
             let feed = async {
                 if let Some(input) = &mut input {
-                    // A child that ends early has said why.
+                    // If the child ends early, its exit status and stderr contain the reason.
                     let _ = input.write_all(bytes).await;
                 }
                 drop(input.take());
             };
             let mut text = Vec::new();
             let listen = async {
-                if let Some(words) = words {
-                    let _ = words.take(WORDS).read_to_end(&mut text).await;
+                if let Some(stderr) = stderr {
+                    let _ = stderr.take(MAX_STDERR_BYTES).read_to_end(&mut text).await;
                 }
             };
             tokio::join!(feed, listen);
             (child.wait().await, text)
         };
         match timeout(WALL, ended).await {
-            Ok((Ok(status), words)) => verdict(status, &String::from_utf8_lossy(&words)),
+            Ok((Ok(status), stderr)) => verdict(status, &String::from_utf8_lossy(&stderr)),
             Ok((Err(error), _)) => Err(failed(error)),
             Err(_) => {
                 let why = format!(
-                    "compiling it was not done after {} s: this machine is busy; it is tried again",
+                    "compiling did not finish within {} s: this machine is busy; Polliwog will try again",
                     WALL.as_secs()
                 );
-                Err(Refusal::new("not_compiled", why))
+                Err(Refusal::transient("not_compiled", why))
             }
         }
     }
 }
 
 fn too_much(what: &str) -> Refusal {
-    Refusal::new("compile_limit", format!("compiling it took more than {what}: make it smaller"))
+    Refusal::stored("compile_limit", format!("compiling it took more than {what}: reduce its size"))
 }
 
-/// What the child's end says about the plugin.
-fn verdict(status: ExitStatus, words: &str) -> Result<(), Refusal> {
-    let words = clean(words.lines().next().unwrap_or_default(), 512);
+/// Converts the exit status and stderr of the child.
+fn verdict(status: ExitStatus, stderr: &str) -> Result<(), Refusal> {
+    let reason = clean(stderr.lines().next().unwrap_or_default(), 512);
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(()),
         (Some(code), _) if code == i32::from(NOT_VALID) => {
-            Err(Refusal::new("not_valid", format!("it does not compile: {words}: build it anew, or copy it again")))
+            Err(Refusal::stored("not_valid", format!("it does not compile: {reason}: build it again or copy it again")))
         }
-        (_, Some(signal)) if signal == Signal::XCPU.as_raw() => Err(too_much(&format!("{} s of CPU time", CPU.0))),
-        (_, Some(signal)) if signal == Signal::KILL.as_raw() => Err(Refusal::new(
+        (_, Some(signal)) if signal == Signal::XCPU.as_raw() => Err(too_much(&format!("{CPU_SOFT} s of CPU time"))),
+        (_, Some(signal)) if signal == Signal::KILL.as_raw() => Err(Refusal::transient(
             "not_compiled",
-            "compiling it was ended from outside, most likely because this machine has too little memory for it: it is tried \
-             again",
+            "another process killed the compiler, most likely because this machine has too little memory; Polliwog will \
+             try again",
         )),
         (_, Some(signal)) if signal == Signal::ABORT.as_raw() => {
             Err(too_much(&format!("{} MiB of memory", MEMORY >> 20)))
@@ -236,13 +235,13 @@ fn verdict(status: ExitStatus, words: &str) -> Result<(), Refusal> {
         (_, Some(signal)) if signal == Signal::XFSZ.as_raw() => {
             Err(too_much(&format!("{} MiB of machine code", CODE >> 20)))
         }
-        _ => Err(Refusal::new("not_compiled", format!("compiling it ended oddly ({status}): {words}"))),
+        _ => Err(Refusal::transient("not_compiled", format!("compiling failed unexpectedly ({status}): {reason}"))),
     }
 }
 
-/// What the child process does: limits itself, reads a plugin from stdin, writes its machine code to stdout.
+/// Runs the child process: limits its resources, reads a plugin from stdin, and writes the machine code to stdout.
 ///
-/// Nothing may have happened in the process before: no runtime, no threads.
+/// It must be the first action of the process, before any runtime or thread starts.
 pub fn compile_child() -> ExitCode {
     match compile(io::stdin().lock(), io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -257,6 +256,7 @@ pub fn compile_child() -> ExitCode {
     }
 }
 
+/// Why compiling failed in the child.
 enum Fault {
     Plugin(wasmtime::Error),
     Host(String),
@@ -264,19 +264,19 @@ enum Fault {
 
 fn compile(input: impl Read, mut output: impl Write) -> Result<(), Fault> {
     let host = |what: &'static str| move |error: io::Error| Fault::Host(format!("{what}: {error}"));
-    limit_oneself().map_err(host("setting limits"))?;
+    limit_resources().map_err(host("setting limits"))?;
     let mut bytes = Vec::new();
-    input.take(FILE as u64 + 1).read_to_end(&mut bytes).map_err(host("reading the plugin"))?;
+    input.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(host("reading the plugin"))?;
     let backtrace = std::env::var_os(SOURCE_LINES).map_or(Backtrace::Functions, |_| Backtrace::SourceLines);
     let engine = Engine::new(&engine::config(None, backtrace)).map_err(|error| Fault::Host(format!("{error:#}")))?;
     let code = engine.precompile_component(&bytes).map_err(Fault::Plugin)?;
     output.write_all(&code).and_then(|()| output.flush()).map_err(host("writing the machine code"))
 }
 
-fn limit_oneself() -> io::Result<()> {
+fn limit_resources() -> io::Result<()> {
     let limits = [
         (Resource::As, (MEMORY, MEMORY)),
-        (Resource::Cpu, CPU),
+        (Resource::Cpu, (CPU_SOFT, CPU_HARD)),
         (Resource::Fsize, (CODE, CODE)),
         (Resource::Core, (0, 0)),
         (Resource::Nofile, (DESCRIPTORS, DESCRIPTORS)),
@@ -287,7 +287,7 @@ fn limit_oneself() -> io::Result<()> {
     if std::env::var_os(AT_ONCE).is_none() {
         nice(NICE)?;
     }
-    // The child ends with its parent, even when that is killed.
+    // The child ends with its parent, even if the parent is killed.
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     Ok(())
@@ -298,8 +298,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_childs_end_tells_what_was_too_much() {
-        let ended = |raw: i32, words: &str| verdict(ExitStatus::from_raw(raw), words).map_err(|refusal| refusal.code);
+    fn exit_status_of_the_child_determines_the_refusal() {
+        let ended = |raw: i32, stderr: &str| verdict(ExitStatus::from_raw(raw), stderr).map_err(|refusal| refusal.code);
         let cases = [
             (0, "", Ok(())),
             (2 << 8, "unexpected end", Err("not_valid")),
@@ -310,8 +310,8 @@ mod tests {
             (Signal::XFSZ.as_raw(), "", Err("compile_limit")),
             (Signal::SEGV.as_raw(), "", Err("not_compiled")),
         ];
-        for (raw, words, expected) in cases {
-            assert_eq!(ended(raw, words), expected, "{raw} {words}");
+        for (raw, stderr, expected) in cases {
+            assert_eq!(ended(raw, stderr), expected, "{raw} {stderr}");
         }
     }
 }

@@ -1,26 +1,30 @@
-//! A guest's report as the host's types, held against the limits.
+//! Converts a guest's report to the host's types and checks the limits.
 //!
-//! Output is repaired where that is safe, with a warning, and refused where it is not.
+//! Invalid output is repaired with a warning if that is safe, otherwise refused.
 
 mod json;
 
 use crate::host::v0_1::types;
 use crate::limits::Limits;
+use crate::text::clean;
 use model::{Dependency, Failure, FailureCategory, Json, Report, Sample, SampleKind, Status, Timestamp};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-/// Longest texts, in bytes.
+/// Maximum length of a name in bytes.
 const NAME: usize = 256;
+/// Maximum length of a message in bytes.
 const MESSAGE: usize = 1024;
+/// Maximum length of a description in bytes.
 const DESCRIPTION: usize = 4096;
+/// Maximum length of a JSON text in bytes.
 const JSON: usize = 64 * 1024;
-/// Repairs that are listed one by one; the rest are counted.
+/// Maximum number of repairs that are listed. The others are counted.
 const SHOWN_REPAIRS: usize = 50;
-/// Longest code of a failure.
+/// Maximum length of a failure's code in bytes.
 const CODE: usize = 64;
 
-/// What a poll's result comes to.
+/// Converts the result of a poll.
 pub(crate) fn outcome(result: Result<types::Report, types::PollError>, limits: &Limits) -> Result<Report, Failure> {
     let (category, failure) = match result {
         Ok(report) => return self::report(report, limits),
@@ -31,29 +35,11 @@ pub(crate) fn outcome(result: Result<types::Report, types::PollError>, limits: &
         category,
         code: code(&failure.code),
         message: match clean(&failure.message, MESSAGE) {
-            none if none.trim().is_empty() => "the plugin gave no reason".to_owned(),
+            empty if empty.trim().is_empty() => "the plugin returned no reason".to_owned(),
             message => message,
         },
         retry_after: failure.retry_after_ms.map(|ms| Duration::from_millis(ms.into())),
     })
-}
-
-/// Text as it may be shown: without control characters, at most `longest` bytes.
-pub(crate) fn clean(text: &str, longest: usize) -> String {
-    let odd = |c: char| c.is_control() || model::is_invisible(c);
-    let mut cleaned = String::with_capacity(text.len().min(longest));
-    for c in text.chars() {
-        let c = if c == '\n' || c == '\t' { ' ' } else { c };
-        if odd(c) {
-            continue;
-        }
-        if cleaned.len() + c.len_utf8() > longest.saturating_sub('…'.len_utf8()) {
-            cleaned.push('…');
-            break;
-        }
-        cleaned.push(c);
-    }
-    cleaned
 }
 
 fn code(code: &str) -> String {
@@ -67,7 +53,7 @@ fn refused(category: FailureCategory, code: &str, message: String) -> Failure {
     Failure { category, code: code.to_owned(), message, retry_after: None }
 }
 
-/// What was put right, for people.
+/// Descriptions of the repairs, for the warnings of the report.
 #[derive(Default)]
 struct Repairs {
     shown: BTreeSet<String>,
@@ -101,7 +87,7 @@ fn report(mut report: types::Report, limits: &Limits) -> Result<Report, Failure>
     let mut repairs = Repairs::default();
     for name in names(&mut report).filter(|name| name.contains(model::is_invisible)) {
         name.retain(|c| !model::is_invisible(c));
-        repairs.note(format!("the name {:?} is written without its invisible characters", clean(name, 60)));
+        repairs.note(format!("the name {:?} contained invisible characters, which are removed", clean(name, 60)));
     }
     let dependencies = without_repeats(report.dependencies, &mut repairs);
     let mut dependencies: Vec<Dependency> =
@@ -113,28 +99,30 @@ fn report(mut report: types::Report, limits: &Limits) -> Result<Report, Failure>
     let mut warnings: Vec<String> = report.warnings.iter().map(|warning| clean(warning, MESSAGE)).collect();
     warnings.extend(repairs.shown);
     if repairs.more > 0 {
-        warnings.push(format!("{} more repairs of this kind", repairs.more));
+        warnings.push(format!("{} more repairs", repairs.more));
     }
     warnings.retain(|warning| !warning.is_empty() && seen.insert(warning.clone()));
     warnings.truncate(limits.warnings);
     Ok(Report { dependencies, kept, samples, warnings })
 }
 
-/// Everything in a report that names a dependency.
+/// Returns all names of dependencies in a report, including references.
 fn names(report: &mut types::Report) -> impl Iterator<Item = &mut String> {
     let of_dependencies = report.dependencies.iter_mut().flat_map(|d| [&mut d.name].into_iter().chain(&mut d.parent));
     of_dependencies.chain(&mut report.kept)
 }
 
-/// Of two with one name the last wins, in the place of the first.
+/// Removes repeated names. The last dependency with a name replaces the first one at its position.
 fn without_repeats(dependencies: Vec<types::Dependency>, repairs: &mut Repairs) -> Vec<types::Dependency> {
     let mut place: HashMap<String, usize> = HashMap::with_capacity(dependencies.len());
     let mut kept: Vec<types::Dependency> = Vec::with_capacity(dependencies.len());
     for dependency in dependencies {
         match place.get(&dependency.name) {
             Some(&index) => {
-                repairs
-                    .note(format!("{:?} is reported more than once: the last counts", clean(&dependency.name, NAME)));
+                repairs.note(format!(
+                    "{:?} is reported more than once: the last report is used",
+                    clean(&dependency.name, NAME)
+                ));
                 kept[index] = dependency;
             }
             None => {
@@ -146,41 +134,49 @@ fn without_repeats(dependencies: Vec<types::Dependency>, repairs: &mut Repairs) 
     kept
 }
 
+/// The expected shape of a JSON text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Any,
+    Object,
+}
+
 fn dependency(found: types::Dependency, repairs: &mut Repairs) -> Option<Dependency> {
     let name = found.name;
     let wrong = if name.trim().is_empty() {
         Some("is empty".to_owned())
     } else if name.len() > NAME {
-        Some(format!("has {} bytes, and {NAME} is the most", name.len()))
+        Some(format!("has {} bytes, more than {NAME}", name.len()))
     } else if name.chars().any(char::is_control) {
         Some("has control characters".to_owned())
     } else {
         None
     };
     if let Some(wrong) = wrong {
-        repairs.note(format!("a dependency is left out: its name {:?} {wrong}", clean(&name, 60)));
+        repairs.note(format!("a dependency is omitted: its name {:?} {wrong}", clean(&name, 60)));
         return None;
     }
     let text = |text: Option<String>, longest| text.map(|text| clean(&text, longest)).filter(|text| !text.is_empty());
-    let mut checked = |what: &str, text: Option<String>, object: bool| {
+    let mut checked = |field: &str, text: Option<String>, shape: Shape| {
         let text = text?;
-        let good = text.len() <= JSON && json::is_sound(&text) && (!object || text.trim_start().starts_with('{'));
+        let good =
+            text.len() <= JSON && json::is_sound(&text) && (shape == Shape::Any || text.trim_start().starts_with('{'));
         if !good {
-            let shape = if object { "a JSON object" } else { "JSON" };
+            let shape = if shape == Shape::Object { "a JSON object" } else { "JSON" };
             repairs.note(format!(
-                "{what} of {name:?} is left out: it is not {shape} of at most {JSON} bytes with sensible numbers, characters and \
+                "{field} of {name:?} is omitted: it is not {shape} of at most {JSON} bytes with valid numbers, characters and \
                  nesting"
             ));
         }
         good.then(|| Json::checked(text))
     };
-    let error = checked("error", found.error, false).filter(|error| error.as_str().trim() != "null");
-    let contact = checked("contact", found.contact, true);
-    let check_details = checked("check-details", found.check_details, true);
+    let error = checked("error", found.error, Shape::Any).filter(|error| error.as_str().trim() != "null");
+    let contact = checked("contact", found.contact, Shape::Object);
+    let check_details = checked("check-details", found.check_details, Shape::Object);
     let latency_ms = found.latency_ms.filter(|ms| {
         let good = ms.is_finite() && *ms >= 0.0;
         if !good {
-            repairs.note(format!("latency of {name:?} is left out: {ms} is no time"));
+            repairs.note(format!("latency of {name:?} is omitted: {ms} is not a duration"));
         }
         good
     });
@@ -212,27 +208,27 @@ fn status(status: types::Status) -> Status {
     }
 }
 
-/// Drops a parent that is not in the report, and one on a circle.
+/// Removes parents that are not in the report, and parents that form a cycle.
 fn check_parents(dependencies: &mut [Dependency], repairs: &mut Repairs) {
     let place: HashMap<&str, usize> =
         dependencies.iter().enumerate().map(|(index, dependency)| (dependency.name.as_str(), index)).collect();
     let parents: Vec<Option<usize>> = (dependencies.iter())
         .map(|dependency| dependency.parent.as_deref().and_then(|parent| place.get(parent).copied()))
         .collect();
-    let circular = on_circles(&parents);
+    let cyclic = on_cycles(&parents);
     for (index, dependency) in dependencies.iter_mut().enumerate() {
         let missing = dependency.parent.is_some() && parents[index].is_none();
-        if missing || circular[index] {
-            let why = if missing { "is not in the report" } else { "runs on it in turn" };
-            repairs.note(format!("the parent of {:?} is left out: it {why}", dependency.name));
+        if missing || cyclic[index] {
+            let why = if missing { "is not in the report" } else { "is part of a cycle" };
+            repairs.note(format!("the parent of {:?} is omitted: it {why}", dependency.name));
             dependency.parent = None;
         }
     }
 }
 
-/// Which nodes lie on a circle. Each node is walked once.
-fn on_circles(parents: &[Option<usize>]) -> Vec<bool> {
-    let mut circular = vec![false; parents.len()];
+/// Returns for each node whether it is on a cycle. Each node is visited once.
+fn on_cycles(parents: &[Option<usize>]) -> Vec<bool> {
+    let mut cyclic = vec![false; parents.len()];
     let mut walk_of = vec![usize::MAX; parents.len()];
     for start in 0..parents.len() {
         let mut at = Some(start);
@@ -240,13 +236,13 @@ fn on_circles(parents: &[Option<usize>]) -> Vec<bool> {
             walk_of[node] = start;
             at = parents[node];
         }
-        let mut node = at.filter(|&node| walk_of[node] == start && !circular[node]);
-        while let Some(next) = node.filter(|&node| !circular[node]) {
-            circular[next] = true;
+        let mut node = at.filter(|&node| walk_of[node] == start && !cyclic[node]);
+        while let Some(next) = node.filter(|&node| !cyclic[node]) {
+            cyclic[next] = true;
             node = parents[next];
         }
     }
-    circular
+    cyclic
 }
 
 fn samples(found: Vec<types::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
@@ -260,26 +256,26 @@ fn samples(found: Vec<types::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
         };
         let name = sample.name;
         let problem = if !is_metric_name(&name) {
-            Some("its name is no Prometheus metric name")
+            Some("its name is not a Prometheus metric name")
         } else if ["polliwog_", "pulse_monitor_", "scheduler_"].iter().any(|prefix| name.starts_with(prefix)) {
-            Some("its name begins with the host's own prefix")
+            Some("its name begins with a prefix that is reserved for the host")
         } else if name == "up" || name.starts_with("scrape_") {
-            Some("Prometheus itself makes a metric of this name")
+            Some("Prometheus itself creates a metric with this name")
         } else if kind == SampleKind::Counter && sample.value < 0.0 {
-            Some("it is a counter, and below 0")
+            Some("it is a counter with a value below 0")
         } else if !sample.value.is_finite() {
-            Some("its value is no finite number")
+            Some("its value is not a finite number")
         } else if sample.labels.iter().any(|label| !is_label_name(&label.name)) {
-            Some("it has a label whose name is no Prometheus label name")
+            Some("the name of one of its labels is not a Prometheus label name")
         } else if repeats(&sample.labels) {
-            Some("it has one label twice")
+            Some("it has the same label twice")
         } else if kinds.get(&name).is_some_and(|known| *known != kind) {
-            Some("it was another type before")
+            Some("an earlier sample with this name has a different type")
         } else {
             None
         };
         match problem {
-            Some(problem) => repairs.note(format!("a sample {:?} is left out: {problem}", clean(&name, 60))),
+            Some(problem) => repairs.note(format!("a sample {:?} is omitted: {problem}", clean(&name, 60))),
             None => {
                 kinds.insert(name.clone(), kind);
                 let labels = sample.labels.into_iter().map(|label| (label.name, clean(&label.value, NAME))).collect();

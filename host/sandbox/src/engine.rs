@@ -1,10 +1,11 @@
-//! The engine: one for the process.
+//! The wasmtime engine of the process.
 //!
-//! # What was tried of the pool
+//! # Measurements of the pool
 //!
-//! `cargo bench -p tests --bench pool`, two shared cores, kernel with `PAGEMAP_SCAN`: a fresh poll of a recorded answer
-//! (2.4 KB, 10 dependencies); the memory of the process (which is the server of these polls too) before, with 3,000 polls in
-//! flight, and 10 s after; how late a healthy target's polls begin beside eight endless loops, p99.
+//! `cargo bench -p tests --bench pool` on two shared cores, kernel with `PAGEMAP_SCAN`. "Fresh" is the duration of a
+//! poll of a recorded answer (2.4 KB, 10 dependencies) in a fresh instance. The memory of the process, which also
+//! serves these polls, is measured before, with 3,000 polls in flight, and 10 s later. "Late" is the p99 delay of the
+//! start of a healthy target's polls beside eight endless loops.
 //!
 //! | pool | fresh, p50 | before | in flight | 10 s after | late |
 //! |---|---|---|---|---|---|
@@ -14,12 +15,13 @@
 //! | kept 1 MiB | 48.1 µs | 21 MB | 409 MB | 413 MB | 4.7 ms |
 //! | kept 64 KiB, no warm slots | 49.0 µs | 21 MB | 409 MB | 418 MB | 1.2 ms |
 //! | kept 64 KiB, all slots warm | 48.2 µs | 21 MB | 409 MB | 420 MB | 3.9 ms |
-//! | kept 64 KiB, given back by 16 | 48.8 µs | 22 MB | 410 MB | 421 MB | 18.9 ms |
+//! | kept 64 KiB, released in batches of 16 | 48.8 µs | 22 MB | 410 MB | 421 MB | 18.9 ms |
 //! | **512 slots, kept 64 KiB** | 49.0 µs | 18 MB | 93 MB | 95 MB | 2.6 ms |
 //!
-//! (Lateness is noisy there: other work ran beside it.) So: keeping anything is worth a third of a fresh poll, 64 KiB are
-//! enough, and what a slot keeps it keeps for good. What bounds memory is the number of slots: with 512 of them 3,000
-//! polls wait for a slot instead of holding one, which costs little, because waiting is most of what a poll does.
+//! (The lateness is noisy because other work ran on the machine.) Conclusions: keeping any memory resident saves a
+//! third of a fresh poll, and 64 KiB are enough. A slot never releases the memory that it keeps, so the number of slots
+//! bounds memory. With 512 slots, some of 3,000 polls wait for a slot. That costs little, because a poll spends most of
+//! its time waiting.
 
 use crate::limits::{INSTANCES, Limits, MEMORIES, TABLE, TABLES};
 use std::sync::Arc;
@@ -28,22 +30,22 @@ use std::thread;
 use std::time::Duration;
 use wasmtime::{Config, Enabled, Engine, PoolingAllocationConfig, Result, WasmBacktraceDetails};
 
-/// How often guests are looked at while they run.
+/// Interval at which the CPU time of running guests is checked.
 const TICK: Duration = Duration::from_millis(2);
 
-/// What the pool of instances keeps, and how it gives memory back.
+/// How the instance pool keeps and releases memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// Bytes that a slot keeps of its memory between polls.
+    /// Bytes of a slot's memory that stay resident between polls.
     pub kept_memory: usize,
-    /// Bytes that a slot keeps of its tables.
+    /// Bytes of a slot's tables that stay resident between polls.
     pub kept_table: usize,
-    /// Whether the kernel is asked what was written (6.7 on). Without it, what is kept is cleared by hand, all of it,
-    /// which makes it resident first: then nothing is kept.
+    /// Whether the pool asks the kernel which pages were written (Linux 6.7 and later). If `false`, no memory stays
+    /// resident, because the pool would have to clear all of it by hand, which makes it resident first.
     pub pagemap_scan: bool,
-    /// Unused slots that keep the image of the plugin that they had last.
+    /// Number of unused slots that keep the image of their last plugin.
     pub warm_slots: u32,
-    /// Slots whose memory is given back at a time.
+    /// Number of slots whose memory is released in one batch.
     pub decommit_batch: usize,
 }
 
@@ -59,19 +61,19 @@ impl Default for Pool {
     }
 }
 
-/// What the message of a trap tells.
+/// The details in the message of a trap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backtrace {
-    /// The functions that were under way, where the plugin's name section names them.
+    /// The functions on the stack, if the plugin has a name section.
     #[default]
     Functions,
-    /// Their files and lines as well, if the plugin carries DWARF. No limit bounds the time to read it: use this only for plugins
-    /// that the caller trusts.
+    /// The functions with their files and lines, if the plugin carries DWARF. No limit bounds the time to read it, so
+    /// use this only for trusted plugins.
     SourceLines,
 }
 
 impl Backtrace {
-    /// [`Self::SourceLines`] if the component carries DWARF line tables.
+    /// Returns [`Self::SourceLines`] if the component carries DWARF line tables.
     #[must_use]
     pub fn of(component: &[u8]) -> Self {
         match memchr::memmem::find(component, b".debug_line") {
@@ -81,20 +83,21 @@ impl Backtrace {
     }
 }
 
-/// An engine whose epoch ticks until it is dropped.
+/// An engine with a thread that increments its epoch until the drop.
 pub(crate) struct Ticking {
     pub engine: Engine,
     stop: Arc<AtomicBool>,
 }
 
 impl Ticking {
-    /// With a pool of `slots` instances; where the address space is too small for one, instances are made on demand.
+    /// Creates an engine with a pool of `slots` instances. If the address space is too small for the pool, instances
+    /// are created on demand.
     pub(crate) fn new(slots: u32, pool: Pool, backtrace: Backtrace) -> Result<Self> {
         let engine = match Engine::new(&config(Some((slots, pool)), backtrace)) {
             Ok(engine) => engine,
             Err(error) => {
                 tracing::warn!(
-                    "no pool of {slots} instances ({error:#}); instances are made on demand, which costs more"
+                    "a pool of {slots} instances could not be created ({error:#}); instances are created on demand, which is slower"
                 );
                 Engine::new(&config(None, backtrace))?
             }
@@ -119,11 +122,11 @@ impl Drop for Ticking {
     }
 }
 
-/// Without `slots`, instances are made on demand; the machine code is the same.
+/// Returns the engine's configuration. With `None`, instances are created on demand. The machine code is the same.
 pub(crate) fn config(slots: Option<(u32, Pool)>, backtrace: Backtrace) -> Config {
     let mut config = Config::new();
     config.epoch_interruption(true).concurrency_support(false).wasm_memory64(false);
-    // Set explicitly: the default depends on an environment variable.
+    // The default depends on an environment variable, so set it explicitly.
     config.wasm_backtrace_details(match backtrace {
         Backtrace::Functions => WasmBacktraceDetails::Disable,
         Backtrace::SourceLines => WasmBacktraceDetails::Enable,

@@ -1,60 +1,63 @@
-//! What ended a call, in words for the plugin's author: the limit or the trap, the functions that were running, and what the
-//! plugin wrote before.
+//! Converts the cause of a failed call to a message for the plugin's author: the limit or the trap, the functions on
+//! the stack, and the plugin's last output.
 
-use crate::convert;
 use crate::host::State;
-use crate::limits::Limits;
+use crate::limits::{Denied, Limits};
 use crate::meter::CpuExhausted;
+use crate::text::clean;
 use model::{Failure, FailureCategory};
 use wasmtime::{Trap, WasmBacktrace};
 
-/// A failure of the plugin, not of its target.
+/// Returns a failure of the plugin, which says nothing about its target.
 pub(crate) fn plugin_fault(code: &str, message: String) -> Failure {
     Failure { category: FailureCategory::Plugin, code: code.to_owned(), message, retry_after: None }
 }
 
-/// The plugin used up its CPU time.
+/// Returns the failure for an exhausted CPU limit.
 pub(crate) fn cpu_fault(limits: &Limits) -> Failure {
     plugin_fault("cpu_limit", format!("the plugin used more than its {} ms of CPU time", limits.cpu.as_millis()))
 }
 
-/// Which limit ended a call, or what the guest did.
+/// Converts an error of wasmtime to a failure that names the limit or the trap.
 pub(crate) fn fault(error: &wasmtime::Error, state: &State, limits: &Limits) -> Failure {
     if error.downcast_ref::<CpuExhausted>().is_some() {
         let failure = cpu_fault(limits);
         return Failure { message: failure.message + &functions(error), ..failure };
     }
-    if let Some(code) = state.limiter.denied {
-        let message = match code {
-            "memory_limit" => format!("the plugin wanted more than its {} MiB of memory", limits.memory >> 20),
-            _ => "the plugin wanted more table entries than a poll may have".to_owned(),
+    if let Some(denied) = state.limiter.denied {
+        let (code, message) = match denied {
+            Denied::Memory => {
+                ("memory_limit", format!("the plugin used more than its {} MiB of memory", limits.memory >> 20))
+            }
+            Denied::Table => ("table_limit", "the plugin used more table entries than a poll may have".to_owned()),
         };
         return plugin_fault(code, message + &functions(error));
     }
-    // wasmtime gives this one no type of its own.
+    // wasmtime has no error type for this case.
     if format!("{error:#}").contains("fuel allocated for hostcalls") {
-        let message = format!("the plugin handed over more than {} MiB at once", limits.report >> 20);
+        let message = format!("the plugin passed more than {} MiB to the host at once", limits.report >> 20);
         return plugin_fault("output_limit", message);
     }
     if let Some(wasmtime_wasi::I32Exit(code)) = error.downcast_ref() {
-        return plugin_fault("exit", format!("the plugin ended itself (with code {code}): a poll ends with a report"));
+        return plugin_fault("exit", format!("the plugin called exit with code {code}: a poll must return a report"));
     }
     let (code, message) = match error.downcast_ref::<Trap>() {
         Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => {
-            ("stack", "the plugin ran out of stack, or touched memory that is not its own".to_owned())
+            ("stack", "the plugin exhausted its stack or accessed memory that is not its own".to_owned())
         }
         Some(Trap::UnreachableCodeReached) => ("panic", "the plugin panicked or aborted".to_owned()),
         Some(trap) => ("trap", format!("the plugin trapped: {trap}")),
-        None => ("trap", convert::clean(&format!("the plugin failed: {:#}", error.root_cause()), 512)),
+        None => ("trap", clean(&format!("the plugin failed: {:#}", error.root_cause()), 512)),
     };
     plugin_fault(code, format!("{message}{}", functions(error)))
 }
 
-/// The guest's functions on the stack, innermost first, if the plugin has a name section. Each has its file and line if the engine
-/// reads [`Backtrace::SourceLines`](crate::Backtrace::SourceLines) and the plugin carries them.
+/// Returns the guest's functions on the stack, innermost first. Empty if the plugin has no name section. Each function
+/// has its file and line if the engine uses [`Backtrace::SourceLines`](crate::Backtrace::SourceLines) and the plugin
+/// carries them.
 fn functions(error: &wasmtime::Error) -> String {
     const SHOWN: usize = 6;
-    /// What is on every such stack, and says nothing.
+    /// Parts of function names that are on every stack and do not help.
     const COMMON: [&str; 11] = [
         "abort",
         "alloc::",
@@ -69,8 +72,8 @@ fn functions(error: &wasmtime::Error) -> String {
         "wit_dylib",
     ];
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return String::new() };
-    // The backtrace's own text has demangled names; `FrameInfo::func_name` does not. A frame is a line with a name, followed by a
-    // line with its place. A frame without a place has `MODULE!` before its name.
+    // The text of the backtrace has demangled names, but `FrameInfo::func_name` has not. A frame is a line with a name,
+    // followed by a line with its place. A frame without a place has `MODULE!` before its name.
     let text = backtrace.to_string();
     let mut frames: Vec<(&str, Option<&str>)> = Vec::new();
     for line in text.lines() {
@@ -80,25 +83,25 @@ fn functions(error: &wasmtime::Error) -> String {
             *known = Some(place);
         }
     }
-    // Of `<Queues as polliwog_sdk::Poller>::poll` it is the author's type that counts.
+    // In `<Queues as polliwog_sdk::Poller>::poll` the relevant part is the author's type.
     let subject = |name: &str| match name.strip_prefix('<').and_then(|name| name.split_once(" as ")) {
         Some((subject, _)) => subject.to_owned(),
         None => name.to_owned(),
     };
-    let telling = |name: &str| {
+    let is_relevant = |name: &str| {
         !name.is_empty()
             && name != "<unknown>"
             && !name.starts_with("<wasm function")
             && !COMMON.iter().any(|common| subject(name).contains(common))
     };
-    let frames = frames.into_iter().filter(|(name, _)| telling(name)).take(SHOWN);
+    let frames = frames.into_iter().filter(|(name, _)| is_relevant(name)).take(SHOWN);
     let names: Vec<String> = frames
         .map(|(name, place)| {
-            let name = convert::clean(name, 80);
-            // What matters of a long path is its end.
+            let name = clean(name, 80);
+            // The end of a long path is the relevant part.
             let place = place.map(|place| {
                 let parts: Vec<&str> = place.rsplit('/').take(3).collect();
-                convert::clean(&parts.into_iter().rev().collect::<Vec<_>>().join("/"), 120)
+                clean(&parts.into_iter().rev().collect::<Vec<_>>().join("/"), 120)
             });
             place.map_or(name.clone(), |place| format!("{name} ({place})"))
         })
@@ -106,10 +109,10 @@ fn functions(error: &wasmtime::Error) -> String {
     if names.is_empty() { String::new() } else { format!(" in {}", names.join(", called by ")) }
 }
 
-/// What a guest wrote before it failed says most about why.
-pub(crate) fn with_last_words(mut failure: Failure, words: &str) -> Failure {
-    /// Lines that a language's runtime adds to a panic in Rust and to an exception in JavaScript or Python. They do not help: a
-    /// guest has no environment to set `RUST_BACKTRACE` in.
+/// Appends the guest's last output to the message of a failure of the plugin.
+pub(crate) fn with_output(mut failure: Failure, output: &str) -> Failure {
+    /// Lines that the runtime of a language adds to a panic in Rust and to an exception in JavaScript or Python. They
+    /// do not help, because a guest has no environment to set `RUST_BACKTRACE` in.
     const ADDED: [&str; 6] = [
         "note: run with `RUST_BACKTRACE=1` environment variable",
         "invalid variant tag value `undefined`",
@@ -118,15 +121,15 @@ pub(crate) fn with_last_words(mut failure: Failure, words: &str) -> Failure {
         "Redirecting call to abort() to mozalloc_abort",
         "panicked at runtime/src/lib.rs:",
     ];
-    // Python prints its own traceback after the message of our helpers.
-    let own = words.split("Traceback (most recent call last):").next().filter(|own| !own.trim().is_empty());
-    let told: Vec<&str> =
-        own.unwrap_or(words).lines().filter(|line| !ADDED.iter().any(|added| line.contains(added))).collect();
-    let told = told.join("\n");
-    // A plugin without our helpers has nothing but the runtime's lines.
-    let words = if told.trim().is_empty() { words.trim() } else { told.trim() };
-    if failure.category == FailureCategory::Plugin && !words.is_empty() {
-        failure.message = convert::clean(&format!("{}; it wrote: {words}", failure.message), 1024);
+    // Python prints its own traceback after the message of the SDK's helpers.
+    let own = output.split("Traceback (most recent call last):").next().filter(|own| !own.trim().is_empty());
+    let relevant: Vec<&str> =
+        own.unwrap_or(output).lines().filter(|line| !ADDED.iter().any(|added| line.contains(added))).collect();
+    let relevant = relevant.join("\n");
+    // The output of a plugin without the SDK's helpers consists only of the runtime's lines.
+    let shown = if relevant.trim().is_empty() { output.trim() } else { relevant.trim() };
+    if failure.category == FailureCategory::Plugin && !shown.is_empty() {
+        failure.message = clean(&format!("{}; output: {shown}", failure.message), 1024);
     }
     failure
 }
@@ -136,19 +139,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_words_are_the_plugins_own() {
-        let told = |words: &str| with_last_words(plugin_fault("panic", "it panicked".to_owned()), words).message;
+    fn the_message_contains_only_the_plugins_own_output() {
+        let message = |output: &str| with_output(plugin_fault("panic", "it panicked".to_owned()), output).message;
         let javascript = "TypeError: no such field (lib/util.js:1)\ninvalid variant tag value `undefined` (received `TypeError`)\nStack:\n  \
                           poll@/tmp/a/initializer.js:1567:17\nRedirecting call to abort() to mozalloc_abort\n";
-        assert_eq!(told(javascript), "it panicked; it wrote: TypeError: no such field (lib/util.js:1)");
+        assert_eq!(message(javascript), "it panicked; output: TypeError: no such field (lib/util.js:1)");
         let rust = "\nthread '<unnamed>' panicked at src/lib.rs:3:5:\nno queue\nnote: run with `RUST_BACKTRACE=1` environment variable to \
                     display a backtrace\n";
-        assert_eq!(told(rust), "it panicked; it wrote: thread '<unnamed>' panicked at src/lib.rs:3:5: no queue");
+        assert_eq!(message(rust), "it panicked; output: thread '<unnamed>' panicked at src/lib.rs:3:5: no queue");
         let python = "KeyError: 'a' (own.py, line 2, in inner)\nTraceback (most recent call last):\n  File \"/0/polliwog.py\"\n\
                       KeyError: 'a'\nthread '<unnamed>' panicked at runtime/src/lib.rs:1293:29:\nunexpected\n";
-        assert_eq!(told(python), "it panicked; it wrote: KeyError: 'a' (own.py, line 2, in inner)");
+        assert_eq!(message(python), "it panicked; output: KeyError: 'a' (own.py, line 2, in inner)");
         let alone = "invalid variant tag value `undefined` (received `TypeError: x`)";
-        assert_eq!(told(alone), format!("it panicked; it wrote: {alone}"), "nothing else says why");
-        assert_eq!(told("\n"), "it panicked");
+        assert_eq!(message(alone), format!("it panicked; output: {alone}"), "the runtime's lines are the only output");
+        assert_eq!(message("\n"), "it panicked");
     }
 }

@@ -1,8 +1,10 @@
-//! What a guest finds when it calls out. One file for each version of the contract; capability checks live below them.
+//! The imports of a guest. Each version of the contract has its own file. This file has the checks of capabilities,
+//! which are common to all versions.
 
 use crate::cache::{Cache, Owner};
 use crate::limits::Limiter;
 use crate::meter::Meter;
+use crate::text::clean;
 use egress::Session;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,11 +17,11 @@ use wasmtime_wasi::{HostWallClock, WasiCtx, WasiCtxView, WasiView};
 
 pub(crate) mod v0_1;
 
-/// The last bytes that a guest wrote to stdout or stderr; a panic's message is among them.
+/// Maximum number of bytes of stdout and stderr that are kept. The last bytes contain the message of a panic.
 const TAIL: usize = 4096;
-/// The longest log line, in bytes.
+/// Maximum length of a log line in bytes.
 const LOG_LINE: usize = 2048;
-/// A guest may ask WASI for this many random bytes at once.
+/// Maximum number of random bytes that a guest may request from WASI at once.
 const RANDOM: u64 = 4096;
 
 /// The state of one poll's store.
@@ -28,17 +30,17 @@ pub(crate) struct State {
     table: ResourceTable,
     pub limiter: Limiter,
     pub meter: Arc<Meter>,
-    /// Nothing in `describe` and `check-settings`.
+    /// `None` in `describe` and `check-settings`.
     pub session: Option<Arc<Session>>,
     pub waiting: Waiting,
     pub output: Tail,
     cache: Option<(Arc<Cache>, Owner)>,
     log: Log,
-    /// What WASI's wall clock says: the time of the poll.
+    /// The time of WASI's wall clock since the Unix epoch: the time of the poll.
     now: Duration,
 }
 
-/// Whether the guest waits for the host.
+/// Whether the guest is waiting for the host.
 #[derive(Clone, Default)]
 pub(crate) struct Waiting(Arc<AtomicBool>);
 
@@ -55,7 +57,7 @@ impl Waiting {
     }
 }
 
-/// Who logs, and how much it may still.
+/// The log of a call: its plugin and target, and the remaining number of lines.
 #[derive(Clone)]
 pub(crate) struct Log {
     plugin: String,
@@ -69,12 +71,12 @@ impl Log {
         Self { plugin: plugin.to_owned(), target: target.to_owned(), left: lines, lines: 0 }
     }
 
-    /// What a guest wrote to stdout and stderr, where somebody wants to see that.
-    pub(crate) fn written(&self, words: &str) {
-        if !words.is_empty() {
-            // One line: what a plugin writes must not look like lines of ours.
-            let words = words.replace('\n', " ");
-            tracing::debug!(plugin = self.plugin, target_id = self.target, "it wrote: {words}");
+    /// Logs the output of a guest on stdout and stderr at debug level.
+    pub(crate) fn written(&self, output: &str) {
+        if !output.is_empty() {
+            // Use one line, so that the output of a plugin cannot imitate log lines of the host.
+            let output = output.replace('\n', " ");
+            tracing::debug!(plugin = self.plugin, target_id = self.target, "plugin output: {output}");
         }
     }
 }
@@ -138,7 +140,7 @@ impl State {
     fn cache_set(&self, key: &str, value: Vec<u8>, ttl: Duration) -> Result<(), String> {
         match &self.cache {
             Some((cache, owner)) => cache.set(owner, key, value, ttl),
-            None => Err("only a poll can keep values".to_owned()),
+            None => Err("only a poll can store values".to_owned()),
         }
     }
 
@@ -154,7 +156,7 @@ impl State {
         }
         self.log.left -= 1;
         self.log.lines += 1;
-        let message = crate::convert::clean(message, LOG_LINE);
+        let message = clean(message, LOG_LINE);
         let (plugin, target) = (&self.log.plugin, &self.log.target);
         match level {
             tracing::Level::ERROR => tracing::error!(plugin, target_id = target, "{message}"),
@@ -164,16 +166,19 @@ impl State {
             _ => tracing::trace!(plugin, target_id = target, "{message}"),
         }
         if self.log.left == 0 {
-            tracing::warn!(plugin, target_id = target, "this poll has used up its log lines");
+            tracing::warn!(plugin, target_id = target, "this poll has written its maximum number of log lines");
         }
     }
 }
 
 fn no_http() -> egress::Error {
-    egress::Error::Denied { what: "describe and check-settings are pure".to_owned(), why: "only a poll has http" }
+    egress::Error::Denied {
+        what: "describe and check-settings must not send requests".to_owned(),
+        why: "only a poll has http",
+    }
 }
 
-/// A clock that stands still: it says the time of the poll, as the target does, so that a poll can be replayed.
+/// A clock that always returns the time of the poll, so that a poll can be replayed.
 struct Frozen(Duration);
 
 impl HostWallClock for Frozen {
@@ -186,7 +191,8 @@ impl HostWallClock for Frozen {
     }
 }
 
-/// WASI with nothing behind it: no files, environment, arguments, sockets or names. Made when a guest first asks.
+/// WASI without access to the system: no files, environment, arguments, sockets or name lookups. Created at the guest's
+/// first call.
 impl WasiView for State {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         let (output, now) = (&self.output, self.now);
@@ -205,16 +211,16 @@ impl WasiView for State {
     }
 }
 
-/// The end of what was written.
+/// The last bytes of the guest's output.
 #[derive(Clone, Default)]
 pub(crate) struct Tail(Arc<Mutex<Vec<u8>>>);
 
 impl Tail {
-    /// Line by line, as it may be shown.
+    /// Returns the output with each line made safe to show.
     pub(crate) fn text(&self) -> String {
         let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&bytes);
-        text.lines().map(|line| crate::convert::clean(line, TAIL)).collect::<Vec<_>>().join("\n")
+        text.lines().map(|line| clean(line, TAIL)).collect::<Vec<_>>().join("\n")
     }
 
     fn push(&self, bytes: &[u8]) {
@@ -233,7 +239,7 @@ impl IsTerminal for Tail {
 
 impl StdoutStream for Tail {
     fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
-        // Only interfaces of WASI 0.3, which are not linked, ask for this one.
+        // Only interfaces of WASI 0.3 use this, and they are not linked.
         Box::new(tokio::io::sink())
     }
 

@@ -1,8 +1,8 @@
-//! The runtimes that polls run on.
+//! The runtimes of polls.
 //!
-//! A lane is a current-thread runtime on a thread of its own, one for each core; a target always runs on the same one.
-//! The slow lane takes what has used more CPU than a healthy poll does; it looks at its timers and its queue after every
-//! turn, so that eight endless loops share it fairly.
+//! A lane is a current-thread runtime on its own thread. There is one lane per core, and a target always runs on the
+//! same lane. The slow lane runs polls that have used more CPU than a healthy poll. It checks its timers and its queue
+//! after every turn, so that endless loops share it fairly.
 
 use model::{Alive, Pulse, TargetId};
 use std::future::Future;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-/// How often a lane shows that its tasks get their turns.
+/// Interval of the signs of life of a lane.
 const BEAT: Duration = Duration::from_secs(5);
 
 /// All lanes of a process.
@@ -33,7 +33,7 @@ struct Lane {
 }
 
 impl Lanes {
-    /// Starts `count` lanes and the slow one.
+    /// Starts `count` lanes and the slow lane.
     pub fn start(count: NonZeroUsize, egress: &egress::Egress) -> io::Result<Self> {
         let pulses: Vec<Arc<Pulse>> = (0..count.get())
             .map(|index| Pulse::new(format!("lane-{index}")))
@@ -52,7 +52,7 @@ impl Lanes {
         Ok(Self { lanes, slow: Some(slow), pulses })
     }
 
-    /// The signs of life of all lanes.
+    /// Returns the signs of life of all lanes.
     pub fn pulses(&self) -> &[Arc<Pulse>] {
         &self.pulses
     }
@@ -62,13 +62,13 @@ impl Lanes {
         self.of(target).handle.spawn(future);
     }
 
-    /// The connections of a target's lane.
+    /// Returns the egress of a target's lane.
     pub fn egress(&self, target: &TargetId) -> egress::Lane {
         self.of(target).egress.clone()
     }
 
     pub(crate) fn slow(&self) -> &Handle {
-        self.slow.as_ref().expect("only dropping takes the slow lane").handle()
+        self.slow.as_ref().expect("only drop removes the slow lane").handle()
     }
 
     fn of(&self, target: &TargetId) -> &Lane {
@@ -84,7 +84,7 @@ impl Drop for Lanes {
             drop(lane.stop.take());
         }
         for lane in &mut self.lanes {
-            // The last poll may be what drops the lanes, on one of them.
+            // The last poll may drop the lanes on one of their own threads, which cannot join itself.
             let is_own = |thread: &JoinHandle<()>| thread.thread().id() == thread::current().id();
             if let Some(thread) = lane.thread.take().filter(|thread| !is_own(thread)) {
                 let _ = thread.join();
@@ -101,7 +101,7 @@ impl Lane {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
-        // A look-up of a name that hangs must not hold the end up.
+        // Shut down in the background, because a hanging name lookup must not delay the end.
         let alive = Alive(pulse.clone());
         let run = move || {
             runtime.spawn(beat(alive));
@@ -114,7 +114,7 @@ impl Lane {
     }
 }
 
-/// Shows that a runtime gives its tasks their turns. It ends with the runtime.
+/// Reports signs of life of a runtime until the runtime ends.
 async fn beat(alive: Alive) {
     let mut ticks = tokio::time::interval(BEAT);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

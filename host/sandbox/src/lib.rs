@@ -1,14 +1,15 @@
-//! Running a plugin: wasmtime, limits, capabilities.
+//! Runs plugins: wasmtime, limits and capabilities.
 //!
-//! Every poll gets a fresh instance from `InstancePre` on the pooling allocator; nothing of one target reaches another's
-//! poll. What this room decides: what may be loaded, how much a poll may use, and what of its output is taken. What it
-//! leaves out: when to poll, and what is done with a report.
+//! Every poll gets a fresh instance from `InstancePre` on the pooling allocator, so nothing of one target can reach the
+//! poll of another. The crate decides which files may be loaded, which resources a poll may use, and which parts of its
+//! output are accepted. It does not decide when to poll or what happens with a report.
 //!
-//! A poll runs where its I/O runs: on a *lane*, a current-thread runtime, one for each core. One that has used more than
-//! 2 ms of CPU is moved, in flight, to the slow lane, so that an endless loop delays nobody.
+//! A poll runs on a *lane*, a current-thread runtime that also handles its I/O. There is one lane per core. A poll that
+//! has used more than 2 ms of CPU moves to the slow lane while it runs, so that an endless loop delays no other poll.
 //!
-//! Invariant: a guest has no capability but `http`, `cache` and `log`; WASI is linked with nothing behind it.
-//! Invariant: whatever a guest does, its poll ends, and says which limit ended it.
+//! Invariant: a guest has no capabilities except `http`, `cache` and `log`. WASI is linked without access to the
+//! system.
+//! Invariant: every poll ends, whatever the guest does, and its result says which limit ended it.
 
 #![deny(unsafe_code)]
 
@@ -23,8 +24,11 @@ mod lanes;
 mod limits;
 mod load;
 mod meter;
+mod plugin;
+mod refusal;
 mod run;
 mod schema;
+mod text;
 
 pub use compile::{Compiler, compile_child};
 #[cfg(fuzzing)]
@@ -32,10 +36,11 @@ pub use convert::fuzzing;
 pub use engine::{Backtrace, Pool};
 pub use lanes::Lanes;
 pub use limits::Limits;
-pub use load::{Descriptor, Plugin, Refusal, SecretSpec};
 pub use meter::measured;
+pub use plugin::{Descriptor, Plugin, SecretSpec};
+pub use refusal::Refusal;
 pub use run::{Config, Done, Job, Sandbox, SetupError, Target, Usage};
 pub use schema::{SettingsProblem, resolved};
 
-/// The versions of the contract that this host speaks, newest first.
+/// The versions of the contract that this host supports, newest first.
 pub const CONTRACT_VERSIONS: [&str; 1] = ["0.1"];

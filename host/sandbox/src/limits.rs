@@ -1,30 +1,30 @@
-//! What one poll may use.
+//! The resource limits of polls.
 
 use std::time::Duration;
 use wasmtime::{ResourceLimiter, Result};
 
-/// What one poll may use. The defaults are the contract's; an operator can change them for each kind.
+/// The resource limits of one poll. The defaults are part of the contract. An operator can change them for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all its memories.
+    /// Maximum size of all memories in bytes.
     pub memory: usize,
-    /// CPU time.
+    /// Maximum CPU time.
     pub cpu: Duration,
-    /// Requests.
+    /// Maximum number of requests.
     pub requests: u32,
-    /// Bytes of one body.
+    /// Maximum size of one response body in bytes.
     pub body: usize,
-    /// Bytes of all bodies.
+    /// Maximum size of all response bodies in bytes.
     pub bodies: usize,
-    /// Dependencies in a report.
+    /// Maximum number of dependencies in a report.
     pub dependencies: usize,
-    /// Samples in a report.
+    /// Maximum number of samples in a report.
     pub samples: usize,
-    /// Warnings in a report.
+    /// Maximum number of warnings in a report.
     pub warnings: usize,
-    /// Bytes of a report, as the host holds it.
+    /// Maximum size of a report in the host's memory in bytes.
     pub report: usize,
-    /// Log lines.
+    /// Maximum number of log lines.
     pub log_lines: u32,
 }
 
@@ -46,30 +46,38 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For `describe` and `check-settings`: 100 ms, 64 MiB, no http.
+    /// Returns the limits for `describe` and `check-settings`: 100 ms CPU, 64 MiB memory, no requests.
     pub(crate) fn pure() -> Self {
         Self { cpu: Duration::from_millis(100), requests: 0, ..Self::default() }
     }
 }
 
-/// Entries of one table. JavaScript plugins begin with 7,691.
+/// Maximum number of entries of one table. JavaScript plugins start with 7,691.
 pub(crate) const TABLE: usize = 20_000;
-/// Table entries over the whole store.
+/// Maximum number of table entries of a store.
 const TABLE_ENTRIES: usize = 100_000;
-/// Core instances, memories and tables over the whole store: what the pool has for each slot. A Python plugin has 40
-/// instances.
+/// Maximum number of core instances of a store. The pool has as many per slot. A Python plugin has 40 instances.
 pub(crate) const INSTANCES: u32 = 40;
+/// Maximum number of memories of a store. The pool has as many per slot.
 pub(crate) const MEMORIES: u32 = 4;
+/// Maximum number of tables of a store. The pool has as many per slot.
 pub(crate) const TABLES: u32 = 16;
 
-/// Sums over a store, because wasmtime's own limits are for each memory and each table.
+/// A resource whose growth was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    Memory,
+    Table,
+}
+
+/// Limits the sums of a store, because the limits of wasmtime apply to each memory and each table.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     memory: usize,
     memory_limit: usize,
     entries: usize,
-    /// The limit that refused something. A guest that is refused memory aborts; this says why.
-    pub denied: Option<&'static str>,
+    /// The resource whose growth was refused. A guest aborts after that, so this is the cause of the trap.
+    pub denied: Option<Denied>,
 }
 
 impl Limiter {
@@ -77,7 +85,7 @@ impl Limiter {
         Self { memory: 0, memory_limit, entries: 0, denied: None }
     }
 
-    /// Bytes of memory in all. Memories never shrink, so this is the peak as well.
+    /// Returns the size of all memories in bytes. Memories never shrink, so this is also the peak.
     pub(crate) fn memory(&self) -> usize {
         self.memory
     }
@@ -90,7 +98,7 @@ impl ResourceLimiter for Limiter {
         if fits {
             self.memory = grown;
         } else if grown > self.memory_limit {
-            self.denied = Some("memory_limit");
+            self.denied = Some(Denied::Memory);
         }
         Ok(fits)
     }
@@ -101,7 +109,7 @@ impl ResourceLimiter for Limiter {
         if fits {
             self.entries = grown;
         } else if grown > TABLE_ENTRIES || desired > TABLE {
-            self.denied = Some("table_limit");
+            self.denied = Some(Denied::Table);
         }
         Ok(fits)
     }
@@ -124,17 +132,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_summed_over_memories_and_tables_over_tables() {
+    fn the_limits_apply_to_the_sum_of_memories_and_of_tables() {
         let mut limiter = Limiter::new(100);
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(limiter.memory_growing(0, 40, None).unwrap());
         assert!(!limiter.memory_growing(40, 41, None).unwrap());
-        assert_eq!((limiter.memory(), limiter.denied), (100, Some("memory_limit")));
+        assert_eq!((limiter.memory(), limiter.denied), (100, Some(Denied::Memory)));
         let mut limiter = Limiter::new(100);
         assert!(!limiter.memory_growing(0, 60, Some(50)).unwrap());
-        assert_eq!(limiter.denied, None, "the guest's own maximum is nobody's limit");
+        assert_eq!(limiter.denied, None, "the guest's own maximum is not a limit of the host");
         assert!(limiter.table_growing(0, TABLE_ENTRIES, None).unwrap());
         assert!(!limiter.table_growing(0, 1, None).unwrap());
-        assert_eq!(limiter.denied, Some("table_limit"));
+        assert_eq!(limiter.denied, Some(Denied::Table));
     }
 }

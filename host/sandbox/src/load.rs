@@ -1,169 +1,64 @@
-//! Taking a plugin: what it may import, who it says it is.
+//! Loads a plugin: checks its imports, compiles it, and checks its descriptor.
 
 use crate::CONTRACT_VERSIONS;
-use crate::compile::{Compiled, FILE};
-use crate::convert::clean;
+use crate::compile::{Compiled, MAX_FILE_BYTES};
 use crate::host::v0_1::{self, PluginPre};
 use crate::host::{Log, State};
 use crate::limits::{Limiter, Limits};
+use crate::plugin::{Descriptor, Parts, Plugin, SecretSpec};
+use crate::refusal::Refusal;
 use crate::run::{Call, Sandbox};
 use crate::schema::{Schema, SettingsProblem};
+use crate::text::clean;
 use model::{FailureCategory, Kind, Timestamp};
-use regex::{Regex, RegexBuilder};
+use regex::RegexBuilder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Store};
 
+/// Maximum length of a title in bytes.
 const TITLE: usize = 256;
+/// Maximum length of a version or a secret's name in bytes.
 const VERSION: usize = 64;
+/// Maximum number of secrets of a plugin.
 const SECRETS: usize = 32;
-/// Bytes of a secret's pattern, and bytes that it may take once it is compiled. Parsing a long one takes memory and time
-/// without a limit of its own.
-const PATTERN: (usize, usize) = (1 << 10, 1 << 20);
-/// Checking settings against a schema, and making a schema ready, take no longer.
+/// Maximum length of a secret's pattern in bytes. The regex parser has no limit for the memory and time of long
+/// patterns.
+const PATTERN_BYTES: usize = 1 << 10;
+/// Maximum size of a secret's compiled pattern in bytes.
+const COMPILED_PATTERN_BYTES: usize = 1 << 20;
+/// Time limit for preparing a schema and for validating settings.
 const SCHEMA: Duration = Duration::from_secs(5);
-/// Problems with settings that are shown one by one; the rest are counted.
+/// Maximum number of problems with settings that are listed. The others are counted.
 const PROBLEMS: usize = 20;
-/// What plugins of all three languages import of WASI; it is linked with nothing behind it.
+/// The WASI interfaces that plugins of the three languages import. They are linked without access to the system.
 const INERT: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 const CONTRACT: [&str; 4] = ["cache", "http", "log", "types"];
-/// What operators may enter as an interval, and so what a plugin may suggest.
+/// Minimum interval that an operator can configure, and so a plugin can suggest.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum interval that an operator can configure.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(3600);
+/// Minimum timeout that an operator can configure.
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum timeout that an operator can configure.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Why a file was not taken: a code for programs, and one sentence that says what to do.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Refusal {
-    /// Stable, snake_case.
-    pub code: &'static str,
-    /// What is wrong, and the remedy.
-    pub message: String,
-}
-
-impl Refusal {
-    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-
-    /// Whether it is this machine that could not, just then: the same file may be taken the next time.
-    pub fn is_passing(&self) -> bool {
-        matches!(self.code, "not_compiled" | "not_described")
-    }
-}
-
-/// Who a plugin says it is, checked.
-#[derive(Clone, Debug)]
-pub struct Descriptor {
-    /// The kind it serves.
-    pub kind: Kind,
-    /// What people call it.
-    pub title: String,
-    /// Its own version.
-    pub version: String,
-    /// One sentence.
-    pub summary: String,
-    /// A JSON Schema.
-    pub settings_schema: Value,
-    /// The secrets an operator can give.
-    pub secrets: Vec<SecretSpec>,
-    /// How often a target is polled where nobody says.
-    pub default_interval: Duration,
-    /// How long a poll may take where nobody says.
-    pub default_timeout: Duration,
-}
-
-/// A secret that a plugin knows how to use.
-#[derive(Clone, Debug)]
-pub struct SecretSpec {
-    /// Its name.
-    pub name: String,
-    /// What it is for.
-    pub description: String,
-    /// Whether nothing works without it.
-    pub required: bool,
-    /// What the whole value looks like.
-    pub pattern: Option<Regex>,
-    /// What to say when it does not.
-    pub hint: Option<String>,
-}
-
-/// A plugin, ready to poll. Cheap to clone.
-#[derive(Clone)]
-pub struct Plugin(Arc<Inner>);
-
-struct Inner {
-    pre: PluginPre<State>,
-    descriptor: Descriptor,
-    schema: Schema,
-    digest: [u8; 32],
-    size: Option<usize>,
-    imports: Vec<String>,
-    compile_time: Option<Duration>,
-}
-
-impl fmt::Debug for Plugin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Plugin({} {})", self.0.descriptor.kind, self.0.descriptor.version)
-    }
-}
-
-impl Plugin {
-    /// Who it says it is.
-    pub fn descriptor(&self) -> &Descriptor {
-        &self.0.descriptor
-    }
-
-    /// The SHA-256 of its file.
-    pub fn digest(&self) -> [u8; 32] {
-        self.0.digest
-    }
-
-    /// The size of its file in bytes; nothing where the file was gone already.
-    pub fn size(&self) -> Option<usize> {
-        self.0.size
-    }
-
-    /// What it imports, in order.
-    pub fn imports(&self) -> &[String] {
-        &self.0.imports
-    }
-
-    /// How long compiling it took; nothing when it had been compiled before.
-    pub fn compile_time(&self) -> Option<Duration> {
-        self.0.compile_time
-    }
-
-    /// The version of the contract it was built for.
-    pub fn contract_version(&self) -> &'static str {
-        CONTRACT_VERSIONS[0]
-    }
-
-    pub(crate) fn pre(&self) -> &PluginPre<State> {
-        &self.0.pre
-    }
-}
-
 impl Sandbox {
-    /// Takes a plugin's file: checks what it imports, compiles it, and asks who it is.
+    /// Loads a plugin file: compiles it, checks its imports, and calls `describe`.
     pub async fn load(&self, bytes: &[u8]) -> Result<Plugin, Refusal> {
         check_format(bytes)?;
         let digest = Sha256::digest(bytes).into();
-        // The same bytes are judged the same way: what took a minute to refuse takes none the next time.
+        // The same bytes are refused for the same reason, which may have taken a minute to find.
         if let Some(refusal) = self.compiler().refused(self.engine(), digest) {
             return Err(refusal);
         }
         let loaded = match self.compiler().compiled(self.engine(), bytes, digest).await {
-            Ok(compiled) => self.take(digest, Some(bytes.len()), compiled).await,
+            Ok(compiled) => self.prepare(digest, Some(bytes.len()), compiled).await,
             Err(refusal) => Err(refusal),
         };
         if let Err(refusal) = loaded.as_ref().map_err(Clone::clone).map(drop)
@@ -174,8 +69,8 @@ impl Sandbox {
         loaded
     }
 
-    /// Whether a file would be taken or refused without compiling it: what it was compiled to, or why it was refused, is
-    /// known.
+    /// Returns whether [`Self::load`] can decide about a file without compiling it, because its machine code or its
+    /// refusal is stored.
     pub fn is_judged(&self, bytes: &[u8]) -> bool {
         if check_format(bytes).is_err() {
             return true;
@@ -185,48 +80,49 @@ impl Sandbox {
             || self.compiler().kept(self.engine(), digest).is_some()
     }
 
-    /// Takes a plugin whose file is no longer there, where its machine code was kept.
+    /// Loads a plugin from its stored machine code, without its file. Returns `None` if that fails.
     pub async fn load_kept(&self, digest: [u8; 32]) -> Option<Plugin> {
         let path = self.compiler().kept(self.engine(), digest)?;
-        self.take(digest, None, Compiled { path, took: None }).await.ok()
+        self.prepare(digest, None, Compiled { path, took: None }).await.ok()
     }
 
-    async fn take(&self, digest: [u8; 32], size: Option<usize>, compiled: Compiled) -> Result<Plugin, Refusal> {
+    async fn prepare(&self, digest: [u8; 32], size: Option<usize>, compiled: Compiled) -> Result<Plugin, Refusal> {
         let component = map(self.engine(), &compiled.path).map_err(|error| {
             if let Some(error) = error.downcast_ref::<std::io::Error>() {
-                return Refusal::new(
+                return Refusal::transient(
                     "not_compiled",
-                    format!("its machine code cannot be read ({error}): it is tried again"),
+                    format!("its machine code cannot be read ({error}); Polliwog will try again"),
                 );
             }
             let why = format!("it needs more memory, tables or instances than a poll may have: {}", first_line(&error));
-            Refusal::new("too_large", why)
+            Refusal::stored("too_large", why)
         })?;
         let compile_time = compiled.took;
         let imports = self.check_imports(&component)?;
         check_resources(&component)?;
         let instance = self.linker().instantiate_pre(&component);
         let pre = instance.and_then(PluginPre::new).map_err(|error| {
-            let message =
-                format!("it does not fit the contract: {}: build it with the SDK of this version", first_line(&error));
-            Refusal::new("contract_mismatch", message)
+            let message = format!(
+                "it does not match the contract: {}: build it with the SDK of this version",
+                first_line(&error)
+            );
+            Refusal::permanent("contract_mismatch", message)
         })?;
         let described = self.describe(&pre).await?;
-        // Its work is bounded, but other tasks of this runtime must not wait for it.
+        // The check is bounded, but it must not block other tasks of this runtime.
         let checked = tokio::task::spawn_blocking(move || check_descriptor(described));
         let (descriptor, schema) = timeout(SCHEMA, checked).await.map_err(|_| slow())?.map_err(|_| slow())??;
-        let inner = Inner { pre, descriptor, schema, digest, size, imports, compile_time };
-        Ok(Plugin(Arc::new(inner)))
+        Ok(Parts { pre, descriptor, schema, digest, size, imports, compile_time }.into())
     }
 
-    /// What is wrong with settings: by their schema first, and where that has nothing to say, by the plugin itself. Fails
-    /// where the plugin cannot tell, and says why: it would fail with any settings.
+    /// Returns the problems of settings. The schema is checked first. If it finds no problem, the plugin checks them.
+    /// Fails with the reason if the plugin cannot check any settings.
     pub async fn check_settings(&self, plugin: &Plugin, settings: &Value) -> Result<Vec<SettingsProblem>, String> {
-        let (inner, held) = (plugin.0.clone(), settings.clone());
-        let check = move || inner.schema.problems(&inner.descriptor.settings_schema, &held);
+        let (checked, held) = (plugin.clone(), settings.clone());
+        let check = move || checked.schema().problems(&checked.descriptor().settings_schema, &held);
         let checked = timeout(SCHEMA, tokio::task::spawn_blocking(check)).await;
         let Ok(Ok(problems)) = checked else {
-            return Err("its schema could not check them in time: make schema or settings simpler".to_owned());
+            return Err("the validation by its schema took too long: simplify the schema or the settings".to_owned());
         };
         if !problems.is_empty() {
             return Ok(problems);
@@ -244,7 +140,7 @@ impl Sandbox {
                 let more = problems.len().saturating_sub(PROBLEMS);
                 let shown = problems.iter().take(PROBLEMS).map(|problem| clean(problem, TITLE * 4));
                 let all = shown.chain((more > 0).then(|| format!("{more} more problems")));
-                Ok(all.map(SettingsProblem::said).collect())
+                Ok(all.map(SettingsProblem::from_plugin).collect())
             }
             Err(fault) => Err(format!("the plugin could not check them: {}", fault.message)),
         }
@@ -261,7 +157,7 @@ impl Sandbox {
             Some(export) => check_version(export)?,
             None => {
                 let message = "it is a component, but does not export polliwog:poller/poller: build it with the SDK";
-                return Err(Refusal::new("no_poller", message));
+                return Err(Refusal::permanent("no_poller", message));
             }
         }
         Ok(imports)
@@ -278,30 +174,30 @@ impl Sandbox {
         };
         self.call(Call::pure("describe", self.slot().await), enter).await.result.map_err(|fault| {
             if fault.category == FailureCategory::Transient {
-                // It did not use up its CPU time: others did.
-                return Refusal::new("not_described", "it could not be asked who it is in time: this machine is busy");
+                // The plugin did not exhaust its CPU time, so the machine is busy.
+                return Refusal::transient("not_described", "describe did not finish in time: this machine is busy");
             }
-            // What it exports has the right names, and other types.
+            // The exports have the right names but different types.
             if fault.code == "trap" && fault.message.contains("expected ") && fault.message.contains("found ") {
                 let why = &fault.message;
-                let message = format!("its types are not those of the contract ({why}): build it with this host's SDK");
-                return Refusal::new("contract_mismatch", message);
+                let message = format!("its types differ from the contract ({why}): build it with this host's SDK");
+                return Refusal::permanent("contract_mismatch", message);
             }
-            Refusal::new("describe_failed", format!("asking who it is failed ({}): {}", fault.code, fault.message))
+            Refusal::stored("describe_failed", format!("describe failed ({}): {}", fault.code, fault.message))
         })
     }
 }
 
-/// Why a descriptor could not be checked.
+/// Returns the refusal for a descriptor whose check took too long.
 fn slow() -> Refusal {
-    Refusal::new("not_described", "its descriptor could not be checked in time: this machine is busy")
+    Refusal::transient("not_described", "the check of its descriptor did not finish in time: this machine is busy")
 }
 
-/// Maps machine code that this installation has compiled.
-#[allow(unsafe_code, reason = "the one place where machine code is taken up")]
+/// Maps a file with machine code that this installation compiled.
+#[allow(unsafe_code, reason = "the only place that maps machine code")]
 fn map(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
-    // SAFETY: the file's content was authenticated with this installation's key a moment ago, so it is what our own child
-    // wrote for this engine; it lies in a folder that no other user can write to, and nobody of ours writes to it again.
+    // SAFETY: the file's content was just authenticated with this installation's key, so our own child wrote it for
+    // this engine. The file is in a folder that no other user can write to, and this program never writes to it again.
     unsafe { Component::deserialize_file(engine, path) }
 }
 
@@ -312,21 +208,22 @@ fn first_line(error: &wasmtime::Error) -> String {
 fn check_format(bytes: &[u8]) -> Result<(), Refusal> {
     const CORE: [u8; 8] = *b"\0asm\x01\0\0\0";
     const COMPONENT: [u8; 8] = *b"\0asm\x0d\0\x01\0";
-    let refuse = |code, message: &str| Err(Refusal::new(code, message));
+    let refuse = |code, message: &str| Err(Refusal::permanent(code, message));
     match bytes {
         [] => refuse("empty", "it is empty: copy it again"),
-        _ if bytes.len() > FILE => refuse("too_large", "it is larger than 64 MiB: build it without debug information"),
+        _ if bytes.len() > MAX_FILE_BYTES => {
+            refuse("too_large", "it is larger than 64 MiB: build it without debug information")
+        }
         _ if bytes.starts_with(&COMPONENT) => Ok(()),
         _ if bytes.starts_with(&CORE) => {
-            refuse("core_module", "it is a core module and no component: build it for the target wasm32-wasip2")
+            refuse("core_module", "it is a core module, not a component: build it for the target wasm32-wasip2")
         }
-        _ if bytes.starts_with(b"\x7fELF") => {
-            refuse("not_wasm", "it is machine code (ELF), which is never loaded: drop in the .wasm it was made from")
-        }
-        _ if bytes.starts_with(b"(") => {
-            refuse("not_wasm", "it is WebAssembly text: assemble it into a component first")
-        }
-        _ => refuse("not_wasm", "it is no WebAssembly: drop in a component, as the SDK builds it"),
+        _ if bytes.starts_with(b"\x7fELF") => refuse(
+            "not_wasm",
+            "it is machine code (ELF), which Polliwog does not load: use the .wasm file it was built from",
+        ),
+        _ if bytes.starts_with(b"(") => refuse("not_wasm", "it is WebAssembly text: convert it to a component first"),
+        _ => refuse("not_wasm", "it is not WebAssembly: use a component that was built with the SDK"),
     }
 }
 
@@ -340,53 +237,54 @@ fn check_import(name: &str) -> Result<(), Refusal> {
     }
     let message = if name.starts_with("polliwog:poller/") && !name.contains('@') {
         format!(
-            "it imports {name} without a version: build it with the contract that `polliwog plugin wit DIR` writes, whose package \
-             line has one"
+            "it imports {name} without a version: build it with the contract that `polliwog plugin wit DIR` writes, which \
+             has a version"
         )
     } else if name.starts_with("wasi:http/") {
-        format!("it imports {name}, which plugins do not get: use polliwog:poller/http, which the host watches over")
+        format!("it imports {name}, which plugins must not use: use polliwog:poller/http instead")
     } else {
-        format!(
-            "it imports {name}, which this host does not have: a plugin may import polliwog:poller and nothing else"
-        )
+        format!("it imports {name}, which this host does not provide: a plugin may import only polliwog:poller")
     };
-    Err(Refusal::new("import_refused", message))
+    Err(Refusal::permanent("import_refused", message))
 }
 
-/// `polliwog:poller/x@0.1.z` fits a host that speaks 0.1.
+/// Checks the version of an interface. `polliwog:poller/x@0.1.z` is accepted if the host supports 0.1.
 fn check_version(name: &str) -> Result<(), Refusal> {
     let version = name.rsplit('@').next().unwrap_or_default();
     let minor = version.rsplitn(2, '.').last().unwrap_or_default();
     if CONTRACT_VERSIONS.contains(&minor) {
         return Ok(());
     }
-    let speaks = CONTRACT_VERSIONS.join(" and ");
-    let message =
-        format!("it was built for polliwog:poller@{minor}, this host speaks {speaks}: build it with this host's SDK");
-    Err(Refusal::new("contract_version", message))
+    let supported = CONTRACT_VERSIONS.join(" and ");
+    let message = format!(
+        "it was built for polliwog:poller@{minor}, but this host supports {supported}: build it with this host's SDK"
+    );
+    Err(Refusal::permanent("contract_version", message))
 }
 
 fn check_resources(component: &Component) -> Result<(), Refusal> {
     let limit = Limits::default().memory as u64;
     let required = component.resources_required();
     let initial = required.and_then(|required| required.max_initial_memory_size).unwrap_or(0);
-    // The documentation says pages; the value is bytes in some versions. Either way a limit of pages is the larger one.
+    // The documentation of wasmtime says pages, but some versions return bytes. The comparison refuses no valid plugin
+    // in either case.
     if initial > limit {
-        let message = format!("it begins with {initial} bytes of memory, more than the {limit} that a poll may have");
-        return Err(Refusal::new("memory_limit", message));
+        let message =
+            format!("it starts with {initial} bytes of memory, more than the {limit} bytes that a poll may have");
+        return Err(Refusal::permanent("memory_limit", message));
     }
     Ok(())
 }
 
 fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Schema), Refusal> {
-    let bad = |message: String| Refusal::new("bad_descriptor", message);
-    let kind = Kind::new(&found.kind).map_err(|error| bad(format!("its kind is no kind: {error}")))?;
+    let bad = |message: String| Refusal::stored("bad_descriptor", message);
+    let kind = Kind::new(&found.kind).map_err(|error| bad(format!("its kind is not valid: {error}")))?;
     if found.version.is_empty() || found.version.len() > VERSION {
         return Err(bad("its version is empty or longer than 64 bytes".to_owned()));
     }
     if !is_semantic(&found.version) {
         let version = clean(&found.version, VERSION);
-        return Err(bad(format!("its version {version:?} is no semantic version: write it as 1.2.3")));
+        return Err(bad(format!("its version {version:?} is not a semantic version: write it as 1.2.3")));
     }
     let (settings_schema, schema) =
         Schema::read(&found.settings_schema).map_err(|why| bad(format!("its settings schema {why}")))?;
@@ -402,15 +300,15 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Schema), Ref
             return Err(bad(format!("it names the secret {:?} twice", spec.name)));
         }
     }
-    let clamp = |what: &str, ms: u32, (low, high): (Duration, Duration)| {
-        let said = Duration::from_millis(ms.into());
-        let taken = said.clamp(low, high);
-        if taken != said {
+    let clamp = |name: &str, ms: u32, (low, high): (Duration, Duration)| {
+        let suggested = Duration::from_millis(ms.into());
+        let used = suggested.clamp(low, high);
+        if used != suggested {
             tracing::warn!(
-                "plugin {kind}: its default {what} is {said:?}; {taken:?} is used, the nearest that makes sense"
+                "plugin {kind}: its default {name} of {suggested:?} is out of range; {used:?} is used instead"
             );
         }
-        taken
+        used
     };
     let default_interval = clamp("interval", found.default_interval_ms, (SHORTEST_INTERVAL, LONGEST_INTERVAL));
     let default_timeout = clamp("timeout", found.default_timeout_ms, (SHORTEST_TIMEOUT, LONGEST_TIMEOUT));
@@ -432,18 +330,18 @@ fn secret(spec: v0_1::types::SecretSpec) -> Result<SecretSpec, Refusal> {
     let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     if name.is_empty() || name != spec.name || !is_plain {
         let message = format!("the name of its secret {name:?} is not 1 to {VERSION} letters, digits, _ and -");
-        return Err(Refusal::new("bad_descriptor", message));
+        return Err(Refusal::stored("bad_descriptor", message));
     }
-    let (longest, compiled) = PATTERN;
-    if spec.pattern.as_ref().is_some_and(|pattern| pattern.len() > longest) {
-        let message = format!("the pattern of its secret {name:?} is longer than {longest} bytes");
-        return Err(Refusal::new("bad_descriptor", message));
+    if spec.pattern.as_ref().is_some_and(|pattern| pattern.len() > PATTERN_BYTES) {
+        let message = format!("the pattern of its secret {name:?} is longer than {PATTERN_BYTES} bytes");
+        return Err(Refusal::stored("bad_descriptor", message));
     }
-    let compile = |pattern: String| RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(compiled).build();
+    let compile =
+        |pattern: String| RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(COMPILED_PATTERN_BYTES).build();
     let pattern = spec.pattern.map(compile).transpose();
     Ok(SecretSpec {
         pattern: pattern.map_err(|_| {
-            Refusal::new("bad_descriptor", format!("the pattern of its secret {name:?} is no regular expression"))
+            Refusal::stored("bad_descriptor", format!("the pattern of its secret {name:?} is not a regular expression"))
         })?,
         description: clean(&spec.description, TITLE * 4),
         required: spec.required,
@@ -452,7 +350,7 @@ fn secret(spec: v0_1::types::SecretSpec) -> Result<SecretSpec, Refusal> {
     })
 }
 
-/// Three numbers, and behind them what semver.org allows after - and +.
+/// Returns whether a version consists of three numbers, optionally followed by the parts after - and + of semver.org.
 fn is_semantic(version: &str) -> bool {
     let core = version.split(['-', '+']).next().unwrap_or_default();
     let numbers: Vec<&str> = core.split('.').collect();
@@ -463,6 +361,7 @@ fn is_semantic(version: &str) -> bool {
 }
 
 impl Call {
+    /// A call of `describe` or `check-settings`, without a session.
     fn pure(name: &str, slot: OwnedSemaphorePermit) -> Self {
         let limits = Limits::pure();
         let log = Log::new(name, "", limits.log_lines);

@@ -1,7 +1,8 @@
-//! How much CPU a poll has used.
+//! Measures the CPU time of polls.
 //!
-//! CPU is that of the thread inside the call future's own `poll`. Counting epoch slices would charge a guest that waited for a
-//! full one, and a plain epoch deadline would kill it; the wall clock would charge it for what else the machine does.
+//! CPU time is that of the thread inside the `poll` of the call's future. Counting epoch ticks would charge a waiting
+//! guest for whole ticks, and a plain epoch deadline would kill it. The wall clock would charge it for other work of
+//! the machine.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::future::Future;
@@ -11,30 +12,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Counts one poll's CPU.
+/// Counts the CPU time of one poll.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    /// Nanoseconds up to the last look.
+    /// Nanoseconds of CPU time up to the last measurement.
     used: AtomicU64,
-    /// What the thread's clock showed then. Nothing between turns, which may be on different threads.
+    /// The thread's clock at the last measurement in nanoseconds. It is reset at each turn, because turns may run on
+    /// different threads.
     seen: AtomicU64,
     demote: AtomicBool,
 }
 
 impl Meter {
-    /// CPU used up to the last look, which was a few milliseconds ago at most while the guest runs.
+    /// Returns the CPU time up to the last measurement, at most a few milliseconds ago while the guest runs.
     pub(crate) fn used(&self) -> Duration {
         Duration::from_nanos(self.used.load(Ordering::Relaxed))
     }
 
-    /// Looks at the clock, from the thread of the turn under way. CPU used so far.
-    pub(crate) fn look(&self) -> Duration {
+    /// Measures and returns the CPU time so far. It must be called on the thread of the current turn.
+    pub(crate) fn measure(&self) -> Duration {
         let now = thread_cpu_nanos();
         let turn = now.saturating_sub(self.seen.swap(now, Ordering::Relaxed));
         Duration::from_nanos(self.used.fetch_add(turn, Ordering::Relaxed) + turn)
     }
 
-    /// Asks whoever polls the future to move it to the slow lane.
+    /// Requests that the call moves to the slow lane.
     pub(crate) fn demote(&self) {
         self.demote.store(true, Ordering::Relaxed);
     }
@@ -44,20 +46,20 @@ impl Meter {
     }
 }
 
-/// The CPU time of a call ran out.
+/// The error of a call that has used its CPU time.
 #[derive(Debug, thiserror::Error)]
-#[error("CPU time ran out")]
+#[error("the CPU time is exhausted")]
 pub(crate) struct CpuExhausted;
 
-/// What a call may use before it is moved to the slow lane, and before it ends.
+/// The CPU time after which a call moves to the slow lane, and the CPU time after which it ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     pub healthy: Duration,
     pub most: Duration,
 }
 
-/// A future whose turns are measured. It ends when they are too much: epochs look at a guest while it runs, this looks at
-/// what the host does for it.
+/// A future whose turns are measured. It ends when the CPU time exceeds the budget. Epochs check the running guest,
+/// this checks the host's work for the guest.
 pub(crate) struct Metered<'a, T> {
     future: Option<Pin<Box<dyn Future<Output = T> + Send + 'a>>>,
     meter: Arc<Meter>,
@@ -77,7 +79,7 @@ impl<T> Future for Metered<'_, T> {
         self.meter.seen.store(thread_cpu_nanos(), Ordering::Relaxed);
         let Some(future) = &mut self.future else { return Poll::Ready(Err(CpuExhausted)) };
         let result = future.as_mut().poll(context);
-        let used = self.meter.look();
+        let used = self.meter.measure();
         match result {
             Poll::Ready(result) => Poll::Ready(Ok(result)),
             Poll::Pending if used > self.budget.most => {
@@ -94,14 +96,14 @@ impl<T> Future for Metered<'_, T> {
     }
 }
 
-/// What `work` gives, and the CPU time that it took on this thread.
+/// Returns the result of `work` and its CPU time on this thread.
 pub fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let began = thread_cpu_nanos();
     let done = work();
     (done, Duration::from_nanos(thread_cpu_nanos().saturating_sub(began)))
 }
 
-/// CPU time of this thread in nanoseconds. The one place of this room that reads a clock.
+/// Returns the CPU time of this thread in nanoseconds. No other function of this crate reads a clock.
 fn thread_cpu_nanos() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -112,13 +114,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn waiting_costs_nothing_and_work_does() {
+    async fn only_work_counts_as_cpu_time() {
         let meter = Arc::new(Meter::default());
         let busy = |cpu: Duration| {
             let meter = meter.clone();
-            move || while meter.look() < cpu {}
+            move || while meter.measure() < cpu {}
         };
-        // A thread that waits while others work uses no CPU, whatever the clock on the wall says.
+        // A thread that waits for other threads uses no CPU time.
         let others = || while thread_cpu_nanos() < 200_000_000 {};
         let half = busy(Duration::from_millis(5));
         let budget = Budget { healthy: Duration::from_millis(2), most: Duration::from_secs(1) };
@@ -131,21 +133,22 @@ mod tests {
         assert!(meter.is_demoted());
         let used = meter.used();
         assert!((Duration::from_millis(5)..Duration::from_millis(100)).contains(&used), "{used:?}");
-        // The next turn may be on another thread, which has used more or less by then.
+        // The next turn may run on another thread, with a different CPU clock.
         let whole = busy(used + Duration::from_millis(5));
         let elsewhere = Metered::new(meter.clone(), budget, async move { whole() });
         tokio::spawn(elsewhere).await.unwrap().unwrap();
         let more = meter.used() - used;
         assert!((Duration::from_millis(5)..Duration::from_millis(100)).contains(&more), "{more:?}");
     }
+
     #[tokio::test]
-    async fn what_the_host_does_for_a_call_ends_it_too() {
+    async fn cpu_time_of_the_host_counts_for_the_call() {
         let meter = Arc::new(Meter::default());
         let (budget, own) = (Budget { healthy: Duration::ZERO, most: Duration::from_millis(3) }, meter.clone());
         let endless = Metered::new(meter.clone(), budget, async move {
             loop {
-                let begun = own.look();
-                while own.look() < begun + Duration::from_millis(1) {}
+                let begun = own.measure();
+                while own.measure() < begun + Duration::from_millis(1) {}
                 tokio::task::yield_now().await;
             }
         });

@@ -1,16 +1,16 @@
-//! One call into a plugin, from a fresh store to its end, and one poll.
+//! Runs one call of a plugin in a fresh store, and one poll.
 
 use crate::Compiler;
 use crate::cache::{Cache, Owner, Vaults};
 use crate::convert;
 use crate::engine::{Backtrace, Pool, Ticking};
-use crate::fault::{cpu_fault, fault, plugin_fault, with_last_words};
+use crate::fault::{cpu_fault, fault, plugin_fault, with_output};
 use crate::host::v0_1::{self, types};
 use crate::host::{Log, State};
 use crate::lanes::Lanes;
 use crate::limits::{Limiter, Limits};
-use crate::load::Plugin;
 use crate::meter::{Budget, CpuExhausted, Meter, Metered};
+use crate::plugin::Plugin;
 use egress::{Grant, Session, Tape};
 use futures_util::FutureExt;
 use model::{Failure, FailureCategory, Outcome, TargetId, Timestamp};
@@ -27,25 +27,25 @@ use tokio::time::{Instant, timeout_at};
 use wasmtime::component::{HasSelf, Linker};
 use wasmtime::{Engine, Store, UpdateDeadline};
 
-/// A poll that has used more CPU is no healthy one and goes to the slow lane.
+/// CPU time after which a poll moves to the slow lane.
 const HEALTHY: Duration = Duration::from_millis(2);
-/// A poll whose time ran out while it was not waiting for the host is the plugin's fault when it used at least this part of
-/// that time, or of the CPU that it may use: endless loops share a lane, so that none of many uses much. Else it was held up
-/// by others.
+/// Divisor for judging a poll that timed out while it was not waiting for the host. It is the plugin's fault if the
+/// poll used at least this fraction of its timeout or of its CPU limit. The fraction is small because endless loops
+/// share the slow lane. Otherwise other polls delayed it.
 const BUSY: u32 = 4;
-/// Handles of components that a store may hold.
+/// Maximum number of component handles of a store.
 const HANDLES: usize = 1_000;
 
-/// The room's settings.
+/// The settings of this crate.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// Instances at a time; each keeps about 61 KB.
+    /// Maximum number of concurrent instances. Each slot keeps about 61 KB.
     pub instance_slots: u32,
-    /// Lanes; one for each core.
+    /// Number of lanes, by default one per core.
     pub lanes: NonZeroUsize,
-    /// What the pool of instances keeps.
+    /// How the instance pool keeps memory.
     pub pool: Pool,
-    /// What the message of a trap tells.
+    /// The details in the message of a trap.
     pub backtrace: Backtrace,
 }
 
@@ -56,12 +56,12 @@ impl Default for Config {
     }
 }
 
-/// The sandbox could not be set up.
+/// The error of [`Sandbox::new`].
 #[derive(Debug, thiserror::Error)]
 #[error("the sandbox cannot be set up: {0}")]
 pub struct SetupError(String);
 
-/// Everything that polls run in. Make one for a process.
+/// The environment of polls. A process needs exactly one.
 pub struct Sandbox {
     ticking: Ticking,
     compiler: Compiler,
@@ -74,92 +74,92 @@ pub struct Sandbox {
     waited: AtomicU64,
 }
 
-/// One poll to be run.
+/// The input of one poll.
 pub struct Job {
-    /// By whom.
+    /// The plugin that polls.
     pub plugin: Plugin,
-    /// Of what.
+    /// The target to poll.
     pub target: Arc<Target>,
-    /// With which capabilities.
+    /// The network access of the target.
     pub grant: Arc<Grant>,
-    /// With which limits.
+    /// The resource limits of the poll.
     pub limits: Limits,
-    /// Wall clock for the whole call.
+    /// The wall-clock limit of the whole call.
     pub timeout: Duration,
-    /// What the plugin is told the time is.
+    /// The time that the plugin sees.
     pub now: Timestamp,
-    /// Whether its exchanges are recorded, or come from a recording.
+    /// Whether exchanges are recorded or replayed.
     pub tape: Tape,
 }
 
-/// What a plugin is told of its target.
+/// The data about a target that its plugin gets.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its id.
+    /// The id of the target.
     pub id: TargetId,
-    /// Its name.
+    /// The display name.
     pub name: String,
-    /// Its URL.
+    /// The URL.
     pub url: String,
-    /// Other origins of the same thing.
+    /// Other URLs of the same service.
     pub also: Vec<String>,
-    /// Names and values.
+    /// Label names and values.
     pub labels: Vec<(String, String)>,
-    /// JSON.
+    /// The settings as JSON.
     pub settings: String,
-    /// Names of its secrets.
+    /// The names of the secrets.
     pub secrets: Vec<String>,
 }
 
-/// How a poll ended, and what it used.
+/// The result of a poll.
 #[derive(Clone, Debug)]
 pub struct Done {
-    /// What it came to.
+    /// The outcome of the poll.
     pub outcome: Outcome,
-    /// What it used.
+    /// The resources that the poll used.
     pub usage: Usage,
 }
 
-/// What a call used.
+/// The resources that a call used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time.
     pub cpu: Duration,
-    /// Wall clock.
+    /// Wall-clock time.
     pub wall: Duration,
-    /// Bytes of memory at its peak.
+    /// Peak size of all memories in bytes.
     pub memory: usize,
-    /// Requests made.
+    /// Number of requests.
     pub requests: u32,
-    /// Bytes of bodies received.
+    /// Number of body bytes received.
     pub bytes: u64,
-    /// Log lines written.
+    /// Number of log lines.
     pub log_lines: u32,
-    /// Names of the secrets that were filled in.
+    /// Names of the secrets that were inserted into requests.
     pub secrets: Vec<String>,
 }
 
-/// What a call into a plugin needs.
+/// The input of a call of a plugin.
 pub(crate) struct Call {
     pub limits: Limits,
     pub log: Log,
     pub limiter: Limiter,
     pub session: Option<(Arc<Session>, Owner)>,
-    /// The time that the plugin is told.
+    /// The time that the plugin sees.
     pub now: Timestamp,
     pub wall: Duration,
-    /// The instance slot; it is free again when the store is gone, wherever that is.
+    /// The instance slot. It is released after the store is dropped, on whatever thread.
     pub slot: OwnedSemaphorePermit,
 }
 
-/// How a call into a plugin ended.
+/// The result of a call of a plugin.
 pub(crate) struct Called<T> {
     pub result: Result<T, Failure>,
     pub usage: Usage,
 }
 
 impl Sandbox {
-    /// Sets up engine, linker and lanes.
+    /// Creates the engine, the linker and the lanes.
     pub fn new(config: Config, compiler: Compiler, egress: &egress::Egress) -> Result<Self, SetupError> {
         let failed = |error: wasmtime::Error| SetupError(format!("{error:#}"));
         let ticking = Ticking::new(config.instance_slots, config.pool, config.backtrace).map_err(failed)?;
@@ -180,23 +180,24 @@ impl Sandbox {
         })
     }
 
-    /// The runtimes that polls run on.
+    /// Returns the runtimes of the polls.
     pub fn lanes(&self) -> &Lanes {
         &self.lanes
     }
 
-    /// Polls that were moved to the slow lane, and polls that waited for an instance slot.
+    /// Returns the number of polls that moved to the slow lane, and the number of polls that waited for an instance
+    /// slot.
     pub fn counters(&self) -> (u64, u64) {
         (self.demoted.load(Ordering::Relaxed), self.waited.load(Ordering::Relaxed))
     }
 
-    /// Drops what a target's polls kept for the next ones, and what they captured.
+    /// Removes the stored values and captured secrets of a target.
     pub fn forget(&self, target: &TargetId) {
         self.cache.forget(target);
         self.captured.forget(target);
     }
 
-    /// A slot for a call that is no poll.
+    /// Waits for an instance slot for a call of `describe` or `check-settings`.
     pub(crate) async fn slot(&self) -> OwnedSemaphorePermit {
         self.slots.clone().acquire_owned().await.expect("slots are never closed")
     }
@@ -213,12 +214,11 @@ impl Sandbox {
         &self.linker
     }
 
-    /// Polls once, in a fresh instance. A panic of the host on the way is a fault of this one poll.
+    /// Runs one poll in a fresh instance. A panic of the host fails only this poll.
     pub async fn poll(&self, job: Job) -> Done {
         let started = Instant::now();
         AssertUnwindSafe(self.poll_from(started, job)).catch_unwind().await.unwrap_or_else(|_| {
-            let message =
-                "the host itself failed while it carried out this poll: please report it, with the log".to_owned();
+            let message = "Polliwog itself failed during this poll: please report it with the log".to_owned();
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
             Done { outcome: Outcome::Failure(plugin_fault("host_panic", message)), usage }
         })
@@ -236,7 +236,8 @@ impl Sandbox {
         let Job { plugin, target, grant, limits, now, tape, .. } = job;
         let wall = deadline.saturating_duration_since(Instant::now());
         let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
-        let session = Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline - kept_back(wall));
+        let session =
+            Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline - reserve_for_report(wall));
         let owner = Owner { target: target.id.clone(), plugin: plugin.digest() };
         let session = session.with_tape(tape).with_share(plugin.descriptor().kind.as_str());
         let session = Arc::new(session.with_captured(self.captured.of(&owner)));
@@ -249,10 +250,10 @@ impl Sandbox {
             wall,
             slot,
         };
-        let told = told(&target, now, wall);
+        let wire_target = wire_target(&target, now, wall);
         let enter = move |mut store: Store<State>| async move {
             let result = match plugin.pre().instantiate_async(&mut store).await {
-                Ok(instance) => instance.polliwog_poller_poller().call_poll(&mut store, &told).await,
+                Ok(instance) => instance.polliwog_poller_poller().call_poll(&mut store, &wire_target).await,
                 Err(error) => Err(error),
             };
             (result, store)
@@ -260,7 +261,7 @@ impl Sandbox {
         let Called { result, mut usage } = self.call(call, enter).await;
         usage.wall = started.elapsed();
         if session.was_starved() {
-            // It says nothing of the target, whatever the plugin made of it.
+            // The result says nothing about the target, whatever the plugin returned.
             return Done { outcome: Outcome::Skipped, usage };
         }
         let outcome = match result.and_then(|result| convert::outcome(result, &limits)) {
@@ -270,9 +271,10 @@ impl Sandbox {
         Done { outcome, usage }
     }
 
-    /// Calls into a fresh store, within the call's limits, and says what ended it.
+    /// Calls a plugin in a fresh store within the limits of the call.
     ///
-    /// `enter` is given the store and gives it back, because a closure's future cannot yet be said to borrow and be `Send`.
+    /// `enter` takes the store and returns it, because the future of a closure cannot be declared to borrow and be
+    /// `Send`.
     pub(crate) async fn call<T, F>(&self, call: Call, enter: impl FnOnce(Store<State>) -> F) -> Called<T>
     where
         T: Send + 'static,
@@ -313,20 +315,20 @@ impl Sandbox {
                 category: FailureCategory::Transient,
                 code: "timeout".to_owned(),
                 message: format!(
-                    "the poll did not end within {:.1} s: the answer is slow, or the timeout short",
+                    "the poll did not end within {:.1} s: the answer is slow or the timeout is too short",
                     wall.as_secs_f64()
                 ),
                 retry_after: None,
             }),
             Err(_) => Err(plugin_fault(
                 "wall_clock_limit",
-                "the plugin was still running when the poll's time was over".to_owned(),
+                "the plugin was still running when the poll's timeout expired".to_owned(),
             )),
         };
         if let Some(writer) = writer {
             writer.written(&output.text());
         }
-        let result = result.map_err(|failure| with_last_words(failure, &output.text()));
+        let result = result.map_err(|failure| with_output(failure, &output.text()));
         Called { result, usage }
     }
 
@@ -339,7 +341,7 @@ impl Sandbox {
         let budget = limits.cpu;
         store.epoch_deadline_callback(move |context| {
             let meter = &context.data().meter;
-            let used = meter.look();
+            let used = meter.measure();
             if used > budget {
                 return Err(wasmtime::Error::new(CpuExhausted));
             }
@@ -352,7 +354,7 @@ impl Sandbox {
         store
     }
 
-    /// Runs a call here until it has used more CPU than a healthy one; then on the slow lane.
+    /// Runs a call on this lane until it has used more CPU than a healthy poll, then on the slow lane.
     async fn demotable<T: Send + 'static>(
         &self,
         mut call: Metered<'static, T>,
@@ -370,18 +372,19 @@ impl Sandbox {
         let mut task = AbortOnDrop(self.lanes.slow().spawn(call));
         match (&mut task.0).await {
             Ok(result) => result,
-            // The slow lane ends only with the process, and a guest cannot panic the host.
+            // The slow lane ends only with the process, so the error is a panic of the host.
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
 }
 
-/// How much of a poll's time its requests do not get, so that a plugin can still say what it was that did not answer.
-fn kept_back(wall: Duration) -> Duration {
+/// Returns the part of a poll's timeout that its requests must not use, so that the plugin can still report which
+/// request timed out.
+fn reserve_for_report(wall: Duration) -> Duration {
     (wall / 20).max(Duration::from_millis(50)).min(wall / 2)
 }
 
-/// A task that ends with whoever waits for it.
+/// A task that is aborted when its handle is dropped.
 struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
@@ -390,7 +393,8 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-fn told(target: &Target, now: Timestamp, timeout: Duration) -> types::Target {
+/// Converts a target to the type of the contract.
+fn wire_target(target: &Target, now: Timestamp, timeout: Duration) -> types::Target {
     let label = |(name, value): &(String, String)| types::Label { name: name.clone(), value: value.clone() };
     types::Target {
         id: target.id.to_string(),

@@ -1,10 +1,11 @@
 //! Builds components from a build script.
 //!
-//! One nested `cargo build` for wasm32-wasip2 makes all of a caller's components. Its target directory is
-//! `<target>/plugins`, shared by every caller and profile, so that nothing is compiled twice. When the target is missing
-//! it is added with rustup, and the build says so; where that fails, it says what to type.
+//! One nested `cargo build` for wasm32-wasip2 builds all components of a caller. Its target directory is
+//! `<target>/plugins`, which all callers and profiles share, so that nothing is compiled twice. If the target
+//! wasm32-wasip2 is missing, the build adds it with rustup and prints a warning. If that fails, the error contains the
+//! command to run.
 //!
-//! `POLLIWOG_PREBUILT_PLUGINS` names a directory of ready components (`<name>.wasm`) to take instead.
+//! `POLLIWOG_PREBUILT_PLUGINS` names a directory of prebuilt components (`<name>.wasm`) to use instead.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +15,7 @@ use std::process::{Command, exit};
 
 const TARGET: &str = "wasm32-wasip2";
 const PREBUILT: &str = "POLLIWOG_PREBUILT_PLUGINS";
-/// What the outer build sets for itself and the inner one must not see.
+/// Variables of the outer build that the inner build must not inherit.
 const OUTER_ONLY: [&str; 8] = [
     "RUSTFLAGS",
     "CARGO_ENCODED_RUSTFLAGS",
@@ -26,7 +27,7 @@ const OUTER_ONLY: [&str; 8] = [
     "CARGO_TARGET_DIR",
 ];
 
-/// What is to be built.
+/// The packages to build.
 pub enum What<'a> {
     /// These packages, each a `cdylib`.
     Packages(&'a [&'a str]),
@@ -34,12 +35,12 @@ pub enum What<'a> {
     ExamplesOf(&'a str, &'a [&'a str]),
 }
 
-/// Builds, and gives each component's name and file.
+/// Builds the components and returns their names and files.
 ///
-/// `up` leads from the caller's package to the workspace's folder; `sources` are the files and folders under that which
-/// the components are made from.
+/// `up` is the path from the caller's package to the workspace's folder. `sources` are the source files and folders of
+/// the components, relative to the workspace.
 pub fn components(up: &str, what: &What<'_>, sources: &[&str]) -> Vec<(String, PathBuf)> {
-    // As cargo says it now, not as it was when the build script was compiled: a checkout may have moved.
+    // Read the variable at run time, because the checkout may have moved since the build script was compiled.
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
     let root = &package.join(up);
     println!("cargo::rerun-if-env-changed={PREBUILT}");
@@ -74,8 +75,8 @@ fn build(root: &Path, what: &What<'_>) -> PathBuf {
         cargo.env_remove(name);
     }
     if matches!(what, What::ExamplesOf(..)) {
-        // Examples are many and run for moments. Not a profile of their own: what runs while they are built would be
-        // built anew for it.
+        // There are many examples and they run only briefly, so they need no optimisation. They use the same profile,
+        // because a separate profile would build the dependencies again.
         cargo.envs(
             [("OPT_LEVEL", "1"), ("LTO", "off"), ("CODEGEN_UNITS", "16")]
                 .map(|(setting, value)| (format!("CARGO_PROFILE_PLUGIN_{setting}"), value)),
@@ -83,18 +84,18 @@ fn build(root: &Path, what: &What<'_>) -> PathBuf {
     }
     match cargo.status() {
         Ok(status) if status.success() => target_dir.join(TARGET).join("plugin"),
-        Ok(status) => fail(&format!("the plugins do not build ({status}); the compiler's messages are above")),
+        Ok(status) => fail(&format!("building the plugins failed ({status}); see the compiler's messages above")),
         Err(error) => fail(&format!("cargo could not be started to build the plugins: {error}")),
     }
 }
 
-/// The target directory that this build script's own build writes to.
+/// Returns the target directory of the outer build.
 fn outer_target_dir() -> PathBuf {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
     let profile = out.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == "build"));
     match profile.and_then(Path::parent).and_then(Path::parent) {
         Some(target) => target.to_owned(),
-        None => fail(&format!("cannot tell the target directory from {}", out.display())),
+        None => fail(&format!("cannot determine the target directory from {}", out.display())),
     }
 }
 
@@ -105,7 +106,7 @@ fn add_target() {
     println!("cargo::warning=the target {TARGET} is missing; adding it with `rustup target add {TARGET}`");
     let added = Command::new("rustup").args(["target", "add", TARGET]).status().is_ok_and(|status| status.success());
     if !added || !has_target() {
-        fail(&format!("the target {TARGET} is missing and rustup could not add it; type: rustup target add {TARGET}"));
+        fail(&format!("the target {TARGET} is missing and rustup could not add it; run: rustup target add {TARGET}"));
     }
 }
 
@@ -118,7 +119,7 @@ fn has_target() -> bool {
 }
 
 fn existing(path: PathBuf) -> PathBuf {
-    if path.exists() { path } else { fail(&format!("{} is not there", path.display())) }
+    if path.exists() { path } else { fail(&format!("{} does not exist", path.display())) }
 }
 
 fn fail(message: &str) -> ! {

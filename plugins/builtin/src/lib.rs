@@ -4,14 +4,14 @@
 
 #![forbid(unsafe_code)]
 
-/// A plugin that comes with the host.
+/// A built-in plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
-    /// The kind it serves.
+    /// The kind that the plugin serves.
     pub kind: &'static str,
-    /// The component.
+    /// The bytes of the component.
     pub component: &'static [u8],
 }
 
-/// All of them, by kind.
+/// All built-in plugins, sorted by kind.
 pub const ALL: &[Builtin] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));

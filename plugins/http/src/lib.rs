@@ -1,10 +1,11 @@
-//! Kind `http`: any URL. Its status, its text, how long it takes and how long its certificate lasts.
+//! Kind `http`: checks status, text, latency and certificate of any URL.
 //!
-//! The answer is the fact: a server that refuses, times out, cannot be found or answers the wrong thing is a successful
-//! poll with a critical dependency and the error's code. Only what the operator has to mend in Polliwog (an address that
-//! is denied, an unknown secret, bad settings) fails the poll.
+//! If a server refuses the connection, times out, cannot be found or returns a wrong answer, the poll succeeds with a
+//! critical dependency and the error's code. The poll fails only for problems that the operator has to fix in Polliwog:
+//! a denied address, an unknown secret or bad settings.
 //!
-//! Dependencies: `response`; `body` where text is asked for; `latency` where it has thresholds; `certificate` over TLS.
+//! Dependencies: `response` always, `body` if texts are configured, `latency` if thresholds are configured,
+//! `certificate` with TLS.
 
 #![deny(unsafe_code)]
 
@@ -19,7 +20,7 @@ use settings::Settings;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// The plugin.
+/// The plugin for kind `http`.
 pub struct Http;
 
 impl Poller for Http {
@@ -42,7 +43,7 @@ impl Poller for Http {
         }
         match redirect::followed(target, &settings) {
             Ok(response) => Ok(answered(target, &settings, &response)),
-            Err(Stopped::Elsewhere(to)) => Ok(elsewhere(target, &settings, &to)),
+            Err(Stopped::Elsewhere(to)) => Ok(redirected_elsewhere(target, &settings, &to)),
             Err(Stopped::Unsent(error)) => Err(error.into()),
             Err(Stopped::Unanswered(error)) => Ok(unanswered(target, &settings, &error)),
         }
@@ -59,15 +60,16 @@ fn answered(target: &Target, settings: &Settings, response: &Response) -> Report
     report
 }
 
-/// The way leads where the target may not go.
-fn elsewhere(target: &Target, settings: &Settings, to: &str) -> Report {
-    let message =
-        format!("it redirects to {to}, which is neither its url nor in its also: add it there, or expect the redirect");
+/// Returns the report for a redirect to an origin that the target may not request.
+fn redirected_elsewhere(target: &Target, settings: &Settings, to: &str) -> Report {
+    let message = format!(
+        "it redirects to {to}, which is neither in url nor in also: add it to also, or expect the redirect's status"
+    );
     let code = "redirected_elsewhere".to_owned();
     unanswered(target, settings, &HttpError { code, message, retryable: false })
 }
 
-/// Without an answer the other checks cannot be told; the certificate is as it was.
+/// Returns the report without an answer. The other checks are unknown, and the last known certificate is kept.
 fn unanswered(target: &Target, settings: &Settings, error: &HttpError) -> Report {
     let failed = Dependency {
         error: Some(value!({ "code": error.code }).to_string()),
@@ -75,8 +77,8 @@ fn unanswered(target: &Target, settings: &Settings, error: &HttpError) -> Report
     };
     let silent = |name: &str| part(Dependency::unknown(name, "there was no answer"), "rest");
     let mut report: Report = [failed].into_iter().collect();
-    report.dependencies.extend(settings.looks_at_body().then(|| silent("body")));
-    report.dependencies.extend(settings.looks_at_latency().then(|| silent("latency")));
+    report.dependencies.extend(settings.checks_body().then(|| silent("body")));
+    report.dependencies.extend(settings.checks_latency().then(|| silent("latency")));
     if target.url.starts_with("https:") {
         report.kept.push("certificate".to_owned());
     }
@@ -86,7 +88,7 @@ fn unanswered(target: &Target, settings: &Settings, error: &HttpError) -> Report
 fn status(settings: &Settings, response: &Response) -> Dependency {
     let code = response.status();
     let reason = if response.reason().is_empty() { String::new() } else { format!(" {}", response.reason()) };
-    let judged = if settings.expects(code) {
+    let checked = if settings.expects(code) {
         Dependency::ok("response")
     } else {
         Dependency {
@@ -94,41 +96,41 @@ fn status(settings: &Settings, response: &Response) -> Dependency {
             ..Dependency::critical("response", format!("answered {code}{reason}, expected {}", settings.expected()))
         }
     };
-    Dependency { code: Some(code.into()), latency_ms: Some(response.total_ms()), ..part(judged, "rest") }
+    Dependency { code: Some(code.into()), latency_ms: Some(response.total_ms()), ..part(checked, "rest") }
 }
 
 fn body(settings: &Settings, response: &Response) -> Option<Dependency> {
-    if !settings.looks_at_body() {
+    if !settings.checks_body() {
         return None;
     }
     let text = response.text();
     let missing = settings.body_contains.iter().find(|wanted| !text.contains(wanted.as_str()));
     let present = settings.body_excludes.iter().find(|unwanted| text.contains(unwanted.as_str()));
-    let judged = match (missing, present) {
+    let checked = match (missing, present) {
         (Some(wanted), _) => Dependency::critical("body", format!("the body does not contain {wanted:?}")),
         (None, Some(unwanted)) => Dependency::critical("body", format!("the body contains {unwanted:?}")),
         (None, None) => Dependency::ok("body"),
     };
-    Some(part(judged, "rest"))
+    Some(part(checked, "rest"))
 }
 
 fn latency(settings: &Settings, ms: f64) -> Option<Dependency> {
-    if !settings.looks_at_latency() {
+    if !settings.checks_latency() {
         return None;
     }
     let above = |limit: Option<u32>| limit.filter(|&limit| ms > f64::from(limit));
-    let judged = match (above(settings.latency_critical_ms), above(settings.latency_warning_ms)) {
+    let checked = match (above(settings.latency_critical_ms), above(settings.latency_warning_ms)) {
         (Some(limit), _) => Dependency::critical("latency", format!("took {ms:.0} ms, more than {limit} ms")),
         (None, Some(limit)) => Dependency::warning("latency", format!("took {ms:.0} ms, more than {limit} ms")),
         (None, None) => Dependency::ok("latency"),
     };
-    Some(Dependency { latency_ms: Some(ms), ..part(judged, "rest") })
+    Some(Dependency { latency_ms: Some(ms), ..part(checked, "rest") })
 }
 
 fn certificate(settings: &Settings, tls: &TlsInfo, now: u64) -> Dependency {
     let left = tls.not_after.saturating_sub(now);
     let days = left / DAY_MS;
-    let judged = if left == 0 {
+    let checked = if left == 0 {
         Dependency::critical("certificate", "the certificate has expired: renew it")
     } else if now < tls.not_before {
         Dependency::critical("certificate", "the certificate is not valid yet: check the clocks")
@@ -143,7 +145,7 @@ fn certificate(settings: &Settings, tls: &TlsInfo, now: u64) -> Dependency {
         "fingerprint": tls.fingerprint, "subject": tls.subject, "issuer": tls.issuer,
         "notBefore": tls.not_before, "notAfter": tls.not_after,
     });
-    Dependency { check_details: Some(details.to_string()), ..part(judged, "certificate") }
+    Dependency { check_details: Some(details.to_string()), ..part(checked, "certificate") }
 }
 
 fn part(dependency: Dependency, kind: &str) -> Dependency {

@@ -1,29 +1,29 @@
-//! The request, and where its answer sends it.
+//! Sends the request and follows redirects.
 
 use crate::settings::{HttpMethod, Settings};
 use polliwog_sdk::http::{BodyEncoding, HttpError, Method, Request, Response};
 use polliwog_sdk::prelude::*;
 
-/// Codes that say what is wrong with the configuration rather than with the server.
+/// Error codes that mean a problem of the configuration and not of the server.
 const OPERATOR_ERRORS: [&str; 3] = ["denied", "secret_unknown", "bad_request"];
 
-/// Why there is no answer to judge.
+/// Why there is no answer to check.
 pub(crate) enum Stopped {
-    /// The operator has to mend something: nothing was sent.
+    /// The configuration is wrong, and the request was not sent.
     Unsent(HttpError),
     /// The server did not answer.
     Unanswered(HttpError),
-    /// It was redirected to an address that the target may not reach.
+    /// The server redirected to this URL, which the target may not request.
     Elsewhere(String),
 }
 
-/// Asks, and follows redirects as far as the settings say. The last answer is the one that is judged.
+/// Sends the request and follows at most the configured number of redirects. Returns the last answer.
 pub(crate) fn followed(target: &Target, settings: &Settings) -> Result<Response, Stopped> {
     let mut method = settings.method;
     let mut url = target.url.clone();
-    // The target's own URL goes out as it is written.
+    // An empty path sends the target's own URL unchanged.
     let mut path = String::new();
-    // A tenth of the time is kept back, so that silence becomes a report and not the end of the poll.
+    // Reserve a tenth of the time, so that a request that times out becomes a report and not a failed poll.
     let share = target.timeout_ms / 10 * 9 / (u32::from(settings.redirects) + 1);
     for hop in 0..=settings.redirects {
         let stopped = |error: HttpError| match OPERATOR_ERRORS.contains(&error.code.as_str()) {
@@ -37,7 +37,7 @@ pub(crate) fn followed(target: &Target, settings: &Settings) -> Result<Response,
         else {
             return Ok(response);
         };
-        // As browsers do: only 307 and 308 send the same again.
+        // Like browsers: only 307 and 308 repeat the POST.
         if method == HttpMethod::Post && !matches!(response.status(), 307 | 308) {
             method = HttpMethod::Get;
         }
@@ -47,12 +47,12 @@ pub(crate) fn followed(target: &Target, settings: &Settings) -> Result<Response,
 }
 
 fn request(settings: &Settings, method: HttpMethod, path: &str) -> Request {
-    let word = match method {
+    let method_on_wire = match method {
         HttpMethod::Get => Method::Get,
         HttpMethod::Head => Method::Head,
         HttpMethod::Post => Method::Post,
     };
-    let mut request = Request::new(word, path);
+    let mut request = Request::new(method_on_wire, path);
     for (name, value) in &settings.headers {
         request = request.header(name, value);
     }
@@ -68,7 +68,7 @@ fn request(settings: &Settings, method: HttpMethod, path: &str) -> Request {
     request.header("content-type", &settings.content_type).body(body.as_bytes(), encoding)
 }
 
-/// Where a `Location` leads from a URL (RFC 3986, section 5.2, for http); the host resolves what is left of dots.
+/// Resolves a `Location` against a URL (RFC 3986, section 5.2, for http). The host resolves dot segments.
 fn joined(url: &str, location: &str) -> String {
     let location = location.split('#').next().unwrap_or_default();
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locations_are_joined_as_rfc_3986_says() {
+    fn locations_are_resolved_according_to_rfc_3986() {
         for (url, location, expected) in [
             ("http://a/b/c?q", "d", "http://a/b/d"),
             ("http://a/b/c", "/d?x=1#part", "http://a/d?x=1"),

@@ -1,57 +1,57 @@
-//! What an operator writes.
+//! The settings of a target of kind `http`.
 
 use polliwog_sdk::prelude::*;
 use std::collections::BTreeMap;
 
-/// More than any browser follows.
-const MOST_REDIRECTS: u8 = 20;
+/// Maximum number of redirects, as in common browsers.
+const MAX_REDIRECTS: u8 = 20;
 
-/// How a URL is checked.
+/// The checks of a URL.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// GET, HEAD or POST.
+    /// The HTTP method: GET, HEAD or POST.
     pub method: HttpMethod,
-    /// The body of a POST; `${secret.NAME}` stands for a secret of the target.
+    /// The body of a POST. `${secret.NAME}` is replaced by a secret of the target.
     pub body: Option<String>,
-    /// What that body is. Secrets in JSON and in forms are escaped as those need it.
+    /// The content type of the body. Secrets in JSON and in forms are escaped accordingly.
     pub content_type: String,
-    /// The name of a secret of the form `user:password`, with which it logs in (Basic authentication).
+    /// The name of a secret of the form `user:password` for Basic authentication.
     pub basic_auth: Option<String>,
-    /// Redirects that are followed, as long as they stay within `url` and `also`.
+    /// Maximum number of redirects to follow. Redirects must stay within the origins of `url` and `also`.
     pub redirects: u8,
-    /// Statuses that are right: numbers, or classes such as "2xx".
+    /// The expected statuses: numbers or classes such as "2xx".
     pub expected_status: Vec<Expected>,
-    /// Header names and values; `${secret.NAME}` stands for a secret of the target.
+    /// Header names and values. `${secret.NAME}` is replaced by a secret of the target.
     pub headers: BTreeMap<String, String>,
-    /// Texts that the body must contain, all of them.
+    /// Texts that the body must contain.
     pub body_contains: Vec<String>,
-    /// Texts that the body must not contain, none of them.
+    /// Texts that the body must not contain.
     pub body_excludes: Vec<String>,
-    /// Slower than this is a warning. Milliseconds.
+    /// Latency in milliseconds above which the status is warning.
     pub latency_warning_ms: Option<u32>,
-    /// Slower than this is critical. Milliseconds.
+    /// Latency in milliseconds above which the status is critical.
     pub latency_critical_ms: Option<u32>,
-    /// Fewer days than this before the certificate expires are a warning.
+    /// Number of days before the expiry of the certificate below which the status is warning.
     pub certificate_warning_days: u32,
-    /// Fewer days than this before the certificate expires are critical.
+    /// Number of days before the expiry of the certificate below which the status is critical.
     pub certificate_critical_days: u32,
 }
 
-/// GET, HEAD or POST.
+/// An HTTP method.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum HttpMethod {
-    /// Asks for the body too.
+    /// Requests headers and body.
     #[default]
     Get,
-    /// Asks for the headers only.
+    /// Requests only the headers.
     Head,
     /// Sends a body.
     Post,
 }
 
-/// A status, or a class of them.
+/// A status or a class of statuses.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Expected {
@@ -100,28 +100,28 @@ impl Settings {
         self.expected_status.iter().any(|expected| expected.matches(status))
     }
 
-    /// The expected statuses for a person.
+    /// Returns the expected statuses for messages.
     pub(crate) fn expected(&self) -> String {
-        let word = |expected: &Expected| match expected {
+        let text = |expected: &Expected| match expected {
             Expected::Status(status) => status.to_string(),
             Expected::Class(class) => class.clone(),
         };
-        self.expected_status.iter().map(word).collect::<Vec<_>>().join(" or ")
+        self.expected_status.iter().map(text).collect::<Vec<_>>().join(" or ")
     }
 
-    pub(crate) fn looks_at_body(&self) -> bool {
+    pub(crate) fn checks_body(&self) -> bool {
         !self.body_contains.is_empty() || !self.body_excludes.is_empty()
     }
 
-    pub(crate) fn looks_at_latency(&self) -> bool {
+    pub(crate) fn checks_latency(&self) -> bool {
         self.latency_warning_ms.is_some() || self.latency_critical_ms.is_some()
     }
 
-    /// Everything that is wrong with them.
+    /// Returns all problems of the settings.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.expected_status.is_empty() {
-            problems.push("\"expected_status\" is empty: no answer could ever be right".to_owned());
+            problems.push("\"expected_status\" is empty: add at least one status".to_owned());
         }
         for expected in &self.expected_status {
             match expected {
@@ -132,27 +132,27 @@ impl Settings {
                 }
                 Expected::Class(class) => {
                     problems
-                        .push(format!("\"expected_status\" has {class:?}: write a number, or a class such as \"2xx\""));
+                        .push(format!("\"expected_status\" has {class:?}: write a number or a class such as \"2xx\""));
                 }
             }
         }
         if self.body.is_some() && self.method != HttpMethod::Post {
-            problems.push("\"body\" is sent by a POST only: write method = \"POST\"".to_owned());
+            problems.push("\"body\" needs a POST: write method = \"POST\"".to_owned());
         }
-        if self.redirects > MOST_REDIRECTS {
-            problems.push(format!("\"redirects\" is {}: use {MOST_REDIRECTS} or fewer", self.redirects));
+        if self.redirects > MAX_REDIRECTS {
+            problems.push(format!("\"redirects\" is {}: use {MAX_REDIRECTS} or fewer", self.redirects));
         }
         if self.basic_auth.is_some() && self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
-            problems.push("\"basic_auth\" and the header authorization exclude one another: keep one".to_owned());
+            problems.push("\"basic_auth\" and the header authorization exclude each other: remove one".to_owned());
         }
-        if self.method == HttpMethod::Head && self.looks_at_body() {
-            problems.push("a HEAD request has no body to look at: use GET, or drop the body's checks".to_owned());
+        if self.method == HttpMethod::Head && self.checks_body() {
+            problems.push("a HEAD request has no body: use GET, or remove body_contains and body_excludes".to_owned());
         }
         if let (Some(warning), Some(critical)) = (self.latency_warning_ms, self.latency_critical_ms)
             && warning > critical
         {
             problems.push(
-                "\"latency_warning_ms\" is above \"latency_critical_ms\": no warning would ever be seen".to_owned(),
+                "\"latency_warning_ms\" is above \"latency_critical_ms\", so there would never be a warning".to_owned(),
             );
         }
         if self.certificate_warning_days < self.certificate_critical_days {

@@ -3,7 +3,7 @@ use polliwog_sdk::testing::{Recording, check_settings, poll, target};
 
 const NOW: u64 = 1_784_578_620_000;
 
-/// One GET answered with this response (the JSON of a recording).
+/// Polls with one GET that is answered with this response (the JSON of a recording).
 fn answer(settings: &str, response: &str) -> Report {
     let recording = Recording::parse(&format!(r#"[{{"request":{{"method":"GET","url":"/"}},{response}}}]"#));
     poll::<Http>(recording, target(settings)).unwrap_or_else(|error| panic!("{error:?}"))
@@ -14,7 +14,7 @@ fn statuses(report: &Report) -> Vec<(&str, Status)> {
 }
 
 #[test]
-fn the_status_is_judged() {
+fn unexpected_statuses_are_critical() {
     for (settings, status, expected) in [
         ("{}", 204, Status::Ok),
         ("{}", 302, Status::Critical),
@@ -30,7 +30,7 @@ fn the_status_is_judged() {
 }
 
 #[test]
-fn text_and_latency_are_judged() {
+fn body_texts_and_latency_limits_determine_the_status() {
     let settings =
         r#"{"body_contains":["up"],"body_excludes":["fatal"],"latency_warning_ms":100,"latency_critical_ms":900}"#;
     for (body, ms, text, latency) in [
@@ -44,7 +44,7 @@ fn text_and_latency_are_judged() {
 }
 
 #[test]
-fn the_certificate_is_judged_by_the_days_left() {
+fn the_certificate_status_depends_on_the_days_until_expiry() {
     for (days, expected) in [(100, Status::Ok), (20, Status::Warning), (3, Status::Critical), (-1, Status::Critical)] {
         let not_after = NOW.saturating_add_signed(days * DAY_MS as i64);
         let report = answer(
@@ -59,7 +59,7 @@ fn the_certificate_is_judged_by_the_days_left() {
 }
 
 #[test]
-fn no_answer_is_a_fact_and_a_wrong_configuration_a_failure() {
+fn a_missing_answer_is_critical_and_a_wrong_configuration_fails_the_poll() {
     let error = |code: &str| format!(r#""error":{{"code":"{code}","message":"m","retryable":true}}"#);
     for code in ["connect_refused", "timeout", "dns_not_found", "tls_fingerprint_mismatch", "body_too_large"] {
         let report = answer(r#"{"body_contains":["x"]}"#, &error(code));
@@ -73,7 +73,7 @@ fn no_answer_is_a_fact_and_a_wrong_configuration_a_failure() {
 }
 
 #[test]
-fn without_an_answer_a_known_certificate_stands() {
+fn without_an_answer_the_known_certificate_is_kept() {
     let recording = Recording::parse(
         r#"[{"request":{"method":"GET","url":"https://a/"},"error":{"code":"timeout","message":"m","retryable":true}}]"#,
     );
@@ -82,7 +82,7 @@ fn without_an_answer_a_known_certificate_stands() {
 }
 
 #[test]
-fn bad_settings_are_named() {
+fn bad_settings_are_reported() {
     for (settings, word) in [
         (r#"{"expected_status":[]}"#, "expected_status"),
         (r#"{"expected_status":["9xx"]}"#, "9xx"),
@@ -96,7 +96,7 @@ fn bad_settings_are_named() {
     }
 }
 
-/// Several exchanges, each `METHOD URL STATUS LOCATION`.
+/// Polls with several recorded exchanges, each written as `METHOD URL STATUS LOCATION`.
 fn answers(settings: &str, exchanges: &[&str]) -> Report {
     let exchange = |line: &&str| {
         let parts: Vec<&str> = line.split(' ').collect();
@@ -113,7 +113,7 @@ fn answers(settings: &str, exchanges: &[&str]) -> Report {
 }
 
 #[test]
-fn redirects_are_followed_when_asked_for() {
+fn redirects_are_followed_up_to_the_configured_number() {
     let url = target("{}").url;
     let base = url.trim_end_matches('/');
     let hop = |method: &str, path: &str, rest: &str| format!("{method} {base}{path} {rest}");
@@ -122,11 +122,11 @@ fn redirects_are_followed_when_asked_for() {
         answers(settings, &exchanges).dependencies[0].code
     };
     let first = hop("GET", "/", "302 /login");
-    assert_eq!(found("{}", std::slice::from_ref(&first)), Some(302), "nobody asked");
+    assert_eq!(found("{}", std::slice::from_ref(&first)), Some(302), "redirects are not followed by default");
     let second = hop("GET", "/login", "200");
     assert_eq!(found(r#"{"redirects":1}"#, &[first.clone(), second.clone()]), Some(200));
     let round = [hop("GET", "/", "302 /"), hop("GET", "/", "302 /")];
-    assert_eq!(found(r#"{"redirects":1}"#, &round), Some(302), "so many and no more");
+    assert_eq!(found(r#"{"redirects":1}"#, &round), Some(302), "no more than the configured number");
     let post = [hop("POST", "/", "303 /login"), second.clone()];
     assert_eq!(found(r#"{"redirects":3,"method":"POST","body":"x"}"#, &post), Some(200));
     let again = [hop("POST", "/", "308 /login"), hop("POST", "/login", "204")];
@@ -134,7 +134,7 @@ fn redirects_are_followed_when_asked_for() {
 }
 
 #[test]
-fn settings_that_contradict_one_another_are_named() {
+fn contradictory_settings_are_reported() {
     for (settings, expected) in [
         (r#"{"body":"x"}"#, "POST"),
         (r#"{"redirects":99}"#, "20 or fewer"),

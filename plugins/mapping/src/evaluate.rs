@@ -1,4 +1,4 @@
-//! A mapping applied to a body. Pure.
+//! Applies a mapping to a body. Pure.
 
 use crate::settings::{Field, Fields, Mapping};
 use polliwog_sdk::prelude::*;
@@ -31,8 +31,8 @@ pub(crate) fn report(mapping: &Mapping, body: &Value) -> Result<Report, PollErro
         _ => {
             let root = &mapping.root;
             return Err(shape(format!(
-                "the mapping's root {root:?} leads to neither an array nor an object in the body (of a single word, write \
-                 \"$value\" where it says how it is)"
+                "there is no array or object at the mapping's root {root:?} in the body (if it is a single value, use \
+                 \"$value\" for healthy or severity)"
             )));
         }
     }
@@ -65,14 +65,14 @@ impl std::fmt::Display for Place<'_> {
 fn dependency(fields: &Fields, item: &Item<'_>, warnings: &mut BTreeSet<String>) -> Result<Dependency, String> {
     let Item { place, value } = item;
     if !value.is_object() && !fields.use_values() {
-        return Err(format!("{place} is skipped: it is no JSON object"));
+        return Err(format!("{place} is skipped: it is not a JSON object"));
     }
     let name = match (&fields.name, place) {
         (Field::Path(path), Place::Key(key)) if path == "$key" => Some((*key).to_owned()),
         (field, _) => string(Some(field), value),
     };
     let name = name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-    let name = name.ok_or_else(|| format!("{place} is skipped: its \"name\" is missing or no text"))?;
+    let name = name.ok_or_else(|| format!("{place} is skipped: its \"name\" is missing or not a text"))?;
     let skipped = fields.skipped.as_ref().and_then(|field| healthy(field, value)) == Some(Status::Ok);
     let status = if skipped { Status::Ok } else { status(fields, &name, value, warnings) };
     Ok(Dependency {
@@ -89,11 +89,11 @@ fn dependency(fields: &Fields, item: &Item<'_>, warnings: &mut BTreeSet<String>)
     })
 }
 
-/// The worse of what `healthy` and `severity` say, where both are mapped; unknown where neither can be read.
+/// Returns the worse of `healthy` and `severity` if both are mapped, and unknown if neither can be read.
 fn status(fields: &Fields, name: &str, item: &Value, warnings: &mut BTreeSet<String>) -> Status {
     let mut unknown = |field: &str, path: &str| {
         let found = resolve(item, path).map_or_else(|| "missing".to_owned(), |value| value.to_string());
-        warnings.insert(format!("the {field:?} of {name:?} is {found}, which is none of the known words"));
+        warnings.insert(format!("the {field:?} of {name:?} is {found}, which is not a known word"));
         Status::Unknown
     };
     let plain = fields.healthy.as_ref().map(|field| {
@@ -103,7 +103,7 @@ fn status(fields: &Fields, name: &str, item: &Value, warnings: &mut BTreeSet<Str
     let graded = fields.severity.as_deref().and_then(|path| {
         let value = at(Some(path), item).filter(|value| !value.is_null());
         match value {
-            // It is enough that one of the two is there.
+            // One of the two fields is sufficient.
             None if plain.is_some() => None,
             value => Some(value.and_then(|value| severity(&value)).unwrap_or_else(|| unknown("severity", path))),
         }
@@ -120,7 +120,7 @@ fn severity(value: &Value) -> Option<Status> {
     }
 }
 
-/// The words that health endpoints use: Depsera's and Spring Boot's, ASP.NET's, and those of the draft
+/// Converts a word of a health endpoint: those of Depsera, Spring Boot, ASP.NET, and the draft
 /// draft-inadarei-api-health-check-06 (pass, warn, fail).
 fn word(text: &str) -> Option<Status> {
     match text.trim().to_lowercase().as_str() {
@@ -132,7 +132,7 @@ fn word(text: &str) -> Option<Status> {
     }
 }
 
-/// What the field for healthy or skipped says.
+/// Evaluates the field `healthy` or `skipped`. `None` if the value is missing or not known.
 fn healthy(field: &Field, item: &Value) -> Option<Status> {
     let plain = |healthy: bool| if healthy { Status::Ok } else { Status::Critical };
     match field {
@@ -149,7 +149,8 @@ fn healthy(field: &Field, item: &Value) -> Option<Status> {
     }
 }
 
-/// A comparison yields a boolean, which is no text and no number: as upstream, it is ignored outside healthy and skipped.
+/// Returns the value of a field. A comparison yields a boolean, which is neither text nor number. Like upstream, it is
+/// ignored except in `healthy` and `skipped`.
 fn found<'a>(field: Option<&Field>, item: &'a Value) -> Option<Cow<'a, Value>> {
     match field? {
         Field::Path(path) => resolve(item, path),
@@ -173,7 +174,8 @@ fn object(path: Option<&str>, item: &Value) -> Option<String> {
     at(path, item).filter(|value| value.is_object()).map(|value| value.to_string())
 }
 
-/// Walks members, array indices and an array's `length`; dots cannot be escaped. `$value` is an element that is no object.
+/// Follows a path through members, array indexes and the `length` of arrays. Dots cannot be escaped. `$value` is an
+/// element that is not an object.
 fn resolve<'a>(value: &'a Value, path: &str) -> Option<Cow<'a, Value>> {
     if path == "$value" && !value.is_object() {
         return Some(Cow::Borrowed(value));
@@ -193,7 +195,8 @@ fn resolve<'a>(value: &'a Value, path: &str) -> Option<Cow<'a, Value>> {
     }
 }
 
-/// JavaScript's order of an object's members: array-index keys ascending, then the others as they came.
+/// Returns the members of an object in the order of JavaScript: array-index keys ascending, then the others in their
+/// original order.
 fn in_js_order(members: &Map<String, Value>) -> Vec<(&str, &Value)> {
     let index = |key: &str| key.parse::<u32>().ok().filter(|&n| n < u32::MAX && n.to_string() == key);
     let mut ordered: Vec<_> = members.iter().map(|(key, value)| (key.as_str(), value)).collect();
@@ -201,7 +204,7 @@ fn in_js_order(members: &Map<String, Value>) -> Vec<(&str, &Value)> {
     ordered
 }
 
-/// JavaScript's `String(value)`; nothing for null, which compares with nothing.
+/// Implements JavaScript's `String(value)`. `None` for null, which equals nothing.
 fn js_string(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -215,7 +218,8 @@ fn js_string(value: &Value) -> Option<String> {
     }
 }
 
-/// ECMAScript's Number::toString: exponents from 1e21 up and below 1e-6, else plain digits, no trailing `.0`.
+/// Implements ECMAScript's Number::toString: an exponent from 1e21 and below 1e-6, otherwise plain digits without a
+/// trailing `.0`.
 fn js_number(number: f64) -> String {
     let size = number.abs();
     if number == 0.0 {
@@ -233,7 +237,7 @@ pub(crate) mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_as_in_javascript() {
+    fn numbers_are_formatted_like_in_javascript() {
         for (number, text) in [
             (0.0, "0"),
             (-0.0, "0"),

@@ -1,12 +1,18 @@
-//! Kind `mapping`: any JSON, by a mapping that the target's settings hold (Depsera's SchemaMapping, and a little more).
+//! Kind `mapping`: converts any JSON to dependencies, with a mapping in the target's settings. The format extends
+//! Depsera's SchemaMapping.
 //!
-//! `{"root": "dot.path", "fields": {"name": ..., "healthy": ..., ...}}`: each element of the array, or each member of the
-//! object, at `root` becomes a dependency; a text, number or boolean there is one by itself. What upstream's mappings mean
-//! is kept, with these additions: an absent or empty root is the body itself; `$value` stands for an element that is no
-//! object; `equals` may be a number or boolean; a field `severity` tells ok, warning and critical apart, and with it
-//! `healthy` may be left out, and of both the worse counts; both know the same words. And with these differences: an element
-//! whose word nobody knows is reported as unknown, and not left out; no code is invented. The body is read whatever the
-//! status of the answer is.
+//! `{"root": "dot.path", "fields": {"name": ..., "healthy": ..., ...}}`: each element of the array, or each member of
+//! the object, at `root` becomes a dependency. A single text, number or boolean at `root` becomes one dependency.
+//! Upstream's mappings keep their meaning. These are additions:
+//!
+//! - If the root is absent or empty, it is the body itself.
+//! - `$value` is the value of an element that is not an object.
+//! - `equals` may be a number or a boolean.
+//! - The field `severity` distinguishes ok, warning and critical. `healthy` is optional then. If both are present, the
+//!   worse status counts. Both accept the same words.
+//!
+//! These are differences: an element with an unknown word is reported as unknown and not omitted, and no code is
+//! invented. The body is parsed for any status of the response.
 
 #![deny(unsafe_code)]
 
@@ -16,7 +22,7 @@ mod settings;
 use polliwog_sdk::prelude::*;
 use settings::Mapping;
 
-/// The plugin.
+/// The plugin for kind `mapping`.
 pub struct MappingPoller;
 
 impl Poller for MappingPoller {

@@ -1,4 +1,4 @@
-//! What an operator writes.
+//! The settings of a target of kind `mapping`.
 
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde_json::Value;
@@ -8,71 +8,72 @@ use std::collections::BTreeMap;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
-    /// Dot-separated path to the array or object whose elements are the dependencies, or to a single word; absent or empty:
-    /// the body itself.
+    /// Dot-separated path to the array or object whose elements are the dependencies, or to a single value. If it is
+    /// absent or empty, the body itself is used.
     #[serde(default)]
     pub root: String,
-    /// Where each element holds what.
+    /// The fields of each element.
     pub fields: Fields,
-    /// Headers of the request; `${secret.NAME}` stands for a secret of the target.
+    /// Headers of the request. `${secret.NAME}` is replaced by a secret of the target.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
 }
 
-/// Where an element holds what. Paths are dot-separated; array indices count from 0. "$value" is an element that is no object.
+/// The fields of an element. Paths are dot-separated, array indexes start at 0. "$value" is an element that is not an
+/// object.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Fields {
-    /// The dependency's name; "$key" is the member's own key where the root is an object, and the last step of the root where
-    /// it is a single word.
+    /// The dependency's name. "$key" is the key of the member if the root is an object, and the last step of the root
+    /// if the root is a single value.
     pub name: Field,
-    /// Where it says how it is: true or false, or one of the words of `severity`; or a comparison.
+    /// Whether the dependency is healthy: true or false, one of the words of `severity`, or a comparison.
     pub healthy: Option<Field>,
-    /// Where it says how bad it is. Ok: ok, up, healthy, pass, passing, green, true, 0. Warning: warn, warning, degraded,
-    /// yellow, 1. Critical: error, critical, crit, down, unhealthy, fail, failed, failing, failure, fatal, red, out_of_service,
-    /// false, 2. In any case; every other word is unknown.
+    /// The severity, case-insensitive. Ok: ok, up, healthy, pass, passing, green, true, 0. Warning: warn, warning,
+    /// degraded, yellow, 1. Critical: error, critical, crit, down, unhealthy, fail, failed, failing, failure, fatal,
+    /// red, out_of_service, false, 2. Every other value is unknown.
     pub severity: Option<String>,
-    /// Milliseconds, as a number.
+    /// The latency in milliseconds, as a number.
     pub latency: Option<Field>,
-    /// What happens when it fails.
+    /// The impact of a failure.
     pub impact: Option<Field>,
-    /// What it is.
+    /// A description of the dependency.
     pub description: Option<Field>,
-    /// What kind of thing it is.
+    /// The kind of the dependency, for example "database".
     #[serde(rename = "type")]
     pub kind: Option<Field>,
-    /// Where true, the check was not run on purpose, and the dependency counts as ok.
+    /// If true, the check was skipped on purpose, and the dependency counts as ok.
     pub skipped: Option<Field>,
-    /// Path to an object.
+    /// Path to an object with further details.
     pub check_details: Option<String>,
-    /// Path to an object.
+    /// Path to an object with the contact.
     pub contact: Option<String>,
-    /// Path to whatever the source says went wrong.
+    /// Path to the error of the source, any JSON value.
     pub error: Option<String>,
-    /// Path to the same as text.
+    /// Path to the error message of the source, a text.
     pub error_message: Option<String>,
 }
 
-/// A path, or a comparison of what is found there.
+/// A path, or a comparison of the value at a path.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Field {
-    /// A path.
+    /// A dot-separated path.
     Path(String),
-    /// True where the value at `field` equals `equals`, as text and in any case.
+    /// True if the value at `field` equals `equals`, compared as text without regard to case.
     Comparison {
-        /// A path.
+        /// A dot-separated path.
         field: String,
-        /// Text, a number or a boolean.
+        /// A text, a number or a boolean.
         equals: Scalar,
     },
 }
 
-/// Text, a number or a boolean.
+/// A text, a number or a boolean.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Scalar {
-    /// Text.
+    /// A text.
     Text(String),
     /// A number.
     Number(f64),
@@ -91,7 +92,7 @@ impl Scalar {
 }
 
 impl Fields {
-    /// Whether it is meant for elements that are no objects.
+    /// Returns whether the mapping is for elements that are not objects.
     pub(crate) fn use_values(&self) -> bool {
         let of_healthy = self.healthy.as_ref().map(|field| match field {
             Field::Path(path) | Field::Comparison { field: path, .. } => path.as_str(),
@@ -101,13 +102,12 @@ impl Fields {
 }
 
 impl Mapping {
-    /// Everything that is wrong with it.
+    /// Returns all problems of the mapping.
     pub(crate) fn problems(&self) -> Vec<String> {
         let fields = &self.fields;
         let mut problems = Vec::new();
         if fields.healthy.is_none() && fields.severity.is_none() {
-            problems
-                .push("\"fields\" needs \"healthy\" or \"severity\": without either nothing can be told".to_owned());
+            problems.push("\"fields\" needs \"healthy\" or \"severity\": they determine the status".to_owned());
         }
         problems.extend(foreign("root", &self.root));
         let mappings = [
@@ -124,9 +124,13 @@ impl Mapping {
                 Field::Path(path) => (path, None),
                 Field::Comparison { field, equals } => (field, Some(equals)),
             };
-            problems.extend(path_problem(name, path, name == "name" && comparison.is_none()));
+            problems.extend(path_problem(
+                name,
+                path,
+                if name == "name" && comparison.is_none() { KeyPath::Allowed } else { KeyPath::Refused },
+            ));
             if matches!(comparison, Some(Scalar::Text(text)) if text.is_empty()) {
-                problems.push(format!("\"equals\" of \"{name}\" is empty: write the text that means yes"));
+                problems.push(format!("\"equals\" of \"{name}\" is empty: write the text for true"));
             }
         }
         let paths = [
@@ -136,30 +140,37 @@ impl Mapping {
             ("error", &fields.error),
             ("errorMessage", &fields.error_message),
         ];
-        problems.extend(paths.iter().filter_map(|(name, path)| path_problem(name, path.as_deref()?, false)));
+        problems.extend(paths.iter().filter_map(|(name, path)| path_problem(name, path.as_deref()?, KeyPath::Refused)));
         problems
     }
 }
 
-fn path_problem(name: &str, path: &str, key_allowed: bool) -> Option<String> {
+/// Whether a field may have the path "$key".
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeyPath {
+    Allowed,
+    Refused,
+}
+
+fn path_problem(name: &str, path: &str, key_path: KeyPath) -> Option<String> {
     match path {
-        "" => Some(format!("\"{name}\" is an empty path: write one, or leave the field out")),
-        "$key" if !key_allowed => Some(format!("\"{name}\" cannot be \"$key\": only \"name\" can")),
+        "" => Some(format!("\"{name}\" is an empty path: write a path or remove the field")),
+        "$key" if key_path == KeyPath::Refused => Some(format!("\"{name}\" cannot be \"$key\": only \"name\" can")),
         "$key" | "$value" => None,
         _ => foreign(name, path),
     }
 }
 
-/// A JSON pointer or a JSONPath would find nothing, for ever.
+/// Returns a problem if the path is a JSON pointer or JSONPath, which would never find a value.
 fn foreign(name: &str, path: &str) -> Option<String> {
     let is_pointer = path.starts_with('/');
     let is_json_path = path.starts_with("$.") || path.starts_with("$[") || path.contains('[');
     if !is_pointer && !is_json_path {
         return None;
     }
-    let what = if is_pointer { "a JSON pointer" } else { "JSONPath" };
+    let syntax = if is_pointer { "a JSON pointer" } else { "JSONPath" };
     let steps = path.trim_start_matches('$').replace(['/', '[', ']'], ".").replace("*", "");
     let steps: Vec<&str> =
         steps.split('.').map(|step| step.trim_matches(['"', '\''])).filter(|step| !step.is_empty()).collect();
-    Some(format!("\"{name}\" is {what}, {path:?}: paths are written with dots, as {:?}", steps.join(".")))
+    Some(format!("\"{name}\" is {syntax}, {path:?}: paths are written with dots, as {:?}", steps.join(".")))
 }

@@ -6,7 +6,7 @@ fn report(mapping: &str, body: &str) -> Result<Report, PollError> {
     poll::<MappingPoller>(Recording::of_body(body), target(mapping))
 }
 
-/// Names and statuses, and the warnings.
+/// Returns the names and statuses of the dependencies, and the warnings.
 fn outline(mapping: &str, body: &str) -> (String, Vec<String>) {
     let report = report(mapping, body).unwrap_or_else(|error| panic!("{error:?}"));
     let word = |dependency: &Dependency| {
@@ -55,7 +55,7 @@ fn objects_and_arrays_become_dependencies() {
 }
 
 #[test]
-fn comparisons_are_of_text_in_any_case() {
+fn comparisons_are_textual_and_case_insensitive() {
     for (equals, value, expected) in [
         (r#""Healthy""#, r#""HEALTHY""#, "ok"),
         (r#""0""#, "0", "ok"),
@@ -76,7 +76,7 @@ fn comparisons_are_of_text_in_any_case() {
 }
 
 #[test]
-fn severity_grades_and_the_worse_counts() {
+fn the_worse_of_severity_and_healthy_counts() {
     let alone = r#"{"fields":{"name":"n","severity":"s"}}"#;
     for (value, expected) in [
         (r#""ok""#, "ok"),
@@ -102,13 +102,13 @@ fn severity_grades_and_the_worse_counts() {
         "a=warning b=critical c=ok",
     );
     let (found, warnings) = outline(both, r#"[{"n":"a","s":"on fire","h":true}]"#);
-    assert_eq!((found.as_str(), warnings.len()), ("a=unknown", 1), "never falsely ok");
+    assert_eq!((found.as_str(), warnings.len()), ("a=unknown", 1), "an unknown word is never ok");
     let (found, warnings) = outline(alone, r#"[{"n":"a"}]"#);
     assert_eq!((found.as_str(), warnings.len()), ("a=unknown", 1));
 }
 
 #[test]
-fn the_words_of_spring_boot_and_asp_net_are_known_to_both_fields() {
+fn both_fields_accept_the_words_of_spring_boot_and_asp_net() {
     for (word, expected) in [
         ("Healthy", "ok"),
         ("Degraded", "warning"),
@@ -128,7 +128,7 @@ fn the_words_of_spring_boot_and_asp_net_are_known_to_both_fields() {
 }
 
 #[test]
-fn words_without_an_object_around_them_can_be_mapped() {
+fn values_that_are_not_objects_can_be_mapped() {
     let values = r#"{"fields":{"name":"$key","healthy":"$value"}}"#;
     check(values, r#"{"mqtt":true,"zigbee":false}"#, "mqtt=ok zigbee=critical");
     check(values, r#"{"status":"UP"}"#, "status=ok");
@@ -139,7 +139,7 @@ fn words_without_an_object_around_them_can_be_mapped() {
 }
 
 #[test]
-fn a_report_counts_whatever_the_status_is() {
+fn a_report_is_used_for_any_http_status() {
     let answer = |status: u16, body: &str| {
         let recording = serde_json::json!([{
             "request": { "method": "GET", "url": "/" },
@@ -165,13 +165,13 @@ fn a_report_counts_whatever_the_status_is() {
 }
 
 #[test]
-fn skipped_is_ok_whatever_the_rest_says() {
+fn skipped_dependencies_are_ok_whatever_the_other_fields() {
     let mapping = r#"{"fields":{"name":"n","healthy":"h","skipped":{"field":"mode","equals":"off"}}}"#;
     check(mapping, r#"[{"n":"a","h":false,"mode":"off"},{"n":"b","mode":"OFF"}]"#, "a=ok(skipped) b=ok(skipped)");
 }
 
 #[test]
-fn what_has_no_name_is_skipped_and_what_has_no_known_word_is_unknown() {
+fn items_without_a_name_are_skipped_and_unknown_words_are_unknown() {
     let (found, warnings) = outline(
         r#"{"fields":{"name":"n","healthy":"h"}}"#,
         r#"[1, null, {"n":" ","h":true}, {"n":7,"h":true}, {"n":"a","h":"Molten"}, {"n":"b","h":1}, {"n":"c","h":null}, {"n":"d"}]"#,
@@ -196,7 +196,7 @@ fn every_field_is_read() {
 }
 
 #[test]
-fn a_root_that_leads_nowhere_and_a_body_that_is_no_json_fail() {
+fn a_missing_root_or_an_invalid_body_fails_the_poll() {
     for body in ["{}", r#"{"components":3}"#, r#"{"components":null}"#, "7", "<html>"] {
         let error = report(BY_KEY, body).expect_err(body);
         assert!(matches!(error, PollError::Transient(_)), "{body}");
@@ -204,7 +204,7 @@ fn a_root_that_leads_nowhere_and_a_body_that_is_no_json_fail() {
 }
 
 #[test]
-fn bad_mappings_are_named() {
+fn bad_mappings_are_reported() {
     let bad = [
         ("{}", "fields"),
         (r#"{"fields":{"healthy":"h"}}"#, "name"),

@@ -1,10 +1,10 @@
-//! Kind `proactive-deps`: the JSON array that the proactive-deps libraries (and services that copy them) answer with.
+//! Kind `proactive-deps`: parses the JSON array of the proactive-deps libraries, and of services with the same format.
 //!
-//! Both forms are read, item by item: nested (`health.state`, `health.code`, `health.latency`, `health.skipped`) and flat
-//! (`healthCode`, `latencyMs`). `health.state` is a number (0 ok, 1 warning, 2 critical) or one of the library's words;
-//! `code` is whatever the source says and never a state. Of `healthy` and the state the worse counts. An item without a
-//! name is skipped with a warning; one whose state cannot be read is unknown. The body is read whatever the status of the
-//! answer is; one that is no array fails the poll.
+//! Both forms are supported for each item: nested (`health.state`, `health.code`, `health.latency`, `health.skipped`)
+//! and flat (`healthCode`, `latencyMs`). `health.state` is a number (0 ok, 1 warning, 2 critical) or one of the
+//! library's words. `code` is a code of the source and never a state. The worse of `healthy` and the state counts. An
+//! item without a name is skipped with a warning. An item whose state cannot be read is unknown. The body is parsed for
+//! any status of the response. A body that is not an array fails the poll.
 
 #![deny(unsafe_code)]
 
@@ -14,7 +14,7 @@ use polliwog_sdk::serde_json::{self, value::RawValue};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// The plugin.
+/// The plugin for kind `proactive-deps`.
 pub struct ProactiveDeps;
 
 impl Poller for ProactiveDeps {
@@ -34,15 +34,16 @@ impl Poller for ProactiveDeps {
 
 polliwog_sdk::register!(ProactiveDeps);
 
-/// How the service is asked.
+/// The settings of a target of kind `proactive-deps`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Headers of the request; `${secret.NAME}` stands for a secret of the target.
+    /// Headers of the request. `${secret.NAME}` is replaced by a secret of the target.
     pub headers: BTreeMap<String, String>,
 }
 
-/// One item, its fields unread: each is judged by itself, so that one odd field does not cost the others.
+/// One item with unparsed fields. Each field is parsed separately, so that one invalid field does not affect the
+/// others.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Item<'a> {
@@ -99,8 +100,8 @@ fn read(body: &[u8]) -> Result<Report, PollError> {
 }
 
 fn dependency(item: &RawValue, warnings: &mut Vec<String>) -> Result<Dependency, String> {
-    let item: Item<'_> = parse(item).ok_or("it is no JSON object of the expected form")?;
-    let name: String = item.name.and_then(parse).ok_or("its \"name\" is missing or no text")?;
+    let item: Item<'_> = parse(item).ok_or("it is not a JSON object of the expected form")?;
+    let name: String = item.name.and_then(parse).ok_or("its \"name\" is missing or not a text")?;
     if name.trim().is_empty() {
         return Err("its \"name\" is empty".to_owned());
     }
@@ -138,7 +139,7 @@ fn dependency(item: &RawValue, warnings: &mut Vec<String>) -> Result<Dependency,
     })
 }
 
-/// The worse of what `healthy` and the state say. A state that nobody knows makes it unknown at best.
+/// Returns the worse of `healthy` and the state. An unknown state counts as unknown.
 fn status(name: &str, healthy: bool, state: Option<&RawValue>, warnings: &mut Vec<String>) -> Status {
     let plain = if healthy { Status::Ok } else { Status::Critical };
     let Some(state) = state else { return plain };
@@ -157,8 +158,7 @@ fn status(name: &str, healthy: bool, state: Option<&RawValue>, warnings: &mut Ve
         },
     };
     let stated = stated.unwrap_or_else(|| {
-        warnings
-            .push(format!("the state of {name:?} is {}, which is none of 0, 1, 2, OK, WARNING, CRITICAL", state.get()));
+        warnings.push(format!("the state of {name:?} is {}, expected 0, 1, 2, OK, WARNING or CRITICAL", state.get()));
         Status::Unknown
     });
     plain.worse(stated)
@@ -167,7 +167,8 @@ fn status(name: &str, healthy: bool, state: Option<&RawValue>, warnings: &mut Ve
 fn checked_at(name: &str, raw: &RawValue, warnings: &mut Vec<String>) -> Option<u64> {
     let time = parse::<String>(raw).and_then(|text| Timestamp::from_str(&text).ok());
     if time.is_none() {
-        warnings.push(format!("\"lastChecked\" of {name:?} is {}, which is no ISO 8601 time with a zone", raw.get()));
+        warnings
+            .push(format!("\"lastChecked\" of {name:?} is {}, which is not an ISO 8601 time with a zone", raw.get()));
     }
     u64::try_from(time?.as_millisecond()).ok()
 }
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn of_healthy_and_state_the_worse_counts() {
+    fn the_worse_of_healthy_and_state_counts() {
         let cases = [
             (r#"{"name":"a","healthy":true}"#, Status::Ok),
             (r#"{"name":"a","healthy":false}"#, Status::Critical),
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_no_array_fails_the_poll() {
+    fn a_body_that_is_not_an_array_fails_the_poll() {
         for (body, code) in [("{}", "unexpected_shape"), ("<html>", "not_json"), ("", "not_json"), ("[1,", "not_json")]
         {
             let error = poll::<ProactiveDeps>(Recording::of_body(body), target("{}")).expect_err(body);
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_counts_whatever_the_status_is() {
+    fn a_report_is_used_for_any_http_status() {
         let answer = |body: &str| {
             let recording = serde_json::json!([{
                 "request": { "method": "GET", "url": "/" },
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_become_failures() {
+    fn http_errors_without_a_report_become_failures() {
         for (status, code, transient) in [
             (401, "unauthorized", false),
             (404, "not_found", false),
@@ -291,7 +292,7 @@ mod tests {
                 r#"[{{"request":{{"method":"GET","url":"/"}},
                      "response":{{"status":{status},"headers":[["Retry-After","7"]]}}}}]"#
             ));
-            let error = poll::<ProactiveDeps>(recording, target("{}")).expect_err("no 2xx");
+            let error = poll::<ProactiveDeps>(recording, target("{}")).expect_err("the status is not 2xx");
             assert_eq!((error.failure().code.as_str(), error.failure().retry_after_ms), (code, Some(7000)));
             assert_eq!(matches!(error, PollError::Transient(_)), transient, "{status}");
         }

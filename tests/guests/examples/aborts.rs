@@ -1,4 +1,4 @@
-//! Aborts without a word.
+//! Aborts without a message.
 
 use polliwog_sdk::{PollError, Report, Target};
 

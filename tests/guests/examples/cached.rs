@@ -1,4 +1,4 @@
-//! Counts its polls in the cache, and its calls in a static: the first survives, the second does not.
+//! Counts its polls in the cache and its calls in a static. The first count survives a poll, the second does not.
 
 use polliwog_sdk::bindings::polliwog::poller::{cache, log};
 use polliwog_sdk::{Dependency, PollError, Report, Target};

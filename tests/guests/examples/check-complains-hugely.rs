@@ -1,4 +1,4 @@
-//! Finds one thing wrong with any settings, and says it in 5 MB.
+//! Reports one problem of 5 MB for any settings.
 
 use polliwog_sdk::Descriptor;
 

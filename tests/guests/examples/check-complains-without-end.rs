@@ -1,4 +1,4 @@
-//! Finds thousands of things wrong with any settings.
+//! Reports thousands of problems for any settings.
 
 use polliwog_sdk::Descriptor;
 

@@ -1,4 +1,4 @@
-//! Never comes back.
+//! Runs an endless loop.
 
 use polliwog_sdk::{PollError, Report, Target};
 

@@ -1,4 +1,4 @@
-//! Ends its process, as it thinks.
+//! Calls the exit function of its process.
 
 use polliwog_sdk::{PollError, Report, Target};
 

@@ -1,4 +1,4 @@
-//! Fails with a code that is none and a message that never ends.
+//! Fails with an invalid code and an endless message.
 
 use polliwog_sdk::{Failure, PollError, Report, Target};
 

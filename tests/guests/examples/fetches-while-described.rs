@@ -1,4 +1,4 @@
-//! Sends a request when it is asked who it is.
+//! Sends a request in `describe`.
 
 use polliwog_sdk::{Descriptor, http};
 

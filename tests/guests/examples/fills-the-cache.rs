@@ -1,4 +1,4 @@
-//! Keeps more than a target may.
+//! Stores more values than a target may.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, cache};
 

@@ -1,4 +1,4 @@
-//! Follows where an answer points, to where it may not.
+//! Follows a redirect to a forbidden address.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, http};
 

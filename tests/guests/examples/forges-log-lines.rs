@@ -1,4 +1,4 @@
-//! Writes log lines that look like the host's own, and one of 10 MB.
+//! Writes log lines that imitate the host's, and one line of 10 MB.
 
 use polliwog_sdk::{PollError, Report, Target, log};
 

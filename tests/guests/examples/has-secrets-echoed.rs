@@ -1,4 +1,4 @@
-//! Has a server send a secret back, in every form it knows, and tells what it sees.
+//! Makes a server send a secret back in every encoding, and reports what it sees.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, http, log};
 

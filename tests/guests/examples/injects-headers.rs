@@ -1,4 +1,4 @@
-//! Puts line ends and more into names and values of headers.
+//! Puts line breaks and other invalid characters into names and values of headers.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, http};
 

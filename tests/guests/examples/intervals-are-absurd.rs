@@ -1,4 +1,4 @@
-//! Wants to be polled every 0 ms, and to have 49 days for it.
+//! Suggests an interval of 0 ms and a timeout of 49 days.
 
 use polliwog_sdk::Descriptor;
 

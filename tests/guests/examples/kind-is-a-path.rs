@@ -1,4 +1,4 @@
-//! Serves a kind that is a path.
+//! Has a path as its kind.
 
 use polliwog_sdk::Descriptor;
 

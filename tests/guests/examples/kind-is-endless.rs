@@ -1,4 +1,4 @@
-//! Serves a kind with a name of a million letters.
+//! Has a kind of a million letters.
 
 use polliwog_sdk::Descriptor;
 

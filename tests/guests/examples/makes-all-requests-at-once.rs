@@ -1,4 +1,4 @@
-//! Asks for ten thousand requests at once.
+//! Sends ten thousand requests at once.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, http};
 

@@ -1,4 +1,4 @@
-//! Makes one request more than a poll may.
+//! Sends one request more than a poll may.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, http};
 

@@ -1,4 +1,4 @@
-//! Takes memory until there is none.
+//! Allocates memory until the limit.
 
 use polliwog_sdk::{PollError, Report, Target};
 

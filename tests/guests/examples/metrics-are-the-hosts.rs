@@ -1,4 +1,4 @@
-//! Reports samples under the host's own names.
+//! Reports samples with the host's reserved names.
 
 use polliwog_sdk::{PollError, Report, Sample, Target};
 

@@ -1,4 +1,4 @@
-//! Reports one dependency a thousand times.
+//! Reports the same dependency a thousand times.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target};
 

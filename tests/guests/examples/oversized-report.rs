@@ -1,4 +1,4 @@
-//! Reports more than a report may hold: as many bytes as its memory has room for.
+//! Reports more bytes than a report may have, as many as fit into its memory.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target};
 

@@ -1,4 +1,4 @@
-//! Wants a secret of a form that takes gigabytes to check.
+//! Has a pattern of a secret that needs gigabytes to compile.
 
 use polliwog_sdk::{Descriptor, SecretSpec};
 

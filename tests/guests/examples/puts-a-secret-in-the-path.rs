@@ -1,4 +1,4 @@
-//! Puts a secret where servers and proxies write it down: in the path.
+//! Uses a secret in the path, which servers and proxies log.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, http};
 

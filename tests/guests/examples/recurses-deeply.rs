@@ -1,4 +1,4 @@
-//! Calls itself, with much on its stack each time.
+//! Recurses with large stack frames.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target};
 

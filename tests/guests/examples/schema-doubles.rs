@@ -1,4 +1,4 @@
-//! Describes its settings by a schema of sixty lines that is 2^60 parts long, once its references are followed.
+//! Has a schema of sixty lines that expands to 2^60 parts when references are followed.
 
 use polliwog_sdk::Descriptor;
 

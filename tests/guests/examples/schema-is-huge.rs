@@ -1,4 +1,4 @@
-//! Describes its settings in a megabyte.
+//! Has a schema of a megabyte.
 
 use polliwog_sdk::Descriptor;
 

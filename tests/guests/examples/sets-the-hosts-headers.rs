@@ -1,4 +1,4 @@
-//! Sets headers that decide what a connection means.
+//! Sets headers that only the host may set.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, http};
 

@@ -1,4 +1,4 @@
-//! Asks somebody who never answers.
+//! Sends a request to a server that never answers.
 
 use polliwog_sdk::{PollError, Report, Target, http};
 

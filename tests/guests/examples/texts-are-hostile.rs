@@ -1,4 +1,4 @@
-//! Reports texts with control characters, line ends, right-to-left marks and markup.
+//! Reports texts with control characters, line breaks, right-to-left marks and markup.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target};
 

@@ -1,4 +1,4 @@
-//! Names more dependencies that were not looked at than there can be.
+//! Keeps more unchecked dependencies than a report may have.
 
 use polliwog_sdk::{PollError, Report, Target};
 

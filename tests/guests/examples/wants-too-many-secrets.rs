@@ -1,4 +1,4 @@
-//! Wants more secrets than anybody has.
+//! Describes more secrets than the host accepts.
 
 use polliwog_sdk::{Descriptor, SecretSpec};
 

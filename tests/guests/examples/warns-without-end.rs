@@ -1,4 +1,4 @@
-//! Reports ten thousand warnings of 10 kB, and says each twice.
+//! Reports ten thousand warnings of 10 kB, each twice.
 
 use polliwog_sdk::{PollError, Report, Target};
 

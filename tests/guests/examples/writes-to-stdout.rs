@@ -1,4 +1,4 @@
-//! Writes without end, as it thinks, to stdout and stderr, line by line.
+//! Writes a large number of lines to stdout and stderr.
 
 use polliwog_sdk::{PollError, Report, Target};
 

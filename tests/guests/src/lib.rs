@@ -1,4 +1,4 @@
-//! What the guests in `examples/` share: nothing but how they introduce themselves.
+//! Macros for the guests in `examples/`, which register them.
 
 #![deny(unsafe_code)]
 
@@ -6,7 +6,7 @@
 #[macro_export]
 macro_rules! guest {
     ($kind:literal, $poll:path) => {
-        /// The guest.
+        /// The guest of this example.
         pub struct Guest;
 
         impl polliwog_sdk::Poller for Guest {
@@ -33,15 +33,16 @@ macro_rules! guest {
 
 pub use polliwog_sdk::bindings::exports::polliwog::poller::poller::Guest;
 
-/// Registers a type that implements [`Guest`] itself, for what no SDK would do: `raw_guest!(describe)` with a function
-/// `fn() -> Descriptor`, and `raw_guest!(describe, check)` with one `fn() -> Vec<String>` too. Its polls report nothing.
+/// Registers a guest that implements [`Guest`] without the SDK's trait, for results that the SDK cannot produce:
+/// `raw_guest!(describe)` with a function `fn() -> Descriptor`, and `raw_guest!(describe, check)` with an additional
+/// `fn() -> Vec<String>`. Its polls return an empty report.
 #[macro_export]
 macro_rules! raw_guest {
     ($describe:path) => {
         $crate::raw_guest!($describe, Vec::new);
     };
     ($describe:path, $check:path) => {
-        /// The guest.
+        /// The guest of this example.
         pub struct RawGuest;
 
         impl $crate::Guest for RawGuest {
@@ -66,7 +67,7 @@ macro_rules! raw_guest {
     };
 }
 
-/// What a plugin of this kind says of itself when it is honest.
+/// Returns a valid descriptor for a kind.
 pub fn descriptor(kind: &str) -> polliwog_sdk::Descriptor {
     polliwog_sdk::Descriptor {
         kind: kind.to_owned(),

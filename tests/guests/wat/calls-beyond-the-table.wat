@@ -1,3 +1,3 @@
-;; Calls an entry that its table does not have.
+;; Calls a table entry beyond the end of the table.
 (table $functions 4 funcref)
 (func $poll (type $poll) (call_indirect $functions (type $describe) (i32.const 1000)))

@@ -1,2 +1,2 @@
-;; Checking settings traps.
+;; `check-settings` traps.
 (func $check (type $check) unreachable)

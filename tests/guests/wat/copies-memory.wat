@@ -1,4 +1,4 @@
-;; Copies 32 MiB to and fro.
+;; Copies 32 MiB back and forth in an endless loop.
 (func $poll (type $poll)
     (drop (memory.grow (i32.const 1015)))
     (loop $again

@@ -1,2 +1,2 @@
-;; Asking it who it is never ends.
+;; `describe` runs an endless loop.
 (func $describe (type $describe) (loop $again (br $again)) i32.const 0)

@@ -1,2 +1,2 @@
-;; What it says of itself lies outside of its memory.
+;; `describe` returns a pointer outside the memory.
 (func $describe (type $describe) i32.const 0x7ffffff0)

@@ -1,2 +1,2 @@
-;; Asking it who it is ends in a trap.
+;; `describe` traps.
 (func $describe (type $describe) unreachable)

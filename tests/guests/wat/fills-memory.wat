@@ -1,4 +1,4 @@
-;; Fills all the memory it may have, again and again: each fill is one instruction.
+;; Fills its whole memory in an endless loop. Each fill is one instruction.
 (func $poll (type $poll)
     (drop (memory.grow (i32.const 1000)))
     (loop $again

@@ -1,4 +1,4 @@
-;; Looks for anything that another poll has left in its memory, and traps when there is something.
+;; Searches its memory for data of another poll, and traps if it finds any.
 (func $poll (type $poll) (local $at i32)
     (drop (memory.grow (i32.const 1015)))
     (local.set $at (i32.const 262144))

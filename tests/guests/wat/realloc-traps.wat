@@ -1,2 +1,2 @@
-;; Has no memory for what it is told.
+;; The allocator traps.
 (func $realloc (type $realloc) unreachable)

@@ -1,2 +1,2 @@
-;; Its answer lies where no answer may lie.
+;; The pointer to the result is misaligned.
 (func $poll (type $poll) i32.const 4097)

@@ -1,2 +1,2 @@
-;; Its answer lies outside of its memory.
+;; The pointer to the result is outside the memory.
 (func $poll (type $poll) i32.const 0x7ffffff0)

@@ -1,3 +1,3 @@
-;; Its start function never ends: nothing of it can even be asked who it is.
+;; The start function runs an endless loop, so `describe` is never called.
 (func $start (loop $again (br $again)))
 (start $start)

@@ -1,4 +1,4 @@
-;; Its start function takes memory until there is none, and traps then.
+;; The start function allocates memory until the limit, then traps.
 (func $start
     (loop $again (br_if $again (i32.ne (memory.grow (i32.const 16)) (i32.const -1))))
     unreachable)

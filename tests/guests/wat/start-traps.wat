@@ -1,3 +1,3 @@
-;; Its start function traps.
+;; The start function traps.
 (func $start unreachable)
 (start $start)

@@ -1,4 +1,4 @@
-;; Has two memories, and takes the most of both.
+;; Has two memories and grows both to the limit.
 (memory $other 1)
 (func $poll (type $poll)
     (drop (memory.grow $memory (i32.const 600)))

@@ -1,2 +1,2 @@
-;; Traps, as a program does that has aborted.
+;; Traps like a program that aborted.
 (func $poll (type $poll) unreachable)

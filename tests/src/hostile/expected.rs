@@ -1,66 +1,66 @@
-//! What is to become of each guest.
+//! The expected result of each guest.
 
 use model::{FailureCategory, Outcome, Report, Status};
 use sandbox::Done;
 
-/// What is to become of a guest.
+/// The expected result of a guest.
 pub enum Expect {
-    /// It is not taken, with this code.
+    /// Loading is refused with this code.
     Refused(&'static str),
-    /// It cannot check settings; what is said of that has this word.
+    /// The check of settings fails with a message that contains this text.
     CheckFails(&'static str),
-    /// It finds more wrong with settings than anybody reads; so much of it is shown.
+    /// The check of settings finds too many problems. This number of entries is shown.
     Complains(usize),
-    /// Its poll ends in a fault of its own, with this code.
+    /// The poll ends with a fault of the plugin with this code.
     Fault(&'static str),
-    /// Its poll fails, and it is not the plugin's fault.
+    /// The poll fails with this category and code, without a fault of the plugin.
     Fails(FailureCategory, &'static str),
-    /// Its poll ends with a report, which was made good.
+    /// The poll ends with a report that was repaired. The function checks it.
     Reports(fn(&Report) -> bool),
 }
 
 impl Expect {
-    /// Whether its poll is to last until its time is over.
+    /// Returns whether the poll is expected to time out.
     pub(super) fn is_timeout(&self) -> bool {
         matches!(self, Self::Fails(FailureCategory::Transient, "timeout"))
     }
 
-    /// The verdict on a guest that was refused.
+    /// Checks a guest whose file was refused.
     pub(super) fn refused(&self, code: &str, message: &str) -> Result<String, String> {
         match self {
             Self::Refused(expected) if *expected == code => {
-                // What ended the question stands in brackets.
+                // The reason is in brackets after "failed".
                 let why = message.split_once(" failed (").and_then(|(_, rest)| rest.split_once(')'));
                 Ok(why.map_or_else(|| format!("describe: {code}"), |(why, _)| format!("describe: {why}")))
             }
-            _ => Err(format!("it was refused: {code}: {message}")),
+            _ => Err(format!("the file was refused: {code}: {message}")),
         }
     }
 
-    /// The verdict on a guest by what it said of settings, where that is the last word.
+    /// Checks the problems that a guest found in settings. Returns `None` if the poll decides.
     pub(super) fn checked(&self, problems: &[String]) -> Result<Option<String>, String> {
         match (self, problems) {
-            (Self::Refused(code), _) => Err(format!("it was taken, and should be refused: {code}")),
+            (Self::Refused(code), _) => Err(format!("the file was loaded, expected refusal {code}")),
             (Self::CheckFails(word), [problem]) if problem.contains(word) && problem.len() <= 2048 => {
                 Ok(Some(format!("check-settings: {word}")))
             }
             (Self::CheckFails(word), _) => {
-                let said: String = problems.join("; ").chars().take(300).collect();
-                Err(format!("it should have failed to check settings ({word}), and said: {said}"))
+                let found: String = problems.join("; ").chars().take(300).collect();
+                Err(format!("expected a failed check of settings ({word}), found: {found}"))
             }
             (Self::Complains(shown), problems) if problems.len() == *shown => {
                 Ok(Some("check-settings: shortened".to_owned()))
             }
             (_, []) => Ok(None),
-            (_, problems) => Err(format!("it finds settings wrong: {problems:?}")),
+            (_, problems) => Err(format!("unexpected problems with settings: {problems:?}")),
         }
     }
 
-    /// The verdict on a guest by its poll.
+    /// Checks the result of a guest's poll.
     pub(super) fn polled(&self, done: &Done) -> Result<String, String> {
         let wrong = || {
-            let said: String = format!("{done:?}").chars().take(1500).collect();
-            Err(format!("its poll ended otherwise: {said}"))
+            let result: String = format!("{done:?}").chars().take(1500).collect();
+            Err(format!("unexpected result of the poll: {result}"))
         };
         match (self, &done.outcome) {
             (Self::Fault(code), Outcome::Failure(failure))
@@ -79,14 +79,14 @@ impl Expect {
     }
 }
 
-/// Titles of all dependencies: the guests put there what came of what they tried.
+/// Returns whether every dependency has the expected title. The guests write the error codes of their attempts there.
 fn tried(report: &Report, expected: &str) -> bool {
     !report.dependencies.is_empty()
         && report.dependencies.iter().all(|dependency| dependency.title.as_deref() == Some(expected))
 }
 
-fn warned(report: &Report, words: &str) -> bool {
-    report.warnings.iter().any(|warning| warning.contains(words))
+fn warned(report: &Report, text: &str) -> bool {
+    report.warnings.iter().any(|warning| warning.contains(text))
 }
 
 fn clean(text: &str) -> bool {
@@ -98,7 +98,7 @@ macro_rules! expect {
         use Expect::{CheckFails, Complains, Fails, Fault, Refused, Reports};
         use FailureCategory::{Permanent, Transient};
         $(
-            #[allow(missing_docs, reason = "the guest's file says what it does")]
+            #[allow(missing_docs, reason = "the guest's file documents it")]
             pub fn $guest() -> Expect {
                 $expect
             }
@@ -107,26 +107,26 @@ macro_rules! expect {
 }
 
 expect! {
-    // It never ends, or takes too much.
+    // The guest never ends or uses too many resources.
     endless_loop: Fault("cpu_limit");
-    logs_for_ever: Fault("cpu_limit");
-    asks_for_ever: Fault("cpu_limit");
-    fetches_for_ever: Fault("cpu_limit");
+    logs_forever: Fault("cpu_limit");
+    calls_the_host_forever: Fault("cpu_limit");
+    fetches_forever: Fault("cpu_limit");
     fills_memory: Fault("cpu_limit");
     copies_memory: Fault("cpu_limit");
-    has_much_masked: Fault("cpu_limit");
+    exhausts_masking: Fault("cpu_limit");
     post_return_loops: Fault("cpu_limit");
     sleeps: Fails(Transient, "timeout");
     stuck_in_fetch: Fails(Transient, "timeout");
     memory_bomb: Fault("memory_limit");
     takes_memory: Fault("memory_limit");
     takes_memory_twice: Fault("memory_limit");
-    begins_too_large: Refused("too_large");
+    starts_with_too_much_memory: Refused("too_large");
     grows_a_table: Fault("table_limit");
     recurses: Fault("stack");
     recurses_deeply: Fault("stack");
 
-    // It traps.
+    // The guest traps.
     panicking: Fault("panic");
     aborts: Fault("panic");
     exits: Fault("exit");
@@ -134,46 +134,46 @@ expect! {
     divides_by_zero: Fault("trap");
     reads_out_of_bounds: Fault("stack");
     writes_out_of_bounds: Fault("stack");
-    calls_nothing: Fault("trap");
+    calls_a_null_entry: Fault("trap");
     calls_beyond_the_table: Fault("trap");
     calls_another_type: Fault("trap");
-    converts_what_does_not_fit: Fault("trap");
+    converts_nan_to_an_integer: Fault("trap");
     post_return_traps: Fault("panic");
 
-    // What it hands over is none of what was agreed.
+    // The guest passes values that violate the contract.
     report_points_nowhere: Fault("trap");
     report_is_misaligned: Fault("trap");
     report_lists_billions: Fault("trap");
     report_lists_nowhere: Fault("trap");
-    report_is_no_answer: Fault("trap");
-    status_is_none: Fault("trap");
-    name_is_no_text: Fault("trap");
+    report_has_an_invalid_variant: Fault("trap");
+    status_is_out_of_range: Fault("trap");
+    name_is_not_utf8: Fault("trap");
     name_is_a_surrogate: Fault("trap");
     name_is_endless: Fault("trap");
     realloc_is_misaligned: Fault("trap");
-    logs_no_text: Fault("trap");
-    logs_what_is_not_its_own: Fault("trap");
-    logs_at_no_level: Fault("trap");
+    logs_invalid_utf8: Fault("trap");
+    logs_out_of_bounds: Fault("trap");
+    logs_at_an_unknown_level: Fault("trap");
     fetches_billions: Fault("trap");
 
-    // It begins, or introduces itself, badly.
+    // The start or `describe` fails.
     start_loops: Refused("describe_failed");
     start_traps: Refused("describe_failed");
     start_takes_memory: Refused("describe_failed");
     describe_loops: Refused("describe_failed");
     describe_traps: Refused("describe_failed");
     describe_points_nowhere: Refused("describe_failed");
-    describe_is_no_text: Refused("describe_failed");
+    kind_is_not_utf8: Refused("describe_failed");
     describe_lists_billions: Refused("describe_failed");
     schema_is_huge: Refused("bad_descriptor");
-    schema_is_none: Refused("bad_descriptor");
-    schema_is_elsewhere: Refused("bad_descriptor");
-    schema_goes_round: Refused("bad_descriptor");
+    schema_is_invalid: Refused("bad_descriptor");
+    schema_is_external: Refused("bad_descriptor");
+    schema_is_recursive: Refused("bad_descriptor");
     schema_doubles: Refused("bad_descriptor");
     kind_is_a_path: Refused("bad_descriptor");
     kind_is_endless: Refused("bad_descriptor");
-    version_is_none: Refused("bad_descriptor");
-    pattern_is_none: Refused("bad_descriptor");
+    version_is_missing: Refused("bad_descriptor");
+    pattern_is_invalid: Refused("bad_descriptor");
     pattern_explodes: Refused("bad_descriptor");
     wants_too_many_secrets: Refused("bad_descriptor");
     intervals_are_absurd: Reports(|_| true);
@@ -188,22 +188,22 @@ expect! {
     check_complains_without_end: Complains(21);
     check_complains_hugely: CheckFails("wrong");
 
-    // Its report is too much, or odd.
+    // The report is too large or invalid.
     oversized_report: Fault("output_limit");
     too_many_dependencies: Fails(Permanent, "too_many_dependencies");
     too_many_samples: Fault("too_many_samples");
     too_many_kept: Fault("too_many_kept");
-    name_is_huge: Reports(|report| report.dependencies.len() == 1 && warned(report, "left out"));
+    name_is_huge: Reports(|report| report.dependencies.len() == 1 && warned(report, "omitted"));
     warns_without_end: Reports(|report| {
         report.warnings.len() == 1000 && report.warnings.iter().all(|warning| warning.len() <= 1024)
     });
-    numbers_are_none: Reports(|report| {
+    numbers_are_invalid: Reports(|report| {
         report.samples.iter().all(|sample| sample.value.is_finite())
             && report.dependencies.iter().filter_map(|d| d.latency_ms).all(|ms| ms.is_finite() && ms >= 0.0)
     });
     labels_are_hostile: Reports(|report| report.samples.len() == 1 && report.samples[0].name == "good");
     metrics_are_the_hosts: Reports(|report| report.samples.len() == 1 && report.samples[0].name == "mine");
-    parents_go_round: Reports(|report| report.dependencies.iter().filter(|d| d.parent.is_some()).count() == 1);
+    parents_form_a_cycle: Reports(|report| report.dependencies.iter().filter(|d| d.parent.is_some()).count() == 1);
     names_repeat: Reports(|report| report.dependencies.len() == 1 && report.dependencies[0].status == Status::Critical);
     texts_are_hostile: Reports(|report| {
         let [dependency] = &report.dependencies[..] else { return false };
@@ -213,19 +213,19 @@ expect! {
     });
     fails_oddly: Fails(Permanent, "unspecified");
 
-    // It tries to find or reach what it may not.
-    looks_round: Reports(|report| report.dependencies.iter().all(|dependency| dependency.status == Status::Ok));
-    asks_elsewhere: Reports(|report| {
+    // The guest attempts to access forbidden resources.
+    probes_the_system: Reports(|report| report.dependencies.iter().all(|dependency| dependency.status == Status::Ok));
+    requests_other_origins: Reports(|report| {
         let code = |title: &Option<String>| matches!(title.as_deref(), Some("denied" | "bad_request"));
         report.dependencies.iter().all(|dependency| code(&dependency.title))
     });
     follows_a_redirect: Reports(|report| tried(report, "denied"));
     injects_headers: Reports(|report| tried(report, "bad_request"));
     sets_the_hosts_headers: Reports(|report| tried(report, "bad_request"));
-    asks_for_unknown_secrets: Reports(|report| tried(report, "secret_unknown"));
+    uses_unknown_secrets: Reports(|report| tried(report, "secret_unknown"));
     puts_a_secret_in_the_path: Fails(Permanent, "bad_request");
     has_secrets_echoed: Reports(|report| {
-        // Of one form the stars are further on than a description is long.
+        // In the form "split", the stars are beyond the maximum length of a description.
         let seen = |d: &model::Dependency| d.description.as_deref().is_some_and(|text| text.contains("****"));
         report.dependencies.iter().all(|d| seen(d) || d.name == "split")
     });

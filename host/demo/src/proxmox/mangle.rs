@@ -1,59 +1,59 @@
-//! Bodies that are not what they should be: what other versions, proxies and faults make of them.
+//! Damaged bodies, as other versions, proxies and faults produce them.
 
-use super::Wish;
+use super::api::Scenario;
 use serde_json::{Map, Value, json};
 
-/// Twice as much as a number in JavaScript holds exactly.
+/// Twice the largest integer that a JavaScript number represents exactly.
 const HUGE: u64 = 1 << 54;
 
-/// What can be wished of any product, and what it is.
-pub(super) const WISHES: &[(&str, &str)] = &[
-    ("healthy", "nothing is wrong"),
-    ("timetable", "it is well for forty seconds, and then lacks a node for twenty"),
-    ("silent", "nothing is ever answered"),
-    ("login-page", "everything is answered with a web page"),
-    ("redirect", "everything is elsewhere"),
-    ("plain-text", "bodies are no JSON"),
-    ("truncated", "bodies end in the middle"),
-    ("unwrapped", "bodies come without their envelope"),
-    ("alien", "texts are of a kind that nobody knows"),
-    ("strings", "numbers are texts"),
+/// The scenarios of all products, with descriptions.
+pub(super) const SCENARIOS: &[(&str, &str)] = &[
+    ("healthy", "no faults"),
+    ("timetable", "healthy for 40 seconds, then a node is offline for 20 seconds"),
+    ("silent", "no request is answered"),
+    ("login-page", "every answer is a web page"),
+    ("redirect", "every answer is a redirect"),
+    ("plain-text", "bodies are not JSON"),
+    ("truncated", "bodies are truncated"),
+    ("unwrapped", "bodies have no envelope"),
+    ("alien", "types and states are unknown"),
+    ("strings", "numbers are strings"),
     ("nulls", "numbers are null"),
     ("minus", "numbers are -1"),
     ("huge", "numbers are beyond 2^53"),
     ("lists", "numbers are empty lists"),
-    ("without-numbers", "fields with numbers are left out"),
+    ("without-numbers", "fields with numbers are omitted"),
 ];
 
-/// A body with what was wished done to it.
-pub(super) fn body(wish: &Wish, data: Value, total: Option<usize>) -> String {
-    let data = numbers(wish, data);
-    let data = if wish.has("alien") { alien(data) } else { data };
+/// Returns the body of an answer, damaged by the scenario.
+pub(super) fn body(scenario: &Scenario, data: Value, total: Option<usize>) -> String {
+    let data = numbers(scenario, data);
+    let data = if scenario.has("alien") { alien(data) } else { data };
     let text = match total {
-        _ if wish.has("unwrapped") => data.to_string(),
+        _ if scenario.has("unwrapped") => data.to_string(),
         None => json!({ "data": data }).to_string(),
-        Some(total) => json!({ "data": data, "total": numbers(wish, total.into()) }).to_string(),
+        Some(total) => json!({ "data": data, "total": numbers(scenario, total.into()) }).to_string(),
     };
-    if wish.has("truncated") {
+    if scenario.has("truncated") {
         // Bodies are ASCII.
         return text[..text.len() * 2 / 3].to_owned();
     }
-    if wish.has("plain-text") { "it works!".to_owned() } else { text }
+    if scenario.has("plain-text") { "it works!".to_owned() } else { text }
 }
 
-/// Every number as older versions, other tools and broken ones write it.
-fn numbers(wish: &Wish, value: Value) -> Value {
-    let written: &dyn Fn(&Value) -> Option<Value> = if wish.has("strings") {
+/// Rewrites every number as older versions, other tools or faulty tools do.
+fn numbers(scenario: &Scenario, value: Value) -> Value {
+    let written: &dyn Fn(&Value) -> Option<Value> = if scenario.has("strings") {
         &|number| Some(Value::from(number.to_string()))
-    } else if wish.has("nulls") {
+    } else if scenario.has("nulls") {
         &|_| Some(Value::Null)
-    } else if wish.has("minus") {
+    } else if scenario.has("minus") {
         &|_| Some(Value::from(-1))
-    } else if wish.has("huge") {
+    } else if scenario.has("huge") {
         &|_| Some(Value::from(HUGE))
-    } else if wish.has("lists") {
+    } else if scenario.has("lists") {
         &|_| Some(json!([]))
-    } else if wish.has("without-numbers") {
+    } else if scenario.has("without-numbers") {
         &|_| None
     } else {
         return value;
@@ -73,7 +73,7 @@ fn each_number(value: Value, written: &dyn Fn(&Value) -> Option<Value>) -> Optio
     }
 }
 
-/// Types and states that nobody has heard of, and items that are none.
+/// Replaces states by unknown ones, and adds items of unknown types to lists.
 fn alien(value: Value) -> Value {
     match value {
         Value::Array(items) => {
@@ -83,12 +83,12 @@ fn alien(value: Value) -> Value {
             items.push(Value::Null);
             Value::Array(items)
         }
-        Value::Object(fields) => Value::Object(fields.into_iter().map(stranger).collect::<Map<_, _>>()),
+        Value::Object(fields) => Value::Object(fields.into_iter().map(alien_field).collect::<Map<_, _>>()),
         other => other,
     }
 }
 
-fn stranger((name, value): (String, Value)) -> (String, Value) {
+fn alien_field((name, value): (String, Value)) -> (String, Value) {
     match (name.as_str(), value) {
         ("status" | "state" | "crm_state" | "hastate" | "last-run-state", Value::String(_)) => {
             (name, json!("entangled"))

@@ -1,20 +1,21 @@
-//! Backup Server: two datastores, `fast` with a namespace and `archive`, and `groups-N` backup groups in each namespace.
+//! Backup Server with two datastores, `fast` with a namespace and `archive`, and `groups-N` backup groups in each
+//! namespace.
 //!
-//! What can be wished is in [`WISHES`], and is told to whoever asks for `/pbs`.
+//! The scenarios are in [`SCENARIOS`]. A request for `/pbs` lists them.
 
-use super::{Asked, PBS_TOKEN, Reply, Wish};
+use super::api::{self, ApiRequest, PBS_TOKEN, Reply, Scenario};
 use serde_json::{Value, json};
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 const TB: u64 = 1_000_000_000_000;
 
-/// What can be wished, and what it is where the word does not say it.
-pub(super) const WISHES: &[(&str, &str)] = &[
+/// The names of the scenarios, with a description if the name is not sufficient.
+pub(super) const SCENARIOS: &[(&str, &str)] = &[
     ("no-rights", "everything is hidden"),
-    ("no-audit", "403 for the server's own state"),
-    ("datastore-error", "one is broken, and its entry says so"),
-    ("datastore-usage-broken", "one is broken, and the list of all fails for it"),
+    ("no-audit", "403 for the state of the server"),
+    ("datastore-error", "one datastore is broken, and its entry has an error"),
+    ("datastore-usage-broken", "one datastore is broken, and the list of all datastores fails"),
     ("maintenance", ""),
     ("unmounted", ""),
     ("datastore-full", ""),
@@ -28,13 +29,13 @@ pub(super) const WISHES: &[(&str, &str)] = &[
     ("prune-off", ""),
     ("job-late", ""),
     ("job-running", ""),
-    ("job-failing", "it failed, and runs again"),
+    ("job-failing", "the job failed and is running again"),
     ("job-never", ""),
     ("old", "Backup Server 3.2"),
     ("group-old", ""),
     ("group-hidden", ""),
     ("walk-hangs", ""),
-    ("usage-hangs", "a disk that hangs holds up whatever asks for it"),
+    ("usage-hangs", "requests for the usage of a hanging disk are not answered"),
     ("namespaces-many", ""),
     ("snapshot-damaged", ""),
     ("tasks-failed", ""),
@@ -42,51 +43,51 @@ pub(super) const WISHES: &[(&str, &str)] = &[
     ("subscription-expired", ""),
 ];
 
-/// What a request is answered with.
-pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
-    // What everybody may see (proxmox-backup: api2/ping.rs).
-    if asked.path == "/ping" {
+/// Answers a request.
+pub(super) fn answer(scenario: &Scenario, request: &ApiRequest<'_>) -> Reply {
+    // This path needs no login (proxmox-backup: api2/ping.rs).
+    if request.path == "/ping" {
         return Reply::Data(json!({ "pong": true }));
     }
-    // proxmox-rest-server: rest.rs. Text that claims to be JSON.
-    match asked.authorization.map(|value| value.strip_prefix("PBSAPIToken=")) {
+    // proxmox-rest-server: rest.rs. The body is text with the content type of JSON.
+    match request.authorization.map(|value| value.strip_prefix("PBSAPIToken=")) {
         Some(Some(token)) if token == PBS_TOKEN => {}
         _ => return Reply::Refused("Unauthorized".into(), "authentication failed - invalid ticket"),
     }
-    let server = Server { wish, now: asked.now };
-    let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
-    let hidden = wish.has("no-rights");
+    let server = Server { scenario, now: request.now };
+    let parts: Vec<&str> = request.path.split('/').skip(1).collect();
+    let hidden = scenario.has("no-rights");
     match parts[..] {
         ["version"] => Reply::Data(server.version()),
         ["access", "permissions"] => Reply::Data(server.permissions()),
-        ["nodes", _, "status"] if hidden || wish.has("no-audit") => forbidden(),
+        ["nodes", _, "status"] if hidden || scenario.has("no-audit") => forbidden(),
         ["nodes", _, "status"] => Reply::Data(server.status()),
-        // It takes Sys.Modify (proxmox-backup: api2/node/certificates.rs).
+        // This path needs Sys.Modify (proxmox-backup: api2/node/certificates.rs).
         ["nodes", _, "certificates", "info"] => forbidden(),
-        ["nodes", _, "subscription"] => Reply::Data(super::subscription(wish)),
+        ["nodes", _, "subscription"] => Reply::Data(api::subscription(scenario)),
         ["nodes", _, "tasks"] => Reply::Data(server.tasks()),
         ["admin" | "status", "datastore" | "datastore-usage" | "gc" | "verify" | "prune" | "sync"] if hidden => {
             Reply::Data(json!([]))
         }
         ["admin", "datastore"] => Reply::Data(server.datastores()),
-        ["status", "datastore-usage"] if wish.has("datastore-usage-broken") => {
+        ["status", "datastore-usage"] if scenario.has("datastore-usage-broken") => {
             bad_request("unable to open chunk store at \"/mnt/archive\" - Input/output error (os error 5)")
         }
-        ["status", "datastore-usage"] if wish.has("usage-hangs") => Reply::Never,
+        ["status", "datastore-usage"] if scenario.has("usage-hangs") => Reply::Never,
         ["status", "datastore-usage"] => Reply::Data(server.usage()),
         ["admin", "gc"] => Reply::Data(server.gc()),
         ["admin", "verify"] => Reply::Data(server.verify()),
         ["admin", "prune"] => Reply::Data(server.prune()),
-        ["admin", "sync"] if wish.has("old") && asked.query.contains("sync-direction") => bad_request(
+        ["admin", "sync"] if scenario.has("old") && request.query.contains("sync-direction") => bad_request(
             "parameter verification failed - 'sync-direction': schema does not allow additional properties.",
         ),
         ["admin", "sync"] => Reply::Data(server.sync()),
-        ["admin", "datastore", store, ref rest @ ..] => server.of_store(store, rest, asked.query),
-        _ => Reply::Error(404, "Not Found".to_owned(), format!("Path '{}' not found.", asked.path)),
+        ["admin", "datastore", store, ref rest @ ..] => server.of_store(store, rest, request.query),
+        _ => Reply::Error(404, "Not Found".to_owned(), format!("Path '{}' not found.", request.path)),
     }
 }
 
-/// The default for an error that nobody expected.
+/// The product's default status for errors without their own status.
 fn bad_request(message: &str) -> Reply {
     Reply::Error(400, "Bad Request".to_owned(), message.to_owned())
 }
@@ -96,14 +97,14 @@ fn forbidden() -> Reply {
 }
 
 struct Server<'a> {
-    wish: &'a Wish,
-    /// Seconds since 1970.
+    scenario: &'a Scenario,
+    /// Seconds since the Unix epoch.
     now: i64,
 }
 
 impl Server<'_> {
-    fn has(&self, word: &str) -> bool {
-        self.wish.has(word)
+    fn has(&self, name: &str) -> bool {
+        self.scenario.has(name)
     }
 
     fn version(&self) -> Value {
@@ -111,7 +112,8 @@ impl Server<'_> {
         json!({ "version": version, "release": release, "repoid": "0a1b2c3d4e5f60718293a4b5c6d7e8f901234567" })
     }
 
-    /// Backup Server 3.2 knew no removable datastores and no others than file systems (pbs-api-types of that time).
+    /// Removes the fields that Backup Server 3.2 does not have. It supports neither removable datastores nor backends
+    /// other than file systems (pbs-api-types of that time).
     fn aged(&self, mut datastores: Value) -> Value {
         if self.has("old") {
             for datastore in datastores.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -129,7 +131,7 @@ impl Server<'_> {
         }
     }
 
-    /// pbs-api-types: lib.rs, TaskListItem, of tasks that failed.
+    /// Failed tasks. pbs-api-types: lib.rs, TaskListItem.
     fn tasks(&self) -> Value {
         let task = |index: i64| {
             json!({
@@ -198,13 +200,13 @@ impl Server<'_> {
             "fast" if self.has("full-soon") => 60,
             _ => 40,
         };
-        // Some blocks are reserved: used and avail are less than the total.
+        // The sum of used and avail is less than total, because some blocks are reserved.
         json!({ "total": 4 * TB, "used": 4 * TB / 100 * share, "avail": 4 * TB / 100 * (99 - share) })
     }
 
     fn is_unusable(&self, store: &str) -> bool {
         let broken = ["maintenance", "unmounted", "datastore-error", "datastore-usage-broken"];
-        store == "archive" && broken.iter().any(|word| self.has(word))
+        store == "archive" && broken.iter().any(|name| self.has(name))
     }
 
     fn ran(&self, state: &str) -> Value {
@@ -227,7 +229,7 @@ impl Server<'_> {
         let state = if self.has("gc-failed") { "chunk store is full" } else { "OK" };
         let bad = if self.has("gc-bad") { 3 } else { 0 };
         let fast = self.job(json!({ "store": "fast", "disk-bytes": TB, "index-data-bytes": 12 * TB, "removed-bad": 0, "still-bad": bad }), state);
-        // A datastore that cannot be used is left out (proxmox-backup: api2/admin/gc.rs).
+        // A datastore that cannot be used is omitted (proxmox-backup: api2/admin/gc.rs).
         if self.is_unusable("archive") { json!([fast]) } else { json!([fast, { "store": "archive" }]) }
     }
 
@@ -273,7 +275,7 @@ impl Server<'_> {
             jobs.push(self.job(push, if self.has("sync-warnings") { "WARNINGS: 1" } else { "OK" }));
         }
         if self.has("job-failing") {
-            // Its state is that of the run under way (pbs-api-types: jobs.rs, JobScheduleStatus).
+            // The state of the job is that of the current run (pbs-api-types: jobs.rs, JobScheduleStatus).
             for field in ["last-run-state", "last-run-endtime"] {
                 jobs[0].as_object_mut().map(|job| job.remove(field));
             }
@@ -307,7 +309,7 @@ impl Server<'_> {
         }
     }
 
-    /// pbs-api-types: datastore.rs, SnapshotListItem. One that was never verified does not say so.
+    /// pbs-api-types: datastore.rs, SnapshotListItem. A snapshot that was never verified has no field for it.
     fn snapshots(&self, store: &str) -> Value {
         let snapshot = |index: i64| {
             let mut snapshot = json!({
@@ -334,7 +336,7 @@ impl Server<'_> {
                 "backup-count": 14, "files": ["index.json.blob", "client.log.blob"], "owner": "backup@pbs!pve",
             })
         };
-        let all = if store == "fast" && query.contains("lab/two") { 1 } else { self.wish.groups };
+        let all = if store == "fast" && query.contains("lab/two") { 1 } else { self.scenario.groups };
         let mut groups: Vec<Value> = (0..all).map(group).collect();
         if store == "archive" {
             groups.push(json!({

@@ -1,25 +1,25 @@
-//! Mail Gateway: a cluster of `nodes-N` gateways, or one that stands alone.
+//! Mail Gateway with a cluster of `nodes-N` gateways, or a standalone gateway.
 //!
-//! What can be wished is in [`WISHES`], and is told to whoever asks for `/pmg`.
+//! The scenarios are in [`SCENARIOS`]. A request for `/pmg` lists them.
 
-use super::{Asked, PMG_PASSWORD, PMG_USER, Reply, Wish};
+use super::api::{self, ApiRequest, PMG_PASSWORD, PMG_USER, Reply, Scenario};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// How long a ticket is good, in seconds (pmg-api: PMG/Ticket.pm).
+/// Lifetime of a ticket in seconds (pmg-api: PMG/Ticket.pm).
 const TICKET: i64 = 2 * 3600;
 const SIGNATURE: &str = "c2ltdWxhdGVkIHNpZ25hdHVyZSBvZiB0aGUgZXN0YXRlLCBnb29kIGZvciBub3RoaW5nIGVsc2U=";
 
-/// What can be wished, and what it is where the word does not say it.
-pub(super) const WISHES: &[(&str, &str)] = &[
+/// The names of the scenarios, with a description if the name is not sufficient.
+pub(super) const SCENARIOS: &[(&str, &str)] = &[
     ("standalone", ""),
     ("tfa", "the account has a second factor"),
-    ("ticket-lost", "tickets are never taken"),
-    ("key-renewed", "those of before are not"),
-    ("password-changed", "it is no longer taken, tickets are"),
-    ("no-rights", "the account is no auditor"),
-    ("node-dead", "the last node cannot be reached by the others"),
-    ("cluster-hangs", "the cluster's list never comes"),
+    ("ticket-lost", "all tickets are refused"),
+    ("key-renewed", "tickets with the previous key are refused"),
+    ("password-changed", "the password is refused, tickets are accepted"),
+    ("no-rights", "the account does not have the role of an auditor"),
+    ("node-dead", "the other nodes cannot reach the last node"),
+    ("cluster-hangs", "requests for the cluster's list are not answered"),
     ("out-of-step", ""),
     ("deferred", "a long queue"),
     ("held", ""),
@@ -33,31 +33,31 @@ pub(super) const WISHES: &[(&str, &str)] = &[
     ("subscription-expired", ""),
 ];
 
-/// What a request is answered with.
-pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
-    let gateway = Gateway { wish, now: asked.now };
-    let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
-    // What everybody may see (pmg-api: PMG/API2/AuthRealm.pm).
+/// Answers a request.
+pub(super) fn answer(scenario: &Scenario, request: &ApiRequest<'_>) -> Reply {
+    let gateway = Gateway { scenario, now: request.now };
+    let parts: Vec<&str> = request.path.split('/').skip(1).collect();
+    // This path needs no login (pmg-api: PMG/API2/AuthRealm.pm).
     if let ["access", "auth-realm"] = parts[..] {
         return Reply::Data(json!([{ "realm": "pam", "type": "pam" }, { "realm": "pmg", "type": "pmg" }]));
     }
     if let ["access", "ticket"] = parts[..] {
-        return gateway.log_in(asked);
+        return gateway.log_in(request);
     }
     // API tokens are not implemented (pmg-api: PMG/HTTPServer.pm).
-    let ticket = asked
+    let ticket = request
         .cookie
         .and_then(|cookies| cookies.split(';').find_map(|cookie| cookie.trim().strip_prefix("PMGAuthCookie=")));
     match ticket {
         Some(ticket) if gateway.takes(ticket) => {}
         Some(_) => return Reply::unauthorized("permission denied - invalid PMG ticket"),
-        None if asked.authorization.is_some() => return Reply::unauthorized("API tokens not implemented"),
+        None if request.authorization.is_some() => return Reply::unauthorized("API tokens not implemented"),
         None => return Reply::unauthorized("No ticket"),
     }
     match parts[..] {
         ["version"] => Reply::Data(json!({ "version": "9.1.0", "release": "9.1", "repoid": "0a1b2c3d" })),
         ["nodes"] => Reply::Data(gateway.nodes().map(|node| json!({ "node": node })).collect()),
-        _ if wish.has("no-rights") => {
+        _ if scenario.has("no-rights") => {
             let message = "Permission check failed (user 'monitor@pmg')";
             Reply::Error(
                 403,
@@ -65,7 +65,7 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
                 json!({ "data": null, "message": format!("{message}\n") }).to_string(),
             )
         }
-        // pmg-api: PMG/Statistic.pm. All is zero while no mail comes.
+        // pmg-api: PMG/Statistic.pm. All values are zero without mail traffic.
         ["statistics", "mail"] => Reply::Data(json!({
             "count": 420, "count_in": 300, "count_out": 120, "spamcount_in": 45, "spamcount_out": 0, "viruscount_in": 2,
             "viruscount_out": 0, "bounces_in": 3, "bounces_out": 1, "junk_in": 7, "glcount": 20, "rbl_rejects": 11,
@@ -75,26 +75,26 @@ pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
             Reply::Data(json!({ "count": 17, "mbytes": 3.25, "avgbytes": "534.0", "avgspam": "7.5" }))
         }
         ["quarantine", "virusstatus"] => Reply::Data(json!({ "count": 2, "mbytes": 0.5, "avgbytes": "256.0" })),
-        ["config", "cluster", "status"] if wish.has("cluster-hangs") => Reply::Never,
-        ["config", "cluster", "status"] => Reply::Data(gateway.cluster(asked.query)),
-        ["nodes", node, ref rest @ ..] => gateway.of_node(node, rest, asked.query),
-        _ => Reply::Error(501, format!("Method 'GET {}' not implemented", asked.path), String::new()),
+        ["config", "cluster", "status"] if scenario.has("cluster-hangs") => Reply::Never,
+        ["config", "cluster", "status"] => Reply::Data(gateway.cluster(request.query)),
+        ["nodes", node, ref rest @ ..] => gateway.of_node(node, rest, request.query),
+        _ => Reply::Error(501, format!("Method 'GET {}' not implemented", request.path), String::new()),
     }
 }
 
 struct Gateway<'a> {
-    wish: &'a Wish,
-    /// Seconds since 1970.
+    scenario: &'a Scenario,
+    /// Seconds since the Unix epoch.
     now: i64,
 }
 
 impl Gateway<'_> {
-    fn has(&self, word: &str) -> bool {
-        self.wish.has(word)
+    fn has(&self, name: &str) -> bool {
+        self.scenario.has(name)
     }
 
     fn nodes(&self) -> impl Iterator<Item = String> {
-        let count = if self.has("standalone") { 1 } else { self.wish.nodes.max(1) };
+        let count = if self.has("standalone") { 1 } else { self.scenario.nodes.max(1) };
         (1..=count).map(|number| format!("pmg{number}"))
     }
 
@@ -102,10 +102,10 @@ impl Gateway<'_> {
         self.has("node-dead") && self.nodes().last().is_some_and(|last| last == node)
     }
 
-    /// pmg-api: PMG/API2/AccessControl.pm, create_ticket. A ticket that is still good is taken for a password.
-    fn log_in(&self, asked: &Asked<'_>) -> Reply {
+    /// pmg-api: PMG/API2/AccessControl.pm, create_ticket. A valid ticket is accepted as the password.
+    fn log_in(&self, request: &ApiRequest<'_>) -> Reply {
         let field = |name: &str| {
-            asked.form.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str()).unwrap_or_default()
+            request.form.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str()).unwrap_or_default()
         };
         let (user, password) = (field("username"), field("password"));
         let good = self.takes(password) || password == PMG_PASSWORD && !self.has("password-changed");
@@ -123,7 +123,7 @@ impl Gateway<'_> {
         Reply::Data(data)
     }
 
-    /// Who signs with another key takes no ticket of before.
+    /// The signature of tickets. After a change of the key, earlier tickets are refused.
     fn signature(&self) -> String {
         if self.has("key-renewed") { SIGNATURE.replace('2', "3") } else { SIGNATURE.to_owned() }
     }
@@ -135,7 +135,7 @@ impl Gateway<'_> {
         !self.has("ticket-lost") && signature == self.signature() && age.is_ok_and(|age| (-300..TICKET).contains(&age))
     }
 
-    /// pmg-api: PMG/API2/Cluster.pm, status. A gateway that stands alone is listed only when asked for.
+    /// pmg-api: PMG/API2/Cluster.pm, status. A standalone gateway is listed only if the query asks for it.
     fn cluster(&self, query: &str) -> Value {
         let alone = self.nodes().count() == 1;
         if alone && !query.contains("list_single_node=1") {
@@ -166,10 +166,10 @@ impl Gateway<'_> {
         self.nodes().enumerate().map(entry).collect()
     }
 
-    /// pmg-api: PMG/API2/Nodes.pm, status. Loads are texts.
+    /// pmg-api: PMG/API2/Nodes.pm, status. Loads are strings.
     fn status(&self, node: &str) -> Value {
         let used = if self.has("memory-full") { 8_300_000_000_u64 } else { 4_100_000_000 };
-        // Nobody is in step while one is gone for more than three minutes.
+        // No node is in sync while a node is offline for more than three minutes.
         let last = self.nodes().last().is_some_and(|last| last == node);
         let apart = self.has("node-dead") || self.has("out-of-step") && last;
         json!({
@@ -189,11 +189,11 @@ impl Gateway<'_> {
             ["status"] => Reply::Data(self.status(node)),
             ["services"] => Reply::Data(self.services(node)),
             ["certificates", "info"] => {
-                Reply::Data(super::certificates(self.wish, self.now, ["pmg-tls.pem", "pmg-api.pem"]))
+                Reply::Data(api::certificates(self.scenario, self.now, ["pmg-tls.pem", "pmg-api.pem"]))
             }
-            ["subscription"] => Reply::Data(super::subscription(self.wish)),
+            ["subscription"] => Reply::Data(api::subscription(self.scenario)),
             ["clamav", "database"] => Reply::Data(self.clamav()),
-            // One is behind since this morning, as on most days.
+            // One channel has an update, as on most days.
             ["spamassassin", "rules"] => {
                 let updated = self.now - if self.has("rules-old") { 5 * 24 * 3600 } else { 8 * 3600 };
                 Reply::Data(json!([
@@ -206,7 +206,7 @@ impl Gateway<'_> {
         }
     }
 
-    /// pmg-api: PMG/API2/ClamAV.pm. The time has a dash between hours and minutes.
+    /// pmg-api: PMG/API2/ClamAV.pm. The build time has a dash between hours and minutes.
     fn clamav(&self) -> Value {
         let age = if self.has("clamav-old") { 10 * 24 * 3600 } else { 3600 };
         let built =
@@ -229,15 +229,15 @@ impl Gateway<'_> {
             service("clamav-daemon", "running", "active", "enabled"),
             service("fetchmail", "dead", "inactive", "disabled"),
             service("systemd-timesyncd", "dead", "inactive", "not-found"),
-            // Switched on everywhere, and started in clusters only.
+            // These services are enabled everywhere but start only in clusters.
             service("pmgmirror", cluster.0, cluster.1, "enabled"),
             service("pmgtunnel", cluster.0, cluster.1, "enabled"),
-            // By a timer.
+            // A timer starts this service.
             service("pmg-hourly", "success", "inactive", "static"),
         ])
     }
 
-    /// pmg-api: PMG/API2/Postfix.pm. The number of all stands beside the rows.
+    /// pmg-api: PMG/API2/Postfix.pm. The total is next to the rows.
     fn queue(&self, queue: &str, query: &str) -> Reply {
         let total = match queue {
             "deferred" if self.has("deferred") => 240,

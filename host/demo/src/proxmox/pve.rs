@@ -1,47 +1,46 @@
-//! Virtual Environment: a cluster of `nodes-N` nodes with `guests-N` guests.
+//! Virtual Environment with a cluster of `nodes-N` nodes and `guests-N` guests.
 //!
-//! What can be wished is in [`WISHES`], and is told to whoever asks for `/pve`.
+//! The scenarios are in [`SCENARIOS`]. A request for `/pve` lists them.
 
+mod estate;
 mod node;
 mod old;
 mod resources;
 
-use super::{Asked, PVE_TOKEN, Reply, Wish, certificates, subscription};
+use super::api::{ApiRequest, PVE_TOKEN, Reply, Scenario};
+use estate::{DAY, Estate, refused, server_error, task};
 use serde_json::{Value, json};
 
-const DAY: i64 = 24 * 3600;
-const GB: u64 = 1_000_000_000;
-
-/// What can be wished, and what it is where the word does not say it.
-pub(super) const WISHES: &[(&str, &str)] = &[
-    ("standalone", "one node, without a cluster"),
+/// The names of the scenarios, with a description if the name is not sufficient.
+pub(super) const SCENARIOS: &[(&str, &str)] = &[
+    ("standalone", "one node without a cluster"),
     ("node-offline", "the last node"),
-    ("node-unreachable", "it is online, and requests that are passed on to it fail with 595"),
-    ("node-slow", "596"),
-    ("node-hangs", "nothing comes back"),
-    ("no-quorum", "the cluster has lost it"),
-    ("qdevice", "there is one"),
-    ("qdevice-lost", "there is one, and it does not answer"),
-    ("maintenance", "the last node is in it"),
-    ("mute", "nodes say nothing of themselves"),
+    ("node-unreachable", "the last node is online, but requests that are forwarded to it fail with 595"),
+    ("node-slow", "requests that are forwarded to the last node fail with 596"),
+    ("node-hangs", "requests that are forwarded to the last node are not answered"),
+    ("no-quorum", "the cluster has lost quorum"),
+    ("qdevice", "the cluster has a quorum device"),
+    ("qdevice-lost", "the quorum device does not answer"),
+    ("maintenance", "the last node is in maintenance mode"),
+    ("mute", "nodes do not report their state"),
     ("no-rights", "everything is hidden"),
-    ("no-audit", "403 on what needs Sys.Audit"),
-    ("guest-stopped", "the first one"),
-    ("stopped-on-purpose", "five minutes ago"),
-    ("stopped-long-ago", "as only its node remembers"),
-    ("guest-locked", "the first one is stopped, and locked by its backup"),
-    ("guest-prelaunch", "a stopped one while it is backed up"),
-    ("guest-io-error", "of the first one"),
-    ("storage-full", "97 %"),
-    ("storage-easing", "83 %: full no more, and not yet empty"),
-    ("storage-gone", "on one node"),
-    ("storage-lost", "on all"),
+    ("no-audit", "403 for everything that needs Sys.Audit"),
+    ("guest-stopped", "the first guest is stopped"),
+    ("stopped-on-purpose", "a task stopped the guest five minutes ago"),
+    ("stopped-long-ago", "only the node lists the task that stopped the guest"),
+    ("guest-locked", "the first guest is stopped and locked by its backup"),
+    ("guest-prelaunch", "the first guest is stopped while it is backed up"),
+    ("guest-io-error", "the first guest has an I/O error"),
+    ("storage-full", "97 % used"),
+    ("storage-easing", "83 % used: below the limit, but above the hysteresis"),
+    ("storage-gone", "a storage is missing on one node"),
+    ("storage-lost", "a storage is missing on all nodes"),
     ("ha-error", ""),
     ("ha-recovery", ""),
     ("ha-dead", ""),
     ("ha-disarmed", ""),
     ("no-ha", ""),
-    ("node-removed", "HA remembers it"),
+    ("node-removed", "HA still lists a removed node"),
     ("container-full", ""),
     ("replication-failing", ""),
     ("replication-late", ""),
@@ -49,70 +48,52 @@ pub(super) const WISHES: &[(&str, &str)] = &[
     ("backup-failed", ""),
     ("backup-warnings", ""),
     ("backup-running", ""),
-    ("backup-by-hand", "one, a month ago, that failed"),
+    ("backup-by-hand", "a manual backup failed a month ago"),
     ("backup-old", ""),
-    ("backup-never", "no task of a node is one"),
+    ("backup-never", "no node has a backup task"),
     ("backups-off", ""),
-    ("backup-off", "one job of two"),
+    ("backup-off", "one of two jobs is disabled"),
     ("uncovered", ""),
-    ("ceph", "there is one, and it is well"),
-    ("ceph-elsewhere", "the node that is asked has none of it"),
+    ("ceph", "the cluster has a healthy Ceph"),
+    ("ceph-elsewhere", "the requested node does not run Ceph"),
     ("ceph-warn", ""),
     ("ceph-err", ""),
     ("certificate-ends", ""),
     ("certificate-ended", ""),
-    ("ca-ends", "the cluster's own authority"),
+    ("ca-ends", "the certificate of the cluster's own CA expires"),
     ("subscribed", ""),
     ("subscription-expired", ""),
     ("zfs-degraded", ""),
     ("disk-failing", ""),
-    ("disk-impending", "a SCSI disk's words"),
+    ("disk-impending", "a SCSI disk reports an impending failure"),
     ("disk-worn", ""),
     ("disk-overworn", ""),
-    ("updates", "the token may see them"),
+    ("updates", "updates are available, and the token may list them"),
     ("old", "Proxmox VE 6.2"),
-    ("broken", "500 from everything of the cluster"),
+    ("broken", "500 for every path of the cluster"),
 ];
 
-/// What a request is answered with.
-pub(super) fn answer(wish: &Wish, asked: &Asked<'_>) -> Reply {
-    // What everybody may see (pve-access-control: PVE/API2/Domains.pm).
-    if asked.path == "/access/domains" {
+/// Answers a request.
+pub(super) fn answer(scenario: &Scenario, request: &ApiRequest<'_>) -> Reply {
+    // This path needs no login (pve-access-control: PVE/API2/Domains.pm).
+    if request.path == "/access/domains" {
         return Reply::Data(json!([{ "realm": "pam", "type": "pam" }, { "realm": "pve", "type": "pve" }]));
     }
     // pve-manager: PVE/HTTPServer.pm, auth_handler.
-    match asked.authorization.map(|value| value.strip_prefix("PVEAPIToken=")) {
+    match request.authorization.map(|value| value.strip_prefix("PVEAPIToken=")) {
         Some(Some(token)) if token == PVE_TOKEN => {}
-        Some(Some(token)) if wish.has("old") => return Reply::unauthorized(old::refusal(token)),
+        Some(Some(token)) if scenario.has("old") => return Reply::unauthorized(old::refusal(token)),
         Some(Some(_)) => return Reply::unauthorized("Authentication failed!"),
         _ => return Reply::unauthorized("No ticket"),
     }
-    let estate = Estate { wish, now: asked.now };
-    let parts: Vec<&str> = asked.path.split('/').skip(1).collect();
-    let reply = estate.answer(&parts, asked);
-    if wish.has("old") { old::aged(&parts, asked.query, reply) } else { reply }
-}
-
-/// pve-http-server: PVE/APIServer/Formatter/Standard.pm.
-fn server_error(message: &str) -> Reply {
-    Reply::Error(500, message.to_owned(), json!({ "data": null, "message": format!("{message}\n") }).to_string())
-}
-
-/// pve-access-control: PVE/RPCEnvironment.pm, check.
-fn refused(path: &str, privilege: &str) -> Reply {
-    let message = format!("Permission check failed ({path}, {privilege})");
-    let body = json!({ "data": null, "message": format!("{message}\n") });
-    Reply::Error(403, message, body.to_string())
-}
-
-struct Estate<'a> {
-    wish: &'a Wish,
-    /// Seconds since 1970.
-    now: i64,
+    let estate = Estate { scenario, now: request.now };
+    let parts: Vec<&str> = request.path.split('/').skip(1).collect();
+    let reply = estate.answer(&parts, request);
+    if scenario.has("old") { old::aged(&parts, request.query, reply) } else { reply }
 }
 
 impl Estate<'_> {
-    fn answer(&self, parts: &[&str], asked: &Asked<'_>) -> Reply {
+    fn answer(&self, parts: &[&str], request: &ApiRequest<'_>) -> Reply {
         match *parts {
             ["version"] => Reply::Data(json!({ "version": "9.1.6", "release": "9.1", "repoid": "5a1b2c3d4e5f6071" })),
             ["access", "permissions"] => Reply::Data(self.permissions()),
@@ -124,39 +105,19 @@ impl Estate<'_> {
             ["cluster", "replication"] => Reply::Data(self.jobs()),
             ["cluster", "tasks"] => Reply::Data(self.tasks()),
             ["cluster", "backup"] => self.audited(Estate::backup_jobs),
-            // pve-manager: PVE/API2/Ceph, where the node's own programs are looked for first (pve-storage: PVE/Ceph/Tools.pm).
+            // pve-manager: PVE/API2/Ceph checks for the node's own programs first (pve-storage: PVE/Ceph/Tools.pm).
             ["cluster", "ceph", "status"] if self.has("ceph-elsewhere") => {
                 server_error("binary not installed: /usr/bin/ceph-mon")
             }
             ["cluster", "ceph", "status"] => self.ceph(),
             ["cluster", "backup-info", "not-backed-up"] => self.audited(Estate::uncovered),
             ["nodes"] => Reply::Data(self.fingerprints()),
-            ["nodes", node, ref rest @ ..] => self.of_node(node, rest, asked.query),
-            _ => Reply::Error(501, format!("Method 'GET {}' not implemented", asked.path), String::new()),
+            ["nodes", node, ref rest @ ..] => self.of_node(node, rest, request.query),
+            _ => Reply::Error(501, format!("Method 'GET {}' not implemented", request.path), String::new()),
         }
     }
 
-    fn has(&self, word: &str) -> bool {
-        self.wish.has(word)
-    }
-
-    fn count(&self) -> usize {
-        if self.has("standalone") { 1 } else { self.wish.nodes.max(1) }
-    }
-
-    fn nodes(&self) -> impl Iterator<Item = String> {
-        (1..=self.count()).map(|number| format!("pve{number}"))
-    }
-
-    fn last(&self) -> String {
-        format!("pve{}", self.count())
-    }
-
-    fn is_offline(&self, node: &str) -> bool {
-        self.has("node-offline") && node == self.last()
-    }
-
-    /// What only Sys.Audit on / shows.
+    /// Returns data that needs Sys.Audit on /.
     fn audited(&self, data: impl Fn(&Self) -> Value) -> Reply {
         if self.has("no-audit") || self.has("no-rights") {
             return refused("/", "Sys.Audit");
@@ -177,7 +138,7 @@ impl Estate<'_> {
         json!({ "/": audit, "/vms": audit, "/storage": audit, "/nodes": audit })
     }
 
-    /// pve-manager: PVE/API2/Cluster.pm, get_status. A node that stands alone has one entry, with nodeid 0.
+    /// pve-manager: PVE/API2/Cluster.pm, get_status. A standalone node has one entry, with nodeid 0.
     fn status(&self) -> Value {
         let node = |(index, name): (usize, String)| {
             let id = if self.has("standalone") { 0 } else { index + 1 };
@@ -191,7 +152,7 @@ impl Estate<'_> {
             return Value::from(nodes);
         }
         let quorate = u8::from(!self.has("no-quorum"));
-        // The order is random in reality: the cluster stands in the middle here.
+        // The real order is random. Here the cluster is in the middle.
         let cluster = json!({
             "type": "cluster", "id": "cluster", "name": "lab", "version": 7, "nodes": self.count(), "quorate": quorate,
         });
@@ -243,13 +204,13 @@ impl Estate<'_> {
             }));
         }
         if self.has("node-removed") {
-            // HA remembers a node for an hour that is in the cluster no more.
+            // HA lists a node for an hour after it was removed from the cluster.
             all.push(json!({
                 "id": "lrm:pve9", "type": "lrm", "node": "pve9", "status": text("pve9", "old timestamp - dead?, watchdog standby"),
                 "timestamp": self.now - 600,
             }));
         }
-        for index in 0..self.wish.guests.min(2) {
+        for index in 0..self.scenario.guests.min(2) {
             let (sid, node) = (format!("vm:{}", 100 + index), self.guest_node(index));
             let state = match index {
                 1 if self.has("ha-error") => "error",
@@ -265,7 +226,8 @@ impl Estate<'_> {
         Value::from(all)
     }
 
-    /// pve-cluster: PVE/API2/ClusterConfig.pm; the keys are those of corosync-qdevice-tool. Nothing where there is none.
+    /// pve-cluster: PVE/API2/ClusterConfig.pm. The keys are those of corosync-qdevice-tool. Empty without a quorum
+    /// device.
     fn qdevice(&self) -> Value {
         if !self.has("qdevice") && !self.has("qdevice-lost") {
             return json!({});
@@ -280,48 +242,20 @@ impl Estate<'_> {
         if self.count() < 2 || self.has("no-rights") {
             return json!([]);
         }
-        // Configuration only: when a job last ran its node knows (pve-manager: PVE/API2/ReplicationConfig.pm).
+        // Configuration only. The node knows when a job last ran (pve-manager: PVE/API2/ReplicationConfig.pm).
         json!([
             { "id": "100-0", "type": "local", "guest": 100, "jobnum": 0, "target": "pve2", "schedule": "*/15", "source": "pve1" },
             { "id": "103-0", "type": "local", "guest": 103, "jobnum": 0, "target": "pve2", "schedule": "daily", "disable": 1 },
         ])
     }
 
-    /// The last tasks of all nodes, as the nodes tell one another.
+    /// The last tasks of all nodes, which the nodes broadcast.
     fn tasks(&self) -> Value {
         let mut all = vec![task("pve1", "aptupdate", "", self.now - 3600, "OK")];
         if self.has("stopped-on-purpose") {
             all.push(task("pve1", "qmshutdown", "100", self.now - 300, "OK"));
         }
         Value::from(all)
-    }
-
-    /// As `ceph -s` says it, where there is Ceph (pve-manager: PVE/API2/Cluster/Ceph.pm).
-    fn ceph(&self) -> Reply {
-        let down =
-            json!({ "severity": "HEALTH_WARN", "summary": { "message": "1 osds down", "count": 1 }, "muted": false });
-        let full =
-            json!({ "severity": "HEALTH_ERR", "summary": { "message": "2 full osd(s)", "count": 2 }, "muted": false });
-        let (status, up, checks) = if self.has("ceph-err") {
-            ("HEALTH_ERR", 5, json!({ "OSD_DOWN": down, "OSD_FULL": full }))
-        } else if self.has("ceph-warn") {
-            (
-                "HEALTH_WARN",
-                5,
-                json!({ "OSD_DOWN": down, "POOL_NO_REDUNDANCY": {
-                "severity": "HEALTH_WARN", "summary": { "message": "1 pool(s) have no replicas configured", "count": 1 }, "muted": true,
-            } }),
-            )
-        } else if self.has("ceph") || self.has("ceph-elsewhere") {
-            ("HEALTH_OK", 6, json!({}))
-        } else {
-            return server_error("pveceph configuration not initialized - missing '/etc/pve/ceph.conf'");
-        };
-        Reply::Data(json!({
-            "fsid": "11111111-2222-3333-4444-555555555555", "health": { "status": status, "checks": checks, "mutes": [] },
-            "osdmap": { "epoch": 100, "num_osds": 6, "num_up_osds": up, "num_in_osds": 6, "num_remapped_pgs": 0 },
-            "pgmap": { "num_pgs": 129, "bytes_used": 1_000_000_000_000_u64, "bytes_total": 6_000_000_000_000_u64 },
-        }))
     }
 
     fn backup_jobs(&self) -> Value {
@@ -345,7 +279,7 @@ impl Estate<'_> {
         json!([nightly, weekly])
     }
 
-    /// pve-manager: PVE/API2/BackupInfo.pm. Templates are in it too.
+    /// pve-manager: PVE/API2/BackupInfo.pm. The list includes templates.
     fn uncovered(&self) -> Value {
         let mut all = vec![json!({ "vmid": 9000, "type": "qemu", "name": "debian-template" })];
         if self.has("uncovered") {
@@ -354,13 +288,4 @@ impl Estate<'_> {
         }
         Value::from(all)
     }
-}
-
-/// pve-common: PVE/Tools.pm, upid_encode; pve-manager: PVE/API2/Tasks.pm.
-fn task(node: &str, kind: &str, id: &str, began: i64, status: &str) -> Value {
-    json!({
-        "upid": format!("UPID:{node}:0000A1B2:0012C3D4:{began:08X}:{kind}:{id}:root@pam:"), "node": node, "pid": 41_394,
-        "pstart": 1_229_780, "type": kind, "id": id, "user": "root@pam", "starttime": began, "endtime": began + 300,
-        "status": status, "saved": "1",
-    })
 }

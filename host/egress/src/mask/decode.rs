@@ -1,29 +1,29 @@
-//! Text behind its escapes, with the place in the source of each byte.
+//! Decodes the escapes of a text and keeps the source position of each byte.
 
-use super::{TURN, Turns};
+use super::turns::{TURN, Turns};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The longest name of an HTML entity, or its number, with `&` and `;`.
+/// Maximum length of an HTML entity after the `&`, including the `;`.
 const ENTITY: usize = 10;
 
-/// Which escapes are undone.
+/// The escapes to decode.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Escapes {
-    /// Those of JSON strings.
+    /// The escapes of JSON strings.
     Json,
-    /// Those of JSON, C and shell strings, percent encoding, HTML entities, and line breaks inside of base64.
+    /// The escapes of JSON, C and shell strings, percent encoding, HTML entities, and line breaks inside base64.
     Any,
 }
 
-/// A text as it is, or behind some of its escapes.
+/// A text after zero or more layers of decoding.
 pub(super) struct View<'a> {
     pub bytes: Cow<'a, [u8]>,
-    /// Where each byte came from, as start and end; `None` where the view is the source.
+    /// The start and end of each byte in the source. `None` if the view is the source.
     from: Option<Vec<(u32, u32)>>,
 }
 
-/// Whether a byte begins what can stand for other bytes.
+/// Returns whether an escape can begin with this byte.
 pub(super) fn begins_escape(byte: u8) -> bool {
     matches!(byte, b'\\' | b'%' | b'&' | b'\n')
 }
@@ -37,7 +37,7 @@ impl<'a> View<'a> {
         Self { bytes: Cow::Borrowed(source), from: None }
     }
 
-    /// The place in the source of a range of this view.
+    /// Returns the source range of a range of this view.
     pub(super) fn source(&self, range: Range<usize>) -> Range<usize> {
         let Some(from) = &self.from else { return range };
         let start = from.get(range.start).map_or(0, |from| from.0 as usize);
@@ -45,7 +45,7 @@ impl<'a> View<'a> {
         start..end.max(start)
     }
 
-    /// The first place in this view that lies at or behind a place of the source.
+    /// Returns the first position of this view at or after a source position.
     pub(super) fn place_of(&self, source: usize) -> usize {
         match &self.from {
             None => source,
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The same behind one layer of escapes; `None` where there are none.
+    /// Returns the view with one layer of escapes decoded. `None` if it contains no escapes.
     pub(super) async fn decoded(&self, escapes: Escapes, turns: &mut Turns) -> Option<View<'a>> {
         let text = &self.bytes[..];
         let first = first_escape(text, escapes)?;
@@ -76,15 +76,15 @@ impl<'a> View<'a> {
         Some(View { bytes: Cow::Owned(bytes), from: Some(from) })
     }
 
-    /// Bodies are capped far below 4 GiB.
+    /// Returns the source range of `length` bytes at `at`. 32 bits suffice because bodies are capped far below 4 GiB.
     fn origin(&self, at: usize, length: usize) -> (u32, u32) {
         let source = self.source(at..at + length);
         (source.start as u32, source.end as u32)
     }
 }
 
-/// A short text behind one layer of escapes; `None` where there are none.
-pub(super) fn undone(text: &[u8]) -> Option<Vec<u8>> {
+/// Decodes one layer of escapes of a short text. Returns `None` if it contains no escapes.
+pub(super) fn decode_short(text: &[u8]) -> Option<Vec<u8>> {
     let mut at = first_escape(text, Escapes::Any)?;
     let mut bytes = text[..at].to_vec();
     while at < text.len() {
@@ -97,7 +97,7 @@ fn first_escape(text: &[u8], escapes: Escapes) -> Option<usize> {
     (0..text.len()).find(|at| escape(text, *at, escapes).is_some())
 }
 
-/// Adds what stands at a place of a text, and returns how many bytes it takes there.
+/// Decodes the escape or byte at a position, appends it to `bytes`, and returns its length in the text.
 fn decode_one(text: &[u8], at: usize, escapes: Escapes, bytes: &mut Vec<u8>) -> usize {
     let (length, meaning) = escape(text, at, escapes).unwrap_or((1, Meaning::Byte(text[at])));
     match meaning {
@@ -108,18 +108,18 @@ fn decode_one(text: &[u8], at: usize, escapes: Escapes, bytes: &mut Vec<u8>) -> 
     length
 }
 
-/// What an escape stands for.
+/// The decoded value of an escape.
 enum Meaning {
     Nothing,
     Byte(u8),
     Character(char),
 }
 
-/// The length of the escape at a place of a text, and its meaning.
+/// Returns the length and the decoded value of the escape at a position. `None` if there is no escape.
 fn escape(text: &[u8], at: usize, escapes: Escapes) -> Option<(usize, Meaning)> {
     let any = escapes == Escapes::Any;
     match &text[at..] {
-        [b'\\', rest @ ..] => backslash(rest, any),
+        [b'\\', rest @ ..] => backslash(rest, escapes),
         [b'%', high, low, ..] if any => Some((3, Meaning::Byte(hex(&[*high, *low])? as u8))),
         [b'&', rest @ ..] if any => entity(rest),
         [b'\r', b'\n', next, ..] if any && is_wrapped(text, at, *next) => Some((2, Meaning::Nothing)),
@@ -128,13 +128,14 @@ fn escape(text: &[u8], at: usize, escapes: Escapes) -> Option<(usize, Meaning)> 
     }
 }
 
-/// Whether a line break stands between two characters of base64.
+/// Returns whether a line break is between two base64 characters.
 fn is_wrapped(text: &[u8], at: usize, next: u8) -> bool {
     is_base64(next) && at.checked_sub(1).is_some_and(|before| is_base64(text[before]))
 }
 
-/// What follows a backslash: an escape of JSON, or also one of C.
-fn backslash(rest: &[u8], any: bool) -> Option<(usize, Meaning)> {
+/// Decodes the text after a backslash: a JSON escape or, with [`Escapes::Any`], a C escape.
+fn backslash(rest: &[u8], escapes: Escapes) -> Option<(usize, Meaning)> {
+    let any = escapes == Escapes::Any;
     let byte = |byte| Some((2, Meaning::Byte(byte)));
     match rest {
         [b'u', b'{', digits @ ..] if any => braced(digits),
@@ -155,13 +156,13 @@ fn backslash(rest: &[u8], any: bool) -> Option<(usize, Meaning)> {
     }
 }
 
-/// What follows `\u{`: up to six digits and a brace.
+/// Decodes the text after `\u{`: up to six digits and a brace.
 fn braced(rest: &[u8]) -> Option<(usize, Meaning)> {
     let end = rest.iter().take(7).position(|byte| *byte == b'}').filter(|end| *end > 0)?;
     Some((end + 4, Meaning::Character(char::from_u32(hex(&rest[..end])?)?)))
 }
 
-/// What follows `\u`: four digits, or a pair of surrogates.
+/// Decodes the text after `\u`: four digits, or a pair of surrogates.
 fn unicode(digits: &[u8]) -> Option<(usize, Meaning)> {
     let high = hex(&digits[..4])?;
     let (length, code) = match digits.get(4..10) {
@@ -173,7 +174,7 @@ fn unicode(digits: &[u8]) -> Option<(usize, Meaning)> {
     Some((length, Meaning::Character(char::from_u32(code)?)))
 }
 
-/// What follows `&`.
+/// Decodes the text after `&`.
 fn entity(rest: &[u8]) -> Option<(usize, Meaning)> {
     let end = rest.iter().take(ENTITY).position(|byte| *byte == b';')?;
     let name = &rest[..end];

@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 const SECRET: &str = "s3cr\"t/ü &val";
 
-/// A body as a plugin sees it.
+/// Returns a masked body.
 fn body(masker: &Masker, body: &str) -> String {
     String::from_utf8(wait(masker.body(body.as_bytes().to_vec()))).unwrap()
 }
 
-/// A header as a plugin sees it.
+/// Returns a masked header.
 fn text(masker: &Masker, text: &str) -> String {
     wait(masker.text(text.to_owned()))
 }
@@ -22,10 +22,10 @@ fn masked(text: &str) -> String {
     body(&Masker::new([SECRET, "12345678"].into_iter()), text)
 }
 
-/// What a server makes of a value.
+/// Encodes a value as a server may do.
 type Form = fn(&str) -> String;
 
-/// What servers make of a value that they send back.
+/// The encodings in which servers send a value back.
 const FORMS: [(&str, Form); 18] = [
     ("plain", str::to_owned),
     ("upper case", |value| value.to_ascii_uppercase()),
@@ -57,7 +57,7 @@ fn html(value: &str) -> String {
 }
 
 #[test]
-fn json_keeps_its_shape() {
+fn masked_json_stays_valid_json() {
     let stars = "*".repeat(SECRET.len());
     for (body, expected) in [
         (r#"{"a":"s3cr\"t/ü &val","b":1}"#.to_owned(), format!(r#"{{"a":"{stars}","b":1}}"#)),
@@ -72,9 +72,9 @@ fn json_keeps_its_shape() {
 }
 
 #[test]
-fn a_secret_with_escapes_of_its_own_is_found_behind_three_layers_of_others() {
+fn a_secret_that_contains_escapes_is_found_behind_three_layers_of_escapes() {
     let layers = |secret: &str| (0..3).fold(secret.to_owned(), |text, _| json(&text));
-    // The first layer of the server's that is undone takes the secret's own percent escape with it.
+    // Decoding the first layer of the server also decodes the percent escape of the secret itself.
     for secret in [r#"Aa%aa\"+/A%A"#, r#"%41\"&amp;bcdefgh"#] {
         let seen = body(&Masker::new([secret].into_iter()), &format!(r#"{{"s":"{}"}}"#, layers(secret)));
         assert_eq!(seen, format!(r#"{{"s":"{}"}}"#, "*".repeat(secret.len())), "{secret}");
@@ -82,13 +82,13 @@ fn a_secret_with_escapes_of_its_own_is_found_behind_three_layers_of_others() {
 }
 
 #[test]
-fn a_secret_across_tokens_is_starred_at_the_cost_of_shape() {
+fn a_secret_that_spans_json_tokens_is_masked_and_changes_the_structure() {
     let masker = Masker::new(["a\",\"bcdef"].into_iter());
     assert_eq!(body(&masker, r#"["a","bcdef"]"#), r#"["*********"]"#);
 }
 
 #[test]
-fn every_form_is_starred_by_the_length_of_the_value() {
+fn every_encoding_is_masked_with_as_many_stars_as_the_value_has_bytes() {
     let stars = "*".repeat(SECRET.len());
     for (name, form) in FORMS {
         let seen = masked(&format!("<p> {} </p>", form(SECRET)));
@@ -107,7 +107,7 @@ fn every_form_is_starred_by_the_length_of_the_value() {
 }
 
 #[test]
-fn a_quotation_that_was_cut_off_is_starred_to_the_end_of_the_string_or_line() {
+fn a_truncated_quotation_is_masked_to_the_end_of_the_string_or_line() {
     let masker = Masker::new(["monitor@pve!polliwog=11111111-2222"].into_iter());
     let stars = "*".repeat(34);
     for (quoted, expected) in [
@@ -121,7 +121,7 @@ fn a_quotation_that_was_cut_off_is_starred_to_the_end_of_the_string_or_line() {
 }
 
 #[test]
-fn both_halves_of_a_secret_are_starred_by_themselves() {
+fn both_halves_of_a_secret_with_a_separator_are_masked_separately() {
     let masker = Masker::new(["operator:swordfish-77", "root@pam!mon=0000-1111-2222"].into_iter());
     for (seen, expected) in [
         ("password swordfish-77!", "password ************!"),
@@ -133,11 +133,11 @@ fn both_halves_of_a_secret_are_starred_by_themselves() {
         assert_eq!(text(&masker, seen), expected);
     }
     let short = Masker::new(["me:pw-is-long-enough"].into_iter());
-    assert_eq!(body(&short, "me and you"), "me and you", "what is short stands everywhere");
+    assert_eq!(body(&short, "me and you"), "me and you", "short parts are not masked");
 }
 
 #[test]
-fn a_long_answer_gives_others_their_turn_and_takes_linear_time() {
+fn masking_of_a_long_answer_yields_and_takes_linear_time() {
     let masker = Masker::new(["aaaaaaaaaaaaaaaa"].into_iter());
     for hostile in ["a".repeat(1 << 20), "\\".repeat(1 << 20), "%25".repeat(1 << 18), "&#x".repeat(1 << 18)] {
         let seen = body(&masker, &hostile);
@@ -145,12 +145,12 @@ fn a_long_answer_gives_others_their_turn_and_takes_linear_time() {
     }
 }
 
-/// Two secrets of one length with different beginnings, made of `characters`, and what a plugin sends, which may hold any
-/// five bytes of the first one, the beginning too.
+/// Generates two secrets of equal length with different beginnings, made of `characters`, and the texts that a plugin
+/// sends. The texts may contain any five bytes of the first secret, including its beginning.
 fn pairs(characters: &str) -> impl Strategy<Value = (String, String, Vec<String>)> + use<> {
     let value = || prop::string::string_regex(&format!("[{characters}]{{24}}")).unwrap();
     let guesses = prop::collection::vec((0usize..24, 0usize..6, "[a-z\" %&+:/\\\\]{0,4}"), 0..4);
-    (value(), value(), 12usize..=24, guesses).prop_filter_map("one beginning", |(first, second, length, guesses)| {
+    (value(), value(), 12usize..=24, guesses).prop_filter_map("equal beginnings", |(first, second, length, guesses)| {
         let (first, second) = (first[..length].to_owned(), second[..length].to_owned());
         let guess = |(from, guessed, more): (usize, usize, String)| {
             let from = from.min(length - 1);
@@ -161,7 +161,7 @@ fn pairs(characters: &str) -> impl Strategy<Value = (String, String, Vec<String>
     })
 }
 
-/// A server's answer: what the plugin sent and the secret, in one form and one frame.
+/// Returns a server's answer that contains the plugin's texts and the secret in one encoding and one frame.
 fn answer(form: Form, frame: u8, secret: &str, sent: &[String]) -> String {
     let (before, behind) = (sent.first().map_or("", String::as_str), sent.get(1).map_or("", String::as_str));
     let (secret, before, behind) = (form(secret), form(before), form(behind));
@@ -176,10 +176,10 @@ fn answer(form: Form, frame: u8, secret: &str, sent: &[String]) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// What a plugin sees of an answer with a secret does not depend on the value of that secret.
+    /// The masked answer does not depend on the value of the secret.
     #[test]
-    fn two_secrets_of_one_length_look_the_same(
-        // Halves are secrets of their own, and their lengths show: no separators.
+    fn masked_answers_are_equal_for_two_secrets_of_equal_length(
+        // No separators: halves are masked separately, so their lengths are visible.
         (first, second, sent) in pairs("a-zA-Z0-9\"%&+/<>'\\\\ !-"), number in 0..FORMS.len(), frame in 0u8..4,
     ) {
         let (name, form) = FORMS[number];
@@ -187,25 +187,25 @@ proptest! {
         prop_assert_eq!(seen(&first), seen(&second), "{} in frame {}", name, frame);
     }
 
-    /// Nor does a quotation that ends early.
+    /// The masked answer does not depend on the value of the secret if the server truncates it.
     #[test]
-    fn two_secrets_look_the_same_in_quotations((first, second, sent) in pairs("a-zA-Z0-9%&+/<>' !-"), less in 1usize..12) {
+    fn masked_truncated_quotations_are_equal_for_two_secrets((first, second, sent) in pairs("a-zA-Z0-9%&+/<>' !-"), less in 1usize..12) {
         let cut = 12.max(first.len().saturating_sub(less));
         let seen = |secret: &str| {
-            // Apart: two guesses behind one another can be the first eight bytes of a secret.
+            // A separator is needed: two adjacent guesses can be the first eight bytes of a secret.
             let sent = sent.join("~");
             let quoted = format!("{}: {}... {sent}\n{sent}", sent.len(), &secret[..cut.min(secret.len())]);
             let masker = Masker::new([secret].into_iter());
             [text(&masker, &json(&quoted)), body(&masker, &quoted), body(&masker, &format!("[\"{}\"]", json(&quoted)))]
         };
-        // A whole value ends where it ends; a part ends with the line.
+        // A complete value is masked alone, a part is masked to the end of the line.
         prop_assume!(cut < first.len());
         prop_assert_eq!(seen(&first), seen(&second));
     }
 
-    /// Whatever the secret and wherever it is put, it is not in what comes out, and JSON stays JSON.
+    /// The output never contains the secret, and valid JSON stays valid.
     #[test]
-    fn never_in_the_output(secret in "[a-zA-Z0-9!#$%&()+,./:;<=>?@_{|}~ üß-]{8,20}", before in "[a-z*]{0,3}", after in ".{0,3}") {
+    fn the_output_never_contains_the_secret(secret in "[a-zA-Z0-9!#$%&()+,./:;<=>?@_{|}~ üß-]{8,20}", before in "[a-z*]{0,3}", after in ".{0,3}") {
         let masker = Masker::new([secret.as_str()].into_iter());
         let bodies = [
             serde_json::json!({ "k": format!("{before}{secret}{after}"), &secret: 1 }).to_string(),

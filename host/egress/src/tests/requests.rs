@@ -1,9 +1,9 @@
-//! What stands in a request, and what a plugin is told of one that cannot be sent.
+//! The contents and limits of requests, and the errors of refused requests.
 
 use super::*;
 
 #[tokio::test]
-async fn the_host_header_is_the_operators_and_for_the_targets_own_origin() {
+async fn the_configured_host_header_is_sent_only_to_the_targets_own_origin() {
     let echo = || {
         server(|mut stream| async move {
             while let Some(request) = head(&mut stream).await {
@@ -30,7 +30,7 @@ async fn the_host_header_is_the_operators_and_for_the_targets_own_origin() {
 }
 
 #[tokio::test]
-async fn a_capture_that_found_nothing_says_so_when_it_is_used() {
+async fn a_missed_capture_is_reported_when_the_secret_is_used() {
     let port = server(|mut stream| async move {
         while let Some(request) = head(&mut stream).await {
             let answer = if request.starts_with("GET /denied") {
@@ -48,12 +48,12 @@ async fn a_capture_that_found_nothing_says_so_when_it_is_used() {
         ..Request::get(path)
     };
     let uses = || Request { headers: vec![("x-sid".to_owned(), "${secret.sid}".to_owned())], ..Request::get("/") };
-    assert_eq!(code(&poll, uses()).await, "secret_unknown", "nobody has tried");
+    assert_eq!(code(&poll, uses()).await, "secret_unknown", "no capture was tried");
     for (request, expected) in [
         (capture("/", CaptureSource::JsonPointer("/data/sid".to_owned())), "at \"/data/sid\""),
         (capture("/", CaptureSource::JsonPointer("data/sid".to_owned())), "at \"data/sid\""),
         (capture("/", CaptureSource::Cookie("sid".to_owned())), "in a cookie \"sid\""),
-        (capture("/denied", CaptureSource::Header("x-sid".to_owned())), "answered 401"),
+        (capture("/denied", CaptureSource::Header("x-sid".to_owned())), "status 401"),
     ] {
         poll.session.fetch(request).await.unwrap();
         let error = poll.session.fetch(uses()).await.unwrap_err();
@@ -63,10 +63,107 @@ async fn a_capture_that_found_nothing_says_so_when_it_is_used() {
 }
 
 #[tokio::test]
-async fn a_secret_in_a_path_is_refused_unsent() {
+async fn a_secret_in_a_path_is_refused() {
     let poll = poll("http://127.0.0.1:1/");
     for path in ["x?key=${secret.token}", "/${basic.token}"] {
         let error = poll.session.fetch(Request::get(path)).await.unwrap_err();
-        assert!(error.code() == "bad_request" && error.to_string().contains("logs of servers"), "{error}");
+        assert!(error.code() == "bad_request" && error.to_string().contains("log paths"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn requests_to_other_origins_are_denied() {
+    let port = canned(ok("x")).await;
+    let base = format!("http://127.0.0.1:{port}/a/b");
+    let poll = poll(&base);
+    for path in ["", "/c", "c?d", "?x=1", &base] {
+        assert!(poll.session.fetch(Request::get(path)).await.is_ok(), "{path}");
+    }
+    for path in ["http://127.0.0.1:1/", "https://127.0.0.1/", "//evil/", "http://localhost/"] {
+        assert_eq!(code(&poll, Request::get(path)).await, "denied", "{path}");
+    }
+    for path in ["/a b", "/a\nb", "\\\\evil\\x", "http://user:pw@127.0.0.1/", "file:///etc/passwd"] {
+        assert_eq!(code(&poll, Request::get(path)).await, "bad_request", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn names_are_checked_by_their_addresses() {
+    let port = canned(ok("x")).await;
+    let own = Config { own_listeners: vec![format!("127.0.0.1:{port}").parse().unwrap()], ..Config::default() };
+    let system = || Tls::system().unwrap();
+    let by_name = poll_with(
+        Egress::new(own.clone()),
+        grant(&format!("http://localhost:{port}/"), system(), Secrets::default()),
+        LIMITS,
+    );
+    assert_eq!(code(&by_name, Request::get("")).await, "denied", "the name resolves to the host's own listener");
+    let named =
+        poll_with(Egress::new(own), grant(&format!("http://127.0.0.1:{port}/"), system(), Secrets::default()), LIMITS);
+    assert!(named.session.fetch(Request::get("")).await.is_ok(), "the operator wrote the address itself");
+    assert_eq!(code(&poll("http://no-such-host.invalid/"), Request::get("")).await, "dns_not_found");
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    assert_eq!(code(&poll(&format!("http://127.0.0.1:{free}/")), Request::get("")).await, "connect_refused");
+}
+
+#[tokio::test]
+async fn requests_and_captures_are_limited() {
+    let port = canned(ok("x")).await;
+    let url = format!("http://127.0.0.1:{port}/");
+    let limits = Limits { requests: 1, ..LIMITS };
+    let poll =
+        poll_with(Egress::new(Config::default()), grant(&url, Tls::system().unwrap(), Secrets::default()), limits);
+    let capture = |name: &str| Capture {
+        name: name.to_owned(),
+        source: CaptureSource::JsonPointer("/ticket".to_owned()),
+        ttl: Duration::from_secs(60),
+    };
+    for captures in [vec![capture("to ken")], vec![capture("")], vec![capture("t"); 9]] {
+        let session = Poll { session: fresh(&url), egress: poll.egress.clone() };
+        assert_eq!(code(&session, Request { captures, ..Request::get("") }).await, "bad_request");
+    }
+    assert!(poll.session.fetch(Request::get("")).await.is_ok());
+    assert_eq!(code(&poll, Request::get("")).await, "too_many_requests_in_poll");
+    assert_eq!(poll.session.usage().requests, 1);
+}
+
+/// Returns a session of a target without secrets.
+fn fresh(url: &str) -> Session {
+    poll(url).session
+}
+
+#[tokio::test]
+async fn headers_and_bodies_of_requests_are_limited() {
+    let port = server(|mut stream| async move {
+        while let Some(request) = head(&mut stream).await {
+            let (head, body) = request.split_once("\r\n\r\n").unwrap();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
+            let mut rest = vec![0; length.parse::<usize>().unwrap() - body.len()];
+            let _ = stream.read_exact(&mut rest).await;
+            let _ = stream.write_all(ok("fine").as_bytes()).await;
+        }
+    })
+    .await;
+    let poll = poll(&format!("http://127.0.0.1:{port}/"));
+    let request = |headers: usize, value: usize, body: usize| Request {
+        method: Method::Post,
+        headers: (0..headers).map(|number| (format!("x-{number}"), "v".repeat(value))).collect(),
+        body: Some(vec![b'b'; body]),
+        ..Request::get("")
+    };
+    assert!(poll.session.fetch(request(100, 1, 1 << 20)).await.is_ok());
+    for (headers, value, body) in [(101, 1, 0), (30_000, 1, 0), (2, 40_000, 0), (0, 0, (1 << 20) + 1)] {
+        assert_eq!(code(&poll, request(headers, value, body)).await, "bad_request", "{headers} {value} {body}");
+    }
+    let mut sent = 0;
+    while let Ok(answer) = poll.session.fetch(request(0, 0, 1 << 20)).await {
+        assert_eq!(answer.status, 200);
+        sent += 1;
+    }
+    assert_eq!(sent, 6, "one megabyte was sent before");
+    assert_eq!(code(&poll, request(0, 0, 1 << 20)).await, "too_much_sent_in_poll");
+    for refused in ["Range", "if-range", "Accept-Charset", "A-IM", "transfer_encoding", "Content_Length"] {
+        let headers = vec![(refused.to_owned(), "bytes=0-3".to_owned())];
+        assert_eq!(code(&poll, Request { headers, ..Request::get("") }).await, "bad_request", "{refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! Reports made of arbitrary bytes, for the fuzzer: what a guest may hand over, and what must hold of what is made of it.
+//! Fuzz entry points: builds reports from arbitrary bytes and checks the promises about the converted report.
 
 use super::{MESSAGE, NAME, is_label_name, is_metric_name, outcome};
 use crate::Limits;
@@ -6,7 +6,7 @@ use crate::host::v0_1::types;
 use crate::schema::Schema;
 use std::collections::{HashMap, HashSet};
 
-/// Limits that arbitrary bytes can reach.
+/// Limits that are small enough for arbitrary bytes to reach.
 const SMALL: Limits = Limits {
     memory: 1 << 20,
     cpu: std::time::Duration::from_secs(1),
@@ -20,26 +20,26 @@ const SMALL: Limits = Limits {
     log_lines: 1,
 };
 
-/// Makes an answer of a guest out of bytes, converts it, and holds what comes of it against what is promised.
+/// Builds a guest's result from bytes, converts it, and checks the promises about the converted result.
 ///
 /// # Panics
-/// When something does not hold.
+/// Panics if a promise is broken.
 pub fn convert(bytes: &[u8]) {
     let mut bytes = Bytes(bytes);
     match outcome(bytes.answer(), &SMALL) {
-        Ok(report) => hold(&report),
+        Ok(report) => check_report(&report),
         Err(failure) => {
-            let word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-            assert!(!failure.code.is_empty() && failure.code.bytes().all(word), "{failure:?}");
+            let valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+            assert!(!failure.code.is_empty() && failure.code.bytes().all(valid), "{failure:?}");
             assert!(shown(&failure.message, MESSAGE), "{failure:?}");
         }
     }
 }
 
-/// Holds the settings behind the first empty line against the schema before it.
+/// Validates the settings after the first empty line with the schema before it.
 ///
 /// # Panics
-/// When a schema is refused, or settings are, without a reason.
+/// Panics if a schema or settings are refused without a reason.
 pub fn settings(text: &str) {
     let (schema, settings) = text.split_once("\n\n").unwrap_or((text, "{}"));
     match Schema::read(schema) {
@@ -53,12 +53,12 @@ pub fn settings(text: &str) {
     }
 }
 
-fn hold(report: &model::Report) {
+fn check_report(report: &model::Report) {
     let mut names = HashSet::new();
     let parents: HashMap<&str, Option<&str>> =
         report.dependencies.iter().map(|d| (d.name.as_str(), d.parent.as_deref())).collect();
     for dependency in &report.dependencies {
-        assert!(names.insert(&dependency.name), "two are called {:?}", dependency.name);
+        assert!(names.insert(&dependency.name), "two dependencies have the name {:?}", dependency.name);
         assert!(!dependency.name.trim().is_empty() && shown(&dependency.name, NAME));
         assert!(dependency.latency_ms.is_none_or(|ms| ms.is_finite() && ms >= 0.0));
         for text in [&dependency.title, &dependency.impact, &dependency.error_message].into_iter().flatten() {
@@ -67,12 +67,12 @@ fn hold(report: &model::Report) {
         for json in [&dependency.error, &dependency.contact, &dependency.check_details].into_iter().flatten() {
             serde_json::from_str::<serde::de::IgnoredAny>(json.as_str()).expect("checked JSON is JSON");
         }
-        // Whoever goes up comes to an end.
+        // Following the parents must end.
         let (mut at, mut steps) = (dependency.parent.as_deref(), 0);
         while let Some(parent) = at {
             at = *parents.get(parent).expect("a parent is in the report");
             steps += 1;
-            assert!(steps <= parents.len(), "parents go round");
+            assert!(steps <= parents.len(), "the parents form a cycle");
         }
     }
     let mut kinds = HashMap::new();
@@ -89,7 +89,7 @@ fn shown(text: &str, longest: usize) -> bool {
     text.len() <= longest && !text.chars().any(char::is_control)
 }
 
-/// Whatever is asked for, made of the bytes that are left; zeros when there are none.
+/// Builds values from the remaining bytes. Missing bytes are zero.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -111,7 +111,7 @@ impl Bytes<'_> {
         (self.byte() & 1 == 1).then(|| one(self))
     }
 
-    /// Short texts of few letters, so that names meet; sometimes anything, sometimes long.
+    /// Returns short texts of few letters, so that names repeat. Some texts are arbitrary or long.
     fn text(&mut self) -> String {
         match self.byte() {
             length @ 0..200 => (0..length % 4).map(|_| char::from(b'a' + self.byte() % 3)).collect(),

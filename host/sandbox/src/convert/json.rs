@@ -1,35 +1,36 @@
-//! Judges JSON text from outside by the rules of the parser that later reads and writes it.
+//! Checks JSON text from plugins by the rules of the parser that later reads and writes it.
 //!
-//! A check that only looks for matching brackets lets pass what breaks whoever parses the text later: a number that is too
-//! large, half of a surrogate pair, a thousand nested lists. What is accepted here can be parsed, embedded in a document of
-//! ours and written by every later step.
+//! A check of the brackets alone would accept text that later parsers refuse: a number that is too large, half of a
+//! surrogate pair, a thousand nested lists. Text that this check accepts can be parsed, embedded in a document of the
+//! host, and written by every later step.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 
-/// Nested lists and objects. serde_json parses 128; a document of ours that embeds the text needs some for itself.
+/// Maximum nesting of lists and objects. serde_json parses 128 levels, and the document that embeds the text needs some
+/// of them.
 const DEPTH: usize = 64;
-/// A key by which serde_json itself marks unparsed text.
+/// Prefix of the keys with which serde_json marks unparsed text internally.
 const RESERVED: &str = "$serde_json::private::";
 
-/// Whether a text is JSON that every later step can handle.
+/// Returns whether a text is JSON that every later step can handle.
 pub(super) fn is_sound(text: &str) -> bool {
     let mut parser = serde_json::Deserializer::from_str(text);
-    Judge { depth: 0 }.deserialize(&mut parser).is_ok() && parser.end().is_ok()
+    Validate { depth: 0 }.deserialize(&mut parser).is_ok() && parser.end().is_ok()
 }
 
-/// Reads a value and keeps nothing of it.
-struct Judge {
+/// Validates a value without storing it.
+struct Validate {
     depth: usize,
 }
 
-impl Judge {
+impl Validate {
     fn inside<E: Error>(&self) -> Result<Self, E> {
         if self.depth >= DEPTH { Err(E::custom("nested too deeply")) } else { Ok(Self { depth: self.depth + 1 }) }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Judge {
+impl<'de> DeserializeSeed<'de> for Validate {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -37,7 +38,7 @@ impl<'de> DeserializeSeed<'de> for Judge {
     }
 }
 
-impl<'de> Visitor<'de> for Judge {
+impl<'de> Visitor<'de> for Validate {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,7 +82,7 @@ impl<'de> Visitor<'de> for Judge {
     }
 }
 
-/// A key that is not one of serde_json's own.
+/// Validates that a key is not reserved by serde_json.
 struct Key;
 
 impl<'de> DeserializeSeed<'de> for Key {

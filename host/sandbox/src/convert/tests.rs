@@ -26,7 +26,7 @@ fn convert(dependencies: Vec<types::Dependency>) -> Report {
 }
 
 #[test]
-fn of_two_with_one_name_the_last_wins() {
+fn the_last_dependency_with_a_name_is_used() {
     let second = types::Dependency { code: Some(2), ..found("a") };
     let report = convert(vec![found("a"), found("b"), second]);
     assert_eq!(
@@ -37,7 +37,7 @@ fn of_two_with_one_name_the_last_wins() {
 }
 
 #[test]
-fn fields_that_cannot_be_are_left_out_with_a_warning() {
+fn invalid_fields_are_omitted_with_a_warning() {
     let odd = types::Dependency {
         latency_ms: Some(f64::NAN),
         contact: Some("[]".to_owned()),
@@ -52,7 +52,7 @@ fn fields_that_cannot_be_are_left_out_with_a_warning() {
     let report = convert(vec![odd, found(""), found(&"n".repeat(257)), found("a\nb")]);
     let [a] = &report.dependencies[..] else { panic!("{report:?}") };
     assert_eq!((a.latency_ms, &a.contact, &a.check_details, &a.error, a.checked_at), (None, &None, &None, &None, None));
-    assert_eq!(a.status, Status::Ok, "skipped is ok");
+    assert_eq!(a.status, Status::Ok, "a skipped dependency is ok");
     let message = a.error_message.as_deref().unwrap();
     assert!(message.starts_with("a[31m x") && message.len() <= 1024 && message.ends_with('…'), "{message}");
     assert_eq!(report.warnings.len(), 7, "{:?}", report.warnings);
@@ -63,7 +63,7 @@ fn fields_that_cannot_be_are_left_out_with_a_warning() {
 }
 
 #[test]
-fn parents_that_are_missing_or_circular_are_dropped() {
+fn parents_that_are_missing_or_cyclic_are_removed() {
     let on = |name: &str, parent: &str| types::Dependency { parent: Some(parent.to_owned()), ..found(name) };
     let report = convert(vec![
         on("a", "b"),
@@ -79,7 +79,7 @@ fn parents_that_are_missing_or_circular_are_dropped() {
 }
 
 #[test]
-fn samples_are_checked() {
+fn invalid_samples_are_omitted_with_a_warning() {
     let sample = |name: &str, kind, value, label: &str| types::Sample {
         name: name.to_owned(),
         kind,
@@ -105,7 +105,7 @@ fn samples_are_checked() {
 }
 
 #[test]
-fn too_much_is_refused_and_says_whose_fault_it_is() {
+fn reports_over_a_limit_are_refused_with_a_category() {
     let limits = Limits { dependencies: 1, samples: 0, ..Limits::default() };
     let report = |dependencies, samples| types::Report { dependencies, kept: vec![], samples, warnings: vec![] };
     let failure = outcome(Ok(report(vec![found("a"), found("b")], vec![])), &limits).unwrap_err();

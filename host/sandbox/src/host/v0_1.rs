@@ -1,4 +1,4 @@
-//! `polliwog:poller@0.1`: the generated types, and the host's side of its imports.
+//! `polliwog:poller@0.1`: the generated types, and the host's implementation of its imports.
 
 use super::State;
 use std::time::Duration;

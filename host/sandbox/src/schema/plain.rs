@@ -1,43 +1,43 @@
-//! What a schema's checker found, in words for whoever wrote the settings.
+//! Converts errors of the validator to plain language for operators.
 
-use crate::convert::clean;
+use crate::text::clean;
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
 
-/// How much of a value is shown, in characters.
+/// Maximum length of a shown value in bytes.
 const SHOWN: usize = 60;
 
-/// One problem: the path of the setting that it is about, as `/a/0`, and what is wrong with it.
+/// Returns the path of the setting, for example `/a/0`, and a description of the problem.
 pub(super) fn problem(error: &ValidationError<'_>) -> (String, String) {
     let here = || error.instance_path().to_string();
     let value = error.instance().as_ref();
     if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } = error.kind() {
         return alternatives(context, value, here());
     }
-    (here(), words(error.kind(), value).unwrap_or_else(|| error.to_string()))
+    (here(), description(error.kind(), value).unwrap_or_else(|| error.to_string()))
 }
 
-/// Of several that would do, none does.
+/// Describes a value that matches none of several alternatives.
 fn alternatives(context: &[Vec<ValidationError<'static>>], value: &Value, here: String) -> (String, String) {
     let all = || context.iter().flatten();
-    let is_word = |error: &ValidationError<'_>| {
+    let is_constant = |error: &ValidationError<'_>| {
         matches!(error.kind(), ValidationErrorKind::Constant { .. } | ValidationErrorKind::Enum { .. })
     };
-    let words: Vec<&Value> = all().flat_map(|error| allowed(error.kind())).collect();
-    if !words.is_empty() && all().all(|error| is_word(error) || is_type(error)) {
-        return (here, none_of(value, &words));
+    let constants: Vec<&Value> = all().flat_map(|error| allowed(error.kind())).collect();
+    if !constants.is_empty() && all().all(|error| is_constant(error) || is_type(error)) {
+        return (here, none_of(value, &constants));
     }
-    // The one whose type it has is the one that was meant.
-    let meant = context.iter().find(|errors| errors.iter().all(|error| !is_type_of(error, &here)));
-    if let Some(error) = meant.and_then(|errors| errors.first()) {
+    // The alternative with the type of the value is probably the intended one.
+    let intended = context.iter().find(|errors| errors.iter().all(|error| !is_type_of(error, &here)));
+    if let Some(error) = intended.and_then(|errors| errors.first()) {
         return problem(error);
     }
     let types: Vec<String> = all().filter_map(|error| expected(error.kind())).collect();
     if types.is_empty() {
-        return (here, format!("{} does not fit", shown(value)));
+        return (here, format!("{} is not valid", shown(value)));
     }
-    (here, format!("{} is {}, and should be {}", shown(value), named(value), either(&types)))
+    (here, format!("{} is {}, expected {}", shown(value), named(value), either(&types)))
 }
 
 fn is_type(error: &ValidationError<'_>) -> bool {
@@ -48,33 +48,33 @@ fn is_type_of(error: &ValidationError<'_>, path: &str) -> bool {
     is_type(error) && error.instance_path().to_string() == path
 }
 
-fn words(kind: &ValidationErrorKind, value: &Value) -> Option<String> {
+fn description(kind: &ValidationErrorKind, value: &Value) -> Option<String> {
     use ValidationErrorKind as Kind;
     let it = || shown(value);
     Some(match kind {
         Kind::Type { .. } => {
             let remedy = remedy(kind, value).map_or_else(String::new, |remedy| format!(": write {remedy}"));
-            format!("{} is {}, and should be {}{remedy}", it(), named(value), expected(kind)?)
+            format!("{} is {}, expected {}{remedy}", it(), named(value), expected(kind)?)
         }
         Kind::Enum { .. } | Kind::Constant { .. } => none_of(value, &allowed(kind)),
         Kind::Required { property } => format!("{property} is missing"),
-        Kind::Minimum { limit } => format!("{} is below {limit}, the least that is allowed", it()),
-        Kind::Maximum { limit } => format!("{} is above {limit}, the most that is allowed", it()),
-        Kind::ExclusiveMinimum { limit } => format!("{} is not above {limit}", it()),
-        Kind::ExclusiveMaximum { limit } => format!("{} is not below {limit}", it()),
+        Kind::Minimum { limit } => format!("{} is below the minimum of {limit}", it()),
+        Kind::Maximum { limit } => format!("{} is above the maximum of {limit}", it()),
+        Kind::ExclusiveMinimum { limit } => format!("{} must be above {limit}", it()),
+        Kind::ExclusiveMaximum { limit } => format!("{} must be below {limit}", it()),
         Kind::MinLength { limit: 1 } => "it is empty".to_owned(),
         Kind::MinLength { limit } => format!("{} is shorter than {limit} characters", it()),
         Kind::MaxLength { limit } => format!("{} is longer than {limit} characters", it()),
         Kind::MinItems { limit: 1 } => "the list is empty".to_owned(),
         Kind::MinItems { limit } => format!("the list has fewer than {limit} entries"),
         Kind::MaxItems { limit } => format!("the list has more than {limit} entries"),
-        Kind::UniqueItems => "the list has something twice".to_owned(),
-        Kind::Pattern { pattern } => format!("{} does not have the form {pattern}", it()),
+        Kind::UniqueItems => "the list contains an entry twice".to_owned(),
+        Kind::Pattern { pattern } => format!("{} does not match the pattern {pattern}", it()),
         _ => return None,
     })
 }
 
-/// The words that would have been right.
+/// Returns the allowed constants.
 fn allowed(kind: &ValidationErrorKind) -> Vec<&Value> {
     match kind {
         ValidationErrorKind::Constant { expected_value } => vec![expected_value],
@@ -83,27 +83,28 @@ fn allowed(kind: &ValidationErrorKind) -> Vec<&Value> {
     }
 }
 
-fn none_of(value: &Value, words: &[&Value]) -> String {
-    let all: Vec<String> = words.iter().map(|word| word.to_string()).collect();
-    let same = |word: &&&Value| match (word.as_str(), value.as_str()) {
-        (Some(word), Some(value)) => word.eq_ignore_ascii_case(value),
+fn none_of(value: &Value, constants: &[&Value]) -> String {
+    let all: Vec<String> = constants.iter().map(|constant| constant.to_string()).collect();
+    let same = |constant: &&&Value| match (constant.as_str(), value.as_str()) {
+        (Some(constant), Some(value)) => constant.eq_ignore_ascii_case(value),
         _ => false,
     };
-    match words.iter().find(same) {
-        Some(word) => format!("{} is written {word}", shown(value)),
-        None => format!("{} is none of those that are allowed: {}", shown(value), all.join(", ")),
+    match constants.iter().find(same) {
+        Some(constant) => format!("{} must be written {constant}", shown(value)),
+        None => format!("{} is not allowed; use one of: {}", shown(value), all.join(", ")),
     }
 }
 
-/// What type was expected, in words.
+/// Describes the expected type. `None` if the error is not about the type.
 fn expected(kind: &ValidationErrorKind) -> Option<String> {
     let ValidationErrorKind::Type { kind } = kind else { return None };
     let types: Vec<String> = match kind {
         TypeKind::Single(single) => vec![single.to_string()],
         TypeKind::Multiple(several) => several.iter().map(|one| one.to_string()).collect(),
     };
-    // Whoever wants nothing leaves the setting out.
-    let types: Vec<String> = types.iter().filter(|name| *name != "null").map(|name| word(name).to_owned()).collect();
+    // Settings without a value are omitted, so null is not suggested.
+    let types: Vec<String> =
+        types.iter().filter(|name| *name != "null").map(|name| type_name(name).to_owned()).collect();
     (!types.is_empty()).then(|| either(&types))
 }
 
@@ -116,7 +117,7 @@ fn either(types: &[String]) -> String {
     }
 }
 
-fn word(json_type: &str) -> &str {
+fn type_name(json_type: &str) -> &str {
     match json_type {
         "array" => "a list",
         "boolean" => "true or false",
@@ -140,7 +141,7 @@ fn named(value: &Value) -> &'static str {
     }
 }
 
-/// How the same would be written with the type that is expected.
+/// Returns the value written with the expected type. `None` if there is no obvious way.
 fn remedy(kind: &ValidationErrorKind, value: &Value) -> Option<String> {
     let ValidationErrorKind::Type { kind: TypeKind::Single(single) } = kind else { return None };
     match (single.to_string().as_str(), value) {

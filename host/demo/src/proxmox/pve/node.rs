@@ -1,6 +1,8 @@
-//! What a node itself says, asked through the one that was asked.
+//! The paths of a node, which the requested node forwards.
 
-use super::{DAY, Estate, GB, Reply, Value, certificates, json, refused, server_error, subscription, task};
+use super::estate::{DAY, Estate, GB, refused, server_error, task};
+use crate::proxmox::api::{Reply, certificates, subscription};
+use serde_json::{Value, json};
 
 impl Estate<'_> {
     pub(super) fn of_node(&self, node: &str, rest: &[&str], query: &str) -> Reply {
@@ -21,7 +23,7 @@ impl Estate<'_> {
         match rest {
             ["storage"] => Reply::Data(self.node_storage(node)),
             ["certificates", "info"] => {
-                Reply::Data(certificates(self.wish, self.now, ["pve-root-ca.pem", "pve-ssl.pem"]))
+                Reply::Data(certificates(self.scenario, self.now, ["pve-root-ca.pem", "pve-ssl.pem"]))
             }
             ["subscription"] => Reply::Data(self.subscription()),
             ["disks", "zfs"] => Reply::Data(self.zfs()),
@@ -30,7 +32,7 @@ impl Estate<'_> {
                 { "Package": "pve-manager", "Version": "9.1.7", "OldVersion": "9.1.6", "Priority": "optional" },
                 { "Package": "openssl", "Version": "3.5.5-1", "OldVersion": "3.5.4-1", "Priority": "important" },
             ])),
-            // It takes more than the role PVEAuditor has (pve-manager: PVE/API2/APT.pm).
+            // This path needs more than the role PVEAuditor (pve-manager: PVE/API2/APT.pm).
             ["apt", "update"] => refused(&format!("/nodes/{node}"), "Sys.Modify"),
             ["ceph", "status"] if node != "pve1" => self.ceph(),
             ["replication"] => Reply::Data(self.replication(node)),
@@ -44,9 +46,10 @@ impl Estate<'_> {
         }
     }
 
-    /// pve-manager: PVE/API2/Subscription.pm, get. While it is active it has a level, c, b, s or p; Backup Server has none.
+    /// pve-manager: PVE/API2/Subscription.pm, get. An active subscription has a level, c, b, s or p. That of Backup
+    /// Server has none.
     fn subscription(&self) -> Value {
-        let mut found = subscription(self.wish);
+        let mut found = subscription(self.scenario);
         if found["status"] == "active" {
             found["level"] = json!("c");
         }
@@ -61,7 +64,7 @@ impl Estate<'_> {
         let late = self.has("replication-late");
         let (last, next) = match (late, self.has("replication-never")) {
             (true, _) => (self.now - 2 * DAY, self.now - 2 * DAY + 900),
-            // Its schedule's next time after the last try, which never was.
+            // The next time of the schedule after the last try, which is 0 because the job never ran.
             (_, true) => (0, 900),
             _ => (self.now - 600, self.now + 300),
         };
@@ -77,7 +80,7 @@ impl Estate<'_> {
         json!([job])
     }
 
-    /// What a node itself remembers of a guest's tasks, which is more than the cluster lists (pve-manager: PVE/API2/Tasks.pm).
+    /// The tasks of a guest on its node. The node's list is longer than the cluster's (pve-manager: PVE/API2/Tasks.pm).
     fn tasks_of_guest(&self, query: &str) -> Value {
         let of_it = query.contains("vmid=100") && self.has("stopped-long-ago");
         json!(
@@ -106,7 +109,7 @@ impl Estate<'_> {
             ));
         }
         if self.has("backup-running") {
-            // A list of all of them has a word for what has not ended.
+            // The list of all tasks has this status for a task that has not ended.
             let mut running = task(node, "vzdump", "", self.now - 60, "RUNNING");
             running.as_object_mut().map(|task| task.remove("endtime"));
             all.insert(0, running);
@@ -135,7 +138,7 @@ impl Estate<'_> {
         }])
     }
 
-    /// pve-storage: PVE/API2/Disks.pm. What is left of a disk that spins is no number.
+    /// pve-storage: PVE/API2/Disks.pm. The wearout of a hard disk is not a number.
     fn disks(&self) -> Value {
         let health = match (self.has("disk-failing"), self.has("disk-impending")) {
             (true, _) => "FAILED!",
@@ -144,7 +147,7 @@ impl Estate<'_> {
         };
         let left = match (self.has("disk-worn"), self.has("disk-overworn")) {
             (true, _) => 7,
-            // 104 % of what it was built for are used (pve-storage: PVE/Diskmanage.pm).
+            // 104 % of the rated endurance are used (pve-storage: PVE/Diskmanage.pm).
             (_, true) => -4,
             _ => 96,
         };

@@ -1,11 +1,12 @@
-//! The same estate with Proxmox VE 6.2, the first that knows tokens: what was another then.
+//! The differences of Proxmox VE 6.2, the first version with tokens.
 //!
-//! Read in pve-manager 6.2-4, pve-access-control 6.1-1, pve-cluster 6.1-8 and pve-ha-manager 3.0-9.
+//! Sources: pve-manager 6.2-4, pve-access-control 6.1-1, pve-cluster 6.1-8 and pve-ha-manager 3.0-9.
 
-use super::{PVE_TOKEN, Reply, Value, json};
+use crate::proxmox::api::{PVE_TOKEN, Reply};
+use serde_json::{Value, json};
 
-/// Why a token is not taken, in the words of that time (pve-access-control: PVE/AccessControl.pm, verify_token). Versions
-/// from 9.1.5 on say the same of all.
+/// Returns why a token is refused, in the text of that version (pve-access-control: PVE/AccessControl.pm,
+/// verify_token). Versions from 9.1.5 on return the same text for all tokens.
 pub(super) fn refusal(token: &str) -> String {
     fn parts(token: &str) -> Option<(&str, &str, &str)> {
         let (id, secret) = token.split_once('=')?;
@@ -22,15 +23,16 @@ pub(super) fn refusal(token: &str) -> String {
     }
 }
 
-/// An answer as it was then.
+/// Converts an answer to that of version 6.2.
 pub(super) fn aged(parts: &[&str], query: &str, reply: Reply) -> Reply {
     match (parts, reply) {
         (["version"], _) => Reply::Data(json!({ "version": "6.2-4", "release": "6.2", "repoid": "9824516a" })),
-        // Guests in no job are listed since 6.2-9; what is not known is not implemented (PVE/HTTPServer.pm, rest_handler).
+        // Guests without a backup job are listed since 6.2-9. Unknown paths are not implemented (PVE/HTTPServer.pm,
+        // rest_handler).
         (["cluster", "backup-info", ..], _) => {
             Reply::Error(501, format!("Method 'GET /{}' not implemented", parts.join("/")), String::new())
         }
-        // PVE/API2/Tasks.pm takes no other parameters.
+        // PVE/API2/Tasks.pm refuses these parameters.
         (["nodes", _, "tasks"], _) if ["since=", "until=", "statusfilter="].iter().any(|new| query.contains(new)) => {
             let body = json!({ "data": null, "errors": { "since": "property is not defined in schema" } });
             Reply::Error(400, "Parameter verification failed.".to_owned(), body.to_string())

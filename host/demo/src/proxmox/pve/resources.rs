@@ -1,6 +1,14 @@
-//! What there is, as the whole cluster knows it.
+//! The resources of the cluster.
 
-use super::{Estate, GB, Value, json};
+use super::estate::{Estate, GB};
+use serde_json::{Value, json};
+
+/// Whether the nodes share a storage.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    Local,
+    Shared,
+}
 
 impl Estate<'_> {
     /// pve-manager: PVE/API2/Cluster.pm, resources, and PVE/API2Tools.pm, extract_node_stats, extract_vm_stats.
@@ -11,11 +19,11 @@ impl Estate<'_> {
         if self.has("no-rights") {
             return Value::from(all);
         }
-        all.extend((0..self.wish.guests).map(|index| self.guest(index)));
+        all.extend((0..self.scenario.guests).map(|index| self.guest(index)));
         all.push(self.template());
         for node in self.nodes() {
-            all.extend(["local", "local-zfs"].map(|name| self.storage(name, &node, false)));
-            all.extend(["nfs-backup"].map(|name| self.storage(name, &node, true)));
+            all.extend(["local", "local-zfs"].map(|name| self.storage(name, &node, Sharing::Local)));
+            all.extend(["nfs-backup"].map(|name| self.storage(name, &node, Sharing::Shared)));
         }
         all.push(json!({ "type": "pool", "id": "/pool/shop", "pool": "shop" }));
         Value::from(all)
@@ -30,11 +38,11 @@ impl Estate<'_> {
         node["status"] = json!("online");
         node["hastate"] = json!(if self.has("maintenance") && name == self.last() { "maintenance" } else { "online" });
         if !self.has("mute") && !self.has("no-rights") && !self.has("no-audit") {
-            let numbers = json!({
+            let fields = json!({
                 "cpu": 0.0912, "maxcpu": 16, "mem": 27 * GB, "maxmem": 64 * GB, "disk": 21 * GB, "maxdisk": 98 * GB,
                 "uptime": 1_234_567, "cgroup-mode": 2,
             });
-            for (field, value) in numbers.as_object().into_iter().flatten() {
+            for (field, value) in fields.as_object().into_iter().flatten() {
                 node[field] = value.clone();
             }
         }
@@ -51,7 +59,7 @@ impl Estate<'_> {
         let node = self.guest_node(index);
         let mut guest = json!({ "type": kind, "id": format!("{kind}/{id}"), "vmid": id, "node": node });
         if self.is_offline(&node) || self.has("mute") {
-            // What the node said of it is forgotten after five minutes, its name too.
+            // The cluster forgets the node's data about the guest after five minutes, including its name.
             guest["status"] = json!("unknown");
             return guest;
         }
@@ -89,7 +97,7 @@ impl Estate<'_> {
 
     fn template(&self) -> Value {
         if self.has("mute") {
-            // That it is a template is forgotten as well.
+            // The cluster also forgets that the guest is a template.
             return json!({ "type": "qemu", "id": "qemu/9000", "vmid": 9000, "node": "pve1", "status": "unknown" });
         }
         json!({
@@ -98,8 +106,9 @@ impl Estate<'_> {
         })
     }
 
-    /// A storage that its node has not heard of has no sizes (pve-manager: PVE/Service/pvestatd.pm).
-    fn storage(&self, name: &str, node: &str, shared: bool) -> Value {
+    /// A storage that the node does not report has no sizes (pve-manager: PVE/Service/pvestatd.pm).
+    fn storage(&self, name: &str, node: &str, sharing: Sharing) -> Value {
+        let shared = sharing == Sharing::Shared;
         let plugin = if shared {
             "nfs"
         } else if name == "local" {

@@ -1,8 +1,8 @@
-//! Asks the host for the same thing for ever.
+//! Calls the same host function in an endless loop.
 
 use polliwog_sdk::{PollError, Report, Target, http};
 
-guests::guest!("asks-for-ever", poll);
+guests::guest!("calls-the-host-forever", poll);
 
 fn poll(_: &Target) -> Result<Report, PollError> {
     loop {

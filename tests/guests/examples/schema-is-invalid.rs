@@ -1,4 +1,4 @@
-//! Describes its settings in no JSON Schema.
+//! Has a schema that is not a JSON Schema.
 
 use polliwog_sdk::Descriptor;
 
@@ -6,5 +6,5 @@ guests::raw_guest!(describe);
 
 fn describe() -> Descriptor {
     let settings_schema = r#"{"type":"nonsense"}"#.to_owned();
-    Descriptor { settings_schema, ..guests::descriptor("schema-is-none") }
+    Descriptor { settings_schema, ..guests::descriptor("schema-is-invalid") }
 }

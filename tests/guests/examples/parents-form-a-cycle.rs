@@ -1,8 +1,8 @@
-//! Reports dependencies that run on one another, on themselves and on nobody.
+//! Reports dependencies whose parents are in a cycle, themselves, or missing.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target};
 
-guests::guest!("parents-go-round", poll);
+guests::guest!("parents-form-a-cycle", poll);
 
 fn poll(_: &Target) -> Result<Report, PollError> {
     let pairs = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "d"), ("e", "nobody"), ("f", "a")];

@@ -1,8 +1,8 @@
-//! Sends requests to whomever it likes.
+//! Requests URLs of other origins than the target's.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, http};
 
-guests::guest!("asks-elsewhere", poll);
+guests::guest!("requests-other-origins", poll);
 
 fn poll(_: &Target) -> Result<Report, PollError> {
     let urls = [

@@ -1,8 +1,8 @@
-//! Does nothing itself, and has the host look for secrets in 30 MiB of what hides them best.
+//! Uses no CPU itself, but makes the host search for secrets in 30 MiB of escapes.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, http};
 
-guests::guest!("has-much-masked", poll);
+guests::guest!("exhausts-masking", poll);
 
 fn poll(_: &Target) -> Result<Report, PollError> {
     for _ in 0..30 {

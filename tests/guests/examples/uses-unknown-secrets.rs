@@ -1,8 +1,8 @@
-//! Names secrets that its target does not have.
+//! Uses secrets that its target does not have.
 
 use polliwog_sdk::{Dependency, PollError, Report, Target, http};
 
-guests::guest!("asks-for-unknown-secrets", poll);
+guests::guest!("uses-unknown-secrets", poll);
 
 fn poll(_: &Target) -> Result<Report, PollError> {
     let names = ["nobody", "", "token ", "../token", "TOKEN"];

@@ -1,4 +1,4 @@
-//! Wants a secret of a form that nobody can check.
+//! Has a pattern of a secret that is not a regular expression.
 
 use polliwog_sdk::{Descriptor, SecretSpec};
 
@@ -12,5 +12,5 @@ fn describe() -> Descriptor {
         pattern: Some("(".to_owned()),
         hint: None,
     };
-    Descriptor { secrets: vec![secret], ..guests::descriptor("pattern-is-none") }
+    Descriptor { secrets: vec![secret], ..guests::descriptor("pattern-is-invalid") }
 }

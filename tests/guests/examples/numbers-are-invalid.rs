@@ -1,8 +1,8 @@
-//! Reports numbers that are none: not a number, infinite, negative.
+//! Reports invalid numbers: NaN, infinite, negative.
 
 use polliwog_sdk::{Dependency, PollError, Report, Sample, Target};
 
-guests::guest!("numbers-are-none", poll);
+guests::guest!("numbers-are-invalid", poll);
 
 fn poll(_: &Target) -> Result<Report, PollError> {
     let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, -0.0, f64::MAX, f64::MIN_POSITIVE];

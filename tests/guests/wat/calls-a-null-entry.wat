@@ -1,3 +1,3 @@
-;; Calls an empty entry of a table.
+;; Calls a null entry of a table.
 (table $functions 4 funcref)
 (func $poll (type $poll) (call_indirect $functions (type $describe) (i32.const 1)))

@@ -1,4 +1,4 @@
-//! Describes its settings by a schema that contains itself.
+//! Has a schema that contains itself.
 
 use polliwog_sdk::Descriptor;
 
@@ -6,5 +6,5 @@ guests::raw_guest!(describe);
 
 fn describe() -> Descriptor {
     let settings_schema = r##"{"allOf":[{"$ref":"#"},{"$ref":"#"}]}"##.to_owned();
-    Descriptor { settings_schema, ..guests::descriptor("schema-goes-round") }
+    Descriptor { settings_schema, ..guests::descriptor("schema-is-recursive") }
 }

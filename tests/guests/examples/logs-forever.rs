@@ -1,8 +1,8 @@
-//! Writes log lines for ever: calls of the host must not give it new time.
+//! Writes log lines in an endless loop. Calls of the host must not extend its CPU limit.
 
 use polliwog_sdk::{PollError, Report, Target, log};
 
-guests::guest!("logs-for-ever", poll);
+guests::guest!("logs-forever", poll);
 
 fn poll(_: &Target) -> Result<Report, PollError> {
     loop {

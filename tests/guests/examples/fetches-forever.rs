@@ -1,8 +1,8 @@
-//! Sends requests for ever, whatever comes of them.
+//! Sends requests in an endless loop and ignores the results.
 
 use polliwog_sdk::{PollError, Report, Target, http};
 
-guests::guest!("fetches-for-ever", poll);
+guests::guest!("fetches-forever", poll);
 
 fn poll(_: &Target) -> Result<Report, PollError> {
     loop {

@@ -2,7 +2,7 @@
 
 use polliwog_sdk::{Dependency, PollError, Report, Target};
 
-guests::guest!("looks-round", poll);
+guests::guest!("probes-the-system", poll);
 
 fn poll(target: &Target) -> Result<Report, PollError> {
     #[allow(clippy::disallowed_methods, reason = "it looks whether there is another clock")]

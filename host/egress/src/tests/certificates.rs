@@ -1,0 +1,178 @@
+//! TLS: the policies for certificates, and HTTP/2.
+
+use super::*;
+
+async fn tls_server(chain: Vec<u8>, key: Vec<u8>, protocols: &[&[u8]]) -> u16 {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key));
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![chain.into()], key)
+        .unwrap();
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    server(move |stream| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            if http2 { serve_http2(stream).await } else { serve_http1(stream).await }
+        }
+    })
+    .await
+}
+
+async fn serve_http1<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    while head(&mut stream).await.is_some() {
+        let _ = stream.write_all(ok("one").as_bytes()).await;
+    }
+}
+
+async fn serve_http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S) {
+    use hyper::service::service_fn;
+    let answer = service_fn(|_| async {
+        Ok::<_, std::convert::Infallible>(hyper::Response::new(http_body_util::Full::new(bytes::Bytes::from("two"))))
+    });
+    let io = hyper_util::rt::TokioIo::new(stream);
+    let _ = hyper::server::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+        .serve_connection(io, answer)
+        .await;
+}
+
+fn self_signed(names: &[&str]) -> CertifiedKey<KeyPair> {
+    generate_simple_self_signed(names.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap()
+}
+
+fn pinned(certificate: &[u8]) -> (Tls, Fingerprint) {
+    let fingerprint = Fingerprint::parse(&tls::Certificate::of(certificate).fingerprint).unwrap();
+    (Tls::pinned(BTreeSet::from([fingerprint])).unwrap(), fingerprint)
+}
+
+async fn fetch_over(port: u16, tls: Tls) -> Result<Response, Error> {
+    let url = format!("https://localhost:{port}/");
+    poll_with(Egress::new(Config::default()), grant(&url, tls, Secrets::default()), LIMITS)
+        .session
+        .fetch(Request::get(""))
+        .await
+}
+
+#[tokio::test]
+async fn certificates_are_verified_by_the_configured_policy() {
+    let right = self_signed(&["localhost"]);
+    let der = right.cert.der().to_vec();
+    let port = tls_server(der.clone(), right.signing_key.serialize_der(), &[]).await;
+    let (pin, fingerprint) = pinned(&der);
+    let response = fetch_over(port, pin).await.unwrap();
+    let certificate = response.tls.unwrap();
+    assert_eq!(certificate.fingerprint, fingerprint.to_hex());
+    assert!(certificate.not_after > certificate.not_before && certificate.subject.contains("rcgen"), "{certificate:?}");
+    assert!(fetch_over(port, Tls::insecure().unwrap()).await.is_ok());
+
+    let file = std::env::temp_dir().join(format!("polliwog-egress-ca-{}.pem", std::process::id()));
+    std::fs::write(&file, right.cert.pem()).unwrap();
+    assert!(
+        fetch_over(port, Tls::ca_file(&file).unwrap()).await.is_ok(),
+        "the self-signed certificate is in the CA file"
+    );
+    std::fs::write(&file, "nothing").unwrap();
+    assert!(Tls::ca_file(&file).unwrap_err().to_string().contains("no certificate"));
+    std::fs::remove_file(&file).unwrap();
+    assert!(Tls::ca_file(&file).is_err());
+
+    let wrong = Tls::pinned(BTreeSet::from([Fingerprint::parse(&"00".repeat(32)).unwrap()])).unwrap();
+    let error = fetch_over(port, wrong).await.unwrap_err();
+    assert_eq!(error.code(), "tls_fingerprint_mismatch");
+    assert!(error.to_string().contains(&fingerprint.to_string()) && error.to_string().contains("00:00"), "{error}");
+    let error = fetch_over(port, Tls::system().unwrap()).await.unwrap_err();
+    assert_eq!(error.code(), "tls_untrusted");
+    assert!(error.to_string().contains(&fingerprint.to_string()), "{error}");
+}
+
+/// Returns TLS settings that trust the certificates of a PEM file.
+fn in_ca_file(pem: &str, name: &str) -> Tls {
+    let file = std::env::temp_dir().join(format!("polliwog-egress-{name}-{}.pem", std::process::id()));
+    std::fs::write(&file, pem).unwrap();
+    let tls = Tls::ca_file(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    tls
+}
+
+/// `openssl req -x509` makes such certificates: the server's own certificate is that of an authority.
+#[tokio::test]
+async fn a_self_signed_authority_in_the_ca_file_is_trusted_for_its_name_and_dates() {
+    let key = KeyPair::generate().unwrap();
+    let authority = |name: &str, year| {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        params.self_signed(&key).unwrap()
+    };
+    for (number, (name, year, expected)) in [
+        ("localhost", 2090, Ok(())),
+        ("elsewhere.example", 2090, Err("tls_name_mismatch")),
+        ("localhost", 2020, Err("tls_expired")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let own = authority(name, year);
+        let port = tls_server(own.der().to_vec(), key.serialize_der(), &[]).await;
+        let answered = fetch_over(port, in_ca_file(&own.pem(), &format!("own-{number}"))).await;
+        assert_eq!(
+            answered.map(drop).map_err(|error| error.code().to_owned()),
+            expected.map_err(str::to_owned),
+            "{name} {year}"
+        );
+        // A different certificate with the same key is not trusted.
+        let another = in_ca_file(&authority("other.example", 2091).pem(), &format!("another-{number}"));
+        assert!(fetch_over(port, another).await.is_err(), "{name} {year}");
+    }
+}
+
+#[tokio::test]
+async fn names_and_dates_are_verified_with_a_ca_file() {
+    let other = self_signed(&["elsewhere.example"]);
+    let port = tls_server(other.cert.der().to_vec(), other.signing_key.serialize_der(), &[]).await;
+    let error = fetch_over(port, in_ca_file(&other.cert.pem(), "name")).await.unwrap_err();
+    assert_eq!(error.code(), "tls_name_mismatch");
+
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let old = params.self_signed(&key).unwrap();
+    let port = tls_server(old.der().to_vec(), key.serialize_der(), &[]).await;
+    assert_eq!(fetch_over(port, in_ca_file(&old.pem(), "date")).await.unwrap_err().code(), "tls_expired");
+    assert!(fetch_over(port, pinned(old.der()).0).await.is_ok(), "a pin replaces the check of the dates");
+}
+
+#[tokio::test]
+async fn a_pin_accepts_certificates_without_names() {
+    let key = KeyPair::generate().unwrap();
+    let bare = CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap();
+    let port = tls_server(bare.der().to_vec(), key.serialize_der(), &[]).await;
+    assert!(fetch_over(port, pinned(bare.der()).0).await.is_ok());
+}
+
+#[tokio::test]
+async fn http2_is_used_if_configured_and_offered() {
+    let key = self_signed(&["localhost"]);
+    let port = tls_server(key.cert.der().to_vec(), key.signing_key.serialize_der(), &[b"h2", b"http/1.1"]).await;
+    let tls = Tls::insecure().unwrap();
+    assert_eq!(fetch_over(port, tls.clone()).await.unwrap().body, b"one");
+    assert_eq!(fetch_over(port, tls.with_http2()).await.unwrap().body, b"two");
+}
+
+#[tokio::test]
+async fn a_port_without_tls_fails_with_tls_failed() {
+    let port = server(|mut stream| async move {
+        let _ = stream.read(&mut [0; 16]).await;
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    })
+    .await;
+    let error = fetch_over(port, Tls::insecure().unwrap()).await.unwrap_err();
+    assert_eq!(error.code(), "tls_failed", "{error}");
+    let values = BTreeMap::from([("t".to_owned(), SecretString::from("hunter2hunter2"))]);
+    assert!(Secrets::new(values).is_ok());
+}

@@ -1,0 +1,110 @@
+//! Reuse of connections, and answers that arrive late on them.
+
+use super::*;
+
+#[tokio::test]
+async fn a_connection_closed_while_idle_is_replaced() {
+    let served = Arc::new(AtomicUsize::new(0));
+    let count = served.clone();
+    let port = server(move |mut stream| {
+        let count = count.clone();
+        async move {
+            // The server closes the connection after one answer.
+            if head(&mut stream).await.is_some() {
+                count.fetch_add(1, Ordering::SeqCst);
+                let _ = stream.write_all(ok("x").as_bytes()).await;
+            }
+            let _ = head(&mut stream).await;
+        }
+    })
+    .await;
+    let poll = poll(&format!("http://127.0.0.1:{port}/"));
+    for _ in 0..3 {
+        assert_eq!(poll.session.fetch(Request::get("")).await.unwrap().body, b"x");
+    }
+    assert_eq!(served.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn a_body_after_an_answer_without_body_does_not_reach_the_next_request() {
+    let stray = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 5\r\n\r\n");
+    for (method, first) in [
+        (Method::Head, stray("200 OK")),
+        (Method::Get, stray("304 Not Modified")),
+        (Method::Get, stray("204 No Content").replace("content-length: 5\r\n", "")),
+    ] {
+        let first = Arc::new(first);
+        let port = server(move |mut stream| {
+            let first = first.clone();
+            async move {
+                let Some(request) = head(&mut stream).await else { return };
+                let odd = request.contains(" /odd ");
+                let answer = if odd { (*first).clone() } else { ok("honest") };
+                let _ = stream.write_all(answer.as_bytes()).await;
+                if odd {
+                    // Send the stray answer as late as possible: together with the answer to the next request on this
+                    // connection.
+                    let _ = head(&mut stream).await;
+                    let _ = stream.write_all(b"HTTP/1.1 500 Poison\r\ncontent-length: 0\r\n\r\n").await;
+                }
+            }
+        })
+        .await;
+        let poll = poll(&format!("http://127.0.0.1:{port}/"));
+        poll.session.fetch(Request { method, ..Request::get("/odd") }).await.unwrap();
+        let next = poll.session.fetch(Request::get("/other")).await.unwrap();
+        assert_eq!((next.status, &next.body[..]), (200, &b"honest"[..]), "{method:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_body_that_the_server_parses_as_a_request_does_not_answer_another_request() {
+    let port = server(|mut stream| async move {
+        let (mut unread, mut buffer) = (Vec::new(), [0; 4096]);
+        loop {
+            let end = unread.windows(4).position(|window| window == b"\r\n\r\n");
+            if end.is_none() || unread.starts_with(b"GET /smuggled") {
+                // Answer the smuggled request as late as possible: when the next request arrives.
+                match stream.read(&mut buffer).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(n) => unread.extend_from_slice(&buffer[..n]),
+                }
+            }
+            let Some(end) = end else { continue };
+            let request: Vec<u8> = unread.drain(..end + 4).collect();
+            let path = String::from_utf8_lossy(&request).split(' ').nth(1).unwrap_or_default().to_owned();
+            let _ = stream.write_all(ok(&path).as_bytes()).await;
+        }
+    })
+    .await;
+    let poll = poll(&format!("http://127.0.0.1:{port}/"));
+    let smuggled = Some(b"GET /smuggled HTTP/1.1\r\n\r\n".to_vec());
+    let post = Request { method: Method::Post, body: smuggled, ..Request::get("/first") };
+    assert_eq!(&poll.session.fetch(post).await.unwrap().body[..], b"/first");
+    assert_eq!(&poll.session.fetch(Request::get("/other")).await.unwrap().body[..], b"/other");
+}
+
+#[tokio::test]
+async fn a_late_second_answer_does_not_reach_another_kind() {
+    let port = server(|mut stream| async move {
+        let mut answer = ok("fine");
+        while head(&mut stream).await.is_some() {
+            let _ = stream.write_all(answer.as_bytes()).await;
+            // The answer to the next request on this connection.
+            answer = ok("poison");
+        }
+    })
+    .await;
+    // All targets of a lane share its connections.
+    let lane = Egress::new(Config::default()).lane(tokio::runtime::Handle::current());
+    let url = format!("http://127.0.0.1:{port}/");
+    let poll = |kind: &str| {
+        let target = grant(&url, Tls::system().unwrap(), Secrets::default());
+        Session::new(lane.clone(), target, LIMITS, Instant::now() + Duration::from_secs(20)).with_share(kind)
+    };
+    let (greedy, honest) = (poll("greedy"), poll("honest"));
+    let read = async |session: &Session, path: &str| session.fetch(Request::get(path)).await.unwrap().body;
+    assert_eq!(&read(&greedy, "/first").await[..], b"fine");
+    assert_eq!(&read(&honest, "/second").await[..], b"fine");
+    assert_eq!(&read(&greedy, "/third").await[..], b"poison", "the kind keeps its own connection");
+}

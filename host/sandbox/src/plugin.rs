@@ -1,0 +1,118 @@
+//! A loaded plugin and its descriptor.
+
+use crate::CONTRACT_VERSIONS;
+use crate::host::State;
+use crate::host::v0_1::PluginPre;
+use crate::schema::Schema;
+use model::Kind;
+use regex::Regex;
+use serde_json::Value;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The checked descriptor of a plugin.
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    /// The kind that the plugin serves.
+    pub kind: Kind,
+    /// The display name.
+    pub title: String,
+    /// The plugin's own version, a semantic version.
+    pub version: String,
+    /// A description in one sentence.
+    pub summary: String,
+    /// The JSON Schema of the settings.
+    pub settings_schema: Value,
+    /// The secrets that an operator can configure.
+    pub secrets: Vec<SecretSpec>,
+    /// The interval of a target without a configured interval.
+    pub default_interval: Duration,
+    /// The timeout of a target without a configured timeout.
+    pub default_timeout: Duration,
+}
+
+/// A secret that a plugin can use.
+#[derive(Clone, Debug)]
+pub struct SecretSpec {
+    /// The name of the secret.
+    pub name: String,
+    /// The purpose of the secret.
+    pub description: String,
+    /// Whether the plugin cannot work without it.
+    pub required: bool,
+    /// The pattern of the whole value. `None` if every value is valid.
+    pub pattern: Option<Regex>,
+    /// The message for a value that does not match the pattern.
+    pub hint: Option<String>,
+}
+
+/// A loaded plugin. Cheap to clone.
+#[derive(Clone)]
+pub struct Plugin(Arc<Parts>);
+
+/// The parts of a [`Plugin`].
+pub(crate) struct Parts {
+    pub pre: PluginPre<State>,
+    pub descriptor: Descriptor,
+    pub schema: Schema,
+    /// The SHA-256 of the file.
+    pub digest: [u8; 32],
+    /// The size of the file in bytes. `None` if the file no longer exists.
+    pub size: Option<usize>,
+    pub imports: Vec<String>,
+    /// `None` if the plugin was compiled earlier.
+    pub compile_time: Option<Duration>,
+}
+
+impl From<Parts> for Plugin {
+    fn from(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Plugin({} {})", self.0.descriptor.kind, self.0.descriptor.version)
+    }
+}
+
+impl Plugin {
+    /// Returns the checked descriptor.
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.0.descriptor
+    }
+
+    /// Returns the SHA-256 of the file.
+    pub fn digest(&self) -> [u8; 32] {
+        self.0.digest
+    }
+
+    /// Returns the size of the file in bytes. `None` if the file no longer exists.
+    pub fn size(&self) -> Option<usize> {
+        self.0.size
+    }
+
+    /// Returns the names of the imported interfaces, in the order of the component.
+    pub fn imports(&self) -> &[String] {
+        &self.0.imports
+    }
+
+    /// Returns the duration of compiling. `None` if the plugin was compiled earlier.
+    pub fn compile_time(&self) -> Option<Duration> {
+        self.0.compile_time
+    }
+
+    /// Returns the version of the contract that the plugin was built for.
+    pub fn contract_version(&self) -> &'static str {
+        CONTRACT_VERSIONS[0]
+    }
+
+    pub(crate) fn schema(&self) -> &Schema {
+        &self.0.schema
+    }
+
+    pub(crate) fn pre(&self) -> &PluginPre<State> {
+        &self.0.pre
+    }
+}

@@ -1,9 +1,0 @@
-//! Has no version.
-
-use polliwog_sdk::Descriptor;
-
-guests::raw_guest!(describe);
-
-fn describe() -> Descriptor {
-    Descriptor { version: String::new(), ..guests::descriptor("version-is-none") }
-}

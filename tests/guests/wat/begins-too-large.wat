@@ -1,2 +1,0 @@
-;; Begins with 96 MiB of memory.
-(memory $memory 1536)

@@ -1,0 +1,2 @@
+;; Starts with 96 MiB of memory.
+(memory $memory 1536)
