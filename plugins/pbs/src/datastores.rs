@@ -120,15 +120,17 @@ fn usages(look: &mut Look, stores: &[(String, Listed)], answer: Option<Answer>) 
     }
     let is_used = |entry: &Listed| maintained(entry).is_none() && !is_unmounted(entry, &Usage::default());
     let in_use = stores.iter().filter(|(_, entry)| is_used(entry)).map(|(name, _)| name);
-    let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| hold::why(name).is_some());
+    let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| hold::why(look, name).is_some());
     let answers = look.api.ask_all(asked.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
     let mut usages: Usages = asked.into_iter().cloned().zip(answers.into_iter().map(Answer::read::<Usage>)).collect();
     for (name, usage) in &usages {
         if let Err(trouble) = usage {
-            hold::back(name, trouble);
+            hold::back(look, name, trouble);
         }
     }
-    usages.extend(held.into_iter().map(|name| (name.clone(), Err(Trouble::held(hold::why(name).unwrap_or_default())))));
+    usages.extend(
+        held.into_iter().map(|name| (name.clone(), Err(Trouble::held(hold::why(look, name).unwrap_or_default())))),
+    );
     usages
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
     let mut seen = Seen::default();
     for store in stores {
         let prefix = format!("group/{}/", store.name);
-        let held = hold::why(&store.name);
+        let held = hold::why(look, &store.name);
         if !store.readable || held.is_some() || asked >= LISTS || !look.is_due(&prefix) {
             if let Some(why) = held {
                 look.notes.say(|| format!("the backups in datastore {} are not listed for an hour: {why}", store.name));
@@ -60,7 +60,7 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
         let before = seen;
         let walked = walk(look, &store.name, (&mut asked, &mut seen));
         if let Err(trouble) = &walked {
-            hold::back(&store.name, trouble);
+            hold::back(look, &store.name, trouble);
         }
         if walked.is_ok() && seen.all > before.all && seen.wanted == before.wanted {
             look.notes.say(|| {

@@ -1,16 +1,18 @@
 //! Datastores that are left alone for a while: each question to a disk that hangs holds one of the server's threads until it is
 //! restarted.
 
-use proxmox::{Trouble, remember, remembered};
+use crate::Look;
+use proxmox::Trouble;
 use std::time::Duration;
 
 /// For so long.
 const HELD: Duration = Duration::from_secs(60 * 60);
 
 /// Leaves a datastore alone that did not answer in time; or only its snapshots, which take longer than all else.
-pub(crate) fn back(what: &str, trouble: &Trouble) {
+pub(crate) fn back(look: &mut Look, what: &str, trouble: &Trouble) {
     if trouble.silent {
-        remember(&key(what), &trouble.sentence, HELD);
+        let now = look.milliseconds();
+        look.memory.plugin.backing_off.set(what, trouble.sentence.clone(), now, HELD);
     }
 }
 
@@ -20,10 +22,6 @@ pub(crate) fn snapshots(store: &str) -> String {
 }
 
 /// Why it is left alone, where it is.
-pub(crate) fn why(what: &str) -> Option<String> {
-    remembered(&key(what))
-}
-
-fn key(what: &str) -> String {
-    format!("held/{what}")
+pub(crate) fn why(look: &Look, what: &str) -> Option<String> {
+    look.memory.plugin.backing_off.get(what, look.milliseconds()).cloned()
 }

@@ -23,6 +23,7 @@ mod datastores;
 mod groups;
 mod hold;
 mod jobs;
+mod memory;
 mod settings;
 mod tasks;
 mod verification;
@@ -72,17 +73,28 @@ impl Poller for Pbs {
     }
 
     fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
-        let authorize = |api: Api| Ok(api.with_header("authorization", "PBSAPIToken=${secret.token}"));
-        let mut look = Look::new(connect(target, Product::Backup, authorize)?, settings, target);
-        poll(&mut look);
-        Ok(look.finish())
+        let authorize = |api: Api, _: &mut Memory| Ok(api.with_header("authorization", "PBSAPIToken=${secret.token}"));
+        let mut memory = Memory::load(target);
+        match connect(target, Product::Backup, &mut memory, authorize) {
+            Ok(connected) => {
+                let mut look = Look::new(connected, memory, settings);
+                poll(&mut look);
+                Ok(look.finish())
+            }
+            Err(trouble) => {
+                memory.save();
+                Err(trouble.into())
+            }
+        }
     }
 }
 
 polliwog_sdk::register!(Pbs);
 
 /// One poll under way.
-type Look = proxmox::Look<Settings>;
+type Look = proxmox::Look<Settings, memory::Memory>;
+
+type Memory = proxmox::Memory<memory::Memory>;
 
 /// Privileges by object, and whether each is handed down.
 type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
@@ -203,7 +215,9 @@ mod tests {
         const INFO: Info = Pbs::INFO;
 
         fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
-            let mut look = Look::new(connect(target, Product::Backup, Ok)?, settings, target);
+            let mut memory = Memory::load(target);
+            let connected = connect(target, Product::Backup, &mut memory, |api, _| Ok(api))?;
+            let mut look = Look::new(connected, memory, settings);
             super::certificate(&mut look);
             Ok(look.finish())
         }

@@ -6,11 +6,12 @@
 
 use crate::Look;
 use crate::datastores::Store;
+use crate::memory::Walk;
 use crate::{groups, hold};
+use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number, Text};
-use polliwog_sdk::{Status, cache};
-use proxmox::{Grade, Trouble, Verdict, count, judged, list, moment, percent, remember, remembered};
-use serde::{Deserialize, Serialize};
+use proxmox::{Grade, Trouble, Verdict, count, judged, list, moment, percent};
+use serde::Deserialize;
 use std::time::Duration;
 
 /// How often it is looked at.
@@ -48,16 +49,6 @@ struct Verification {
     state: Field<Text>,
 }
 
-/// What was found in one datastore so far, and the namespaces that are left.
-#[derive(Default, Deserialize, Serialize)]
-struct Walk {
-    left: Vec<String>,
-    all: usize,
-    verified: usize,
-    damaged: usize,
-    named: Vec<String>,
-}
-
 /// Last of all, so that nothing else waits for it.
 pub(crate) fn report(look: &mut Look, stores: &[Store]) {
     if !look.settings.verification {
@@ -67,7 +58,7 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
     for store in stores {
         let name = format!("verification/{}", store.name);
         let snapshots = hold::snapshots(&store.name);
-        let held = hold::why(&store.name).or_else(|| hold::why(&snapshots)).is_some();
+        let held = hold::why(look, &store.name).or_else(|| hold::why(look, &snapshots)).is_some();
         let due = store.readable && !held && look.is_due(&name);
         if !due || budget.is_spent() {
             look.report.keep(name.as_str());
@@ -82,7 +73,7 @@ pub(crate) fn report(look: &mut Look, stores: &[Store]) {
             if trouble.silent { Trouble { sentence, ..trouble } } else { trouble }
         });
         if let Err(trouble) = &walk {
-            hold::back(&snapshots, trouble);
+            hold::back(look, &snapshots, trouble);
             look.looked(&name, AGAIN);
         }
         let Some(walk) = look.part((&name, &[]), walk) else { continue };
@@ -124,9 +115,9 @@ impl Budget {
 
 /// Goes on with a datastore's walk, or begins one.
 fn walk(look: &mut Look, store: &str, budget: &mut Budget) -> Result<Walk, Trouble> {
-    let key = format!("walk/{store}");
-    let mut walk = match remembered::<Option<Walk>>(&key) {
-        Some(walk) => walk,
+    let now = look.milliseconds();
+    let mut walk = match look.memory.plugin.walks.get(store, now) {
+        Some(walk) => walk.clone(),
         None => Walk { left: groups::namespaces(look, store)?, ..Walk::default() },
     };
     while let Some(ns) = walk.left.last().filter(|_| !budget.is_spent()) {
@@ -137,14 +128,15 @@ fn walk(look: &mut Look, store: &str, budget: &mut Budget) -> Result<Walk, Troub
         budget.bytes = budget.bytes.saturating_sub(bytes);
         budget.milliseconds -= milliseconds;
         let ns = ns.clone();
-        let snapshots = answer.list::<Snapshot>(&mut look.notes).inspect_err(|_| cache::remove(&key))?;
+        let snapshots =
+            answer.list::<Snapshot>(&mut look.notes).inspect_err(|_| look.memory.plugin.walks.remove(store))?;
         walk.left.pop();
         walk.take(&snapshots, &ns);
     }
     if walk.left.is_empty() {
-        cache::remove(&key);
+        look.memory.plugin.walks.remove(store);
     } else {
-        remember(&key, &walk, WALK);
+        look.memory.plugin.walks.set(store, walk.clone(), now, WALK);
     }
     Ok(walk)
 }

@@ -17,6 +17,7 @@
 
 mod filters;
 mod login;
+mod memory;
 mod nodes;
 mod queues;
 mod services;
@@ -60,25 +61,39 @@ impl Poller for Pmg {
         if let Some(problem) = settings.problems().into_iter().next() {
             return Err(PollError::permanent("bad_settings", problem));
         }
-        let connected = login::log_in(target, &settings.username)?;
-        let mut look = Look::new(connected, settings, target);
-        let nodes = nodes::report(&mut look);
-        queues::report(&mut look, &nodes.answering);
-        services::report(&mut look, &nodes);
-        filters::report(&mut look, &nodes.answering);
-        statistics::report(&mut look);
-        let certificate = Fact::new("certificate", "/certificates/info", certificate);
-        let subscription = Fact::new("subscription", "/subscription", subscribed);
-        let facts = if look.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
-        hourly(&mut look, &nodes.answering, true, &facts);
-        Ok(look.finish())
+        let mut memory = Memory::load(target);
+        match login::log_in(target, &settings.username, &mut memory) {
+            Ok(connected) => {
+                let mut look = Look::new(connected, memory, settings);
+                poll(&mut look);
+                Ok(look.finish())
+            }
+            Err(trouble) => {
+                memory.save();
+                Err(trouble.into())
+            }
+        }
     }
 }
 
 polliwog_sdk::register!(Pmg);
 
 /// One poll under way.
-type Look = proxmox::Look<Settings>;
+type Look = proxmox::Look<Settings, memory::Memory>;
+
+type Memory = proxmox::Memory<memory::Memory>;
+
+fn poll(look: &mut Look) {
+    let nodes = nodes::report(look);
+    queues::report(look, &nodes.answering);
+    services::report(look, &nodes);
+    filters::report(look, &nodes.answering);
+    statistics::report(look);
+    let certificate = Fact::new("certificate", "/certificates/info", certificate);
+    let subscription = Fact::new("subscription", "/subscription", subscribed);
+    let facts = if look.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
+    hourly(look, &nodes.answering, true, &facts);
+}
 
 fn certificate(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
     let renew = |file: &str| match file {

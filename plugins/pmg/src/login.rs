@@ -3,10 +3,11 @@
 //! The host keeps the ticket and the plugin never sees it. It is renewed with itself after an hour; when the gateway no
 //! longer takes it, because it was restarted with another key or was away for too long, the password is sent again.
 
+use crate::Memory;
+use polliwog_sdk::Target;
 use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret};
 use polliwog_sdk::lenient::{Field, Flag};
-use polliwog_sdk::{Dependency, Target};
-use proxmox::{Api, Product, Trouble, connect, percent_encoded, remember, remembered};
+use proxmox::{Api, Connected, Product, Trouble, connect, percent_encoded};
 use serde::Deserialize;
 use std::cell::Cell;
 use std::time::Duration;
@@ -25,12 +26,12 @@ struct Granted {
 }
 
 /// The API of an origin that answers, with a ticket for it.
-pub(crate) fn log_in(target: &Target, username: &str) -> Result<(Api, Dependency), Trouble> {
+pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Result<Connected, Trouble> {
     let (reused, granted) = (Cell::new(None), Cell::new(false));
-    let authorize = |api: Api| {
+    let authorize = |api: Api, memory: &mut Memory| {
         let ticket = ticket(&api);
         let known = has_secret(&ticket);
-        if known && remembered::<u64>(&fresh(&ticket)) > target.now {
+        if known && memory.plugin.fresh.get(&ticket, target.now).is_some() {
             reused.set(Some(ticket.clone()));
         } else {
             match known.then(|| grant(&api, username, &ticket)) {
@@ -39,18 +40,17 @@ pub(crate) fn log_in(target: &Target, username: &str) -> Result<(Api, Dependency
                 Some(Err(trouble)) if trouble.silent => return Err(trouble),
                 Some(Err(_)) | None => grant(&api, username, "password")?,
             }
-            // What cannot be kept is a renewal more.
-            remember(&fresh(&ticket), &(target.now + FRESH.as_millis() as u64), FRESH);
+            memory.plugin.fresh.set(ticket.as_str(), (), target.now, FRESH);
             granted.set(true);
         }
         Ok(api.with_header("cookie", format!("PMGAuthCookie=${{secret.{ticket}}}")))
     };
-    let found = connect(target, Product::Mail, authorize);
+    let found = connect(target, Product::Mail, memory, authorize);
     let refused = |found: &Result<_, Trouble>| found.as_ref().is_err_and(|trouble| trouble.code == "unauthorized");
     let found = match reused.take() {
         Some(ticket) if refused(&found) => {
             forget_secret(&ticket);
-            connect(target, Product::Mail, authorize)
+            connect(target, Product::Mail, memory, authorize)
         }
         _ => found,
     };
@@ -105,9 +105,4 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
 /// The ticket's name: each origin gives its own.
 fn ticket(api: &Api) -> String {
     format!("ticket_{}", api.origin())
-}
-
-/// Under this stands until when it need not be renewed, in milliseconds since 1970.
-fn fresh(ticket: &str) -> String {
-    format!("fresh/{ticket}")
 }

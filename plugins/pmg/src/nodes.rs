@@ -6,14 +6,13 @@
 use crate::Look;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Host, Part, Space, Trouble, judged, list, remember, remembered};
+use proxmox::{Expiring, Host, Part, Space, Trouble, judged, list};
 use serde::Deserialize;
 use std::time::Duration;
 
 const PART: Part<'_> = ("cluster", &["node/"]);
 /// After the cluster's list did not come in time, each node is asked by itself for so long.
 const APART: Duration = Duration::from_secs(5 * 60);
-const HUNG: &str = "cluster-hung";
 
 /// One entry of `/config/cluster/status`, or `/nodes/N/status`.
 #[derive(Debug, Default, Deserialize)]
@@ -83,7 +82,8 @@ pub(crate) fn report(look: &mut Look) -> Nodes {
 
 /// The nodes, and why the cluster itself does not say how they are, where each had to be asked.
 fn cluster(look: &mut Look) -> (Result<Vec<Node>, Trouble>, Option<String>) {
-    if let Some(why) = remembered::<Option<String>>(HUNG) {
+    let now = look.milliseconds();
+    if let Some(why) = look.memory.plugin.cluster_hung.as_ref().and_then(|hung| hung.get(now)).cloned() {
         // Asking again at once would wait for the same dead peers.
         return (by_themselves(look), Some(why));
     }
@@ -98,7 +98,7 @@ fn cluster(look: &mut Look) -> (Result<Vec<Node>, Trouble>, Option<String>) {
     }
     let Ok(nodes) = by_themselves(look) else { return (Err(trouble), None) };
     if trouble.silent {
-        remember(HUNG, &trouble.sentence, APART);
+        look.memory.plugin.cluster_hung = Some(Expiring::new(trouble.sentence.clone(), now, APART));
     }
     (Ok(nodes), Some(trouble.sentence))
 }

@@ -4,15 +4,16 @@
 //! at each poll. One that answers, whatever it says, is the one that is asked: a 401 or 403 is not better elsewhere, and
 //! asking there would only lock an account faster.
 
-use crate::memory::{remember, remembered};
+use crate::memory::{Memory, PluginMemory};
 use crate::notes::{Listed, Notes};
+use crate::origins::{ROOT, SilentOrigin, base, in_order};
 use crate::trouble::{Product, Trouble, read};
 use polliwog_sdk::http::{HttpError, Method, Request, Response, send_all};
 use polliwog_sdk::lenient::{Field, Number, Text};
-use polliwog_sdk::{Dependency, Status, Target, cache};
+use polliwog_sdk::{Dependency, Status, Target};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// An origin has this long to answer at all, or a fifth of the poll's time where that is more. A refused log-in alone takes
@@ -25,8 +26,6 @@ const REQUEST: u32 = 3;
 const PROBING: f64 = 0.7;
 /// An origin that was silent is asked last for so long.
 const SILENT: Duration = Duration::from_secs(60);
-/// Where the API begins.
-const ROOT: &str = "/api2/json";
 
 /// The API of an origin that answers.
 #[derive(Clone, Debug)]
@@ -41,6 +40,14 @@ pub struct Api {
     header: Option<(&'static str, String)>,
     certificate_ends: Option<f64>,
     version: [(&'static str, String); 3],
+}
+
+/// The API of an origin that answers, and the dependency `api`, which says how it does.
+pub struct Connected {
+    /// Who is asked.
+    pub api: Api,
+    /// How it answers.
+    pub dependency: Dependency,
 }
 
 /// What `/version` says.
@@ -74,13 +81,14 @@ impl Version {
 /// Finds the origin that answers, in the operator's order, and says how it is: the dependency `api`.
 ///
 /// `authorize` is given the API of an origin that may answer and makes it one that may ask.
-pub fn connect(
+pub fn connect<M: PluginMemory>(
     target: &Target,
     product: Product,
-    authorize: impl Fn(Api) -> Result<Api, Trouble>,
-) -> Result<(Api, Dependency), Trouble> {
+    memory: &mut Memory<M>,
+    authorize: impl Fn(Api, &mut Memory<M>) -> Result<Api, Trouble>,
+) -> Result<Connected, Trouble> {
     let mut passed_over: Vec<(String, Trouble)> = Vec::new();
-    let origins = in_order(target);
+    let origins = in_order(target, &memory.silent);
     let (probe_ms, request_ms) = limits(target.timeout_ms, origins.len());
     for (origin, base) in origins {
         let api = Api {
@@ -94,7 +102,7 @@ pub fn connect(
             certificate_ends: None,
             version: Default::default(),
         };
-        let attempt = authorize(api).and_then(|api| {
+        let attempt = authorize(api, memory).and_then(|api| {
             let response = api.send(api.get("/version").timeout_ms(api.probe_ms))?;
             let version: Version = read(product, "/version", &response)?;
             let certificate_ends = response.tls().map(|tls| tls.not_after as f64 / 1000.0);
@@ -102,12 +110,13 @@ pub fn connect(
         });
         match attempt {
             Ok((dependency, api)) => {
-                cache::remove(&silent(&base));
-                return Ok((api, told(dependency, target, &base, &passed_over)));
+                memory.silent.remove(&base);
+                let dependency = told(dependency, target, &base, (&passed_over, memory));
+                return Ok(Connected { api, dependency });
             }
             Err(trouble) if trouble.silent => {
-                // A cache that is full means one probe too many.
-                remember(&silent(&base), &Silent { since: target.now, why: trouble.sentence.clone() }, SILENT);
+                let silent = SilentOrigin { since: target.now, why: trouble.sentence.clone() };
+                memory.silent.set(base.as_str(), silent, target.now, SILENT);
                 passed_over.push((base, trouble));
             }
             Err(trouble) if trouble.code == "poll_over" => {
@@ -266,38 +275,6 @@ fn limits(timeout_ms: u32, origins: usize) -> (u32, u32) {
     (share.min(PROBE_MS.max(timeout_ms / 5)), timeout_ms / REQUEST)
 }
 
-/// That an origin did not answer.
-#[derive(Default, Deserialize, Serialize)]
-struct Silent {
-    /// Milliseconds since 1970.
-    since: u64,
-    why: String,
-}
-
-/// Every origin once, those that were silent a moment ago last, and of them first whose turn was longest ago: so each has its
-/// turn, however many are silent.
-fn in_order(target: &Target) -> Vec<(usize, String)> {
-    let mut bases: Vec<(usize, String)> = Vec::new();
-    for (origin, url) in std::iter::once(&target.url).chain(&target.also).enumerate() {
-        let base = base(url);
-        if bases.iter().all(|(_, known)| *known != base) {
-            bases.push((origin, base));
-        }
-    }
-    bases.sort_by_cached_key(|(_, base)| remembered::<Silent>(&silent(base)).since);
-    bases
-}
-
-/// A URL without what people copy along: a query, a slash at the end, the API's own path.
-fn base(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-    url.strip_suffix(ROOT).or_else(|| url.strip_suffix("/api2")).unwrap_or(url).to_owned()
-}
-
-fn silent(base: &str) -> String {
-    format!("silent/{base}")
-}
-
 fn dependency(api: &Api, version: &Version, response: &Response) -> Dependency {
     let product = api.product.name();
     let description = match version.text(api.product) {
@@ -313,14 +290,19 @@ fn dependency(api: &Api, version: &Version, response: &Response) -> Dependency {
 }
 
 /// That another origin than the first had to be asked.
-fn told(dependency: Dependency, target: &Target, asked: &str, passed_over: &[(String, Trouble)]) -> Dependency {
+fn told<M: PluginMemory>(
+    dependency: Dependency,
+    target: &Target,
+    asked: &str,
+    (passed_over, memory): (&[(String, Trouble)], &Memory<M>),
+) -> Dependency {
     let first = base(&target.url);
     if asked == first {
         return dependency;
     }
     let why = match passed_over.iter().find(|(base, _)| *base == first) {
         Some((_, trouble)) => trouble.sentence.clone(),
-        None => remembered::<Silent>(&silent(&first)).why,
+        None => memory.silent.get(&first, target.now).map(|silent| silent.why.clone()).unwrap_or_default(),
     };
     let message = format!("{first} is passed over, and {asked} is asked: {why}");
     Dependency { status: Status::Warning, error_message: Some(message), ..dependency }

@@ -1,6 +1,6 @@
 //! Certificates of a node, and when they expire. All three products list them in the same way.
 
-use crate::{Answer, Look, Remaining, Trouble, judged, moment};
+use crate::{Answer, Look, PluginMemory, Remaining, Trouble, judged, moment};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use schemars::JsonSchema;
@@ -45,8 +45,8 @@ struct Entry {
 }
 
 /// A node's certificates. `renew` says how that of a file is renewed there.
-pub fn certificates<S>(
-    look: &mut Look<S>,
+pub fn certificates<S, M: PluginMemory>(
+    look: &mut Look<S, M>,
     naming: (String, &str, fn(&str) -> &'static str),
     limits: CertificateLimits,
     answer: Answer,
@@ -62,8 +62,8 @@ pub fn certificates<S>(
 }
 
 /// Certificates by when they end, in seconds since 1970, and the names of their files.
-pub fn certificate<S>(
-    look: &Look<S>,
+pub fn certificate<S, M: PluginMemory>(
+    look: &Look<S, M>,
     (name, kind, renew): (String, &str, fn(&str) -> &'static str),
     limits: CertificateLimits,
     mut ends: Vec<(f64, String)>,

@@ -1,12 +1,14 @@
 //! Limits that do not flap: what is past one is so until it is clearly not.
 
-use crate::memory::{LONG, remember, remembered};
+use crate::remembered::ExpiringMap;
 use polliwog_sdk::Status;
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// What was past a limit is past it until it is back by this part of the limit: after 85 % until below 80.75 %.
 const BACK: f64 = 0.05;
-const KEY: &str = "grades";
+/// A value that is not judged for so long is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 
 /// A pair of limits: for a warning, and for critical.
 pub trait Graded: Copy {
@@ -43,15 +45,23 @@ pub struct Grade {
 /// What was past its limits at the poll before, and is at this one, by names.
 #[derive(Debug, Default)]
 pub struct Grades {
-    before: BTreeMap<String, Held>,
-    now: BTreeMap<String, Held>,
+    before: ExpiringMap<Crossed>,
+    now: ExpiringMap<Crossed>,
+    /// The time of this poll, in milliseconds since 1970.
+    time: u64,
 }
 
-/// How far past, and which limit that was: another one that somebody sets begins anew.
-type Held = (Past, f64);
+/// A value beyond a limit. A limit that has changed since begins anew.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Crossed {
+    #[serde(rename = "p")]
+    past: Past,
+    #[serde(rename = "l")]
+    limit: f64,
+}
 
 /// How far past.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 enum Past {
     Warning,
     Critical,
@@ -77,9 +87,8 @@ impl Past {
 
 impl Grades {
     /// As they were at the poll before.
-    pub(crate) fn known() -> Self {
-        let before: BTreeMap<String, Held> = remembered(KEY);
-        Self { now: before.clone(), before }
+    pub(crate) fn new(before: ExpiringMap<Crossed>, time: u64) -> Self {
+        Self { now: before.clone(), before, time }
     }
 
     /// What a number means. `name` is the same at each poll.
@@ -87,14 +96,17 @@ impl Grades {
         let fresh = Past::of(limits.status(value));
         let ends = limits.moved(BACK);
         // As bad as it was, while it is not back.
-        let same = |(past, limit): &&Held| limits.limit(Past::status(Some(*past))) == *limit;
-        let before = self.before.get(name).filter(same).map(|(past, _)| *past);
+        let same = |crossed: &&Crossed| limits.limit(Past::status(Some(crossed.past))) == crossed.limit;
+        let before = self.before.get(name, self.time).filter(same).map(|crossed| crossed.past);
         let past = fresh.max(before.min(Past::of(ends.status(value))));
         let status = Past::status(past);
         match past {
-            Some(past) => self.now.insert(name.to_owned(), (past, limits.limit(status))),
+            Some(past) => {
+                let crossed = Crossed { past, limit: limits.limit(status) };
+                self.now.renew(name, crossed, self.time, FORGOTTEN);
+            }
             None => self.now.remove(name),
-        };
+        }
         if past == fresh {
             return Grade { status, limit: limits.limit(status), after: String::new() };
         }
@@ -102,11 +114,9 @@ impl Grades {
         Grade { status, limit, after: format!(", and it was past {}", limits.limit(status)) }
     }
 
-    /// For the next poll.
-    pub(crate) fn keep(self) {
-        if self.now != self.before {
-            remember(KEY, &self.now, LONG);
-        }
+    /// The values beyond a limit, for the next poll.
+    pub(crate) fn into_crossed(self) -> ExpiringMap<Crossed> {
+        self.now
     }
 }
 

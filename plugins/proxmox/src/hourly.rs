@@ -1,6 +1,6 @@
 //! What changes so slowly that each node is asked for it once an hour.
 
-use crate::{Answer, Look, Trouble};
+use crate::{Answer, Look, PluginMemory, Trouble};
 use polliwog_sdk::Dependency;
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ const PERIOD: Duration = Duration::from_secs(60 * 60);
 const AGAIN: Duration = Duration::from_secs(5 * 60);
 
 /// One such thing.
-pub struct Fact<S> {
+pub struct Fact<S, M> {
     sort: &'static str,
     path: &'static str,
     slow: bool,
     numbers_only: bool,
-    read: Read<S>,
+    read: Read<S, M>,
 }
 
 /// What an answer means for the dependency of this name.
-type Read<S> = fn(&mut Look<S>, String, Answer) -> Result<Dependency, Trouble>;
+type Read<S, M> = fn(&mut Look<S, M>, String, Answer) -> Result<Dependency, Trouble>;
 
-impl<S> Fact<S> {
+impl<S, M> Fact<S, M> {
     /// One whose dependency is called `certificate/pve1`, or `certificate` where there is one node only, and that is behind
     /// `/nodes/N` at this path.
-    pub fn new(sort: &'static str, path: &'static str, read: Read<S>) -> Self {
+    pub fn new(sort: &'static str, path: &'static str, read: Read<S, M>) -> Self {
         Self { sort, path, slow: false, numbers_only: false, read }
     }
 
@@ -47,11 +47,16 @@ impl<S> Fact<S> {
 
 /// Reports each of these facts of each of these nodes; `by_node` says whether their names are in those of the dependencies.
 /// Gives the nodes that a request did not get through to, each with why; they are asked nothing more.
-pub fn hourly<S>(look: &mut Look<S>, nodes: &[String], by_node: bool, facts: &[Fact<S>]) -> Vec<(String, String)> {
+pub fn hourly<S, M: PluginMemory>(
+    look: &mut Look<S, M>,
+    nodes: &[String],
+    by_node: bool,
+    facts: &[Fact<S, M>],
+) -> Vec<(String, String)> {
     let mut unreachable: Vec<(String, String)> = Vec::new();
     for Fact { sort, path, slow, numbers_only, read } in facts {
         let key = format!("hourly/{sort}");
-        let keep = |look: &mut Look<S>, name: String| {
+        let keep = |look: &mut Look<S, M>, name: String| {
             if !numbers_only {
                 look.report.keep(name);
             }

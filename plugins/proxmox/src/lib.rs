@@ -8,7 +8,7 @@
 //! - [`Ended`]: how a task ended. [`Limits`]: how full is too full, how old is too old. [`Host`]: how busy and full
 //!   a machine is. [`Patterns`]: what is meant by name.
 //! - [`hourly`]: what each node is asked for once an hour; [`certificates`] and [`subscription`], which are alike everywhere.
-//! - [`remember`]: what one poll keeps for the next. [`Grades`]: what is past a limit, which is so until it is clearly not.
+//! - [`Memory`]: what one poll keeps for the next. [`Grades`]: what is past a limit, which is so until it is clearly not.
 //!
 //! It decides nothing about any one product, beyond what [`Product`] says. It depends on the SDK only.
 
@@ -24,25 +24,29 @@ mod judge;
 mod look;
 mod memory;
 mod notes;
+mod origins;
 mod patterns;
+mod remembered;
 mod rhythm;
 mod roll;
 mod subscription;
 mod task;
 mod trouble;
+mod visibility;
 mod words;
 
 pub use ages::AgeRule;
-pub use api::{Answer, Api, connect};
+pub use api::{Answer, Api, Connected, connect};
 pub use certificates::{CertificateLimits, certificate, certificates};
 pub use grades::{Grade, Graded, Grades};
 pub use host::{Host, HostLimits, Space, share};
 pub use hourly::{Fact, hourly};
 pub use judge::{Limits, Remaining, Verdict, percent, worse};
 pub use look::{Look, Part, judged};
-pub use memory::{LONG, remember, remembered};
+pub use memory::{LONG, Memory, PluginMemory};
 pub use notes::Notes;
 pub use patterns::{Patterns, Unseen};
+pub use remembered::{Expiring, ExpiringMap, Section};
 pub use subscription::subscription;
 pub use task::Ended;
 pub use trouble::{Product, Trouble};

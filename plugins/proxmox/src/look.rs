@@ -1,17 +1,17 @@
 //! One poll under way: who is asked, what is reported.
 
-use crate::memory::{LONG, remember, remembered};
-use crate::rhythm::Rhythm;
-use crate::{Api, Grades, Notes, Trouble, Verdict, list, roll};
-use polliwog_sdk::{Dependency, Report, Status, Target, cache};
-use serde::{Deserialize, Serialize};
+use crate::memory::{LONG, Memory, PluginMemory};
+use crate::rhythm::{Check, Due, belongs};
+use crate::{Api, Connected, Grades, Notes, Trouble, Verdict, list};
+use polliwog_sdk::{Dependency, Report, Status};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// What is known of a part stands for so long while it cannot be read; then nobody knows any more. Milliseconds.
 const STANDS_MS: u64 = 2 * 60 * 1000;
 
 /// One poll under way.
-pub struct Look<S> {
+pub struct Look<S, M> {
     /// Who is asked.
     pub api: Api,
     /// The target's settings.
@@ -22,38 +22,36 @@ pub struct Look<S> {
     pub notes: Notes,
     /// What is past its limits.
     pub grades: Grades,
-    now: u64,
+    /// What earlier polls found, and what this one leaves for the next.
+    pub memory: Memory<M>,
     /// Parts that could not be read at this look, though they may be back at the next.
     missed: Vec<String>,
     /// Names, and prefixes that end in `/`, of what nobody can look at, each with why.
     lost: Vec<(String, String)>,
     /// Those of them that were looked at in vain, and have a time of their own to be looked at again.
     in_vain: BTreeSet<String>,
-    /// What is looked at less often than at every poll.
-    pub(crate) rhythm: Rhythm,
-    before: Sight,
+    due: Due,
 }
 
 /// A part of a report: the dependency that stands for it as a whole, and the names, or prefixes that end in `/`, of the
 /// others in it.
 pub type Part<'a> = (&'a str, &'a [&'a str]);
 
-impl<S> Look<S> {
-    /// A poll of an API that answers; `dependency` says how it does.
-    pub fn new((api, dependency): (Api, Dependency), settings: S, target: &Target) -> Self {
-        let report = [dependency].into_iter().collect();
+impl<S, M: PluginMemory> Look<S, M> {
+    /// A poll of an API that answers.
+    pub fn new(connected: Connected, mut memory: Memory<M>, settings: S) -> Self {
+        let grades = Grades::new(std::mem::take(&mut memory.crossed), memory.now());
         Self {
-            api,
+            api: connected.api,
             settings,
-            report,
+            report: [connected.dependency].into_iter().collect(),
             notes: Notes::default(),
-            grades: Grades::known(),
-            now: target.now,
+            grades,
+            memory,
             missed: Vec::new(),
             lost: Vec::new(),
             in_vain: BTreeSet::new(),
-            rhythm: Rhythm::new(&target.settings),
-            before: remembered(SIGHT),
+            due: Due::default(),
         }
     }
 
@@ -64,12 +62,12 @@ impl<S> Look<S> {
 
     /// The time of this poll, in milliseconds since 1970.
     pub fn milliseconds(&self) -> u64 {
-        self.now
+        self.memory.now()
     }
 
     /// The time of this poll, in seconds since 1970.
     pub fn seconds(&self) -> f64 {
-        self.now as f64 / 1000.0
+        self.milliseconds() as f64 / 1000.0
     }
 
     /// Nobody can look at those of this name, or name prefix that ends in `/`: what was reported of them before is unknown. To
@@ -84,14 +82,36 @@ impl<S> Look<S> {
         self.lose(name, why);
     }
 
-    /// Those that nobody could look at two polls ago, and somebody could at the last one.
-    pub(crate) fn back(&self) -> &[String] {
-        &self.before.back
+    /// Whether it is time to look at this again. What is noted, and what samples are added, from here to [`Look::looked`]
+    /// belong to it.
+    pub fn is_due(&mut self, part: &str) -> bool {
+        let check = self.memory.schedule.valid(part, self.memory.now());
+        match check.filter(|_| !self.memory.visibility.back.iter().any(|name| belongs(name, part))) {
+            Some(check) => {
+                self.report.samples.extend(check.samples());
+                check.notes.iter().for_each(|note| self.notes.say(|| note.clone()));
+                false
+            }
+            None => {
+                self.due.parts.push(part.to_owned());
+                self.notes.begin();
+                self.due.samples_before = self.report.samples.len();
+                true
+            }
+        }
+    }
+
+    /// It was looked at: the next time is after so long.
+    pub fn looked(&mut self, part: &str, period: Duration) {
+        let samples = self.report.samples.get(self.due.samples_before..).unwrap_or_default();
+        let check = Check::new(self.notes.begun(), samples);
+        let now = self.memory.now();
+        self.memory.schedule.set(part, check, now, period);
     }
 
     /// The names with this prefix, which ends in `/`, that were reported before.
     pub fn reported_before(&self, prefix: &str) -> Vec<String> {
-        roll::names(prefix)
+        self.memory.inventory.names(prefix)
     }
 
     /// What was read of a part, or, in the report, why it could not be.
@@ -110,24 +130,22 @@ impl<S> Look<S> {
 
     /// The same for a part of which something else says that it is not there: a node of what only it knows.
     pub fn detail<T>(&mut self, (name, members): Part<'_>, read: Result<T, Trouble>) -> Option<T> {
-        let missed = format!("missed/{name}");
+        let now = self.memory.now();
         let trouble = match read {
             Ok(read) => {
-                cache::remove(&missed);
-                // A cache that is full means that what is known does not stand.
-                let _ = cache::set(&known(name), b"", LONG);
+                self.memory.missed.remove(name);
+                self.memory.read.renew(name, (), now, LONG);
                 return Some(read);
             }
             Err(trouble) => trouble,
         };
-        let since = remembered::<Option<u64>>(&missed).unwrap_or(self.now);
+        let since = self.memory.missed.get(name, now).copied().unwrap_or(now);
+        self.memory.missed.renew(name, since, now, LONG);
         let mut kept = members.to_vec();
-        // A cache that is full means that what is known stands longer.
-        remember(&missed, &since, LONG);
-        if trouble.permanent || self.now.saturating_sub(since) >= STANDS_MS {
+        if trouble.permanent || now.saturating_sub(since) >= STANDS_MS {
             for member in members {
                 let why = format!("it cannot be looked at: {name:?} says why");
-                if self.rhythm.looks_at(member) {
+                if self.due.covers(member) {
                     self.lose_at_look((*member).to_owned(), why);
                 } else {
                     self.lose(*member, why);
@@ -149,7 +167,7 @@ impl<S> Look<S> {
 
     /// Whether a part was read at a poll before this.
     pub fn is_known(&self, name: &str) -> bool {
-        cache::get(&known(name)).is_some()
+        self.memory.read.get(name, self.memory.now()).is_some()
     }
 
     /// Says in the dependency `api` that something is wrong with it although it answers.
@@ -169,46 +187,25 @@ impl<S> Look<S> {
                 "not all of it could be read at this look: {what}; what is known of that stands"
             ));
         }
-        let Self { mut report, notes, lost, in_vain, grades, now, before, .. } = self;
-        before.follow(lost.iter().map(|(name, _)| name).filter(|name| !in_vain.contains(*name)));
+        let Self { mut report, notes, lost, in_vain, grades, mut memory, .. } = self;
         notes.into_report(&mut report);
-        grades.keep();
         let mut names: BTreeSet<String> = report.dependencies.iter().map(|found| found.name.clone()).collect();
-        report.dependencies.extend(roll::unknown(&lost).into_iter().filter(|lost| names.insert(lost.name.clone())));
-        roll::remember_all(&report, now);
+        let unknown = memory.inventory.unknown(&lost).into_iter();
+        report.dependencies.extend(unknown.filter(|lost| names.insert(lost.name.clone())));
+        let in_sight = |name: &&String| !in_vain.contains(*name);
+        memory.visibility = memory.visibility.after(lost.iter().map(|(name, _)| name).filter(in_sight));
+        memory.crossed = grades.into_crossed();
+        memory.inventory.update(&report);
+        let dropped = memory.save();
+        if !dropped.is_empty() {
+            let what = dropped.join(", ");
+            report.warn(format!("the memory of 1 MB for this target is full; not remembered: {what}"));
+        }
         for dependency in &mut report.dependencies {
             dependency.parent = dependency.parent.take().filter(|parent| names.contains(parent));
         }
         report
     }
-}
-
-const SIGHT: &str = "sight";
-
-/// What could be looked at at the last poll.
-#[derive(Default, Deserialize, PartialEq, Serialize)]
-struct Sight {
-    /// What nobody could look at, at the last poll.
-    lost: Vec<String>,
-    /// What nobody could before that, and somebody could then.
-    back: Vec<String>,
-}
-
-impl Sight {
-    /// Remembers what is lost now, for the next poll.
-    fn follow<'a>(self, lost: impl Iterator<Item = &'a String>) {
-        let lost: Vec<String> = lost.cloned().collect();
-        let still: BTreeSet<&str> = lost.iter().map(String::as_str).collect();
-        let back = self.lost.iter().filter(|name| !still.contains(name.as_str())).cloned().collect();
-        let now = Self { lost, back };
-        if now != self {
-            remember(SIGHT, &now, LONG);
-        }
-    }
-}
-
-fn known(name: &str) -> String {
-    format!("known/{name}")
 }
 
 /// A dependency with this status, and why, where it is not ok.

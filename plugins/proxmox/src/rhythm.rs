@@ -1,112 +1,117 @@
-//! What is looked at less often than at every poll.
+//! The check schedule: parts of a report that are checked less often than at every poll.
 //!
-//! The last look is remembered in the target's cache, by the poll's own time. Where that is gone, it is looked again. What
-//! could not be read then is said at each poll in between, and numbers are given again, because what is known of it stands.
-//! What nobody could look at, and somebody can again, is looked at at once; so is everything when the target's settings changed.
+//! A check is valid for a period. At the polls in between, its diagnostics and its samples are reported again. A part that
+//! becomes readable again is checked immediately, and so is everything when the target's settings change.
 
-use crate::Look;
-use crate::memory::{remember, remembered};
+use crate::remembered::{Expiring, Section};
 use polliwog_sdk::{Label, Sample, SampleKind};
 use serde::{Deserialize, Serialize};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What of it concerns a poll.
-pub(crate) struct Rhythm {
-    /// Of the target's settings.
-    settings: u64,
-    /// Parts that are looked at in this poll.
-    due: Vec<String>,
-    /// How many samples there were before the part that is being looked at.
-    samples_before: usize,
+/// The last check of each part that is not checked at every poll.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Schedule {
+    checks: BTreeMap<String, Expiring<Check>>,
 }
 
-impl Rhythm {
-    /// With a target's settings.
-    pub(crate) fn new(settings: &str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        settings.hash(&mut hasher);
-        Self { settings: hasher.finish(), due: Vec::new(), samples_before: 0 }
-    }
-
-    /// Whether a dependency of this name, or those of this prefix, are looked at in this poll with a part that is not at each.
-    pub(crate) fn looks_at(&self, name: &str) -> bool {
-        self.due.iter().any(|part| is_of(name, part))
-    }
+/// The result of a check that is reported until the next check.
+#[derive(Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Check {
+    /// Diagnostics: fields that could not be read.
+    #[serde(rename = "d", default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
+    samples: Option<Section<Vec<StoredSample>>>,
 }
 
-/// A look.
-#[derive(Default, Deserialize, Serialize)]
-struct Looked {
-    /// From when on, and until when that will do. Milliseconds since 1970.
-    from: u64,
-    until: u64,
-    /// Of the settings then, as [`Rhythm::settings`].
-    settings: u64,
-    /// What could not be read.
-    notes: Vec<String>,
-    /// Numbers for graphs.
-    samples: Vec<Number>,
+/// A sample in short form: a cluster may have thousands.
+#[derive(Debug, Deserialize, Serialize)]
+struct StoredSample {
+    #[serde(rename = "n")]
+    name: String,
+    #[serde(rename = "c", default, skip_serializing_if = "std::ops::Not::not")]
+    is_counter: bool,
+    #[serde(rename = "l", default, skip_serializing_if = "Vec::is_empty")]
+    labels: Vec<(String, String)>,
+    #[serde(rename = "v")]
+    value: f64,
 }
 
-/// A sample, to be remembered: its name, whether it only goes up, labels, value. There may be thousands, so that it is short.
-#[derive(Deserialize, Serialize)]
-struct Number(String, bool, Vec<(String, String)>, f64);
-
-impl Number {
-    fn of(sample: &Sample) -> Self {
-        let labels = sample.labels.iter().map(|label| (label.name.clone(), label.value.clone())).collect();
-        let counts = matches!(sample.kind, SampleKind::Counter);
-        Self(sample.name.clone(), counts, labels, sample.value)
-    }
-
-    fn sample(self) -> Sample {
-        let Self(name, counts, labels, value) = self;
-        let kind = if counts { SampleKind::Counter } else { SampleKind::Gauge };
-        let labels = labels.into_iter().map(|(name, value)| Label { name, value }).collect();
-        Sample { name, kind, labels, value }
-    }
-}
-
-impl<S> Look<S> {
-    /// Whether it is time to look at this again. What is noted, and what samples are added, from here to [`Look::looked`]
-    /// belong to it.
-    pub fn is_due(&mut self, part: &str) -> bool {
-        let Looked { from, until, settings, notes, samples } = remembered(&key(part));
-        // A look of tomorrow was before the clock was set back.
-        let stands = settings == self.rhythm.settings && (from..until).contains(&self.milliseconds());
-        let due = !stands || self.back().iter().any(|name| is_of(name, part));
-        if due {
-            self.rhythm.due.push(part.to_owned());
-            self.notes.begin();
-            self.rhythm.samples_before = self.report.samples.len();
-        } else {
-            self.report.samples.extend(samples.into_iter().map(Number::sample));
-            notes.into_iter().for_each(|note| self.notes.say(|| note));
+impl From<&Sample> for StoredSample {
+    fn from(sample: &Sample) -> Self {
+        Self {
+            name: sample.name.clone(),
+            is_counter: matches!(sample.kind, SampleKind::Counter),
+            labels: sample.labels.iter().map(|label| (label.name.clone(), label.value.clone())).collect(),
+            value: sample.value,
         }
-        due
-    }
-
-    /// It was looked at: the next time is after so long.
-    pub fn looked(&mut self, part: &str, period: Duration) {
-        let from = self.milliseconds();
-        let samples = self.report.samples.iter().skip(self.rhythm.samples_before).map(Number::of).collect();
-        let until = from + period.as_millis() as u64;
-        let looked = Looked { from, until, settings: self.rhythm.settings, notes: self.notes.begun(), samples };
-        // A cache that is full means one look too many.
-        remember(&key(part), &looked, period);
     }
 }
 
-/// Whether a dependency of this name, or those of this prefix, are looked at with a part: `zfs/pve1` with `hourly/zfs`,
-/// `group/` with `group/main/`.
-fn is_of(name: &str, part: &str) -> bool {
+impl From<StoredSample> for Sample {
+    fn from(stored: StoredSample) -> Self {
+        let kind = if stored.is_counter { SampleKind::Counter } else { SampleKind::Gauge };
+        let labels = stored.labels.into_iter().map(|(name, value)| Label { name, value }).collect();
+        Self { name: stored.name, kind, labels, value: stored.value }
+    }
+}
+
+impl Check {
+    pub(crate) fn new(notes: Vec<String>, samples: &[Sample]) -> Self {
+        let stored = || Section::of(&samples.iter().map(StoredSample::from).collect());
+        Self { notes, samples: (!samples.is_empty()).then(stored) }
+    }
+
+    /// The samples of the check.
+    pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> + use<> {
+        self.samples.as_ref().map(Section::read).unwrap_or_default().into_iter().map(Sample::from)
+    }
+}
+
+impl Schedule {
+    /// The last check of a part; `None` if the part is due.
+    pub(crate) fn valid(&self, part: &str, now: u64) -> Option<&Check> {
+        self.checks.get(part)?.get(now)
+    }
+
+    /// Remembers a check for a period.
+    pub(crate) fn set(&mut self, part: &str, check: Check, now: u64, period: Duration) {
+        self.checks.insert(part.to_owned(), Expiring::new(check, now, period));
+    }
+
+    /// Drops expired checks.
+    pub(crate) fn purge(&mut self, now: u64) {
+        self.checks.retain(|_, check| check.get(now).is_some());
+    }
+
+    /// Drops all samples: they are missing until the next check.
+    pub(crate) fn drop_samples(&mut self) {
+        self.checks.values_mut().for_each(|check| check.value_mut().samples = None);
+    }
+}
+
+/// The parts that are checked in this poll.
+#[derive(Default)]
+pub(crate) struct Due {
+    pub parts: Vec<String>,
+    /// The number of samples before the part that is being checked.
+    pub samples_before: usize,
+}
+
+impl Due {
+    /// Whether a dependency of this name, or those of this prefix, belong to a part that is checked in this poll.
+    pub(crate) fn covers(&self, name: &str) -> bool {
+        self.parts.iter().any(|part| belongs(name, part))
+    }
+}
+
+/// Whether a dependency of this name, or those of this prefix, belong to a part: `zfs/pve1` to `hourly/zfs`, `group/` to
+/// `group/main/`.
+pub(crate) fn belongs(name: &str, part: &str) -> bool {
     let part = part.strip_prefix("hourly/").unwrap_or(part);
     name == part || name.starts_with(&format!("{part}/")) || name.ends_with('/') && format!("{part}/").starts_with(name)
-}
-
-fn key(part: &str) -> String {
-    format!("rhythm/{part}")
 }
 
 #[cfg(test)]
@@ -129,7 +134,7 @@ mod tests {
             ("replication", "replication", true),
             ("replication/", "replication", true),
         ] {
-            assert_eq!(is_of(name, part), expected, "{name} {part}");
+            assert_eq!(belongs(name, part), expected, "{name} {part}");
         }
     }
 }

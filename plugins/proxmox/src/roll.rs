@@ -1,120 +1,152 @@
-//! What was reported, so that it can be said to be unknown when nobody can look at it any more.
+//! The inventory: the dependencies of earlier reports, which are reported as unknown when they cannot be checked.
 //!
-//! A plugin begins each poll anew, and what it does not name the host calls missing, as if somebody had removed it.
-//! Dependencies are remembered by family, which is what their names begin with: `guest`.
+//! The host calls a dependency removed if a report neither names nor keeps it. The inventory holds them by family, which is
+//! the first segment of a name: `guest`.
 
-use crate::memory::{LONG, remember, remembered};
-use polliwog_sdk::{Dependency, Report, Status, cache};
+use crate::remembered::Section;
+use polliwog_sdk::{Dependency, Report, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-const MARKS: &str = "roll";
+/// The dependencies of earlier reports.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Inventory {
+    families: BTreeMap<String, Section<Family>>,
+}
 
-/// What of a dependency does not depend on how it is: name, kind, title, parent. There may be thousands, so that it is short.
-#[derive(Debug, Deserialize, Serialize)]
-struct Entry(String, Option<String>, Option<String>, Option<String>);
+/// Dependencies by name.
+type Family = BTreeMap<String, Identity>;
 
-/// A hash of each family's entries, and when they were written, in milliseconds since 1970: what has not changed is not
-/// written again for a while.
-type Marks = BTreeMap<String, (u64, u64)>;
-/// The host may have dropped it for want of room.
-const AGAIN: u64 = 60 * 60 * 1000;
+/// The identity of a dependency beside its name, without its state. There may be thousands, so the names are short.
+#[derive(Debug, Default, Deserialize, Serialize)]
+struct Identity {
+    #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+}
 
-/// Remembers what a report names, and what it keeps that was known before.
-pub(crate) fn remember_all(report: &Report, now: u64) {
-    let before: Marks = remembered(MARKS);
-    let mut families: BTreeMap<&str, Vec<&Dependency>> = BTreeMap::new();
-    for dependency in &report.dependencies {
-        families.entry(family(&dependency.name)).or_default().push(dependency);
-    }
-    let kept = |family: &str| {
-        report.kept.iter().filter(|kept| self::family(kept) == family).map(String::as_str).collect::<Vec<_>>()
-    };
-    let mut marks: Marks = before.clone();
-    for gone in before.keys().filter(|family| !families.contains_key(family.as_str()) && kept(family).is_empty()) {
-        cache::remove(&key(gone));
-        marks.remove(gone);
-    }
-    for (family, members) in families {
-        let kept = kept(family);
-        let mark = mark(&members, &kept);
-        if before.get(family).is_some_and(|(known, at)| *known == mark && (*at..*at + AGAIN).contains(&now)) {
-            continue;
+impl Inventory {
+    /// Replaces the inventory with the dependencies that a report names or keeps.
+    pub(crate) fn update(&mut self, report: &Report) {
+        let mut families: BTreeMap<&str, Family> = BTreeMap::new();
+        for dependency in &report.dependencies {
+            let members = families.entry(family(&dependency.name)).or_default();
+            members.insert(dependency.name.clone(), Identity::of(dependency));
         }
-        let names: BTreeSet<&str> = members.iter().map(|member| member.name.as_str()).collect();
-        let stands = |entry: &Entry| !names.contains(entry.0.as_str()) && kept.iter().any(|kept| entry.is(kept));
-        let before = if kept.is_empty() { Vec::new() } else { family_of(family) };
-        let entries: Vec<Entry> =
-            members.iter().map(|member| Entry::of(member)).chain(before.into_iter().filter(stands)).collect();
-        if remember(&key(family), &entries, LONG) {
-            marks.insert(family.to_owned(), (mark, now));
+        let mut kept: BTreeMap<&str, Names<'_>> = BTreeMap::new();
+        for name in &report.kept {
+            kept.entry(family(name)).or_default().insert(name);
+        }
+        self.families.retain(|family, _| families.contains_key(family.as_str()) || kept.contains_key(family.as_str()));
+        for (family, mut members) in families {
+            if let Some(kept) = kept.get(family) {
+                for (name, identity) in self.family(family).into_iter().filter(|(name, _)| kept.contain(name)) {
+                    members.entry(name).or_insert(identity);
+                }
+            }
+            self.families.insert(family.to_owned(), Section::of(&members));
+        }
+    }
+
+    /// Earlier dependencies of these names, or of these prefixes that end in `/`, as unknown for the given reasons.
+    pub(crate) fn unknown(&self, lost: &[(String, String)]) -> Vec<Dependency> {
+        let families: BTreeSet<&str> = lost.iter().map(|(member, _)| family(member)).collect();
+        let by_name: BTreeMap<&str, &str> = lost.iter().map(|(member, why)| (member.as_str(), why.as_str())).collect();
+        let prefixes: Vec<&(String, String)> = lost.iter().filter(|(member, _)| member.ends_with('/')).collect();
+        let of = |(name, identity): (String, Identity)| {
+            let by_prefix =
+                || prefixes.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, why)| why.as_str());
+            let why = by_name.get(name.as_str()).copied().or_else(by_prefix)?.to_owned();
+            Some(identity.unknown(name, why))
+        };
+        families.into_iter().flat_map(|family| self.family(family)).filter_map(of).collect()
+    }
+
+    /// The names of earlier dependencies with a prefix that ends in `/`.
+    pub(crate) fn names(&self, prefix: &str) -> Vec<String> {
+        self.family(family(prefix)).into_keys().filter(|name| name.starts_with(prefix)).collect()
+    }
+
+    fn family(&self, family: &str) -> Family {
+        self.families.get(family).map(Section::read).unwrap_or_default()
+    }
+}
+
+/// Names, and prefixes that end in `/`.
+#[derive(Default)]
+struct Names<'a> {
+    exact: BTreeSet<&'a str>,
+    prefixes: Vec<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    fn insert(&mut self, name: &'a str) {
+        if name.ends_with('/') {
+            self.prefixes.push(name);
         } else {
-            marks.remove(family);
+            self.exact.insert(name);
         }
     }
-    if marks != before {
-        remember(MARKS, &marks, LONG);
+
+    fn contain(&self, name: &str) -> bool {
+        self.exact.contains(name) || self.prefixes.iter().any(|prefix| name.starts_with(prefix))
     }
 }
 
-/// Those of these names, or prefixes that end in `/`, that were reported before: unknown, for these reasons.
-pub(crate) fn unknown(lost: &[(String, String)]) -> Vec<Dependency> {
-    let families: BTreeSet<&str> = lost.iter().map(|(member, _)| family(member)).collect();
-    let by_name: BTreeMap<&str, &str> = lost.iter().map(|(member, why)| (member.as_str(), why.as_str())).collect();
-    let prefixes: Vec<&(String, String)> = lost.iter().filter(|(member, _)| member.ends_with('/')).collect();
-    let of = |entry: Entry| {
-        let by_prefix = || prefixes.iter().find(|(prefix, _)| entry.is(prefix)).map(|(_, why)| why.as_str());
-        let why = by_name.get(entry.0.as_str()).copied().or_else(by_prefix)?.to_owned();
-        Some(entry.unknown(why))
-    };
-    families.into_iter().flat_map(family_of).filter_map(of).collect()
-}
-
-/// The names under a prefix that were reported before.
-pub(crate) fn names(prefix: &str) -> Vec<String> {
-    family_of(family(prefix)).into_iter().filter(|entry| entry.is(prefix)).map(|entry| entry.0).collect()
-}
-
-/// What a name, or a prefix, begins with.
+/// The first segment of a name or prefix.
 fn family(name: &str) -> &str {
     name.split('/').next().unwrap_or_default()
 }
 
-fn family_of(family: &str) -> Vec<Entry> {
-    remembered(&key(family))
-}
-
-fn key(family: &str) -> String {
-    format!("roll/{family}")
-}
-
-/// In any order: Proxmox lists things in another one each time.
-fn mark(members: &[&Dependency], kept: &[&str]) -> u64 {
-    let kept = kept.iter().fold(0_u64, |sum, kept| {
-        let mut hasher = DefaultHasher::new();
-        kept.hash(&mut hasher);
-        sum.wrapping_add(hasher.finish())
-    });
-    members.iter().fold(kept, |sum, Dependency { name, kind, title, parent, .. }| {
-        let mut hasher = DefaultHasher::new();
-        (name, kind, title, parent).hash(&mut hasher);
-        sum.wrapping_add(hasher.finish())
-    })
-}
-
-impl Entry {
-    fn of(Dependency { name, kind, title, parent, .. }: &Dependency) -> Self {
-        Self(name.clone(), kind.clone(), title.clone(), parent.clone())
+impl Identity {
+    fn of(dependency: &Dependency) -> Self {
+        let Dependency { kind, title, parent, .. } = dependency;
+        Self { kind: kind.clone(), title: title.clone(), parent: parent.clone() }
     }
 
-    /// Whether it is the one of this name, or of this prefix, which ends in `/`.
-    fn is(&self, member: &str) -> bool {
-        self.0 == member || member.ends_with('/') && self.0.starts_with(member)
-    }
-
-    fn unknown(self, why: String) -> Dependency {
-        let Self(name, kind, title, parent) = self;
+    fn unknown(self, name: String, why: String) -> Dependency {
+        let Self { kind, title, parent } = self;
         Dependency { kind, title, parent, error_message: Some(why), ..Dependency::new(name, Status::Unknown) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(names: &[&str], kept: &[&str]) -> Report {
+        let mut report: Report =
+            names.iter().map(|name| Dependency::ok(*name).with_title(format!("{name}!"))).collect();
+        kept.iter().for_each(|kept| report.keep(*kept));
+        report
+    }
+
+    #[test]
+    fn kept_dependencies_stay_in_the_inventory() {
+        let mut inventory = Inventory::default();
+        inventory.update(&report(&["guest/1", "guest/2", "guest/3", "node/a", "ha"], &[]));
+        inventory.update(&report(&["guest/1", "api"], &["guest/2", "node/"]));
+        assert_eq!(inventory.names("guest/"), ["guest/1", "guest/2"]);
+        assert_eq!(inventory.names("node/"), ["node/a"]);
+        assert!(inventory.names("ha").is_empty(), "the last report neither names nor keeps it");
+    }
+
+    #[test]
+    fn lost_dependencies_are_unknown_with_their_titles() {
+        let mut inventory = Inventory::default();
+        inventory.update(&report(&["guest/1", "guest/2", "guesthouse/1", "node/a"], &[]));
+        let lost = [("guest/".to_owned(), "hidden".to_owned()), ("guest/2".to_owned(), "offline".to_owned())];
+        let unknown = inventory.unknown(&lost);
+        let found: Vec<_> = unknown
+            .iter()
+            .map(|found| (found.name.as_str(), found.title.as_deref(), found.error_message.as_deref()))
+            .collect();
+        let expected = [("guest/1", Some("guest/1!"), Some("hidden")), ("guest/2", Some("guest/2!"), Some("offline"))];
+        assert_eq!(found, expected);
+        assert!(unknown.iter().all(|found| found.status == Status::Unknown));
     }
 }

@@ -1,6 +1,6 @@
 //! A node's subscription. Most nodes have none, so that it is looked at only where somebody asks for it.
 
-use crate::{Answer, Look, Trouble, judged};
+use crate::{Answer, Look, PluginMemory, Trouble, judged};
 use polliwog_sdk::lenient::{Field, Text};
 use polliwog_sdk::{Dependency, Status};
 use serde::Deserialize;
@@ -16,8 +16,8 @@ struct Subscription {
 }
 
 /// Whether it is active.
-pub fn subscription<S>(
-    look: &mut Look<S>,
+pub fn subscription<S, M: PluginMemory>(
+    look: &mut Look<S, M>,
     (name, kind): (String, &str),
     answer: Answer,
 ) -> Result<Dependency, Trouble> {

@@ -6,8 +6,8 @@
 use crate::Look;
 use crate::nodes::{Nodes, answers};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
-use polliwog_sdk::{Dependency, Status, cache};
-use proxmox::{Part, Trouble, judged, remember, remembered};
+use polliwog_sdk::{Dependency, Status};
+use proxmox::{Expiring, Part, Trouble, judged};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,8 +17,7 @@ const PART: Part<'_> = ("ceph", &["ceph/"]);
 const PERIOD: Duration = Duration::from_secs(60);
 /// How often it is looked whether there is Ceph by now.
 const ABSENT: Duration = Duration::from_secs(60 * 60);
-/// Where it is asked, when that is another place than `/cluster/ceph/status`.
-const ASKED: &str = "ceph/asked";
+/// Another path than `/cluster/ceph/status` is asked for so long.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a cluster without Ceph says, and a node without its programs, which has nothing to do with the cluster's.
 const NOT_THERE: [&str; 3] = ["not initialized", NO_PROGRAMS, "missing '/etc/pve/ceph.conf'"];
@@ -99,21 +98,23 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
 
 /// A node without Ceph's programs cannot say how Ceph is; another one may.
 fn ask(look: &mut Look, nodes: &Nodes) -> Result<Ceph, Trouble> {
-    let path = remembered::<Option<String>>(ASKED).unwrap_or_else(|| "/cluster/ceph/status".to_owned());
+    let now = look.milliseconds();
+    let known = look.memory.plugin.ceph_path.as_ref().and_then(|path| path.get(now));
+    let path = known.cloned().unwrap_or_else(|| "/cluster/ceph/status".to_owned());
     let [answer] = look.api.ask([path.as_str()]);
     let ceph = answer.read::<Ceph>();
     if !ceph.as_ref().is_err_and(|trouble| trouble.sentence.contains(NO_PROGRAMS) || trouble.code == "node_unreachable")
     {
         return ceph;
     }
-    let paths = nodes.keys().filter(|name| answers(nodes, name)).map(|name| format!("/nodes/{name}/ceph/status"));
+    let paths = nodes.keys().filter(|name| answers(look, nodes, name)).map(|name| format!("/nodes/{name}/ceph/status"));
     let paths: Vec<String> = paths.filter(|other| *other != path).collect();
     let others = look.api.ask_all(paths.clone());
     let mut silent = ceph.as_ref().err().filter(|trouble| !is_absent(trouble)).cloned();
     for (path, other) in paths.into_iter().zip(others) {
         match other.read() {
             Ok(found) => {
-                remember(ASKED, &path, REMEMBERED);
+                look.memory.plugin.ceph_path = Some(Expiring::new(path, now, REMEMBERED));
                 return Ok(found);
             }
             Err(trouble) if is_absent(&trouble) => {}
@@ -124,7 +125,7 @@ fn ask(look: &mut Look, nodes: &Nodes) -> Result<Ceph, Trouble> {
     match silent {
         Some(trouble) => Err(trouble),
         None => {
-            cache::remove(ASKED);
+            look.memory.plugin.ceph_path = None;
             ceph
         }
     }

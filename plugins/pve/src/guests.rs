@@ -4,46 +4,38 @@
 //! backup or migration holds it, HA was told to stop it, or a person did.
 
 use crate::Look;
-use crate::ha::{Service, Services};
-use crate::nodes::{Nodes, State, parent};
+use crate::ha::Service;
+use crate::memory::{GuestNames, Names, Stopped};
+use crate::nodes::{State, parent};
 use crate::resources::{Guest, Resources, wanted};
+use crate::seen::Seen;
 use crate::settings;
-use crate::stopped::{Memory, Stopped};
-use crate::tasks::Task;
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Grade, LONG, Unseen, judged, moment, remember, remembered};
-use serde::{Deserialize, Serialize};
-use std::cell::Cell;
+use proxmox::{Grade, Section, Unseen, judged, moment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A lock of this age holds nothing any more: its task ended without it, with its node perhaps. Seconds.
 const STALE_LOCK: f64 = 12.0 * 3600.0;
-/// Where stopped guests that must run are remembered between polls.
-const STOPPED: &str = "stopped";
-const DAY: f64 = 24.0 * 3600.0;
 
 /// What guests are called, by their numbers, for when their node is gone and its guests have only numbers; and how often that
 /// is remembered anew.
 const NAMES: &str = "names";
 const NAMED: Duration = Duration::from_secs(5 * 60);
 
-/// What else is known of the cluster.
-pub(crate) struct Seen<'a> {
-    pub nodes: &'a Nodes,
-    pub services: &'a Services,
-    pub tasks: &'a [Task],
-    /// Nodes that fell silent a moment ago.
-    pub quiet: &'a BTreeSet<String>,
-    /// How many guests' own tasks may be asked for at this poll.
-    pub lookups: Cell<u8>,
+/// Guests that are expected to run, at one poll.
+#[derive(Default)]
+struct Before {
+    watched: BTreeSet<u64>,
+    stopped: BTreeMap<u64, Stopped>,
 }
 
 pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
     let guests = &resources.guests;
     let onboot = crate::onboot::report(look, guests, seen.nodes);
-    let before: Memory = remembered(STOPPED);
-    let mut memory = Memory { day: (look.seconds() / DAY) as u64, ..Memory::default() };
+    let own = &mut look.memory.plugin;
+    let before = Before { watched: std::mem::take(&mut own.watched), stopped: std::mem::take(&mut own.stopped) };
+    let mut now = Before::default();
     let (mut looked_at, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
     let expected_names = look.settings.guests.expected.clone();
     let mut unseen = expected_names.unseen();
@@ -63,11 +55,11 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
         let state = seen.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
         let unheard = guest.status == "unknown" && seen.quiet.contains(&guest.node);
         if state == State::Offline || unheard {
-            memory.stopped.extend(before.stopped.get_key_value(&guest.id).map(|(id, it)| (*id, it.clone())));
+            now.stopped.extend(before.stopped.get_key_value(&guest.id).map(|(id, it)| (*id, it.clone())));
         }
         if unheard || guest.status == "unknown" && state != State::Offline {
             // It is not seen for a moment. Behind a node that is offline anything may be done to it.
-            memory.watched.extend(before.watched.get(&guest.id));
+            now.watched.extend(before.watched.get(&guest.id));
         }
         if unheard {
             look.report.keep(guest.dependency());
@@ -81,9 +73,9 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
             let told = by_ha.is_some_and(|service| service.wants_stopped());
             let (verdict, down) = expected_to_run(guest, told, (look, &before, seen));
             if guest.status != "unknown" {
-                memory.watched.insert(guest.id);
+                now.watched.insert(guest.id);
             }
-            memory.stopped.extend(down.map(|down| (guest.id, down)));
+            now.stopped.extend(down.map(|down| (guest.id, down)));
             verdict
         };
         let verdict = if verdict == Verdict::Well { full(look, guest) } else { verdict };
@@ -93,16 +85,15 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
         look.warn_of_api("no guest is looked at: see guests.include and guests.exclude in the settings");
     }
     absent(look, resources, unseen, nameless);
-    if before != memory && !remember(STOPPED, &memory, LONG) {
-        look.notes.say(|| "there is no room to remember which guests stand still, and since when".to_owned());
-    }
+    look.memory.plugin.watched = now.watched;
+    look.memory.plugin.stopped = now.stopped;
 }
 
 /// A guest that must run, and what is to be remembered of it until it does.
 fn expected_to_run(
     guest: &Guest,
     told_to_stop: bool,
-    (look, before, seen): (&Look, &Memory, &Seen<'_>),
+    (look, before, seen): (&mut Look, &Before, &Seen<'_>),
 ) -> (Verdict, Option<Stopped>) {
     let known = before.stopped.get(&guest.id).cloned();
     let verdict = must_run(guest, told_to_stop);
@@ -153,38 +144,28 @@ fn absent(look: &mut Look, resources: &Resources, unseen: Unseen<'_>, nameless: 
     }
 }
 
-/// What a guest is called by, which is forgotten with its node: name, tags, pool. There may be thousands.
-#[derive(Debug, Serialize, Deserialize)]
-struct Called(Option<String>, Vec<String>, Option<String>);
-
-/// What is remembered of all: what each guest is called, and which are templates.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Names {
-    guests: BTreeMap<u64, Called>,
-    templates: BTreeSet<u64>,
-}
-
 /// Calls those by their names of before that say them no more: of their nodes nothing has been heard for five minutes.
 pub(crate) fn recall(look: &mut Look, resources: &mut Resources) {
     let due = look.is_due(NAMES);
     if !due && resources.guests.iter().all(|guest| guest.name.is_some()) {
         return;
     }
-    let mut names: Names = remembered(NAMES);
+    let mut names: Names = look.memory.plugin.names.read();
     let (templates, mut guests): (Vec<Guest>, Vec<Guest>) =
         resources.guests.drain(..).partition(|guest| guest.name.is_none() && names.templates.contains(&guest.id));
     resources.templates.extend(templates.into_iter().map(|template| (template.id, template.node)));
     for guest in guests.iter_mut().filter(|guest| guest.name.is_none()) {
-        if let Some(Called(name, tags, pool)) = names.guests.get(&guest.id) {
+        if let Some(GuestNames { name, tags, pool }) = names.guests.get(&guest.id) {
             (guest.name, guest.tags, guest.pool) = (name.clone(), tags.clone(), pool.clone());
         }
     }
     resources.guests = guests;
     if due {
-        let called = |guest: &Guest| Called(guest.name.clone(), guest.tags.clone(), guest.pool.clone());
+        let called =
+            |guest: &Guest| GuestNames { name: guest.name.clone(), tags: guest.tags.clone(), pool: guest.pool.clone() };
         names.guests = resources.guests.iter().map(|guest| (guest.id, called(guest))).collect();
         names.templates = resources.templates.keys().copied().collect();
-        remember(NAMES, &names, LONG);
+        look.memory.plugin.names = Section::of(&names);
         look.looked(NAMES, NAMED);
     }
 }

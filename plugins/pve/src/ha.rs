@@ -6,7 +6,7 @@ use crate::Look;
 use crate::nodes::{Node, Nodes, parent, reports};
 use polliwog_sdk::lenient::{Field, Flag, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Notes, judged, remember, remembered};
+use proxmox::{Notes, judged};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,10 +14,7 @@ use std::time::Duration;
 /// A node is found within seconds of the fence that was waited for, where there is one. Seconds.
 const RECOVERY_TAKES: f64 = 300.0;
 /// Where services in recovery are remembered, each with when it was seen so first, in seconds since 1970; and for how long.
-const RECOVERING: &str = "recovering";
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
-
-type Recovering = BTreeMap<String, f64>;
 
 /// One entry of any type; unknown ones are ignored.
 #[derive(Debug, Default, Deserialize)]
@@ -68,15 +65,15 @@ pub(crate) type Services = BTreeMap<u64, Service>;
 
 /// Reports what HA says of itself, and gives what it does with each guest.
 pub(crate) fn report(look: &mut Look, entries: &[Entry], nodes: &Nodes) -> Services {
-    let now = look.seconds();
+    let (now, time) = (look.milliseconds(), look.seconds());
+    let before = &mut look.memory.plugin.recovering;
     let (report, notes) = (&mut look.report, &mut look.notes);
     let of_type = |kind: &str| {
         let kind = kind.to_owned();
         entries.iter().filter(move |entry| entry.kind.get().is_some_and(|Text(found)| *found == kind))
     };
     let mut services = Services::new();
-    let before: Recovering = remembered(RECOVERING);
-    let mut recovering = Recovering::new();
+    let mut recovering: BTreeMap<String, f64> = BTreeMap::new();
     for entry in of_type("service") {
         let Some(sid) = sid(entry) else {
             notes.say(|| "a service of HA has no sid: it is left out".to_owned());
@@ -89,13 +86,12 @@ pub(crate) fn report(look: &mut Look, entries: &[Entry], nodes: &Nodes) -> Servi
         if look.settings.ha.exclude.match_any([sid.as_str()]) {
             continue;
         }
-        let since = (entry.state() == Some("recovery")).then(|| before.get(&sid).copied().unwrap_or(now));
-        report.dependencies.push(service(&sid, entry, since.map(|since| now - since), notes));
+        let since = (entry.state() == Some("recovery")).then(|| before.get(&sid, now).copied().unwrap_or(time));
+        report.dependencies.push(service(&sid, entry, since.map(|since| time - since), notes));
         recovering.extend(since.map(|since| (sid, since)));
     }
-    if recovering != before {
-        remember(RECOVERING, &recovering, REMEMBERED);
-    }
+    before.retain(|sid| recovering.contains_key(sid));
+    recovering.iter().for_each(|(sid, since)| before.renew(sid, *since, now, REMEMBERED));
     for entry in of_type("lrm") {
         report.dependencies.extend(resource_manager(entry, nodes));
     }

@@ -30,6 +30,7 @@ mod ceph;
 mod cluster;
 mod guests;
 mod ha;
+mod memory;
 mod nodes;
 mod onboot;
 mod qdevice;
@@ -37,6 +38,7 @@ mod replication;
 mod resources;
 mod rights;
 mod samples;
+mod seen;
 mod settings;
 mod stopped;
 mod storages;
@@ -84,18 +86,29 @@ impl Poller for Pve {
     }
 
     fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
-        let authorize = |api: Api| Ok(api.with_header("authorization", "PVEAPIToken=${secret.token}"));
-        let mut look = Look::new(connect(target, Product::Ve, authorize)?, settings, target);
-        poll(&mut look);
-        samples::bound(&mut look);
-        Ok(look.finish())
+        let authorize = |api: Api, _: &mut Memory| Ok(api.with_header("authorization", "PVEAPIToken=${secret.token}"));
+        let mut memory = Memory::load(target);
+        match connect(target, Product::Ve, &mut memory, authorize) {
+            Ok(connected) => {
+                let mut look = Look::new(connected, memory, settings);
+                poll(&mut look);
+                samples::bound(&mut look);
+                Ok(look.finish())
+            }
+            Err(trouble) => {
+                memory.save();
+                Err(trouble.into())
+            }
+        }
     }
 }
 
 polliwog_sdk::register!(Pve);
 
 /// One poll under way.
-type Look = proxmox::Look<Settings>;
+type Look = proxmox::Look<Settings, memory::Memory>;
+
+type Memory = proxmox::Memory<memory::Memory>;
 
 /// Guests that stood still when this plugin began to look, and of which the cluster's tasks say nothing: so many are asked about.
 const LOOKUPS: u8 = 10;
@@ -150,7 +163,7 @@ fn poll(look: &mut Look) {
     let hidden = rights::report(look, &resources, &nodes);
     let quiet = nodes::quiet(look, &nodes);
     let lookups = Cell::new(LOOKUPS);
-    let seen = guests::Seen { nodes: &nodes, services: &services, tasks: &tasks, quiet: &quiet, lookups };
+    let seen = seen::Seen { nodes: &nodes, services: &services, tasks: &tasks, quiet: &quiet, lookups };
     guests::report(look, &resources, &seen);
     storages::report(look, &resources.storages, &nodes);
     replication::report(look, &resources, &nodes);

@@ -4,15 +4,14 @@ use crate::Look;
 use crate::cluster::Cluster;
 use crate::resources::{self, Resources, wanted};
 use crate::settings;
-use polliwog_sdk::{Dependency, Status, cache};
-use proxmox::{Trouble, judged, remember, remembered};
+use polliwog_sdk::{Dependency, Status};
+use proxmox::{Trouble, judged};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// That a node could not be reached by the one that was asked is remembered until it is asked again, which is minutes.
 const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
 /// Nodes that say nothing of themselves are remembered, each with since when, in seconds since 1970; and for how long.
-const MUTE: &str = "mute";
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 /// What is known of one that fell silent stands for so long. Seconds.
 const QUIET: f64 = 60.0;
@@ -48,22 +47,19 @@ impl Node {
 }
 
 /// Whether a node is worth a request of its own: the cluster sees it, and it answered the last one.
-pub(crate) fn answers(nodes: &Nodes, name: &str) -> bool {
-    nodes.get(name).is_some_and(|node| node.state == State::Online) && spared(name).is_none()
+pub(crate) fn answers(look: &Look, nodes: &Nodes, name: &str) -> bool {
+    nodes.get(name).is_some_and(|node| node.state == State::Online) && spared(look, name).is_none()
 }
 
 /// Why a node is not asked again yet.
-pub(crate) fn spared(name: &str) -> Option<String> {
-    remembered(&sparing(name))
+pub(crate) fn spared(look: &Look, name: &str) -> Option<String> {
+    look.memory.plugin.backing_off.get(name, look.milliseconds()).cloned()
 }
 
 /// Leaves a node alone for a while.
-pub(crate) fn spare(name: &str, why: &str) {
-    remember(&sparing(name), &why, SPARED);
-}
-
-fn sparing(name: &str) -> String {
-    format!("spared/{name}")
+pub(crate) fn spare(look: &mut Look, name: &str, why: &str) {
+    let now = look.milliseconds();
+    look.memory.plugin.backing_off.set(name, why.to_owned(), now, SPARED);
 }
 
 /// Those that either of both knows. What the cluster says of who is online counts: it is seconds old, the other minutes.
@@ -92,14 +88,14 @@ pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>, settings: 
 
 /// Nodes that fell silent a moment ago, as when they or their cluster file system start anew: what is known of them and of
 /// what runs there stands for a minute.
-pub(crate) fn quiet(look: &Look, nodes: &Nodes) -> BTreeSet<String> {
-    let before: BTreeMap<String, f64> = remembered(MUTE);
+pub(crate) fn quiet(look: &mut Look, nodes: &Nodes) -> BTreeSet<String> {
+    let (now, time) = (look.milliseconds(), look.seconds());
+    let before = &mut look.memory.plugin.silent;
     let mute = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
-    let since = |name: &String| before.get(name).copied().unwrap_or(look.seconds());
+    let since = |name: &String| before.get(name, now).copied().unwrap_or(time);
     let mute: BTreeMap<String, f64> = mute.map(|(name, _)| (name.clone(), since(name))).collect();
-    if mute != before {
-        remember(MUTE, &mute, REMEMBERED);
-    }
+    before.retain(|name| mute.contains_key(name));
+    mute.iter().for_each(|(name, since)| before.renew(name, *since, now, REMEMBERED));
     if mute.is_empty() {
         return BTreeSet::new();
     }
@@ -126,7 +122,7 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes, quiet: &BTreeSet<String>, h
             look.report.keep(own);
             continue;
         }
-        let verdict = presence(name, node, !hidden.contains(name))
+        let verdict = presence(look, name, node, !hidden.contains(name))
             .unwrap_or_else(|| node.itself.host.judge(&look.settings.usage, &own, &mut look.grades));
         let dependency = judged(own, "pve-node", verdict);
         look.add(match node.itself.host.description() {
@@ -137,26 +133,23 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes, quiet: &BTreeSet<String>, h
 }
 
 /// Remembers whether a request that was passed on to a node came through.
-pub(crate) fn asked<T>(node: &str, answer: &Result<T, Trouble>) {
+pub(crate) fn asked<T>(look: &mut Look, node: &str, answer: &Result<T, Trouble>) {
     match answer {
-        Err(trouble) if trouble.code == "node_unreachable" => unreachable_because(node, &trouble.sentence),
+        Err(trouble) if trouble.code == "node_unreachable" => unreachable_because(look, node, &trouble.sentence),
         Err(_) => {}
-        Ok(_) => cache::remove(&unreachable(node)),
+        Ok(_) => look.memory.plugin.unreachable.remove(node),
     }
 }
 
 /// Remembers that no request came through to a node.
-pub(crate) fn unreachable_because(node: &str, why: &str) {
-    remember(&unreachable(node), &why, UNREACHABLE);
-    spare(node, why);
-}
-
-fn unreachable(node: &str) -> String {
-    format!("unreachable/{node}")
+pub(crate) fn unreachable_because(look: &mut Look, node: &str, why: &str) {
+    let now = look.milliseconds();
+    look.memory.plugin.unreachable.set(node, why.to_owned(), now, UNREACHABLE);
+    spare(look, node, why);
 }
 
 /// What is wrong with a node before its numbers count.
-fn presence(name: &str, node: &Node, heard: bool) -> Option<(Status, Option<String>)> {
+fn presence(look: &Look, name: &str, node: &Node, heard: bool) -> Option<(Status, Option<String>)> {
     let ha = node.itself.ha.as_deref();
     let maintenance = ha == Some("maintenance");
     let (status, why) = match node.state {
@@ -180,8 +173,8 @@ fn presence(name: &str, node: &Node, heard: bool) -> Option<(Status, Option<Stri
                  pvestatd\""
             ),
         ),
-        State::Online => match remembered::<Option<String>>(&unreachable(name)) {
-            Some(why) => (Status::Warning, why),
+        State::Online => match look.memory.plugin.unreachable.get(name, look.milliseconds()) {
+            Some(why) => (Status::Warning, why.clone()),
             None => return None,
         },
     };

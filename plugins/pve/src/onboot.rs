@@ -2,11 +2,12 @@
 //!
 //! So it is an option, for what must run and for samples, and a few are asked in a poll, those first whose answer is oldest.
 
+use crate::memory::Onboot;
 use crate::nodes::{Nodes, answers};
 use crate::resources::Guest;
 use crate::{Look, samples};
 use polliwog_sdk::lenient::{Field, Flag};
-use proxmox::{remember, remembered};
+use proxmox::Expiring;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +17,6 @@ const EACH_POLL: usize = 20;
 /// An answer is good for so long. Seconds.
 const FRESH: f64 = 600.0;
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
-const KEY: &str = "onboot";
 
 #[derive(Deserialize)]
 struct Config {
@@ -26,7 +26,7 @@ struct Config {
 
 /// What is known of each guest: whether it is started with its node, where that could be read, and when it was asked, in seconds
 /// since 1970.
-type Known = BTreeMap<u64, (Option<bool>, f64)>;
+type Known = BTreeMap<u64, Onboot>;
 
 /// Gives the samples, and the guests that must run because they are started with their node: both where they are wanted, and as
 /// far as it is known by now.
@@ -37,22 +37,24 @@ pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTreeS
     }
     let known = ask(look, guests, nodes);
     if look.settings.samples || look.settings.samples_onboot {
-        samples::onboot(look, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.0?))));
+        samples::onboot(look, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.onboot?))));
     }
-    known.into_iter().filter(|(_, (onboot, _))| expects && *onboot == Some(true)).map(|(id, _)| id).collect()
+    known.into_iter().filter(|(_, known)| expects && known.onboot == Some(true)).map(|(id, _)| id).collect()
 }
 
 /// Asks for the next few, and gives what is known of all.
 fn ask(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> Known {
-    let mut known: Known = remembered(KEY);
+    let now = look.milliseconds();
+    let known = look.memory.plugin.onboot.take();
+    let mut known: Known = known.as_ref().and_then(|known| known.get(now)).cloned().unwrap_or_default();
     let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
     known.retain(|id, _| ids.contains(id));
-    let asked = oldest(guests, nodes, &known, look.seconds());
+    let asked = oldest(look, guests, nodes, &known);
     let path = |guest: &&Guest| format!("/nodes/{}/{}/{}/config", guest.node, guest.kind(), guest.id);
     let replies = look.api.ask_all(asked.iter().map(path).collect());
     for (guest, answer) in asked.iter().zip(replies) {
         let config = answer.read::<Config>();
-        crate::nodes::asked(&guest.node, &config);
+        crate::nodes::asked(look, &guest.node, &config);
         let onboot = match config.map(|config| config.onboot) {
             Ok(Field::Absent) => Some(false),
             Ok(onboot) => look.notes.flag(&onboot, || format!("onboot of {}", guest.shown())),
@@ -62,18 +64,17 @@ fn ask(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> Known {
             }
         };
         // Where it could not be read what was known stands, and others have their turn first.
-        let before = known.get(&guest.id).and_then(|(onboot, _)| *onboot);
-        known.insert(guest.id, (onboot.or(before), look.seconds()));
+        let before = known.get(&guest.id).and_then(|known| known.onboot);
+        known.insert(guest.id, Onboot { onboot: onboot.or(before), at: look.seconds() });
     }
-    if !remember(KEY, &known, REMEMBERED) {
-        look.notes.say(|| "there is no room to remember which guests are started with their node".to_owned());
-    }
+    look.memory.plugin.onboot = Some(Expiring::new(known.clone(), now, REMEMBERED));
     known
 }
 
-fn oldest<'a>(guests: &'a [Guest], nodes: &Nodes, known: &Known, now: f64) -> Vec<&'a Guest> {
-    let asked_at = |guest: &Guest| known.get(&guest.id).map_or(f64::NEG_INFINITY, |(_, at)| *at);
-    let there = |guest: &&Guest| answers(nodes, &guest.node);
+fn oldest<'a>(look: &Look, guests: &'a [Guest], nodes: &Nodes, known: &Known) -> Vec<&'a Guest> {
+    let now = look.seconds();
+    let asked_at = |guest: &Guest| known.get(&guest.id).map_or(f64::NEG_INFINITY, |known| known.at);
+    let there = |guest: &&Guest| answers(look, nodes, &guest.node);
     // One of tomorrow was asked before the clock was set back.
     let mut old: Vec<&Guest> =
         guests.iter().filter(there).filter(|guest| !(0.0..FRESH).contains(&(now - asked_at(guest)))).collect();

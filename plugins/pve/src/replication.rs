@@ -85,7 +85,7 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) {
         resources.node_of(*guest as u64).cloned()
     };
     let sources: BTreeSet<String> = jobs.iter().filter_map(source).collect();
-    let asked: Vec<&String> = sources.iter().filter(|node| answers(nodes, node)).collect();
+    let asked: Vec<&String> = sources.iter().filter(|node| answers(look, nodes, node)).collect();
     let replies = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/replication")).collect());
     let said: BTreeMap<&String, Result<Vec<Job>, String>> =
         asked.into_iter().zip(replies).map(|(node, answer)| (node, read(look, node, answer))).collect();
@@ -103,7 +103,7 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) {
 
 fn read(look: &mut Look, node: &str, answer: Answer) -> Result<Vec<Job>, String> {
     let jobs = answer.list(&mut look.notes);
-    crate::nodes::asked(node, &jobs);
+    crate::nodes::asked(look, node, &jobs);
     jobs.map_err(|trouble| trouble.sentence)
 }
 
@@ -141,7 +141,7 @@ fn one(
                     None => unknown(format!("{node} does not know this job yet")),
                 },
                 Some(Err(why)) => unknown(format!("{node} cannot say: {why}")),
-                None => unknown(format!("{node} was not asked: {}", spared(node).unwrap_or_default())),
+                None => unknown(format!("{node} was not asked: {}", spared(look, node).unwrap_or_default())),
             },
         };
         Dependency { description, ..dependency }

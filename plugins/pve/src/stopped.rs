@@ -1,58 +1,14 @@
 //! Guests that must run and do not: since when, and whether somebody meant that.
 
 use crate::Look;
-use crate::guests::Seen;
+use crate::memory::Stopped;
 use crate::resources::Guest;
+use crate::seen::Seen;
 use crate::tasks::{Act, last_act};
 use proxmox::Notes;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// A guest that ran at the last poll was stopped by a task that is no older than this: a shutdown may take minutes. Seconds.
 const RECENT: f64 = 15.0 * 60.0;
-
-/// A guest that must run and did not at some poll, until it is seen running.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Packed", into = "Packed")]
-pub(crate) struct Stopped {
-    /// When it was first seen so, in seconds since 1970.
-    pub since: f64,
-    /// What holds it, and since when that or nothing does.
-    lock: Option<String>,
-    pub held: f64,
-    /// Who stopped it on purpose, and when.
-    pub by: Option<(String, f64)>,
-    /// Stops before this explain nothing: it ran after them.
-    not_before: f64,
-    /// Whether its own node was asked, or need not be.
-    asked: bool,
-}
-
-/// What a poll remembers for the next.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Memory {
-    /// The guests that had to run, by their numbers: of one that must since then nobody knows whether it ran before.
-    pub watched: BTreeSet<u64>,
-    /// Those of them that did not, by their numbers.
-    pub stopped: BTreeMap<u64, Stopped>,
-    /// The day, since 1970: what does not change is written again each day, so that it is not forgotten.
-    pub day: u64,
-}
-
-/// The same in little space: there may be thousands.
-type Packed = (f64, Option<String>, f64, Option<(String, f64)>, f64, bool);
-
-impl From<Packed> for Stopped {
-    fn from((since, lock, held, by, not_before, asked): Packed) -> Self {
-        Self { since, lock, held, by, not_before, asked }
-    }
-}
-
-impl From<Stopped> for Packed {
-    fn from(Stopped { since, lock, held, by, not_before, asked }: Stopped) -> Self {
-        (since, lock, held, by, not_before, asked)
-    }
-}
 
 impl Stopped {
     /// `first`: nobody knows whether it ran before.
@@ -76,16 +32,16 @@ impl Stopped {
     }
 
     /// With who stopped it, by the newest task that did, as long as nobody tried to start it since.
-    pub(crate) fn explained(mut self, guest: &Guest, look: &Look, seen: &Seen<'_>) -> Self {
+    pub(crate) fn explained(mut self, guest: &Guest, look: &mut Look, seen: &Seen<'_>) -> Self {
         let mut found = last_act(guest.id, seen.tasks);
-        let may_ask = !self.asked && seen.lookups.get() > 0 && crate::nodes::answers(seen.nodes, &guest.node);
+        let may_ask = !self.asked && seen.lookups.get() > 0 && crate::nodes::answers(look, seen.nodes, &guest.node);
         if found.is_none() && may_ask {
             // Others' tasks push it off the cluster's list; its own node keeps it.
             let path = format!("/nodes/{}/tasks?vmid={}&limit=20&source=all", guest.node, guest.id);
             let [answer] = look.api.ask([path.as_str()]);
             seen.lookups.set(seen.lookups.get() - 1);
             let tasks = answer.list(&mut Notes::default());
-            crate::nodes::asked(&guest.node, &tasks);
+            crate::nodes::asked(look, &guest.node, &tasks);
             if let Ok(tasks) = tasks {
                 self.asked = true;
                 found = last_act(guest.id, &tasks);

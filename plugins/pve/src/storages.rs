@@ -81,22 +81,23 @@ fn ask(look: &mut Look, storages: &[&Storage], nodes: &Nodes) -> Asked {
         storages.iter().filter(|storage| !storage.available).map(|storage| storage.node.as_str()).collect();
     let online = nodes.iter().filter(|(_, node)| node.state == State::Online).map(|(name, _)| name);
     let (asked, not): (Vec<&String>, Vec<&String>) =
-        online.filter(|name| doubtful.contains(name.as_str())).partition(|name| answers(nodes, name));
+        online.filter(|name| doubtful.contains(name.as_str())).partition(|name| answers(look, nodes, name));
     let replies = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/storage?enabled=1")).collect());
     let read = |(node, answer): (&&String, proxmox::Answer)| {
         let entries = answer.list::<Entry>(&mut look.notes);
-        crate::nodes::asked(node, &entries);
+        crate::nodes::asked(look, node, &entries);
         let entries = entries.map_err(|trouble| trouble.sentence);
         if let Err(why) = &entries {
             // Asking at once again makes it worse where a mount hangs.
-            spare(node, why);
+            spare(look, node, why);
         }
         let seen =
             entries.map(|entries| entries.iter().filter_map(|entry| entry.seen(node, &mut look.notes)).collect());
         ((*node).clone(), seen)
     };
     let answered: Asked = asked.iter().zip(replies).map(read).collect();
-    answered.into_iter().chain(not.into_iter().filter_map(|node| Some((node.clone(), Err(spared(node)?))))).collect()
+    let why = |node: &String| Some((node.clone(), Err(spared(look, node)?)));
+    answered.into_iter().chain(not.into_iter().filter_map(why)).collect()
 }
 
 impl Entry {

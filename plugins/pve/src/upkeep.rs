@@ -49,9 +49,9 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
         (wanted.updates, Fact::new("updates", "/apt/update", updates)),
         (subscription || look.settings.samples, if subscription { status } else { status.numbers_only() }),
     ];
-    let facts: Vec<Fact<_>> = all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, fact)| fact).collect();
+    let facts: Vec<Fact<_, _>> = all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, fact)| fact).collect();
     let wanted = nodes.iter().filter(|(_, node)| node.wanted).map(|(name, _)| name);
-    let (there, gone): (Vec<&String>, Vec<&String>) = wanted.partition(|name| answers(nodes, name));
+    let (there, gone): (Vec<&String>, Vec<&String>) = wanted.partition(|name| answers(look, nodes, name));
     for name in gone {
         for dependency in facts.iter().filter_map(|fact| fact.name(name)) {
             look.report.keep(dependency.clone());
@@ -62,7 +62,7 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
     }
     let there: Vec<String> = there.into_iter().cloned().collect();
     for (node, why) in hourly(look, &there, true, &facts) {
-        unreachable_because(&node, &why);
+        unreachable_because(look, &node, &why);
     }
 }
 

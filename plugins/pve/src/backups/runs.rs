@@ -23,7 +23,7 @@ const RUNS: u32 = 500;
 
 /// The last runs on each node, and whether all could be read.
 pub(super) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes, jobs: &[Job]) -> bool {
-    let asked: Vec<&String> = nodes.keys().filter(|name| answers(nodes, name)).collect();
+    let asked: Vec<&String> = nodes.keys().filter(|name| answers(look, nodes, name)).collect();
     let path = |node: &&String| format!("/nodes/{node}/tasks?typefilter=vzdump&source=all&limit={RUNS}");
     let replies = look.api.ask_all(asked.iter().map(path).collect());
     let mut newest: BTreeMap<u64, Task> = BTreeMap::new();
@@ -32,7 +32,7 @@ pub(super) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes, jobs: &[J
     let mut unread_nodes: Vec<String> = nodes.keys().filter(|name| !asked.contains(name)).cloned().collect();
     for (node, answer) in asked.iter().zip(replies) {
         let tasks = answer.list::<Task>(&mut look.notes);
-        crate::nodes::asked(node, &tasks);
+        crate::nodes::asked(look, node, &tasks);
         match tasks {
             Ok(tasks) if tasks.is_empty() => {
                 let due = |guest: &&Guest| guest.node == **node && !excluded(look, guest);
