@@ -1,6 +1,6 @@
 //! Datastores: whether they are there, how full they are, and when they will be full.
 
-use crate::{Look, hold};
+use crate::{Look, Memory, hold};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{Answer, Grade, Limits, Trouble, bytes, judged, moment, percent, worse};
@@ -104,8 +104,8 @@ type Usages = BTreeMap<String, Result<Usage, Trouble>>;
 
 /// Where all are asked about at once, unless one of them held that up a moment ago: its disk hangs, perhaps, and each such
 /// question holds one of the server's threads until it is restarted.
-pub(crate) fn usage_of_all(look: &mut Look) -> Option<String> {
-    look.is_due(HUNG).then(|| "/status/datastore-usage".to_owned())
+pub(crate) fn usage_of_all(memory: &Memory) -> Option<&'static str> {
+    memory.is_due(HUNG).then_some("/status/datastore-usage")
 }
 
 fn usages(look: &mut Look, stores: &[(String, Listed)], answer: Option<Answer>) -> Usages {

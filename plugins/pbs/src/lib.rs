@@ -75,10 +75,11 @@ impl Poller for Pbs {
     fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
         let authorize = |api: Api, _: &mut Memory| Ok(api.with_header("authorization", "PBSAPIToken=${secret.token}"));
         let mut memory = Memory::load(target);
-        match connect(target, Product::Backup, &mut memory, authorize) {
+        let first = first_paths(&memory);
+        match connect(target, Product::Backup, &mut memory, &first, authorize) {
             Ok(connected) => {
-                let mut look = Look::new(connected, memory, settings);
-                poll(&mut look);
+                let (mut look, answers) = Look::new(connected, memory, settings);
+                poll(&mut look, answers);
                 Ok(look.finish())
             }
             Err(trouble) => {
@@ -102,10 +103,15 @@ type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
 const NODE: Part<'_> = ("node", &[]);
 const DATASTORES: Part<'_> = ("datastores", &["datastore/", "groups/", "group/", "verification/"]);
 
-fn poll(look: &mut Look) {
-    let mut paths = vec!["/nodes/localhost/status".to_owned(), "/admin/datastore".to_owned()];
-    paths.extend(datastores::usage_of_all(look));
-    let mut answers = look.api.ask_all(paths).into_iter();
+/// What is asked at every poll, beside `/version`.
+fn first_paths(memory: &Memory) -> Vec<&'static str> {
+    let paths = ["/nodes/localhost/status", "/admin/datastore"];
+    paths.into_iter().chain(datastores::usage_of_all(memory)).collect()
+}
+
+/// `answers`: to [`first_paths`].
+fn poll(look: &mut Look, answers: Vec<Answer>) {
+    let mut answers = answers.into_iter();
     let mut next = || answers.next();
     let (Some(status), Some(list), usage) = (next(), next(), next()) else { return };
     node(look, status);
@@ -216,8 +222,8 @@ mod tests {
 
         fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
             let mut memory = Memory::load(target);
-            let connected = connect(target, Product::Backup, &mut memory, |api, _| Ok(api))?;
-            let mut look = Look::new(connected, memory, settings);
+            let connected = connect(target, Product::Backup, &mut memory, &[], |api, _| Ok(api))?;
+            let (mut look, _) = Look::new(connected, memory, settings);
             super::certificate(&mut look);
             Ok(look.finish())
         }

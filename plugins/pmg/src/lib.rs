@@ -64,8 +64,8 @@ impl Poller for Pmg {
         let mut memory = Memory::load(target);
         match login::log_in(target, &settings.username, &mut memory) {
             Ok(connected) => {
-                let mut look = Look::new(connected, memory, settings);
-                poll(&mut look);
+                let (mut look, answers) = Look::new(connected, memory, settings);
+                poll(&mut look, answers);
                 Ok(look.finish())
             }
             Err(trouble) => {
@@ -83,8 +83,9 @@ type Look = proxmox::Look<Settings, memory::Memory>;
 
 type Memory = proxmox::Memory<memory::Memory>;
 
-fn poll(look: &mut Look) {
-    let nodes = nodes::report(look);
+/// `answers`: to [`nodes::first_path`].
+fn poll(look: &mut Look, answers: Vec<Answer>) {
+    let nodes = nodes::report(look, answers);
     queues::report(look, &nodes.answering);
     services::report(look, &nodes);
     filters::report(look, &nodes.answering);

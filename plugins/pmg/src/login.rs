@@ -3,7 +3,7 @@
 //! The host keeps the ticket and the plugin never sees it. It is renewed with itself after an hour; when the gateway no
 //! longer takes it, because it was restarted with another key or was away for too long, the password is sent again.
 
-use crate::Memory;
+use crate::{Memory, nodes};
 use polliwog_sdk::Target;
 use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret};
 use polliwog_sdk::lenient::{Field, Flag};
@@ -27,6 +27,7 @@ struct Granted {
 
 /// The API of an origin that answers, with a ticket for it.
 pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Result<Connected, Trouble> {
+    let first = [nodes::first_path(memory)];
     let (reused, granted) = (Cell::new(None), Cell::new(false));
     let authorize = |api: Api, memory: &mut Memory| {
         let ticket = ticket(&api);
@@ -45,12 +46,12 @@ pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Re
         }
         Ok(api.with_header("cookie", format!("PMGAuthCookie=${{secret.{ticket}}}")))
     };
-    let found = connect(target, Product::Mail, memory, authorize);
+    let found = connect(target, Product::Mail, memory, &first, authorize);
     let refused = |found: &Result<_, Trouble>| found.as_ref().is_err_and(|trouble| trouble.code == "unauthorized");
     let found = match reused.take() {
         Some(ticket) if refused(&found) => {
             forget_secret(&ticket);
-            connect(target, Product::Mail, memory, authorize)
+            connect(target, Product::Mail, memory, &first, authorize)
         }
         _ => found,
     };

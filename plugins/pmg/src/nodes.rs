@@ -3,10 +3,10 @@
 //! The list of the cluster has no word for how a node is: it is well when there is no `conn_error`, and in step when
 //! `insync` is 1. Asking for it waits for peers that are dead; then each node is asked for itself.
 
-use crate::Look;
+use crate::{Look, Memory};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Expiring, Host, Part, Space, Trouble, judged, list};
+use proxmox::{Answer, Expiring, Host, Part, Space, Trouble, judged, list};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -37,9 +37,23 @@ pub(crate) struct Nodes {
     pub alone: bool,
 }
 
-/// Reports each node.
-pub(crate) fn report(look: &mut Look) -> Nodes {
-    let (cluster, unseen) = cluster(look);
+/// The list of nodes that is asked for at this poll, beside `/version`.
+pub(crate) fn first_path(memory: &Memory) -> &'static str {
+    match why_hung(memory) {
+        // Asking for the cluster's list again at once would wait for the same dead peers.
+        Some(_) => "/nodes",
+        None => "/config/cluster/status?list_single_node=1",
+    }
+}
+
+fn why_hung(memory: &Memory) -> Option<&String> {
+    memory.plugin.cluster_hung.as_ref()?.get(memory.now())
+}
+
+/// Reports each node. `answers`: to [`first_path`].
+pub(crate) fn report(look: &mut Look, answers: Vec<Answer>) -> Nodes {
+    let Some(answer) = answers.into_iter().next() else { return Nodes::default() };
+    let (cluster, unseen) = cluster(look, answer);
     let Some(nodes) = look.part(PART, cluster) else { return Nodes::default() };
     let mut answering = Vec::new();
     let mut apart = Vec::new();
@@ -81,13 +95,10 @@ pub(crate) fn report(look: &mut Look) -> Nodes {
 }
 
 /// The nodes, and why the cluster itself does not say how they are, where each had to be asked.
-fn cluster(look: &mut Look) -> (Result<Vec<Node>, Trouble>, Option<String>) {
-    let now = look.milliseconds();
-    if let Some(why) = look.memory.plugin.cluster_hung.as_ref().and_then(|hung| hung.get(now)).cloned() {
-        // Asking again at once would wait for the same dead peers.
-        return (by_themselves(look), Some(why));
+fn cluster(look: &mut Look, answer: Answer) -> (Result<Vec<Node>, Trouble>, Option<String>) {
+    if let Some(why) = why_hung(&look.memory).cloned() {
+        return (by_themselves(look, answer), Some(why));
     }
-    let [answer] = look.api.ask(["/config/cluster/status?list_single_node=1"]);
     let trouble = match answer.list::<Node>(&mut look.notes) {
         Ok(nodes) => return (Ok(nodes), None),
         Err(trouble) => trouble,
@@ -96,21 +107,22 @@ fn cluster(look: &mut Look) -> (Result<Vec<Node>, Trouble>, Option<String>) {
         look.warn_of_api(&trouble.sentence);
         return (Err(trouble), None);
     }
-    let Ok(nodes) = by_themselves(look) else { return (Err(trouble), None) };
+    let [names] = look.api.ask(["/nodes"]);
+    let Ok(nodes) = by_themselves(look, names) else { return (Err(trouble), None) };
     if trouble.silent {
+        let now = look.milliseconds();
         look.memory.plugin.cluster_hung = Some(Expiring::new(trouble.sentence.clone(), now, APART));
     }
     (Ok(nodes), Some(trouble.sentence))
 }
 
-/// Each node's own word, where the cluster's does not come.
-fn by_themselves(look: &mut Look) -> Result<Vec<Node>, Trouble> {
-    let [names] = look.api.ask(["/nodes"]);
+/// Each node's own word, where the cluster's does not come. `names`: the answer to `/nodes`.
+fn by_themselves(look: &mut Look, names: Answer) -> Result<Vec<Node>, Trouble> {
     let names: Vec<Node> = names.list(&mut look.notes)?;
     let names: Vec<String> = names.into_iter().filter_map(|node| Some(node.node.get()?.0.clone())).collect();
     let answers = look.api.ask_all(names.iter().map(|name| format!("/nodes/{name}/status")).collect());
     let alone = names.len() == 1;
-    let node = |(name, answer): (String, proxmox::Answer)| {
+    let node = |(name, answer): (String, Answer)| {
         let named = Field::Is(Text(name));
         match answer.read::<Node>() {
             Ok(node) => Node { name: named, ..node },

@@ -48,6 +48,8 @@ pub struct Connected {
     pub api: Api,
     /// How it answers.
     pub dependency: Dependency,
+    /// What came of asking for the first paths, in their order.
+    pub answers: Vec<Answer>,
 }
 
 /// What `/version` says.
@@ -80,11 +82,16 @@ impl Version {
 
 /// Finds the origin that answers, in the operator's order, and says how it is: the dependency `api`.
 ///
+/// `first` are the paths that the poll asks for in any case. An origin that answered at the last poll is asked for them beside
+/// `/version`, which saves a round trip. Any other origin is asked for `/version` alone: it may be dead, or refuse the
+/// credentials, and is not worth more than one request.
+///
 /// `authorize` is given the API of an origin that may answer and makes it one that may ask.
 pub fn connect<M: PluginMemory>(
     target: &Target,
     product: Product,
     memory: &mut Memory<M>,
+    first: &[&str],
     authorize: impl Fn(Api, &mut Memory<M>) -> Result<Api, Trouble>,
 ) -> Result<Connected, Trouble> {
     let mut passed_over: Vec<(String, Trouble)> = Vec::new();
@@ -102,17 +109,13 @@ pub fn connect<M: PluginMemory>(
             certificate_ends: None,
             version: Default::default(),
         };
-        let attempt = authorize(api, memory).and_then(|api| {
-            let response = api.send(api.get("/version").timeout_ms(api.probe_ms))?;
-            let version: Version = read(product, "/version", &response)?;
-            let certificate_ends = response.tls().map(|tls| tls.not_after as f64 / 1000.0);
-            Ok((dependency(&api, &version, &response), Api { certificate_ends, version: version.fields(), ..api }))
-        });
-        match attempt {
-            Ok((dependency, api)) => {
+        let answered = memory.answered.take().is_some_and(|answered| answered == base);
+        match authorize(api, memory).and_then(|api| api.greet(first, answered)) {
+            Ok(connected) => {
                 memory.silent.remove(&base);
-                let dependency = told(dependency, target, &base, (&passed_over, memory));
-                return Ok(Connected { api, dependency });
+                let dependency = told(connected.dependency, target, &base, (&passed_over, memory));
+                memory.answered = Some(base);
+                return Ok(Connected { dependency, ..connected });
             }
             Err(trouble) if trouble.silent => {
                 let silent = SilentOrigin { since: target.now, why: trouble.sentence.clone() };
@@ -200,15 +203,37 @@ impl Api {
     /// Asks for all of these paths at once.
     pub fn ask_all(&self, paths: Vec<String>) -> Vec<Answer> {
         let results = send_all(paths.iter().map(|path| self.get(path)).collect());
-        let answer = |(path, result): (String, Result<Response, HttpError>)| {
-            let result = result.map_err(|error| self.passed_on(&path, error));
-            Answer { product: self.product, path, limit_ms: self.request_ms, result }
-        };
-        paths.into_iter().zip(results).map(answer).collect()
+        paths.into_iter().zip(results).map(|(path, result)| self.answer(path, result)).collect()
     }
 }
 
 impl Api {
+    /// Asks an origin for its version and for the first paths, at once if it answered at the last poll.
+    fn greet(self, first: &[&str], answered: bool) -> Result<Connected, Trouble> {
+        let together = if answered { first } else { &[] };
+        let version = self.get("/version").timeout_ms(self.probe_ms);
+        let requests = std::iter::once(version).chain(together.iter().map(|path| self.get(path)));
+        let mut results = send_all(requests.collect()).into_iter();
+        let response = results.next().expect("an answer to each");
+        let response = response.map_err(|error| Trouble::unanswered(self.product, &self.base, error))?;
+        let version: Version = read(self.product, "/version", &response)?;
+        let certificate_ends = response.tls().map(|tls| tls.not_after as f64 / 1000.0);
+        let dependency = dependency(&self, &version, &response);
+        let api = Self { certificate_ends, version: version.fields(), ..self };
+        let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+        let answers = if answered {
+            paths(first).into_iter().zip(results).map(|(path, result)| api.answer(path, result)).collect()
+        } else {
+            api.ask_all(paths(first))
+        };
+        Ok(Connected { api, dependency, answers })
+    }
+
+    fn answer(&self, path: String, result: Result<Response, HttpError>) -> Answer {
+        let result = result.map_err(|error| self.passed_on(&path, error));
+        Answer { product: self.product, path, limit_ms: self.request_ms, result }
+    }
+
     /// Why there is no answer from an origin that did answer before. A node that another one passes a request on to has 30 s
     /// for it, and nobody here waits that long.
     fn passed_on(&self, path: &str, error: HttpError) -> Trouble {

@@ -2,7 +2,7 @@
 
 use crate::memory::{LONG, Memory, PluginMemory};
 use crate::rhythm::{Check, Due, belongs};
-use crate::{Api, Connected, Grades, Notes, Trouble, Verdict, list};
+use crate::{Answer, Api, Connected, Grades, Notes, Trouble, Verdict, list};
 use polliwog_sdk::{Dependency, Report, Status};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,10 +38,10 @@ pub struct Look<S, M> {
 pub type Part<'a> = (&'a str, &'a [&'a str]);
 
 impl<S, M: PluginMemory> Look<S, M> {
-    /// A poll of an API that answers.
-    pub fn new(connected: Connected, mut memory: Memory<M>, settings: S) -> Self {
+    /// A poll of an API that answers, and the answers to the first paths.
+    pub fn new(connected: Connected, mut memory: Memory<M>, settings: S) -> (Self, Vec<Answer>) {
         let grades = Grades::new(std::mem::take(&mut memory.crossed), memory.now());
-        Self {
+        let look = Self {
             api: connected.api,
             settings,
             report: [connected.dependency].into_iter().collect(),
@@ -52,7 +52,8 @@ impl<S, M: PluginMemory> Look<S, M> {
             lost: Vec::new(),
             in_vain: BTreeSet::new(),
             due: Due::default(),
-        }
+        };
+        (look, connected.answers)
     }
 
     /// Adds a dependency.

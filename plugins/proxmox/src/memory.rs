@@ -60,6 +60,8 @@ pub struct Memory<P> {
     written: u64,
     /// Hash of the target's settings.
     settings: u64,
+    /// The URL of the origin that answered at the last poll.
+    pub(crate) answered: Option<String>,
     /// Origins that did not answer, by their URLs.
     pub(crate) silent: ExpiringMap<SilentOrigin>,
     /// Parts of the report that were read.
@@ -111,6 +113,11 @@ impl<P: PluginMemory> Memory<P> {
             let _ = cache::set(KEY, &self.bytes(), LONG);
         }
         dropped
+    }
+
+    /// Whether the last check of a part has expired.
+    pub fn is_due(&self, part: &str) -> bool {
+        self.schedule.valid(part, self.now).is_none()
     }
 
     /// The time of this poll.

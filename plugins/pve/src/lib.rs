@@ -48,8 +48,8 @@ mod upkeep;
 use cluster::Cluster;
 use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
-use proxmox::{Api, Part, Product, connect};
-use resources::Resources;
+use proxmox::{Answer, Api, Part, Product, connect};
+use resources::{Resource, Resources};
 use settings::Settings;
 use std::cell::Cell;
 
@@ -88,10 +88,10 @@ impl Poller for Pve {
     fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
         let authorize = |api: Api, _: &mut Memory| Ok(api.with_header("authorization", "PVEAPIToken=${secret.token}"));
         let mut memory = Memory::load(target);
-        match connect(target, Product::Ve, &mut memory, authorize) {
+        match connect(target, Product::Ve, &mut memory, &FIRST, authorize) {
             Ok(connected) => {
-                let mut look = Look::new(connected, memory, settings);
-                poll(&mut look);
+                let (mut look, answers) = Look::new(connected, memory, settings);
+                poll(&mut look, answers);
                 samples::bound(&mut look);
                 Ok(look.finish())
             }
@@ -132,18 +132,22 @@ const ESTATE: Part<'_> = (
 );
 const HA: Part<'_> = ("ha", &["ha/"]);
 
-fn poll(look: &mut Look) {
-    let [status, resources, ha, tasks] =
-        look.api.ask(["/cluster/status", "/cluster/resources", "/cluster/ha/status/current", "/cluster/tasks"]);
+/// What is asked at every poll, beside `/version`.
+const FIRST: [&str; 4] = ["/cluster/status", "/cluster/resources", "/cluster/ha/status/current", "/cluster/tasks"];
+
+/// `answers`: to the paths of [`FIRST`].
+fn poll(look: &mut Look, answers: Vec<Answer>) {
+    let Ok([status, resources, ha, tasks]) = <[Answer; FIRST.len()]>::try_from(answers) else { return };
     let cluster = status.list(&mut look.notes).map(Cluster::new);
     let cluster = look.part(QUORUM, cluster);
     let quorum = cluster.as_ref().map(|cluster| cluster.quorum(&mut look.notes));
     look.report.dependencies.extend(quorum);
     let cluster = cluster.unwrap_or_default();
+    let resources = resources.list::<Resource>(&mut look.notes);
     if look.settings.samples {
-        samples::report(look, &cluster, resources.clone());
+        samples::report(look, &cluster, resources.as_deref().unwrap_or_default());
     }
-    let resources = resources.list(&mut look.notes).map(|entries| Resources::new(entries, &mut look.notes));
+    let resources = resources.map(|resources| Resources::new(resources, &mut look.notes));
     let mut resources = look.part(ESTATE, resources);
     if let Some(resources) = &mut resources {
         guests::recall(look, resources);

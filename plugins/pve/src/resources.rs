@@ -9,31 +9,37 @@ use proxmox::{Host, Notes, count, share};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One entry, of any type. Fields of other types, and unknown ones, are ignored.
+/// One entry, of any type. Unknown types and fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Entry {
+pub(crate) struct Resource {
     #[serde(rename = "type")]
-    kind: Field<Text>,
-    id: Field<Text>,
-    node: Field<Text>,
-    name: Field<Text>,
-    status: Field<Text>,
+    pub kind: Field<Text>,
+    pub id: Field<Text>,
+    pub node: Field<Text>,
+    pub name: Field<Text>,
+    pub status: Field<Text>,
     vmid: Field<Number>,
-    template: Field<Flag>,
-    lock: Field<Text>,
-    tags: Field<Text>,
+    pub template: Field<Flag>,
+    pub lock: Field<Text>,
+    pub tags: Field<Text>,
     pool: Field<Text>,
-    hastate: Field<Text>,
-    storage: Field<Text>,
-    shared: Field<Flag>,
-    plugintype: Field<Text>,
-    cpu: Field<Number>,
-    maxcpu: Field<Number>,
-    mem: Field<Number>,
-    maxmem: Field<Number>,
-    disk: Field<Number>,
-    maxdisk: Field<Number>,
+    pub hastate: Field<Text>,
+    pub storage: Field<Text>,
+    pub shared: Field<Flag>,
+    pub plugintype: Field<Text>,
+    pub content: Field<Text>,
+    pub cpu: Field<Number>,
+    pub maxcpu: Field<Number>,
+    pub mem: Field<Number>,
+    pub maxmem: Field<Number>,
+    pub disk: Field<Number>,
+    pub maxdisk: Field<Number>,
+    pub netin: Field<Number>,
+    pub netout: Field<Number>,
+    pub diskread: Field<Number>,
+    pub diskwrite: Field<Number>,
+    pub uptime: Field<Number>,
 }
 
 /// Everything in it that is looked at.
@@ -95,7 +101,7 @@ pub(crate) struct Storage {
 }
 
 impl Resources {
-    pub(crate) fn new(entries: Vec<Entry>, notes: &mut Notes) -> Self {
+    pub(crate) fn new(entries: Vec<Resource>, notes: &mut Notes) -> Self {
         let mut resources = Self::default();
         for entry in entries {
             match entry.kind.get().map(|Text(kind)| kind.as_str()) {
@@ -138,7 +144,7 @@ impl Resources {
     }
 }
 
-impl Entry {
+impl Resource {
     /// What to call it in a note.
     fn shown(&self) -> String {
         self.id.get().map_or_else(|| "an entry without id".to_owned(), |Text(id)| id.clone())

@@ -6,9 +6,9 @@
 
 use crate::Look;
 use crate::cluster::Cluster;
-use crate::resources::Guest;
+use crate::resources::{Guest, Resource};
 use polliwog_sdk::Sample;
-use polliwog_sdk::lenient::{Field, Number, Text};
+use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use proxmox::{Answer, seconds};
 use serde::Deserialize;
 
@@ -35,44 +35,12 @@ const LOCKS: [&str; 9] =
 
 const SUBSCRIPTIONS: [&str; 6] = ["new", "notfound", "active", "invalid", "expired", "suspended"];
 
-/// One entry of `/cluster/resources`, by its numbers.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Entry {
-    #[serde(rename = "type")]
-    kind: Field<Text>,
-    id: Field<Text>,
-    node: Field<Text>,
-    name: Field<Text>,
-    status: Field<Text>,
-    template: Field<Text>,
-    tags: Field<Text>,
-    lock: Field<Text>,
-    hastate: Field<Text>,
-    storage: Field<Text>,
-    plugintype: Field<Text>,
-    content: Field<Text>,
-    maxdisk: Field<Number>,
-    disk: Field<Number>,
-    maxmem: Field<Number>,
-    mem: Field<Number>,
-    netout: Field<Number>,
-    netin: Field<Number>,
-    diskwrite: Field<Number>,
-    diskread: Field<Number>,
-    cpu: Field<Number>,
-    maxcpu: Field<Number>,
-    uptime: Field<Number>,
-    shared: Field<Number>,
-}
-
 /// Adds them to the report. What cannot be read is left out; that it cannot was said already.
-pub(crate) fn report(look: &mut Look, cluster: &Cluster, resources: Answer) {
+pub(crate) fn report(look: &mut Look, cluster: &Cluster, resources: &[Resource]) {
     let mut samples = cluster_samples(cluster);
     samples.push(version(look));
-    let Ok(entries) = resources.read::<Vec<Entry>>() else { return };
-    let zeros = entries.iter().filter(|entry| entry.is_guest()).count() <= WITH_ZEROS;
-    entries.iter().for_each(|entry| entry.add(&mut samples, zeros));
+    let zeros = resources.iter().filter(|resource| is_guest(resource)).count() <= WITH_ZEROS;
+    resources.iter().for_each(|resource| add(resource, &mut samples, zeros));
     look.report.samples.extend(samples);
 }
 
@@ -157,83 +125,84 @@ fn version(look: &Look) -> Sample {
     look.api.version().iter().fold(sample, |sample, (label, text)| sample.with_label(*label, text))
 }
 
-impl Entry {
-    fn is_guest(&self) -> bool {
-        self.kind.get().is_some_and(|Text(kind)| matches!(kind.as_str(), "qemu" | "lxc"))
-    }
+fn is_guest(resource: &Resource) -> bool {
+    resource.kind.get().is_some_and(|Text(kind)| matches!(kind.as_str(), "qemu" | "lxc"))
+}
 
-    /// `zeros`: of a guest in no state too.
-    fn add(&self, samples: &mut Vec<Sample>, zeros: bool) {
-        let (Some(Text(kind)), Some(Text(id))) = (self.kind.get(), self.id.get()) else { return };
-        let guest = self.is_guest();
-        if !guest && !matches!(kind.as_str(), "node" | "storage") {
-            return;
-        }
-        let number = |field: &Field<Number>| field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
-        let gauge = |(name, field)| Some(Sample::gauge(name, number(field)?).with_label("id", id));
-        let counter = |(name, field)| Some(Sample::counter(name, number(field)?).with_label("id", id));
-        samples.extend(self.gauges().into_iter().filter_map(gauge));
-        samples.extend(self.counters().into_iter().filter_map(counter));
-        if let Some(Text(status)) = self.status.get().filter(|_| kind != "node") {
-            let up = status == if guest { "running" } else { "available" };
-            samples.push(Sample::gauge("pve_up", f64::from(u8::from(up))).with_label("id", id));
-        }
-        if guest && (zeros || self.hastate != Field::Absent) {
-            states(samples, ("pve_ha_state", id), &self.hastate, &GUEST_STATES);
-        }
-        if guest && (zeros || self.lock != Field::Absent) {
-            states(samples, ("pve_lock_state", id), &self.lock, &LOCKS);
-        }
-        if kind == "node" {
-            states(samples, ("pve_ha_state", id), &self.hastate, &NODE_STATES);
-        }
-        samples.extend(self.info(kind, id));
+/// `zeros`: of a guest in no state too.
+fn add(resource: &Resource, samples: &mut Vec<Sample>, zeros: bool) {
+    let (Some(Text(kind)), Some(Text(id))) = (resource.kind.get(), resource.id.get()) else { return };
+    let guest = is_guest(resource);
+    if !guest && !matches!(kind.as_str(), "node" | "storage") {
+        return;
     }
-
-    fn gauges(&self) -> [(&'static str, &Field<Number>); 12] {
-        [
-            ("pve_disk_size_bytes", &self.maxdisk),
-            ("pve_disk_usage_bytes", &self.disk),
-            ("pve_memory_size_bytes", &self.maxmem),
-            ("pve_memory_usage_bytes", &self.mem),
-            ("pve_network_transmit_bytes", &self.netout),
-            ("pve_network_receive_bytes", &self.netin),
-            ("pve_disk_write_bytes", &self.diskwrite),
-            ("pve_disk_read_bytes", &self.diskread),
-            ("pve_cpu_usage_ratio", &self.cpu),
-            ("pve_cpu_usage_limit", &self.maxcpu),
-            ("pve_uptime_seconds", &self.uptime),
-            ("pve_storage_shared", &self.shared),
-        ]
+    let number = |field: &Field<Number>| field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
+    let gauge = |(name, field)| Some(Sample::gauge(name, number(field)?).with_label("id", id));
+    let counter = |(name, field)| Some(Sample::counter(name, number(field)?).with_label("id", id));
+    samples.extend(gauges(resource).into_iter().filter_map(gauge));
+    samples.extend(counters(resource).into_iter().filter_map(counter));
+    if let Some(Flag(shared)) = resource.shared.get() {
+        samples.push(Sample::gauge("pve_storage_shared", f64::from(u8::from(*shared))).with_label("id", id));
     }
-
-    fn counters(&self) -> [(&'static str, &Field<Number>); 4] {
-        [
-            ("pve_network_transmit_bytes_total", &self.netout),
-            ("pve_network_receive_bytes_total", &self.netin),
-            ("pve_disk_written_bytes_total", &self.diskwrite),
-            ("pve_disk_read_bytes_total", &self.diskread),
-        ]
+    if let Some(Text(status)) = resource.status.get().filter(|_| kind != "node") {
+        let up = status == if guest { "running" } else { "available" };
+        samples.push(Sample::gauge("pve_up", f64::from(u8::from(up))).with_label("id", id));
     }
+    if guest && (zeros || resource.hastate != Field::Absent) {
+        states(samples, ("pve_ha_state", id), &resource.hastate, &GUEST_STATES);
+    }
+    if guest && (zeros || resource.lock != Field::Absent) {
+        states(samples, ("pve_lock_state", id), &resource.lock, &LOCKS);
+    }
+    if kind == "node" {
+        states(samples, ("pve_ha_state", id), &resource.hastate, &NODE_STATES);
+    }
+    samples.extend(info(resource, kind, id));
+}
 
-    fn info(&self, kind: &str, id: &str) -> Option<Sample> {
-        let word = |field: &Field<Text>| field.get().map(|Text(text)| text.clone()).unwrap_or_default();
-        let one = |name: &str| Sample::gauge(name, 1.0).with_label("id", id).with_label("node", word(&self.node));
-        match kind {
-            "storage" => {
-                // In any order at each look, which would be another series each time.
-                let content = word(&self.content);
-                let mut content: Vec<&str> = content.split(',').collect();
-                content.sort_unstable();
-                let sample = one("pve_storage_info").with_label("storage", word(&self.storage));
-                Some(sample.with_label("plugintype", word(&self.plugintype)).with_label("content", content.join(",")))
-            }
-            "qemu" | "lxc" => {
-                let sample = one("pve_guest_info").with_label("name", word(&self.name)).with_label("type", kind);
-                Some(sample.with_label("template", word(&self.template)).with_label("tags", word(&self.tags)))
-            }
-            _ => None,
+fn gauges(resource: &Resource) -> [(&'static str, &Field<Number>); 11] {
+    [
+        ("pve_disk_size_bytes", &resource.maxdisk),
+        ("pve_disk_usage_bytes", &resource.disk),
+        ("pve_memory_size_bytes", &resource.maxmem),
+        ("pve_memory_usage_bytes", &resource.mem),
+        ("pve_network_transmit_bytes", &resource.netout),
+        ("pve_network_receive_bytes", &resource.netin),
+        ("pve_disk_write_bytes", &resource.diskwrite),
+        ("pve_disk_read_bytes", &resource.diskread),
+        ("pve_cpu_usage_ratio", &resource.cpu),
+        ("pve_cpu_usage_limit", &resource.maxcpu),
+        ("pve_uptime_seconds", &resource.uptime),
+    ]
+}
+
+fn counters(resource: &Resource) -> [(&'static str, &Field<Number>); 4] {
+    [
+        ("pve_network_transmit_bytes_total", &resource.netout),
+        ("pve_network_receive_bytes_total", &resource.netin),
+        ("pve_disk_written_bytes_total", &resource.diskwrite),
+        ("pve_disk_read_bytes_total", &resource.diskread),
+    ]
+}
+
+fn info(resource: &Resource, kind: &str, id: &str) -> Option<Sample> {
+    let word = |field: &Field<Text>| field.get().map(|Text(text)| text.clone()).unwrap_or_default();
+    let one = |name: &str| Sample::gauge(name, 1.0).with_label("id", id).with_label("node", word(&resource.node));
+    match kind {
+        "storage" => {
+            // In any order at each look, which would be another series each time.
+            let content = word(&resource.content);
+            let mut content: Vec<&str> = content.split(',').collect();
+            content.sort_unstable();
+            let sample = one("pve_storage_info").with_label("storage", word(&resource.storage));
+            Some(sample.with_label("plugintype", word(&resource.plugintype)).with_label("content", content.join(",")))
         }
+        "qemu" | "lxc" => {
+            let template = resource.template.get().map_or("", |Flag(template)| if *template { "1" } else { "0" });
+            let sample = one("pve_guest_info").with_label("name", word(&resource.name)).with_label("type", kind);
+            Some(sample.with_label("template", template).with_label("tags", word(&resource.tags)))
+        }
+        _ => None,
     }
 }
 

@@ -12,15 +12,20 @@ impl Poller for Finder {
 
     fn poll(target: &Target, _: NoSettings) -> Result<Report, PollError> {
         let mut memory = Memory::<()>::load(target);
-        let connected = connect(target, Product::Ve, &mut memory, |api, _| Ok(api.with_header("authorization", "x")));
+        let connected =
+            connect(target, Product::Ve, &mut memory, &FIRST, |api, _| Ok(api.with_header("authorization", "x")));
         memory.save();
-        let Connected { api, dependency } = connected?;
+        let Connected { api, dependency, answers } = connected?;
+        assert_eq!(answers.len(), FIRST.len());
         Ok([dependency.with_title(format!("{} {}", api.origin(), api.product().name()))].into_iter().collect())
     }
 }
 
 const ONE: &str = "https://one:8006";
 const TWO: &str = "https://two:8006";
+
+/// What is asked beside `/version`.
+const FIRST: [&str; 1] = ["/cluster/status"];
 
 /// What an origin answers to `/version`.
 fn exchange(origin: &str, answer: Value) -> Value {
@@ -38,8 +43,18 @@ fn error(code: &str, retryable: bool) -> Value {
     json!({ "code": code, "message": format!("it is {code}"), "retryable": retryable })
 }
 
-/// Polls both origins. What is not in the recording must not be asked for.
+/// Polls both origins. What is not in the recording must not be asked for; the first path of each origin is in it.
 fn find(exchanges: &[Value]) -> Result<Dependency, PollError> {
+    let first = |exchange: &Value| {
+        let url = exchange["request"]["url"].as_str().unwrap_or_default().replace("/version", FIRST[0]);
+        json!({ "request": { "method": "GET", "url": url }, "response": { "status": 200, "body": "[]" } })
+    };
+    let first: Vec<Value> = exchanges.iter().map(first).collect();
+    find_exactly(&[exchanges, &first].concat())
+}
+
+/// The same, and the first path is in the recording as well.
+fn find_exactly(exchanges: &[Value]) -> Result<Dependency, PollError> {
     let target =
         Target { url: format!("{ONE}/"), also: vec![format!("{TWO}/api2/json"), ONE.to_owned()], ..target("{}") };
     let recording = Recording::parse(&Value::from(exchanges).to_string());
@@ -56,7 +71,8 @@ fn the_first_origin_is_asked_and_the_next_only_when_it_is_silent() {
     let Err(PollError::Permanent(failure)) = find(&[exchange(ONE, refused)]) else { panic!("a 401 is an answer") };
     assert!(failure.message.contains("invalid PVE ticket\"): check there with \"pveum user token list"), "{failure:?}");
 
-    let api = find(&[exchange(ONE, error("connect_refused", true)), exchange(TWO, version())]).unwrap();
+    let silent = exchange(ONE, error("connect_refused", true));
+    let api = find(&[silent, exchange(TWO, version())]).unwrap();
     assert_eq!((api.status, api.title.as_deref()), (Status::Warning, Some("1 Proxmox VE")));
     let said = "https://one:8006 is passed over, and https://two:8006 is asked: it is connect_refused";
     assert_eq!(api.error_message.as_deref(), Some(said));
@@ -67,6 +83,20 @@ fn the_first_origin_is_asked_and_the_next_only_when_it_is_silent() {
     // Unless the others are silent too; one that answers is the first again.
     assert_eq!(find(&[exchange(TWO, error("timeout", true)), exchange(ONE, version())]).unwrap().status, Status::Ok);
     assert_eq!(find(&[exchange(ONE, version())]).unwrap().status, Status::Ok);
+}
+
+/// The recording lacks what must not be asked for.
+#[test]
+fn only_an_origin_that_answered_at_the_last_poll_is_asked_for_more_than_its_version() {
+    let refused = || exchange(ONE, json!({ "status": 401, "reason": "permission denied - invalid PVE ticket" }));
+    assert!(find_exactly(&[refused()]).is_err(), "a first poll");
+    assert!(find(&[exchange(ONE, version())]).is_ok());
+    let first = json!({
+        "request": { "method": "GET", "url": format!("{ONE}/api2/json/cluster/status") },
+        "response": { "status": 401 },
+    });
+    assert!(find_exactly(&[refused(), first]).is_err(), "it answered before, and both are refused");
+    assert!(find_exactly(&[refused()]).is_err(), "and then its version alone");
 }
 
 #[test]
