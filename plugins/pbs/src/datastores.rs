@@ -1,9 +1,9 @@
 //! Datastores: whether they are there, how full they are, and when they will be full.
 
-use crate::{Look, Memory, hold};
+use crate::{Memory, PollContext, backoff};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Grade, Limits, Trouble, bytes, judged, moment, percent, worse};
+use proxmox::{Answer, Error, ErrorClass, Evaluation, Thresholds, bytes, evaluated, moment, percent, worse};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,8 +53,8 @@ pub(crate) struct Store {
 }
 
 /// Reports each datastore, and gives those that are looked at.
-pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) -> Vec<Store> {
-    let settings = &look.settings.datastores;
+pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option<Answer>) -> Vec<Store> {
+    let settings = &context.settings.datastores;
     let wanted = |name: &str| settings.include.match_any([name]) && !settings.exclude.match_any([name]);
     let named = |entry: Listed| {
         let name = entry.store.get().or(entry.name.get())?.0.clone();
@@ -63,15 +63,15 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) 
     let all = list.len();
     let stores: Vec<(String, Listed)> = list.into_iter().filter_map(named).collect();
     if stores.is_empty() && all > 0 && !settings.exclude.is_all() {
-        look.warn_of_api("no datastore is looked at: see datastores.include and datastores.exclude in the settings");
+        context.warn_of_api("no datastore is looked at: see datastores.include and datastores.exclude in the settings");
     }
-    let usage = usages(look, &stores, usage);
+    let usage = usages(context, &stores, usage);
     let mut seen = Vec::new();
     for (name, entry) in &stores {
         let verdict = match usage.get(name) {
             Some(Ok(usage)) if is_unmounted(entry, usage) => unmounted(),
-            Some(Ok(usage)) => judge(look, name, entry, usage),
-            Some(Err(trouble)) => untold(trouble),
+            Some(Ok(usage)) => evaluate(context, name, entry, usage),
+            Some(Err(error)) => untold(error),
             None if is_unmounted(entry, &Usage::default()) => unmounted(),
             None => Verdict::of(Status::Unknown, "the server does not say how full it is".to_owned()),
         };
@@ -82,14 +82,15 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) 
             None => verdict,
         };
         let rests = verdict.rests || maintained(entry).is_some();
-        let may_rest =
-            rests && verdict.status == Status::Warning && look.settings.datastores.may_rest.match_any([name.as_str()]);
+        let may_rest = rests
+            && verdict.status == Status::Warning
+            && context.settings.datastores.may_rest.match_any([name.as_str()]);
         let shown = format!("datastore/{name}");
-        look.add(match verdict.why {
+        context.add(match verdict.why {
             Some(why) if may_rest => Dependency::skipped(shown).with_kind("pbs-datastore").with_description(why),
             why => {
                 let hint = |why| if why == UNMOUNTED { format!("{why}; {SWAPPED}") } else { why };
-                let dependency = judged(shown, "pbs-datastore", (verdict.status, why.map(hint)));
+                let dependency = evaluated(shown, "pbs-datastore", (verdict.status, why.map(hint)));
                 Dependency { description: verdict.description, ..dependency }
             }
         });
@@ -100,7 +101,7 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) 
 }
 
 /// How full each is, or why that cannot be told.
-type Usages = BTreeMap<String, Result<Usage, Trouble>>;
+type Usages = BTreeMap<String, Result<Usage, Error>>;
 
 /// Where all are asked about at once, unless one of them held that up a moment ago: its disk hangs, perhaps, and each such
 /// question holds one of the server's threads until it is restarted.
@@ -108,28 +109,29 @@ pub(crate) fn usage_of_all(memory: &Memory) -> Option<&'static str> {
     memory.is_due(HUNG).then_some("/status/datastore-usage")
 }
 
-fn usages(look: &mut Look, stores: &[(String, Listed)], answer: Option<Answer>) -> Usages {
-    let list = answer.map(|answer| answer.list::<Usage>(&mut look.notes));
+fn usages(context: &mut PollContext, stores: &[(String, Listed)], answer: Option<Answer>) -> Usages {
+    let list = answer.map(|answer| answer.list::<Usage>(&mut context.diagnostics));
     match list {
         Some(Ok(list)) => {
             return list.into_iter().filter_map(|usage| Some((usage.store.get()?.0.clone(), Ok(usage)))).collect();
         }
-        Some(Err(trouble)) if trouble.silent => look.looked(HUNG, SINGLY),
+        Some(Err(error)) if error.no_answer => context.checked(HUNG, SINGLY),
         // One whose disk fails makes the list of all fail.
         Some(Err(_)) | None => {}
     }
     let is_used = |entry: &Listed| maintained(entry).is_none() && !is_unmounted(entry, &Usage::default());
     let in_use = stores.iter().filter(|(_, entry)| is_used(entry)).map(|(name, _)| name);
-    let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| hold::why(look, name).is_some());
-    let answers = look.api.ask_all(asked.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
+    let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| backoff::why(context, name).is_some());
+    let answers = context.api.ask_all(asked.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
     let mut usages: Usages = asked.into_iter().cloned().zip(answers.into_iter().map(Answer::read::<Usage>)).collect();
     for (name, usage) in &usages {
-        if let Err(trouble) = usage {
-            hold::back(look, name, trouble);
+        if let Err(error) = usage {
+            backoff::back(context, name, error);
         }
     }
     usages.extend(
-        held.into_iter().map(|name| (name.clone(), Err(Trouble::held(hold::why(look, name).unwrap_or_default())))),
+        held.into_iter()
+            .map(|name| (name.clone(), Err(Error::backing_off(backoff::why(context, name).unwrap_or_default())))),
     );
     usages
 }
@@ -157,17 +159,17 @@ impl Verdict {
 }
 
 /// Why it cannot be told how full one is: the server cannot use it, or this poll could not ask.
-fn untold(trouble: &Trouble) -> Verdict {
+fn untold(error: &Error) -> Verdict {
     // What the server answers when it did not expect an error: that of the disk.
-    match trouble.code.as_str() {
+    match error.class {
         // A proxy in front says so when what is behind it does not answer.
-        "refused" | "server_error" if !trouble.silent => {
-            Verdict::of(Status::Critical, format!("the server cannot use it: {}", trouble.sentence))
+        ErrorClass::Refused | ErrorClass::ServerFailed if !error.no_answer => {
+            Verdict::of(Status::Critical, format!("the server cannot use it: {}", error.message))
         }
         _ => {
-            let verdict = Verdict::of(Status::Unknown, format!("how full it is cannot be told: {}", trouble.sentence));
+            let verdict = Verdict::of(Status::Unknown, format!("how full it is cannot be told: {}", error.message));
             // One that does not answer this would hold another of the server's threads.
-            Verdict { readable: !trouble.silent, ..verdict }
+            Verdict { readable: !error.no_answer, ..verdict }
         }
     }
 }
@@ -192,12 +194,13 @@ fn unmounted() -> Verdict {
     Verdict { readable: false, rests: true, ..Verdict::of(Status::Warning, UNMOUNTED.to_owned()) }
 }
 
-fn judge(look: &mut Look, name: &str, entry: &Listed, usage: &Usage) -> Verdict {
+fn evaluate(context: &mut PollContext, name: &str, entry: &Listed, usage: &Usage) -> Verdict {
     if let Some(Text(error)) = usage.error.get() {
         return Verdict::of(Status::Critical, format!("the server cannot use it: {}", error.trim()));
     }
-    let notes = &mut look.notes;
-    let mut number = |field: &Field<Number>, what: &str| notes.number(field, || format!("{what} of datastore {name}"));
+    let diagnostics = &mut context.diagnostics;
+    let mut number =
+        |field: &Field<Number>, what: &str| diagnostics.number(field, || format!("{what} of datastore {name}"));
     let (total, used) = (number(&usage.total, "total"), number(&usage.used, "used"));
     let avail = number(&usage.avail, "avail");
     // Blocks that are reserved are neither used nor to be had: what is left counts, as for df.
@@ -212,41 +215,41 @@ fn judge(look: &mut Look, name: &str, entry: &Listed, usage: &Usage) -> Verdict 
         let description = format!("in an S3 bucket; its local cache of {size} is {share:.0} % used");
         return Verdict { status: Status::Ok, why: None, description: Some(description), readable: true, rests: false };
     }
-    let (estimated, full) = estimate(look, name, usage, share);
-    let (status, why) = worse(fullness(look, name, share), estimated);
+    let (estimated, full) = estimate(context, name, usage, share);
+    let (status, why) = worse(fullness(context, name, share), estimated);
     let description = format!("{share:.0} % of {size} used{full}");
     Verdict { status, why, description: Some(description), readable: true, rests: false }
 }
 
-fn fullness(look: &mut Look, name: &str, share: f64) -> proxmox::Verdict {
-    let limits = look.settings.datastores.usage();
-    let Grade { status, limit, after } = look.grades.judge(&format!("datastore/{name}"), limits, share);
+fn fullness(context: &mut PollContext, name: &str, share: f64) -> proxmox::Verdict {
+    let limits = context.settings.datastores.usage();
+    let Evaluation { status, limit, after } = context.hysteresis.evaluate(&format!("datastore/{name}"), limits, share);
     let why = format!("more than {limit} % is used{after}: make room (prune and garbage collection), or give it more");
     (status, (status != Status::Ok).then_some(why))
 }
 
 /// When it will be full, by the server's own estimate, and the same for a person: 0 is never, and a date that is over means
 /// that it shrinks. The first backups fill a new one so fast that it would be full in days: it is judged when half is used.
-fn estimate(look: &mut Look, name: &str, usage: &Usage, share: f64) -> (proxmox::Verdict, String) {
+fn estimate(context: &mut PollContext, name: &str, usage: &Usage, share: f64) -> (proxmox::Verdict, String) {
     let none = ((Status::Ok, None), String::new());
     // Up to the largest 64-bit number for far away.
     let Some(Number(date)) = usage.estimated_full_date.get() else {
         if let Field::Odd(odd) = &usage.estimated_full_date {
-            look.notes.say(|| {
+            context.diagnostics.add(|| {
                 format!("estimated-full-date of datastore {name} is {odd}, which is no number: it is not judged")
             });
         }
         return none;
     };
-    let Some(when) = moment(*date).filter(|_| *date > look.seconds()) else { return none };
+    let Some(when) = moment(*date).filter(|_| *date > context.seconds()) else { return none };
     let day = &when[..10];
     let full = format!("; full on {day}, as it grows now");
-    let half = Limits { warning: HALF, critical: 0.0 };
-    if look.grades.judge(&format!("datastore/{name} half"), half, share).status == Status::Ok {
+    let half = Thresholds { warning: HALF, critical: 0.0 };
+    if context.hysteresis.evaluate(&format!("datastore/{name} half"), half, share).status == Status::Ok {
         return ((Status::Ok, None), full);
     }
-    let (limits, days) = (look.settings.datastores.full(), (date - look.seconds()) / DAY);
-    let Grade { status, limit, .. } = look.grades.judge(&format!("datastore/{name} full"), limits, days);
+    let (limits, days) = (context.settings.datastores.full(), (date - context.seconds()) / DAY);
+    let Evaluation { status, limit, .. } = context.hysteresis.evaluate(&format!("datastore/{name} full"), limits, days);
     let why = format!("it will be full in fewer than {limit} days ({day}), as it grows now");
     ((status, (status != Status::Ok).then_some(why)), full)
 }

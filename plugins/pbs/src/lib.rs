@@ -19,9 +19,9 @@
 
 #![deny(unsafe_code)]
 
+mod backoff;
 mod datastores;
 mod groups;
-mod hold;
 mod jobs;
 mod memory;
 mod settings;
@@ -31,7 +31,7 @@ mod verification;
 use polliwog_sdk::lenient::{Field, Flag, Number};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::{SecretSpec, Status};
-use proxmox::{Answer, Api, Fact, Host, Part, Product, Space, Trouble, connect, hourly, judged, subscription};
+use proxmox::{Answer, Api, Error, Fact, Host, Part, Product, Space, connect, evaluated, hourly, subscription};
 use serde::Deserialize;
 use settings::Settings;
 use std::collections::BTreeMap;
@@ -78,13 +78,13 @@ impl Poller for Pbs {
         let first = first_paths(&memory);
         match connect(target, Product::Backup, &mut memory, &first, authorize) {
             Ok(connected) => {
-                let (mut look, answers) = Look::new(connected, memory, settings);
-                poll(&mut look, answers);
-                Ok(look.finish())
+                let (mut context, answers) = PollContext::new(connected, memory, settings);
+                poll(&mut context, answers);
+                Ok(context.finish())
             }
-            Err(trouble) => {
+            Err(error) => {
                 memory.save();
-                Err(trouble.into())
+                Err(error.into())
             }
         }
     }
@@ -93,7 +93,7 @@ impl Poller for Pbs {
 polliwog_sdk::register!(Pbs);
 
 /// One poll under way.
-type Look = proxmox::Look<Settings, memory::Memory>;
+type PollContext = proxmox::PollContext<Settings, memory::Memory>;
 
 type Memory = proxmox::Memory<memory::Memory>;
 
@@ -110,54 +110,54 @@ fn first_paths(memory: &Memory) -> Vec<&'static str> {
 }
 
 /// `answers`: to [`first_paths`].
-fn poll(look: &mut Look, answers: Vec<Answer>) {
+fn poll(context: &mut PollContext, answers: Vec<Answer>) {
     let mut answers = answers.into_iter();
     let mut next = || answers.next();
     let (Some(status), Some(list), usage) = (next(), next(), next()) else { return };
-    node(look, status);
-    let list = list.list(&mut look.notes);
-    let stores = look.part(DATASTORES, list).map(|list| {
+    node(context, status);
+    let list = list.list(&mut context.diagnostics);
+    let stores = context.part(DATASTORES, list).map(|list| {
         if list.is_empty() {
-            rights(look);
+            rights(context);
         }
-        let stores = datastores::report(look, list, usage);
-        groups::report(look, &stores);
+        let stores = datastores::report(context, list, usage);
+        groups::report(context, &stores);
         stores
     });
-    jobs::report(look, stores.as_deref().unwrap_or_default());
-    tasks::report(look);
-    certificate(look);
-    if look.settings.subscription {
+    jobs::report(context, stores.as_deref().unwrap_or_default());
+    tasks::report(context);
+    certificate(context);
+    if context.settings.subscription {
         let subscription = Fact::new("subscription", "/subscription", subscribed);
-        hourly(look, &["localhost".to_owned()], false, &[subscription]);
+        hourly(context, &["localhost".to_owned()], false, &[subscription]);
     }
     if let Some(stores) = stores {
-        verification::report(look, &stores);
+        verification::report(context, &stores);
     }
 }
 
 /// The one that the server shows: to list its files takes Sys.Modify (proxmox-backup: api2/node/certificates.rs), which who
 /// only looks has not.
-fn certificate(look: &mut Look) {
+fn certificate(context: &mut PollContext) {
     const NAME: &str = "certificate";
     const RENEW: &str = "order it anew where it was bought or from ACME; one of the server's own is made anew with \
                          \"proxmox-backup-manager cert update --force true\" and \"systemctl reload proxmox-backup-proxy\" \
                          there, and whoever pins it, storages of Proxmox VE among them, needs the new fingerprint";
-    let limits = look.settings.certificates;
-    let dependency = match look.api.certificate_ends() {
+    let limits = context.settings.certificates;
+    let dependency = match context.api.certificate_ends() {
         Some(end) => {
             let shown = (end, "the certificate that it shows".to_owned());
-            proxmox::certificate(look, (NAME.to_owned(), "pbs-certificate", |_| RENEW), limits, vec![shown])
+            proxmox::certificate(context, (NAME.to_owned(), "pbs-certificate", |_| RENEW), limits, vec![shown])
         }
         None => Dependency::skipped(NAME)
             .with_kind("pbs-certificate")
             .with_description("The connection is not encrypted, so that there is none to look at"),
     };
-    look.add(dependency);
+    context.add(dependency);
 }
 
-fn subscribed(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
-    subscription(look, (name, "pbs-subscription"), answer)
+fn subscribed(context: &mut PollContext, name: String, answer: Answer) -> Result<Dependency, Error> {
+    subscription(context, (name, "pbs-subscription"), answer)
 }
 
 /// `/nodes/localhost/status`.
@@ -169,43 +169,44 @@ struct NodeStatus {
     root: Space,
 }
 
-fn node(look: &mut Look, answer: Answer) {
-    let Some(node) = look.part(NODE, answer.read::<NodeStatus>()) else { return };
-    let notes = &mut look.notes;
+fn node(context: &mut PollContext, answer: Answer) {
+    let Some(node) = context.part(NODE, answer.read::<NodeStatus>()) else { return };
+    let diagnostics = &mut context.diagnostics;
     let host = Host {
-        cpu: Host::cpu(notes.number(&node.cpu, || "cpu of the server".to_owned())),
-        memory: node.memory.percent("memory of the server", notes),
-        root: node.root.percent("root file system of the server", notes),
+        cpu: Host::cpu(diagnostics.number(&node.cpu, || "cpu of the server".to_owned())),
+        memory: node.memory.percent("memory of the server", diagnostics),
+        root: node.root.percent("root file system of the server", diagnostics),
     };
     let verdict = if host == Host::default() {
         (Status::Unknown, Some("the server says nothing of its memory, root file system and CPU".to_owned()))
     } else {
-        host.judge(&look.settings.usage, "node", &mut look.grades)
+        host.evaluate(&context.settings.usage, "node", &mut context.hysteresis)
     };
-    look.add(Dependency { description: host.description(), ..judged("node", "pbs-node", verdict) });
+    context.add(Dependency { description: host.description(), ..evaluated("node", "pbs-node", verdict) });
 }
 
 /// No datastore is seen. Backup Server hides what a token may not see, so that can mean either.
-fn rights(look: &mut Look) {
-    let [answer] = look.api.ask(["/access/permissions"]);
+fn rights(context: &mut PollContext) {
+    let [answer] = context.api.ask(["/access/permissions"]);
     let why = match answer.read::<Permissions>() {
         Ok(permissions) if permissions.values().any(|held| held.contains_key("Datastore.Audit")) => {
             "there is no datastore yet".to_owned()
         }
         Ok(_) => {
             for members in DATASTORES.1 {
-                look.lose(*members, "the token lacks Datastore.Audit, so that it is hidden: \"api\" says more");
+                context
+                    .mark_unknown(*members, "the token lacks Datastore.Audit, so that it is hidden: \"api\" says more");
             }
             format!(
                 "the token lacks Datastore.Audit, so datastores are hidden from it: {}",
-                look.api.product().grant_rights()
+                context.api.product().grant_rights()
             )
         }
-        Err(trouble) => {
-            format!("no datastore is to be seen, and whether there is one is not known: {}", trouble.sentence)
+        Err(error) => {
+            format!("no datastore is to be seen, and whether there is one is not known: {}", error.message)
         }
     };
-    look.warn_of_api(&why);
+    context.warn_of_api(&why);
 }
 
 #[cfg(test)]
@@ -223,9 +224,9 @@ mod tests {
         fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
             let mut memory = Memory::load(target);
             let connected = connect(target, Product::Backup, &mut memory, &[], |api, _| Ok(api))?;
-            let (mut look, _) = Look::new(connected, memory, settings);
-            super::certificate(&mut look);
-            Ok(look.finish())
+            let (mut context, _) = PollContext::new(connected, memory, settings);
+            super::certificate(&mut context);
+            Ok(context.finish())
         }
     }
 

@@ -1,7 +1,7 @@
 //! What an operator writes.
 
 use polliwog_sdk::prelude::*;
-use proxmox::{AgeRule, CertificateLimits, HostLimits, Limits, Patterns, Remaining};
+use proxmox::{AgeRule, CertificateLimits, HostLimits, Patterns, Remaining, Thresholds};
 
 /// How a Proxmox Backup Server is judged.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -156,8 +156,8 @@ impl Default for Groups {
 }
 
 impl Datastores {
-    pub(crate) fn usage(&self) -> Limits {
-        Limits { warning: self.warning_percent, critical: self.critical_percent }
+    pub(crate) fn usage(&self) -> Thresholds {
+        Thresholds { warning: self.warning_percent, critical: self.critical_percent }
     }
 
     /// In how many days it may be full.
@@ -167,29 +167,29 @@ impl Datastores {
 }
 
 impl Jobs {
-    pub(crate) fn overdue(&self) -> Limits {
-        Limits { warning: self.overdue_warning_hours, critical: self.overdue_critical_hours }
+    pub(crate) fn overdue(&self) -> Thresholds {
+        Thresholds { warning: self.overdue_warning_hours, critical: self.overdue_critical_hours }
     }
 
-    pub(crate) fn age(&self) -> Limits {
-        Limits { warning: self.age_warning_hours, critical: self.age_critical_hours }
+    pub(crate) fn age(&self) -> Thresholds {
+        Thresholds { warning: self.age_warning_hours, critical: self.age_critical_hours }
     }
 }
 
 impl Groups {
     /// How old the newest backup of a group of these names may be.
-    pub(crate) fn age<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Limits {
+    pub(crate) fn age<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Thresholds {
         AgeRule::age(&self.ages, names, self.all())
     }
 
-    fn all(&self) -> Limits {
-        Limits { warning: self.age_warning_hours, critical: self.age_critical_hours }
+    fn all(&self) -> Thresholds {
+        Thresholds { warning: self.age_warning_hours, critical: self.age_critical_hours }
     }
 }
 
 impl Settings {
-    pub(crate) fn unverified(&self) -> Limits {
-        Limits { warning: self.unverified_warning_percent, critical: 0.0 }
+    pub(crate) fn unverified(&self) -> Thresholds {
+        Thresholds { warning: self.unverified_warning_percent, critical: 0.0 }
     }
 
     /// Everything that is wrong with them.

@@ -1,9 +1,9 @@
 //! Tasks that failed in the last day.
 
-use crate::{Look, Permissions};
+use crate::{Permissions, PollContext};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number, Text};
-use proxmox::{Ended, Part, count, judged, list};
+use proxmox::{Ended, Part, count, evaluated, list};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,24 +30,24 @@ struct Task {
     endtime: Field<Number>,
 }
 
-pub(crate) fn report(look: &mut Look) {
-    if !look.settings.tasks.warn {
+pub(crate) fn report(context: &mut PollContext) {
+    if !context.settings.tasks.warn {
         return;
     }
-    if !look.is_due(PART.0) {
-        return look.report.keep(PART.0);
+    if !context.is_due(PART.0) {
+        return context.report.keep(PART.0);
     }
     // The server counts from when a task began.
-    let ended_after = look.seconds() - BACK;
+    let ended_after = context.seconds() - BACK;
     let since = (ended_after - LONGEST).max(0.0);
-    let [answer] = look.api.ask([format!("/nodes/localhost/tasks?errors=1&since={since:.0}&limit={MOST}").as_str()]);
-    let tasks = answer.list::<Task>(&mut look.notes);
-    let Some(tasks) = look.part(PART, tasks) else { return look.looked(PART.0, AGAIN) };
+    let [answer] = context.api.ask([format!("/nodes/localhost/tasks?errors=1&since={since:.0}&limit={MOST}").as_str()]);
+    let tasks = answer.list::<Task>(&mut context.diagnostics);
+    let Some(tasks) = context.part(PART, tasks) else { return context.checked(PART.0, AGAIN) };
     let mut failed: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for task in &tasks {
-        let ended = look.notes.number(&task.endtime, || "endtime of a task that failed".to_owned());
+        let ended = context.diagnostics.number(&task.endtime, || "endtime of a task that failed".to_owned());
         let names = task.names();
-        let excluded = look.settings.tasks.exclude.match_any(names.iter().map(String::as_str));
+        let excluded = context.settings.tasks.exclude.match_any(names.iter().map(String::as_str));
         if excluded || ended.is_some_and(|ended| ended < ended_after) {
             continue;
         }
@@ -67,12 +67,12 @@ pub(crate) fn report(look: &mut Look) {
     };
     let names: Vec<String> = failed.into_iter().map(shown).collect();
     let verdict = if all == 0 {
-        whose(look)
+        whose(context)
     } else {
         (Status::Warning, Some(format!("{} failed in the last day: {}", count(all, "task"), list(&names))))
     };
-    look.add(judged(PART.0, "pbs-tasks", verdict));
-    look.looked(PART.0, PERIOD);
+    context.add(evaluated(PART.0, "pbs-tasks", verdict));
+    context.checked(PART.0, PERIOD);
 }
 
 impl Task {
@@ -86,14 +86,14 @@ impl Task {
 }
 
 /// None failed, or none may be seen: without Sys.Audit the list holds the token's own tasks only.
-fn whose(look: &mut Look) -> (Status, Option<String>) {
-    let [answer] = look.api.ask(["/access/permissions"]);
+fn whose(context: &mut PollContext) -> (Status, Option<String>) {
+    let [answer] = context.api.ask(["/access/permissions"]);
     match answer.read::<Permissions>() {
         Ok(permissions) if permissions.values().any(|held| held.contains_key("Sys.Audit")) => (Status::Ok, None),
         Ok(_) => {
-            let grant = look.api.product().grant_rights();
+            let grant = context.api.product().grant_rights();
             (Status::Unknown, Some(format!("the token lacks Sys.Audit, so others' tasks are hidden from it: {grant}")))
         }
-        Err(trouble) => (Status::Unknown, Some(format!("whose tasks may be seen is not known: {}", trouble.sentence))),
+        Err(error) => (Status::Unknown, Some(format!("whose tasks may be seen is not known: {}", error.message))),
     }
 }

@@ -4,13 +4,13 @@
 //! one poll than leaves time and room for everything else. A datastore that did not answer in time is left alone as one is
 //! whose groups did not come.
 
-use crate::Look;
+use crate::PollContext;
 use crate::datastores::Store;
 use crate::memory::Walk;
-use crate::{groups, hold};
+use crate::{backoff, groups};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number, Text};
-use proxmox::{Grade, Trouble, Verdict, count, judged, list, moment, percent};
+use proxmox::{Error, Evaluation, Verdict, count, evaluated, list, moment, percent};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -50,57 +50,57 @@ struct Verification {
 }
 
 /// Last of all, so that nothing else waits for it.
-pub(crate) fn report(look: &mut Look, stores: &[Store]) {
-    if !look.settings.verification {
+pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
+    if !context.settings.verification {
         return;
     }
     let mut budget = EACH_POLL;
     for store in stores {
         let name = format!("verification/{}", store.name);
-        let snapshots = hold::snapshots(&store.name);
-        let held = hold::why(look, &store.name).or_else(|| hold::why(look, &snapshots)).is_some();
-        let due = store.readable && !held && look.is_due(&name);
+        let snapshots = backoff::snapshots(&store.name);
+        let held = backoff::why(context, &store.name).or_else(|| backoff::why(context, &snapshots)).is_some();
+        let due = store.readable && !held && context.is_due(&name);
         if !due || budget.is_spent() {
-            look.report.keep(name.as_str());
+            context.report.keep(name.as_str());
             if store.lost {
-                look.lose(name, format!("nobody can see it: \"datastore/{}\" says why", store.name));
+                context.mark_unknown(name, format!("nobody can see it: \"datastore/{}\" says why", store.name));
             }
             continue;
         }
-        let walk = walk(look, &store.name, &mut budget).map_err(|trouble| {
+        let walk = walk(context, &store.name, &mut budget).map_err(|error| {
             let hint = "where that is always so, raise the target's timeout, or set verification to false";
-            let sentence = format!("{}; {hint}", trouble.sentence);
-            if trouble.silent { Trouble { sentence, ..trouble } } else { trouble }
+            let message = format!("{}; {hint}", error.message);
+            if error.no_answer { Error { message, ..error } } else { error }
         });
-        if let Err(trouble) = &walk {
-            hold::back(look, &snapshots, trouble);
-            look.looked(&name, AGAIN);
+        if let Err(error) = &walk {
+            backoff::back(context, &snapshots, error);
+            context.checked(&name, AGAIN);
         }
-        let Some(walk) = look.part((&name, &[]), walk) else { continue };
+        let Some(walk) = context.part((&name, &[]), walk) else { continue };
         if !walk.left.is_empty() {
             // The rest has its turn at the next poll.
-            look.report.keep(name);
+            context.report.keep(name);
             continue;
         }
-        look.looked(&name, PERIOD);
+        context.checked(&name, PERIOD);
         let verdict = match walk.damaged {
-            0 => unverified(look, &name, &walk),
+            0 => unverified(context, &name, &walk),
             damaged => {
                 let are = if damaged == 1 { "is" } else { "are" };
                 let why = format!("{} {are} damaged: {}", count(damaged, "snapshot"), list(&walk.named));
                 (Status::Critical, Some(why))
             }
         };
-        let dependency = judged(name, "pbs-verification", verdict).with_parent(format!("datastore/{}", store.name));
+        let dependency = evaluated(name, "pbs-verification", verdict).with_parent(format!("datastore/{}", store.name));
         let of = count(walk.all, "snapshot");
-        look.add(dependency.with_description(format!("{} of {of} were verified", walk.verified)));
+        context.add(dependency.with_description(format!("{} of {of} were verified", walk.verified)));
     }
 }
 
 /// None is damaged, as far as they were verified.
-fn unverified(look: &mut Look, name: &str, walk: &Walk) -> Verdict {
+fn unverified(context: &mut PollContext, name: &str, walk: &Walk) -> Verdict {
     let Some(share) = percent((walk.all - walk.verified) as f64, walk.all as f64) else { return (Status::Ok, None) };
-    let Grade { status, limit, after } = look.grades.judge(name, look.settings.unverified(), share);
+    let Evaluation { status, limit, after } = context.hysteresis.evaluate(name, context.settings.unverified(), share);
     let why = format!(
         "more than {limit} % of its snapshots were never verified{after}: add a verify job, or run it more often"
     );
@@ -114,29 +114,30 @@ impl Budget {
 }
 
 /// Goes on with a datastore's walk, or begins one.
-fn walk(look: &mut Look, store: &str, budget: &mut Budget) -> Result<Walk, Trouble> {
-    let now = look.milliseconds();
-    let mut walk = match look.memory.plugin.walks.get(store, now) {
+fn walk(context: &mut PollContext, store: &str, budget: &mut Budget) -> Result<Walk, Error> {
+    let now = context.milliseconds();
+    let mut walk = match context.memory.plugin.walks.get(store, now) {
         Some(walk) => walk.clone(),
-        None => Walk { left: groups::namespaces(look, store)?, ..Walk::default() },
+        None => Walk { left: groups::namespaces(context, store)?, ..Walk::default() },
     };
     while let Some(ns) = walk.left.last().filter(|_| !budget.is_spent()) {
         let path = format!("/admin/datastore/{store}/snapshots?ns={}", groups::encoded(ns));
-        let [answer] = look.api.patient().ask([path.as_str()]);
+        let [answer] = context.api.patient().ask([path.as_str()]);
         let (bytes, milliseconds) = answer.cost();
         budget.requests -= 1;
         budget.bytes = budget.bytes.saturating_sub(bytes);
         budget.milliseconds -= milliseconds;
         let ns = ns.clone();
-        let snapshots =
-            answer.list::<Snapshot>(&mut look.notes).inspect_err(|_| look.memory.plugin.walks.remove(store))?;
+        let snapshots = answer
+            .list::<Snapshot>(&mut context.diagnostics)
+            .inspect_err(|_| context.memory.plugin.walks.remove(store))?;
         walk.left.pop();
         walk.take(&snapshots, &ns);
     }
     if walk.left.is_empty() {
-        look.memory.plugin.walks.remove(store);
+        context.memory.plugin.walks.remove(store);
     } else {
-        look.memory.plugin.walks.set(store, walk.clone(), now, WALK);
+        context.memory.plugin.walks.set(store, walk.clone(), now, WALK);
     }
     Ok(walk)
 }

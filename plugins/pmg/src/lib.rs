@@ -26,7 +26,7 @@ mod statistics;
 
 use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
-use proxmox::{Answer, Fact, Trouble, certificates, hourly, subscription};
+use proxmox::{Answer, Error, Fact, certificates, hourly, subscription};
 use settings::Settings;
 
 /// The plugin.
@@ -64,13 +64,13 @@ impl Poller for Pmg {
         let mut memory = Memory::load(target);
         match login::log_in(target, &settings.username, &mut memory) {
             Ok(connected) => {
-                let (mut look, answers) = Look::new(connected, memory, settings);
-                poll(&mut look, answers);
-                Ok(look.finish())
+                let (mut context, answers) = PollContext::new(connected, memory, settings);
+                poll(&mut context, answers);
+                Ok(context.finish())
             }
-            Err(trouble) => {
+            Err(error) => {
                 memory.save();
-                Err(trouble.into())
+                Err(error.into())
             }
         }
     }
@@ -79,24 +79,24 @@ impl Poller for Pmg {
 polliwog_sdk::register!(Pmg);
 
 /// One poll under way.
-type Look = proxmox::Look<Settings, memory::Memory>;
+type PollContext = proxmox::PollContext<Settings, memory::Memory>;
 
 type Memory = proxmox::Memory<memory::Memory>;
 
 /// `answers`: to [`nodes::first_path`].
-fn poll(look: &mut Look, answers: Vec<Answer>) {
-    let nodes = nodes::report(look, answers);
-    queues::report(look, &nodes.answering);
-    services::report(look, &nodes);
-    filters::report(look, &nodes.answering);
-    statistics::report(look);
+fn poll(context: &mut PollContext, answers: Vec<Answer>) {
+    let nodes = nodes::report(context, answers);
+    queues::report(context, &nodes.answering);
+    services::report(context, &nodes);
+    filters::report(context, &nodes.answering);
+    statistics::report(context);
     let certificate = Fact::new("certificate", "/certificates/info", certificate);
     let subscription = Fact::new("subscription", "/subscription", subscribed);
-    let facts = if look.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
-    hourly(look, &nodes.answering, true, &facts);
+    let facts = if context.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
+    hourly(context, &nodes.answering, true, &facts);
 }
 
-fn certificate(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
+fn certificate(context: &mut PollContext, name: String, answer: Answer) -> Result<Dependency, Error> {
     let renew = |file: &str| match file {
         "pmg-tls.pem" => {
             "order it anew where it was bought or from ACME; one of the gateway's own is made anew with \"pmgconfig tlscert \
@@ -108,9 +108,9 @@ fn certificate(look: &mut Look, name: String, answer: Answer) -> Result<Dependen
              on the master; whoever pins it needs the new fingerprint"
         }
     };
-    certificates(look, (name, "pmg-certificate", renew), look.settings.certificates, answer)
+    certificates(context, (name, "pmg-certificate", renew), context.settings.certificates, answer)
 }
 
-fn subscribed(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
-    subscription(look, (name, "pmg-subscription"), answer)
+fn subscribed(context: &mut PollContext, name: String, answer: Answer) -> Result<Dependency, Error> {
+    subscription(context, (name, "pmg-subscription"), answer)
 }

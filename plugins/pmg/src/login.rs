@@ -7,7 +7,7 @@ use crate::{Memory, nodes};
 use polliwog_sdk::Target;
 use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret};
 use polliwog_sdk::lenient::{Field, Flag};
-use proxmox::{Api, Connected, Product, Trouble, connect, percent_encoded};
+use proxmox::{Api, Connected, Error, ErrorClass, Product, connect, percent_encoded};
 use serde::Deserialize;
 use std::cell::Cell;
 use std::time::Duration;
@@ -26,7 +26,7 @@ struct Granted {
 }
 
 /// The API of an origin that answers, with a ticket for it.
-pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Result<Connected, Trouble> {
+pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Result<Connected, Error> {
     let first = [nodes::first_path(memory)];
     let (reused, granted) = (Cell::new(None), Cell::new(false));
     let authorize = |api: Api, memory: &mut Memory| {
@@ -38,7 +38,7 @@ pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Re
             match known.then(|| grant(&api, username, &ticket)) {
                 Some(Ok(())) => {}
                 // Whoever does not answer needs no password either.
-                Some(Err(trouble)) if trouble.silent => return Err(trouble),
+                Some(Err(error)) if error.no_answer => return Err(error),
                 Some(Err(_)) | None => grant(&api, username, "password")?,
             }
             memory.plugin.fresh.set(ticket.as_str(), (), target.now, FRESH);
@@ -47,7 +47,7 @@ pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Re
         Ok(api.with_header("cookie", format!("PMGAuthCookie=${{secret.{ticket}}}")))
     };
     let found = connect(target, Product::Mail, memory, &first, authorize);
-    let refused = |found: &Result<_, Trouble>| found.as_ref().is_err_and(|trouble| trouble.code == "unauthorized");
+    let refused = |found: &Result<_, Error>| found.as_ref().is_err_and(|error| error.class == ErrorClass::Unauthorized);
     let found = match reused.take() {
         Some(ticket) if refused(&found) => {
             forget_secret(&ticket);
@@ -56,22 +56,22 @@ pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Re
         _ => found,
     };
     found.map_err(
-        |trouble| if granted.get() && trouble.code == "unauthorized" { ticket_refused(trouble) } else { trouble },
+        |error| if granted.get() && error.class == ErrorClass::Unauthorized { ticket_refused(error) } else { error },
     )
 }
 
 /// The log-in went well, and what it gave is not taken.
-fn ticket_refused(trouble: Trouble) -> Trouble {
-    let sentence = format!(
+fn ticket_refused(error: Error) -> Error {
+    let message = format!(
         "the log-in went well, and the ticket that it gave is refused: check the gateway's clock, and that all its nodes have \
          the same /etc/pmg/pmg-authkey ({})",
-        trouble.sentence
+        error.message
     );
-    Trouble { code: "ticket_refused".to_owned(), sentence, permanent: false, ..trouble }
+    Error { class: ErrorClass::Other, code: "ticket_refused".to_owned(), message, permanent: false, ..error }
 }
 
 /// Asks for a ticket, with the password, or with the ticket before as the password.
-fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
+fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Error> {
     let ticket = ticket(api);
     let body = format!("username={}&password=${{secret.{proof}}}", percent_encoded(username, b""));
     let request = api
@@ -85,7 +85,7 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
     let granted: Granted = api.read("/access/ticket", &api.send(request)?)?;
     if granted.need_tfa.get().is_some_and(|Flag(needed)| *needed) {
         forget_secret(&ticket);
-        return Err(Trouble::permanent(
+        return Err(Error::permanent(
             "second_factor",
             format!(
                 "the account {username} wants a second factor, which no program can give: make one without it for Polliwog, \
@@ -94,7 +94,7 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
         ));
     }
     if !has_secret(&ticket) {
-        return Err(Trouble::permanent(
+        return Err(Error::permanent(
             "no_ticket",
             "the gateway took the log-in and gave no ticket: check that the URL is that of Proxmox Mail Gateway"
                 .to_owned(),

@@ -3,10 +3,10 @@
 //! The list of the cluster has no word for how a node is: it is well when there is no `conn_error`, and in step when
 //! `insync` is 1. Asking for it waits for peers that are dead; then each node is asked for itself.
 
-use crate::{Look, Memory};
+use crate::{Memory, PollContext};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Expiring, Host, Part, Space, Trouble, judged, list};
+use proxmox::{Answer, Error, ErrorClass, Expiring, Host, Part, Space, evaluated, list};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -51,23 +51,23 @@ fn why_hung(memory: &Memory) -> Option<&String> {
 }
 
 /// Reports each node. `answers`: to [`first_path`].
-pub(crate) fn report(look: &mut Look, answers: Vec<Answer>) -> Nodes {
+pub(crate) fn report(context: &mut PollContext, answers: Vec<Answer>) -> Nodes {
     let Some(answer) = answers.into_iter().next() else { return Nodes::default() };
-    let (cluster, unseen) = cluster(look, answer);
-    let Some(nodes) = look.part(PART, cluster) else { return Nodes::default() };
+    let (cluster, unseen) = cluster(context, answer);
+    let Some(nodes) = context.part(PART, cluster) else { return Nodes::default() };
     let mut answering = Vec::new();
     let mut apart = Vec::new();
     let mut unsaid = Vec::new();
     let unreached = nodes.iter().any(|node| node.conn_error != Field::Absent);
     for node in &nodes {
         let Some(Text(name)) = node.name.get().or(node.node.get()) else {
-            look.notes.say(|| "a node of the cluster has no name: it is left out".to_owned());
+            context.diagnostics.add(|| "a node of the cluster has no name: it is left out".to_owned());
             continue;
         };
-        if let Some(dependency) = one(look, name, node) {
-            look.add(dependency);
+        if let Some(dependency) = one(context, name, node) {
+            context.add(dependency);
         }
-        match (&node.conn_error, look.notes.flag(&node.insync, || format!("insync of {name}"))) {
+        match (&node.conn_error, context.diagnostics.flag(&node.insync, || format!("insync of {name}"))) {
             (Field::Absent, Some(true)) => {}
             (Field::Absent, None) => unsaid.push(name.clone()),
             // Nobody is in step with one that cannot be reached.
@@ -78,60 +78,60 @@ pub(crate) fn report(look: &mut Look, answers: Vec<Answer>) -> Nodes {
             answering.push(name.clone());
         } else {
             for sort in ["certificate", "subscription"] {
-                look.report.keep(format!("{sort}/{name}"));
-                look.lose(format!("{sort}/{name}"), format!("nobody can see it: \"node/{name}\" says why"));
+                context.report.keep(format!("{sort}/{name}"));
+                context.mark_unknown(format!("{sort}/{name}"), format!("nobody can see it: \"node/{name}\" says why"));
             }
         }
     }
     let dependency = match unseen {
         Some(why) => {
             let why = format!("how its nodes see one another is not known: {why}");
-            judged("cluster", "pmg-cluster", (Status::Unknown, Some(why)))
+            evaluated("cluster", "pmg-cluster", (Status::Unknown, Some(why)))
         }
         None => in_step(&nodes, &apart, &unsaid),
     };
-    look.add(dependency);
+    context.add(dependency);
     Nodes { answering, alone: nodes.len() == 1 }
 }
 
 /// The nodes, and why the cluster itself does not say how they are, where each had to be asked.
-fn cluster(look: &mut Look, answer: Answer) -> (Result<Vec<Node>, Trouble>, Option<String>) {
-    if let Some(why) = why_hung(&look.memory).cloned() {
-        return (by_themselves(look, answer), Some(why));
+fn cluster(context: &mut PollContext, answer: Answer) -> (Result<Vec<Node>, Error>, Option<String>) {
+    if let Some(why) = why_hung(&context.memory).cloned() {
+        return (by_themselves(context, answer), Some(why));
     }
-    let trouble = match answer.list::<Node>(&mut look.notes) {
+    let error = match answer.list::<Node>(&mut context.diagnostics) {
         Ok(nodes) => return (Ok(nodes), None),
-        Err(trouble) => trouble,
+        Err(error) => error,
     };
-    if trouble.permanent {
-        look.warn_of_api(&trouble.sentence);
-        return (Err(trouble), None);
+    if error.permanent {
+        context.warn_of_api(&error.message);
+        return (Err(error), None);
     }
-    let [names] = look.api.ask(["/nodes"]);
-    let Ok(nodes) = by_themselves(look, names) else { return (Err(trouble), None) };
-    if trouble.silent {
-        let now = look.milliseconds();
-        look.memory.plugin.cluster_hung = Some(Expiring::new(trouble.sentence.clone(), now, APART));
+    let [names] = context.api.ask(["/nodes"]);
+    let Ok(nodes) = by_themselves(context, names) else { return (Err(error), None) };
+    if error.no_answer {
+        let now = context.milliseconds();
+        context.memory.plugin.cluster_hung = Some(Expiring::new(error.message.clone(), now, APART));
     }
-    (Ok(nodes), Some(trouble.sentence))
+    (Ok(nodes), Some(error.message))
 }
 
 /// Each node's own word, where the cluster's does not come. `names`: the answer to `/nodes`.
-fn by_themselves(look: &mut Look, names: Answer) -> Result<Vec<Node>, Trouble> {
-    let names: Vec<Node> = names.list(&mut look.notes)?;
+fn by_themselves(context: &mut PollContext, names: Answer) -> Result<Vec<Node>, Error> {
+    let names: Vec<Node> = names.list(&mut context.diagnostics)?;
     let names: Vec<String> = names.into_iter().filter_map(|node| Some(node.node.get()?.0.clone())).collect();
-    let answers = look.api.ask_all(names.iter().map(|name| format!("/nodes/{name}/status")).collect());
+    let answers = context.api.ask_all(names.iter().map(|name| format!("/nodes/{name}/status")).collect());
     let alone = names.len() == 1;
     let node = |(name, answer): (String, Answer)| {
         let named = Field::Is(Text(name));
         match answer.read::<Node>() {
             Ok(node) => Node { name: named, ..node },
             // One that is asked itself, and has much to do, is no node that cannot be reached.
-            Err(trouble) if trouble.code == "node_unreachable" && !alone => {
-                Node { name: named, conn_error: Field::Is(Text(trouble.sentence)), ..Node::default() }
+            Err(error) if error.class == ErrorClass::NodeUnreachable && !alone => {
+                Node { name: named, conn_error: Field::Is(Text(error.message)), ..Node::default() }
             }
-            Err(trouble) => {
-                look.notes.say(|| trouble.sentence);
+            Err(error) => {
+                context.diagnostics.add(|| error.message);
                 Node { name: named, ..Node::default() }
             }
         }
@@ -139,24 +139,24 @@ fn by_themselves(look: &mut Look, names: Answer) -> Result<Vec<Node>, Trouble> {
     Ok(names.into_iter().zip(answers).map(node).collect())
 }
 
-fn one(look: &mut Look, name: &str, node: &Node) -> Option<Dependency> {
+fn one(context: &mut PollContext, name: &str, node: &Node) -> Option<Dependency> {
     let own = format!("node/{name}");
     if let Field::Is(Text(error)) | Field::Odd(error) = &node.conn_error {
         let why = format!("{name} cannot be reached from the node that was asked: {}", error.trim());
-        return Some(judged(own, "pmg-node", (Status::Critical, Some(why))));
+        return Some(evaluated(own, "pmg-node", (Status::Critical, Some(why))));
     }
-    let notes = &mut look.notes;
+    let diagnostics = &mut context.diagnostics;
     let host = Host {
-        cpu: Host::cpu(notes.number(&node.cpu, || format!("cpu of {name}"))),
-        memory: node.memory.percent(&format!("memory of {name}"), notes),
-        root: node.rootfs.percent(&format!("root file system of {name}"), notes),
+        cpu: Host::cpu(diagnostics.number(&node.cpu, || format!("cpu of {name}"))),
+        memory: node.memory.percent(&format!("memory of {name}"), diagnostics),
+        root: node.rootfs.percent(&format!("root file system of {name}"), diagnostics),
     };
     let verdict = if host == Host::default() {
         (Status::Unknown, Some(format!("{name} says nothing of its memory, root file system and CPU")))
     } else {
-        host.judge(&look.settings.usage, &own, &mut look.grades)
+        host.evaluate(&context.settings.usage, &own, &mut context.hysteresis)
     };
-    Some(Dependency { description: host.description(), ..judged(own, "pmg-node", verdict) })
+    Some(Dependency { description: host.description(), ..evaluated(own, "pmg-node", verdict) })
 }
 
 fn in_step(nodes: &[Node], apart: &[String], unsaid: &[String]) -> Dependency {
@@ -174,5 +174,6 @@ fn in_step(nodes: &[Node], apart: &[String], unsaid: &[String]) -> Dependency {
     } else {
         (Status::Ok, None)
     };
-    judged("cluster".to_owned(), "pmg-cluster", verdict).with_description(format!("Cluster of {} nodes", nodes.len()))
+    evaluated("cluster".to_owned(), "pmg-cluster", verdict)
+        .with_description(format!("Cluster of {} nodes", nodes.len()))
 }

@@ -3,31 +3,31 @@
 //! Whatever queue is asked for, the gateway lists all the mail that it has: so they are asked for once a minute, and one
 //! after the other.
 
-use crate::Look;
+use crate::PollContext;
 use polliwog_sdk::{Sample, Status};
-use proxmox::{Answer, Grade, Verdict, judged, worse};
+use proxmox::{Answer, ErrorClass, Evaluation, Verdict, evaluated, worse};
 use std::time::Duration;
 
 /// The four that Postfix has.
 pub(crate) const QUEUES: [&str; 4] = ["deferred", "active", "incoming", "hold"];
 const PERIOD: Duration = Duration::from_secs(60);
-const RHYTHM: &str = "queues";
+const CHECK: &str = "queues";
 
 /// Counts each queue on each of these nodes. Rows hold people's addresses: one is asked for, because none cannot be, and
 /// nothing of it is read.
-pub(crate) fn report(look: &mut Look, nodes: &[String]) {
-    if nodes.is_empty() && look.report.kept.iter().any(|kept| kept == "node/") {
+pub(crate) fn report(context: &mut PollContext, nodes: &[String]) {
+    if nodes.is_empty() && context.report.kept.iter().any(|kept| kept == "node/") {
         // Which nodes there are may be known again at the next look.
-        return look.report.keep("queue/");
+        return context.report.keep("queue/");
     }
-    if !nodes.is_empty() && !look.is_due(RHYTHM) {
-        return look.report.keep("queue/");
+    if !nodes.is_empty() && !context.is_due(CHECK) {
+        return context.report.keep("queue/");
     }
     let mut late: Vec<&String> = Vec::new();
     for queue in QUEUES {
         let asked: Vec<&String> = nodes.iter().filter(|node| !late.contains(node)).collect();
         let path = |node: &&String| format!("/nodes/{node}/postfix/queue/{queue}?limit=1");
-        let answers = look.api.patient().ask_all(asked.iter().map(path).collect());
+        let answers = context.api.patient().ask_all(asked.iter().map(path).collect());
         let mut worst = match nodes {
             [] => (Status::Unknown, Some("there is no node that could be asked: \"cluster\" says why".to_owned())),
             _ => (Status::Ok, None),
@@ -36,28 +36,29 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
             worst = worse(worst, (Status::Unknown, Some(uncounted(node))));
         }
         for (node, answer) in asked.into_iter().zip(answers) {
-            let verdict = count(look, (queue, node), answer).unwrap_or_else(|sentence| {
-                late.extend(sentence.is_none().then_some(node));
-                (Status::Unknown, Some(sentence.unwrap_or_else(|| uncounted(node))))
+            let verdict = count(context, (queue, node), answer).unwrap_or_else(|message| {
+                late.extend(message.is_none().then_some(node));
+                (Status::Unknown, Some(message.unwrap_or_else(|| uncounted(node))))
             });
             worst = worse(worst, verdict);
         }
-        look.add(judged(format!("queue/{queue}"), "pmg-queue", worst));
+        context.add(evaluated(format!("queue/{queue}"), "pmg-queue", worst));
     }
     if !nodes.is_empty() {
-        look.looked(RHYTHM, PERIOD);
+        context.checked(CHECK, PERIOD);
     }
 }
 
 /// How a queue of a node is; why that is not known; or nothing where it took too long.
-fn count(look: &mut Look, (queue, node): (&str, &String), answer: Answer) -> Result<Verdict, Option<String>> {
+fn count(context: &mut PollContext, (queue, node): (&str, &String), answer: Answer) -> Result<Verdict, Option<String>> {
     let count = answer
-        .total(&mut look.notes)
-        .map_err(|trouble| (trouble.code != "timeout").then(|| format!("{node}: {}", trouble.sentence)))?
+        .total(&mut context.diagnostics)
+        .map_err(|error| (error.class != ErrorClass::Timeout).then(|| format!("{node}: {}", error.message)))?
         .ok_or_else(|| Some(format!("{node} does not say how many messages are in it")))?;
-    look.report.samples.push(sample(queue, node, count));
+    context.report.samples.push(sample(queue, node, count));
     let name = format!("queue/{queue} {node}");
-    let Grade { status, limit, after } = look.grades.judge(&name, look.settings.queues.limits(queue), count);
+    let Evaluation { status, limit, after } =
+        context.hysteresis.evaluate(&name, context.settings.queues.limits(queue), count);
     let why = format!("{node} has {limit} or more in it, counted by recipient{after}: {}", remedy(queue));
     Ok((status, Some(why)))
 }

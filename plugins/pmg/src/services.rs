@@ -1,17 +1,17 @@
 //! Services of each node.
 
-use crate::Look;
+use crate::PollContext;
 use crate::nodes::Nodes;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
-use proxmox::{judged, list};
+use proxmox::{evaluated, list};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How often they are looked at.
 const PERIOD: Duration = Duration::from_secs(60);
-const RHYTHM: &str = "services";
+const CHECK: &str = "services";
 
 /// One entry of `/nodes/N/services`.
 #[derive(Debug, Default, Deserialize)]
@@ -42,26 +42,26 @@ const OF_CLUSTERS: [&str; 2] = ["pmgmirror", "pmgtunnel"];
 /// What sets the clock. In a container the machine does that, and these cannot run.
 const CLOCKS: [&str; 4] = ["chrony", "systemd-timesyncd", "ntp", "openntpd"];
 
-pub(crate) fn report(look: &mut Look, Nodes { answering: nodes, alone }: &Nodes) {
-    if nodes.is_empty() || !look.is_due(RHYTHM) {
-        return look.report.keep("service/");
+pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone }: &Nodes) {
+    if nodes.is_empty() || !context.is_due(CHECK) {
+        return context.report.keep("service/");
     }
-    let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/services")).collect());
+    let answers = context.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/services")).collect());
     let mut all: BTreeMap<String, Everywhere> = BTreeMap::new();
     let mut whole = true;
     for (node, answer) in nodes.iter().zip(answers) {
-        match answer.list::<Service>(&mut look.notes) {
-            Ok(services) => services.iter().for_each(|service| sort(look, (node, *alone), service, &mut all)),
-            Err(trouble) => {
-                look.notes.say(|| format!("the services of {node} are not known: {}", trouble.sentence));
+        match answer.list::<Service>(&mut context.diagnostics) {
+            Ok(services) => services.iter().for_each(|service| sort(context, (node, *alone), service, &mut all)),
+            Err(error) => {
+                context.diagnostics.add(|| format!("the services of {node} are not known: {}", error.message));
                 whole = false;
             }
         }
     }
     if whole {
-        look.looked(RHYTHM, PERIOD);
+        context.checked(CHECK, PERIOD);
     } else {
-        look.report.keep("service/");
+        context.report.keep("service/");
     }
     for (name, service) in all {
         let down = |nodes: &[String]| {
@@ -81,8 +81,8 @@ pub(crate) fn report(look: &mut Look, Nodes { answering: nodes, alone }: &Nodes)
         if service.up == 0 && verdict.0 == Status::Ok {
             continue;
         }
-        let dependency = judged(format!("service/{name}"), "pmg-service", verdict);
-        look.add(match service.title {
+        let dependency = evaluated(format!("service/{name}"), "pmg-service", verdict);
+        context.add(match service.title {
             Some(title) => dependency.with_title(title),
             None => dependency,
         });
@@ -94,11 +94,16 @@ fn unit(service: &str) -> &str {
     if service == "postgres" { "postgresql" } else { service }
 }
 
-fn sort(look: &mut Look, (node, alone): (&str, bool), service: &Service, all: &mut BTreeMap<String, Everywhere>) {
+fn sort(
+    context: &mut PollContext,
+    (node, alone): (&str, bool),
+    service: &Service,
+    all: &mut BTreeMap<String, Everywhere>,
+) {
     let Some(Text(name)) = service.service.get().or(service.name.get()) else {
-        return look.notes.say(|| format!("a service of {node} has no name: it is left out"));
+        return context.diagnostics.add(|| format!("a service of {node} has no name: it is left out"));
     };
-    if look.settings.services.exclude.match_any([name.as_str()]) {
+    if context.settings.services.exclude.match_any([name.as_str()]) {
         return;
     }
     let everywhere = all.entry(name.clone()).or_default();
@@ -144,7 +149,7 @@ mod tests {
 
     #[test]
     fn states_are_systemds() {
-        for (words, expected) in [
+        for (format, expected) in [
             (("running", "active", "enabled"), State::Up),
             (("exited", "active", "enabled"), State::Up),
             (("dead", "inactive", "enabled"), State::Idle),
@@ -159,7 +164,7 @@ mod tests {
             (("entangled", "", "enabled"), State::Unknown),
             (("", "", ""), State::Unknown),
         ] {
-            assert_eq!(state(words.0, words.1, words.2), expected, "{words:?}");
+            assert_eq!(state(format.0, format.1, format.2), expected, "{format:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What an operator writes.
 
 use polliwog_sdk::prelude::*;
-use proxmox::{CertificateLimits, HostLimits, Limits, Patterns};
+use proxmox::{CertificateLimits, HostLimits, Patterns, Thresholds};
 
 /// How a Proxmox Mail Gateway, or a cluster of them, is judged.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -71,12 +71,12 @@ impl Default for Filters {
 }
 
 impl Filters {
-    pub(crate) fn clamav(&self) -> Limits {
-        Limits { warning: self.clamav_warning_hours, critical: self.clamav_critical_hours }
+    pub(crate) fn clamav(&self) -> Thresholds {
+        Thresholds { warning: self.clamav_warning_hours, critical: self.clamav_critical_hours }
     }
 
-    pub(crate) fn rules(&self) -> Limits {
-        Limits { warning: self.rules_warning_hours, critical: 0.0 }
+    pub(crate) fn rules(&self) -> Thresholds {
+        Thresholds { warning: self.rules_warning_hours, critical: 0.0 }
     }
 
     fn problem(&self) -> Option<String> {
@@ -109,14 +109,14 @@ impl Default for Queues {
 }
 
 impl Queues {
-    pub(crate) fn limits(&self, queue: &str) -> Limits {
+    pub(crate) fn limits(&self, queue: &str) -> Thresholds {
         let (warning, critical) = match queue {
             "deferred" => (self.deferred_warning, self.deferred_critical),
             "active" => (self.active_warning, self.active_critical),
             "incoming" => (self.incoming_warning, self.incoming_critical),
             _ => (self.hold_warning, self.hold_critical),
         };
-        Limits { warning, critical }
+        Thresholds { warning, critical }
     }
 }
 

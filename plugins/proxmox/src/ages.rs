@@ -1,6 +1,6 @@
 //! How old a backup may be, for all and for some.
 
-use crate::{Limits, Patterns};
+use crate::{Patterns, Thresholds};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -18,12 +18,12 @@ pub struct AgeRule {
 }
 
 impl AgeRule {
-    fn limits(&self) -> Limits {
-        Limits { warning: self.warning_hours, critical: self.critical_hours }
+    fn limits(&self) -> Thresholds {
+        Thresholds { warning: self.warning_hours, critical: self.critical_hours }
     }
 
     /// The ages for one of these names.
-    pub fn age<'a>(rules: &[Self], names: impl Iterator<Item = &'a str> + Clone, otherwise: Limits) -> Limits {
+    pub fn age<'a>(rules: &[Self], names: impl Iterator<Item = &'a str> + Clone, otherwise: Thresholds) -> Thresholds {
         rules.iter().find(|rule| rule.of.match_any(names.clone())).map_or(otherwise, Self::limits)
     }
 
@@ -47,7 +47,7 @@ mod tests {
     fn the_first_rule_that_means_it_counts() {
         let rule = |of: &str, warning_hours| AgeRule { of: Patterns::from([of]), warning_hours, critical_hours: 0.0 };
         let rules = [rule("ns:weekly", 200.0), rule("vm/*", 30.0)];
-        let otherwise = Limits { warning: 48.0, critical: 168.0 };
+        let otherwise = Thresholds { warning: 48.0, critical: 168.0 };
         for (names, expected) in
             [(&["vm/100", "ns:weekly"][..], 200.0), (&["vm/100", "ns:"], 30.0), (&["host/nas", "ns:"], 48.0)]
         {

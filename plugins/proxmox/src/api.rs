@@ -4,10 +4,12 @@
 //! at each poll. One that answers, whatever it says, is the one that is asked: a 401 or 403 is not better elsewhere, and
 //! asking there would only lock an account faster.
 
+use crate::diagnostics::{Diagnostics, Listed};
+use crate::error::{Error, ErrorClass};
 use crate::memory::{Memory, PluginMemory};
-use crate::notes::{Listed, Notes};
 use crate::origins::{ROOT, SilentOrigin, base, in_order};
-use crate::trouble::{Product, Trouble, read};
+use crate::product::Product;
+use crate::reply::read;
 use polliwog_sdk::http::{HttpError, Method, Request, Response, send_all};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status, Target};
@@ -92,9 +94,9 @@ pub fn connect<M: PluginMemory>(
     product: Product,
     memory: &mut Memory<M>,
     first: &[&str],
-    authorize: impl Fn(Api, &mut Memory<M>) -> Result<Api, Trouble>,
-) -> Result<Connected, Trouble> {
-    let mut passed_over: Vec<(String, Trouble)> = Vec::new();
+    authorize: impl Fn(Api, &mut Memory<M>) -> Result<Api, Error>,
+) -> Result<Connected, Error> {
+    let mut passed_over: Vec<(String, Error)> = Vec::new();
     let origins = in_order(target, &memory.silent);
     let (probe_ms, request_ms) = limits(target.timeout_ms, origins.len());
     for (origin, base) in origins {
@@ -110,23 +112,23 @@ pub fn connect<M: PluginMemory>(
             version: Default::default(),
         };
         let answered = memory.answered.take().is_some_and(|answered| answered == base);
-        match authorize(api, memory).and_then(|api| api.greet(first, answered)) {
+        match authorize(api, memory).and_then(|api| api.first_requests(first, answered)) {
             Ok(connected) => {
                 memory.silent.remove(&base);
-                let dependency = told(connected.dependency, target, &base, (&passed_over, memory));
+                let dependency = with_fallback_warning(connected.dependency, target, &base, (&passed_over, memory));
                 memory.answered = Some(base);
                 return Ok(Connected { dependency, ..connected });
             }
-            Err(trouble) if trouble.silent => {
-                let silent = SilentOrigin { since: target.now, why: trouble.sentence.clone() };
+            Err(error) if error.no_answer => {
+                let silent = SilentOrigin { since: target.now, why: error.message.clone() };
                 memory.silent.set(base.as_str(), silent, target.now, SILENT);
-                passed_over.push((base, trouble));
+                passed_over.push((base, error));
             }
-            Err(trouble) if trouble.code == "poll_over" => {
-                passed_over.push((base, trouble));
+            Err(error) if error.class == ErrorClass::PollOver => {
+                passed_over.push((base, error));
                 break;
             }
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         }
     }
     Err(none_answers(passed_over))
@@ -185,12 +187,12 @@ impl Api {
     }
 
     /// Sends a request.
-    pub fn send(&self, request: Request) -> Result<Response, Trouble> {
-        request.send().map_err(|error| Trouble::unanswered(self.product, &self.base, error))
+    pub fn send(&self, request: Request) -> Result<Response, Error> {
+        request.send().map_err(|error| Error::unanswered(self.product, &self.base, error))
     }
 
     /// What an answer to a path holds.
-    pub fn read<T: DeserializeOwned>(&self, path: &str, response: &Response) -> Result<T, Trouble> {
+    pub fn read<T: DeserializeOwned>(&self, path: &str, response: &Response) -> Result<T, Error> {
         read(self.product, path, response)
     }
 
@@ -209,13 +211,13 @@ impl Api {
 
 impl Api {
     /// Asks an origin for its version and for the first paths, at once if it answered at the last poll.
-    fn greet(self, first: &[&str], answered: bool) -> Result<Connected, Trouble> {
+    fn first_requests(self, first: &[&str], answered: bool) -> Result<Connected, Error> {
         let together = if answered { first } else { &[] };
         let version = self.get("/version").timeout_ms(self.probe_ms);
         let requests = std::iter::once(version).chain(together.iter().map(|path| self.get(path)));
         let mut results = send_all(requests.collect()).into_iter();
         let response = results.next().expect("an answer to each");
-        let response = response.map_err(|error| Trouble::unanswered(self.product, &self.base, error))?;
+        let response = response.map_err(|error| Error::unanswered(self.product, &self.base, error))?;
         let version: Version = read(self.product, "/version", &response)?;
         let certificate_ends = response.tls().map(|tls| tls.not_after as f64 / 1000.0);
         let dependency = dependency(&self, &version, &response);
@@ -236,12 +238,16 @@ impl Api {
 
     /// Why there is no answer from an origin that did answer before. A node that another one passes a request on to has 30 s
     /// for it, and nobody here waits that long.
-    fn passed_on(&self, path: &str, error: HttpError) -> Trouble {
+    fn passed_on(&self, path: &str, error: HttpError) -> Error {
         if error.code == "timeout" {
-            let node = self.product != Product::Backup && path.starts_with("/nodes/") && !self.patient;
-            return Trouble::too_slow(path, &error.message, node);
+            let of_node = self.product != Product::Backup && path.starts_with("/nodes/") && !self.patient;
+            return if of_node {
+                Error::node_too_slow(path, &error.message)
+            } else {
+                Error::server_too_slow(path, &error.message)
+            };
         }
-        Trouble::unanswered(self.product, &self.base, error)
+        Error::unanswered(self.product, &self.base, error)
     }
 }
 
@@ -252,12 +258,12 @@ pub struct Answer {
     path: String,
     /// How long it may take.
     limit_ms: u32,
-    result: Result<Response, Trouble>,
+    result: Result<Response, Error>,
 }
 
 impl Answer {
     /// What it holds.
-    pub fn read<T: DeserializeOwned>(self) -> Result<T, Trouble> {
+    pub fn read<T: DeserializeOwned>(self) -> Result<T, Error> {
         // The query is noise in a sentence.
         let path = self.path.split('?').next().unwrap_or_default();
         read(self.product, path, &self.result?)
@@ -272,7 +278,7 @@ impl Answer {
     }
 
     /// How many there are of what the path lists, of which only a part may have been asked for.
-    pub fn total(self, notes: &mut Notes) -> Result<Option<f64>, Trouble> {
+    pub fn total(self, diagnostics: &mut Diagnostics) -> Result<Option<f64>, Error> {
         #[derive(Deserialize)]
         struct Counted {
             #[serde(default)]
@@ -283,13 +289,13 @@ impl Answer {
         read::<IgnoredAny>(product, &path, &response)?;
         // It stands beside the data.
         let counted = serde_json::from_slice(response.body()).unwrap_or(Counted { total: Field::Absent });
-        Ok(notes.number(&counted.total, || format!("total of {path}")))
+        Ok(diagnostics.number(&counted.total, || format!("total of {path}")))
     }
 
     /// A list, with a note of what in it was no object.
-    pub fn list<T: DeserializeOwned>(self, notes: &mut Notes) -> Result<Vec<T>, Trouble> {
+    pub fn list<T: DeserializeOwned>(self, diagnostics: &mut Diagnostics) -> Result<Vec<T>, Error> {
         let path = self.path.clone();
-        Ok(self.read::<Listed<T>>()?.noted(notes, &path))
+        Ok(self.read::<Listed<T>>()?.checked_items(diagnostics, &path))
     }
 }
 
@@ -315,37 +321,37 @@ fn dependency(api: &Api, version: &Version, response: &Response) -> Dependency {
 }
 
 /// That another origin than the first had to be asked.
-fn told<M: PluginMemory>(
+fn with_fallback_warning<M: PluginMemory>(
     dependency: Dependency,
     target: &Target,
     asked: &str,
-    (passed_over, memory): (&[(String, Trouble)], &Memory<M>),
+    (passed_over, memory): (&[(String, Error)], &Memory<M>),
 ) -> Dependency {
     let first = base(&target.url);
     if asked == first {
         return dependency;
     }
     let why = match passed_over.iter().find(|(base, _)| *base == first) {
-        Some((_, trouble)) => trouble.sentence.clone(),
+        Some((_, error)) => error.message.clone(),
         None => memory.silent.get(&first, target.now).map(|silent| silent.why.clone()).unwrap_or_default(),
     };
     let message = format!("{first} is passed over, and {asked} is asked: {why}");
     Dependency { status: Status::Warning, error_message: Some(message), ..dependency }
 }
 
-fn none_answers(mut passed_over: Vec<(String, Trouble)>) -> Trouble {
+fn none_answers(mut passed_over: Vec<(String, Error)>) -> Error {
     if passed_over.len() == 1
-        && let Some((_, trouble)) = passed_over.pop()
+        && let Some((_, error)) = passed_over.pop()
     {
-        return trouble;
+        return error;
     }
     // One that may come back is worth another try, whatever ails the others.
-    let permanent = passed_over.iter().all(|(_, trouble)| trouble.permanent);
-    let retry_after_ms = passed_over.iter().filter_map(|(_, trouble)| trouble.retry_after_ms).min();
-    let each: Vec<String> = passed_over.iter().map(|(base, trouble)| format!("{base}: {}", trouble.sentence)).collect();
-    let sentence = format!("none of {} origins answers. {}", each.len(), each.join(". "));
-    let code = passed_over.swap_remove(0).1.code;
-    Trouble { code, sentence, permanent, silent: true, retry_after_ms }
+    let permanent = passed_over.iter().all(|(_, error)| error.permanent);
+    let retry_after_ms = passed_over.iter().filter_map(|(_, error)| error.retry_after_ms).min();
+    let each: Vec<String> = passed_over.iter().map(|(base, error)| format!("{base}: {}", error.message)).collect();
+    let message = format!("none of {} origins answers. {}", each.len(), each.join(". "));
+    let Error { class, code, .. } = passed_over.swap_remove(0).1;
+    Error { class, code, message, permanent, no_answer: true, retry_after_ms }
 }
 
 #[cfg(test)]

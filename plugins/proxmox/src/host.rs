@@ -1,6 +1,6 @@
 //! How busy and how full a machine is.
 
-use crate::{Grade, Grades, Limits, Notes, Verdict, percent, worse};
+use crate::{Diagnostics, Evaluation, Hysteresis, Thresholds, Verdict, percent, worse};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number};
 use schemars::JsonSchema;
@@ -38,16 +38,16 @@ impl Default for HostLimits {
 }
 
 impl HostLimits {
-    fn memory(&self) -> Limits {
-        Limits { warning: self.memory_warning_percent, critical: self.memory_critical_percent }
+    fn memory(&self) -> Thresholds {
+        Thresholds { warning: self.memory_warning_percent, critical: self.memory_critical_percent }
     }
 
-    fn root(&self) -> Limits {
-        Limits { warning: self.root_warning_percent, critical: self.root_critical_percent }
+    fn root(&self) -> Thresholds {
+        Thresholds { warning: self.root_warning_percent, critical: self.root_critical_percent }
     }
 
-    fn cpu(&self) -> Limits {
-        Limits { warning: self.cpu_warning_percent, critical: self.cpu_critical_percent }
+    fn cpu(&self) -> Thresholds {
+        Thresholds { warning: self.cpu_warning_percent, critical: self.cpu_critical_percent }
     }
 
     /// Everything that is wrong with them, as the setting `usage`.
@@ -85,19 +85,19 @@ pub struct Space {
 
 impl Space {
     /// What is used of it, in percent. `what` names it: `memory of pmg1`.
-    pub fn percent(&self, what: &str, notes: &mut Notes) -> Option<f64> {
-        let used = notes.number(&self.used, || format!("used {what}"));
-        let total = notes.number(&self.total, || format!("total {what}"));
-        share(used, total, what, notes)
+    pub fn percent(&self, what: &str, diagnostics: &mut Diagnostics) -> Option<f64> {
+        let used = diagnostics.number(&self.used, || format!("used {what}"));
+        let total = diagnostics.number(&self.total, || format!("total {what}"));
+        share(used, total, what, diagnostics)
     }
 }
 
 /// What is used of a whole, in percent, with a note where that cannot be.
-pub fn share(used: Option<f64>, total: Option<f64>, what: &str, notes: &mut Notes) -> Option<f64> {
+pub fn share(used: Option<f64>, total: Option<f64>, what: &str, diagnostics: &mut Diagnostics) -> Option<f64> {
     let (used, total) = (used?, total?);
     let share = percent(used, total);
     if share.is_none() && total > 0.0 {
-        notes.say(|| format!("{what}: {used} of {total} is used, which cannot be: it is not judged"));
+        diagnostics.add(|| format!("{what}: {used} of {total} is used, which cannot be: it is not judged"));
     }
     share
 }
@@ -109,7 +109,7 @@ impl Host {
     }
 
     /// The worst of its shares, and why. `name` is the machine's dependency.
-    pub fn judge(&self, limits: &HostLimits, name: &str, grades: &mut Grades) -> Verdict {
+    pub fn evaluate(&self, limits: &HostLimits, name: &str, hysteresis: &mut Hysteresis) -> Verdict {
         let mut worst = (Status::Ok, None);
         for (what, share, limits) in [
             ("memory", self.memory, limits.memory()),
@@ -117,7 +117,7 @@ impl Host {
             ("CPU", self.cpu, limits.cpu()),
         ] {
             let Some(share) = share else { continue };
-            let Grade { status, limit, after } = grades.judge(&format!("{name} {what}"), limits, share);
+            let Evaluation { status, limit, after } = hysteresis.evaluate(&format!("{name} {what}"), limits, share);
             worst = worse(worst, (status, Some(format!("{what}: more than {limit} % is used{after}"))));
         }
         worst
@@ -147,7 +147,7 @@ mod tests {
             (host(99.0, 50.0, 50.0), (Status::Warning, Some("CPU: more than 90 % is used"))),
             (Host::default(), (Status::Ok, None)),
         ] {
-            let (status, why) = host.judge(&limits, "node", &mut Grades::default());
+            let (status, why) = host.evaluate(&limits, "node", &mut Hysteresis::default());
             assert_eq!((status, why.as_deref()), expected, "{host:?}");
         }
         assert_eq!(host(1.0, 41.6, 2.0).description().unwrap(), "memory 42 % used, root file system 2 % used");

@@ -1,6 +1,6 @@
 //! What changes so slowly that each node is asked for it once an hour.
 
-use crate::{Answer, Look, PluginMemory, Trouble};
+use crate::{Answer, Error, ErrorClass, PluginMemory, PollContext};
 use polliwog_sdk::Dependency;
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ pub struct Fact<S, M> {
     sort: &'static str,
     path: &'static str,
     slow: bool,
-    numbers_only: bool,
+    samples_only: bool,
     read: Read<S, M>,
 }
 
 /// What an answer means for the dependency of this name.
-type Read<S, M> = fn(&mut Look<S, M>, String, Answer) -> Result<Dependency, Trouble>;
+type Read<S, M> = fn(&mut PollContext<S, M>, String, Answer) -> Result<Dependency, Error>;
 
 impl<S, M> Fact<S, M> {
     /// One whose dependency is called `certificate/pve1`, or `certificate` where there is one node only, and that is behind
     /// `/nodes/N` at this path.
     pub fn new(sort: &'static str, path: &'static str, read: Read<S, M>) -> Self {
-        Self { sort, path, slow: false, numbers_only: false, read }
+        Self { sort, path, slow: false, samples_only: false, read }
     }
 
     /// The same, where it takes long by itself.
@@ -35,67 +35,67 @@ impl<S, M> Fact<S, M> {
 
     /// The same, where it is only asked for samples: there is no dependency of it.
     #[must_use]
-    pub fn numbers_only(self) -> Self {
-        Self { numbers_only: true, ..self }
+    pub fn samples_only(self) -> Self {
+        Self { samples_only: true, ..self }
     }
 
     /// What its dependency is called; nothing where there is none.
     pub fn name(&self, node: &str) -> Option<String> {
-        (!self.numbers_only).then(|| format!("{}/{node}", self.sort))
+        (!self.samples_only).then(|| format!("{}/{node}", self.sort))
     }
 }
 
 /// Reports each of these facts of each of these nodes; `by_node` says whether their names are in those of the dependencies.
 /// Gives the nodes that a request did not get through to, each with why; they are asked nothing more.
 pub fn hourly<S, M: PluginMemory>(
-    look: &mut Look<S, M>,
+    context: &mut PollContext<S, M>,
     nodes: &[String],
     by_node: bool,
     facts: &[Fact<S, M>],
 ) -> Vec<(String, String)> {
     let mut unreachable: Vec<(String, String)> = Vec::new();
-    for Fact { sort, path, slow, numbers_only, read } in facts {
+    for Fact { sort, path, slow, samples_only, read } in facts {
         let key = format!("hourly/{sort}");
-        let keep = |look: &mut Look<S, M>, name: String| {
-            if !numbers_only {
-                look.report.keep(name);
+        let keep = |context: &mut PollContext<S, M>, name: String| {
+            if !samples_only {
+                context.report.keep(name);
             }
         };
-        if nodes.is_empty() || !look.is_due(&key) {
-            keep(look, if by_node { format!("{sort}/") } else { (*sort).to_owned() });
+        if nodes.is_empty() || !context.is_due(&key) {
+            keep(context, if by_node { format!("{sort}/") } else { (*sort).to_owned() });
             continue;
         }
         let named = |node: &str| if by_node { format!("{sort}/{node}") } else { (*sort).to_owned() };
-        let (spared, asked): (Vec<&String>, Vec<&String>) =
+        let (skipped, asked): (Vec<&String>, Vec<&String>) =
             nodes.iter().partition(|node| unreachable.iter().any(|(known, _)| known == *node));
-        spared.iter().for_each(|node| keep(look, named(node)));
-        let mut whole = spared.is_empty();
-        let api = if *slow { look.api.patient() } else { look.api.clone() };
+        skipped.iter().for_each(|node| keep(context, named(node)));
+        let mut whole = skipped.is_empty();
+        let api = if *slow { context.api.patient() } else { context.api.clone() };
         let answers = api.ask_all(asked.iter().map(|node| format!("/nodes/{node}{path}")).collect());
         for (node, answer) in asked.into_iter().zip(answers) {
             let name = named(node);
-            let dependency = read(look, name.clone(), answer);
-            if let Err(trouble) = &dependency
-                && trouble.code == "node_unreachable"
+            let dependency = read(context, name.clone(), answer);
+            if let Err(error) = &dependency
+                && error.class == ErrorClass::NodeUnreachable
             {
-                unreachable.push((node.clone(), trouble.sentence.clone()));
+                unreachable.push((node.clone(), error.message.clone()));
             }
-            if *numbers_only {
-                if let Err(trouble) = dependency {
-                    look.notes.say(|| format!("{name}: {}", trouble.sentence));
+            if *samples_only {
+                if let Err(error) = dependency {
+                    context.diagnostics.add(|| format!("{name}: {}", error.message));
                     whole = false;
                 }
                 continue;
             }
-            match look.detail((&name, &[]), dependency) {
+            match context.detail((&name, &[]), dependency) {
                 Some(dependency) => {
                     let parent = by_node.then(|| format!("node/{node}"));
-                    look.add(Dependency { parent, ..dependency });
+                    context.add(Dependency { parent, ..dependency });
                 }
                 None => whole = false,
             }
         }
-        look.looked(&key, if whole { PERIOD } else { AGAIN });
+        context.checked(&key, if whole { PERIOD } else { AGAIN });
     }
     unreachable
 }

@@ -7,11 +7,11 @@
 //! Invariant: a plugin works without its memory. A missing, damaged or older document reads as empty, and a document that
 //! is too large loses its least important sections.
 
-use crate::grades::Crossed;
+use crate::expiring::ExpiringMap;
+use crate::hysteresis::Crossed;
+use crate::inventory::Inventory;
 use crate::origins::SilentOrigin;
-use crate::remembered::ExpiringMap;
-use crate::rhythm::Schedule;
-use crate::roll::Inventory;
+use crate::schedule::Schedule;
 use crate::visibility::Visibility;
 use polliwog_sdk::{Target, cache};
 use serde::de::DeserializeOwned;

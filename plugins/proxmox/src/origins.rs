@@ -1,6 +1,6 @@
 //! The origins of a target, in the order in which they are tried.
 
-use crate::remembered::ExpiringMap;
+use crate::expiring::ExpiringMap;
 use polliwog_sdk::Target;
 use serde::{Deserialize, Serialize};
 

@@ -25,12 +25,12 @@ enum Written {
 
 impl Patterns {
     /// Those that begin with `WORD:` where WORD is none of these, as the setting of this name.
-    pub fn problem(&self, setting: &str, words: &[&str]) -> Option<String> {
+    pub fn problem(&self, setting: &str, format: &[&str]) -> Option<String> {
         let all = self.exact.iter().chain(&self.starred);
-        let unknown = |name: &&String| name.split_once(':').is_some_and(|(word, _)| !words.contains(&word));
+        let unknown = |name: &&String| name.split_once(':').is_some_and(|(word, _)| !format.contains(&word));
         let name = all.into_iter().find(unknown)?;
-        let words: Vec<String> = words.iter().map(|word| format!("{word}:")).collect();
-        Some(format!("\"{setting}\" names {name:?}: before a colon stands one of {}", words.join(", ")))
+        let format: Vec<String> = format.iter().map(|word| format!("{word}:")).collect();
+        Some(format!("\"{setting}\" names {name:?}: before a colon stands one of {}", format.join(", ")))
     }
 
     /// Whether one of them is any of these names.

@@ -1,6 +1,6 @@
 //! A node's subscription. Most nodes have none, so that it is looked at only where somebody asks for it.
 
-use crate::{Answer, Look, PluginMemory, Trouble, judged};
+use crate::{Answer, Error, PluginMemory, PollContext, evaluated};
 use polliwog_sdk::lenient::{Field, Text};
 use polliwog_sdk::{Dependency, Status};
 use serde::Deserialize;
@@ -17,10 +17,10 @@ struct Subscription {
 
 /// Whether it is active.
 pub fn subscription<S, M: PluginMemory>(
-    look: &mut Look<S, M>,
+    context: &mut PollContext<S, M>,
     (name, kind): (String, &str),
     answer: Answer,
-) -> Result<Dependency, Trouble> {
+) -> Result<Dependency, Error> {
     let found: Subscription = answer.read()?;
     let word = |field: &Field<Text>| field.get().map(|Text(text)| text.to_lowercase());
     let said = match found.message.get() {
@@ -36,12 +36,12 @@ pub fn subscription<S, M: PluginMemory>(
         Some(status) => (Status::Unknown, Some(format!("it is {status:?}, which this plugin does not know"))),
         None => {
             if let Field::Odd(odd) = &found.status {
-                look.notes.say(|| format!("status of {name} is {odd}, which is no text: it is not judged"));
+                context.diagnostics.add(|| format!("status of {name} is {odd}, which is no text: it is not judged"));
             }
             (Status::Unknown, Some("the node does not say whether it has one".to_owned()))
         }
     };
-    let dependency = judged(name, kind, verdict);
+    let dependency = evaluated(name, kind, verdict);
     Ok(match (found.productname.get(), found.nextduedate.get()) {
         (Some(Text(product)), Some(Text(due))) => dependency.with_description(format!("{product}, due on {due}")),
         (Some(Text(product)), None) => dependency.with_description(product),

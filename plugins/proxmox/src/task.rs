@@ -36,7 +36,7 @@ impl Ended {
     }
 
     /// What that means for what the task was to do, and why, when it is not well.
-    pub fn judged(&self) -> (Status, Option<String>) {
+    pub fn evaluated(&self) -> (Status, Option<String>) {
         match self {
             Self::Ok | Self::Running => (Status::Ok, None),
             Self::Warnings(number) => {

@@ -3,11 +3,11 @@
 //! The answer is what `ceph -s` says, up to a megabyte of it, and differs from version to version: only its health and how
 //! many OSDs are up is read.
 
-use crate::Look;
+use crate::PollContext;
 use crate::nodes::{Nodes, answers};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Expiring, Part, Trouble, judged};
+use proxmox::{Error, ErrorClass, Expiring, Part, evaluated};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,9 +19,6 @@ const PERIOD: Duration = Duration::from_secs(60);
 const ABSENT: Duration = Duration::from_secs(60 * 60);
 /// Another path than `/cluster/ceph/status` is asked for so long.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
-/// What a cluster without Ceph says, and a node without its programs, which has nothing to do with the cluster's.
-const NOT_THERE: [&str; 3] = ["not initialized", NO_PROGRAMS, "missing '/etc/pve/ceph.conf'"];
-const NO_PROGRAMS: &str = "not installed";
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -59,84 +56,86 @@ struct Osds {
     num_in_osds: Field<Number>,
 }
 
-pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
-    if !look.is_due(PART.0) {
+pub(crate) fn report(context: &mut PollContext, nodes: &Nodes) {
+    if !context.is_due(PART.0) {
         // Nothing is kept where there is none.
-        look.report.keep(PART.0);
-        return look.report.keep(PART.1[0]);
+        context.report.keep(PART.0);
+        return context.report.keep(PART.1[0]);
     }
-    let ceph = ask(look, nodes);
-    if let Err(trouble) = &ceph
-        && (is_absent(trouble) || trouble.code == "forbidden")
+    let ceph = ask(context, nodes);
+    if let Err(error) = &ceph
+        && (is_absent(error) || error.class == ErrorClass::Forbidden)
     {
         // One that may not be seen is said to be by the quorum, which wants the same right.
-        return look.looked(PART.0, ABSENT);
+        return context.checked(PART.0, ABSENT);
     }
-    if let Err(trouble) = &ceph
-        && !look.is_known(PART.0)
+    if let Err(error) = &ceph
+        && !context.is_known(PART.0)
     {
-        look.notes.say(|| format!("whether there is Ceph is not known: {}", trouble.sentence));
-        return look.looked(PART.0, PERIOD);
+        context.diagnostics.add(|| format!("whether there is Ceph is not known: {}", error.message));
+        return context.checked(PART.0, PERIOD);
     }
     // Also where it did not answer: a Ceph that hangs would take ten seconds of each poll.
-    let Some(ceph) = look.part(PART, ceph) else { return look.looked(PART.0, PERIOD) };
-    let dependency = judged(PART.0, "pve-ceph", overall(&ceph.health));
-    let osds = osds(look, &ceph.osdmap);
-    look.add(Dependency { description: osds, ..dependency });
+    let Some(ceph) = context.part(PART, ceph) else { return context.checked(PART.0, PERIOD) };
+    let dependency = evaluated(PART.0, "pve-ceph", overall(&ceph.health));
+    let osds = osds(context, &ceph.osdmap);
+    context.add(Dependency { description: osds, ..dependency });
     for (name, check) in &ceph.health.checks {
         let dependency = one(name, check);
-        look.add(dependency);
+        context.add(dependency);
     }
     // Ceph names a check only while it complains. One that is over is well, and not gone.
-    for name in look.reported_before(PART.1[0]) {
-        if look.report.dependencies.iter().all(|found| found.name != name) {
-            look.add(Dependency::ok(name).with_kind("pve-ceph").with_description("Ceph complains of it no more"));
+    for name in context.reported_before(PART.1[0]) {
+        if context.report.dependencies.iter().all(|found| found.name != name) {
+            context.add(Dependency::ok(name).with_kind("pve-ceph").with_description("Ceph complains of it no more"));
         }
     }
-    look.looked(PART.0, PERIOD);
+    context.checked(PART.0, PERIOD);
 }
 
 /// A node without Ceph's programs cannot say how Ceph is; another one may.
-fn ask(look: &mut Look, nodes: &Nodes) -> Result<Ceph, Trouble> {
-    let now = look.milliseconds();
-    let known = look.memory.plugin.ceph_path.as_ref().and_then(|path| path.get(now));
+fn ask(context: &mut PollContext, nodes: &Nodes) -> Result<Ceph, Error> {
+    let now = context.milliseconds();
+    let known = context.memory.plugin.ceph_path.as_ref().and_then(|path| path.get(now));
     let path = known.cloned().unwrap_or_else(|| "/cluster/ceph/status".to_owned());
-    let [answer] = look.api.ask([path.as_str()]);
+    let [answer] = context.api.ask([path.as_str()]);
     let ceph = answer.read::<Ceph>();
-    if !ceph.as_ref().is_err_and(|trouble| trouble.sentence.contains(NO_PROGRAMS) || trouble.code == "node_unreachable")
-    {
+    let elsewhere = |error: &Error| matches!(error.class, ErrorClass::NotInstalled | ErrorClass::NodeUnreachable);
+    if !ceph.as_ref().is_err_and(elsewhere) {
         return ceph;
     }
-    let paths = nodes.keys().filter(|name| answers(look, nodes, name)).map(|name| format!("/nodes/{name}/ceph/status"));
+    let paths =
+        nodes.keys().filter(|name| answers(context, nodes, name)).map(|name| format!("/nodes/{name}/ceph/status"));
     let paths: Vec<String> = paths.filter(|other| *other != path).collect();
-    let others = look.api.ask_all(paths.clone());
-    let mut silent = ceph.as_ref().err().filter(|trouble| !is_absent(trouble)).cloned();
+    let others = context.api.ask_all(paths.clone());
+    let mut silent = ceph.as_ref().err().filter(|error| !is_absent(error)).cloned();
     for (path, other) in paths.into_iter().zip(others) {
         match other.read() {
             Ok(found) => {
-                look.memory.plugin.ceph_path = Some(Expiring::new(path, now, REMEMBERED));
+                context.memory.plugin.ceph_path = Some(Expiring::new(path, now, REMEMBERED));
                 return Ok(found);
             }
-            Err(trouble) if is_absent(&trouble) => {}
-            Err(trouble) => silent = silent.or(Some(trouble)),
+            Err(error) if is_absent(&error) => {}
+            Err(error) => silent = silent.or(Some(error)),
         }
     }
     // There is none only where nobody has it: one that does not answer may.
     match silent {
-        Some(trouble) => Err(trouble),
+        Some(error) => Err(error),
         None => {
-            look.memory.plugin.ceph_path = None;
+            context.memory.plugin.ceph_path = None;
             ceph
         }
     }
 }
 
-fn is_absent(trouble: &Trouble) -> bool {
-    NOT_THERE.iter().any(|words| trouble.sentence.contains(words))
+fn is_absent(error: &Error) -> bool {
+    matches!(error.class, ErrorClass::NotInstalled | ErrorClass::NotConfigured)
 }
 
-fn osds(look: &mut Look, osds: &Osds) -> Option<String> {
-    let mut number = |field: &Field<Number>, what: &str| look.notes.number(field, || format!("{what} of Ceph"));
+fn osds(context: &mut PollContext, osds: &Osds) -> Option<String> {
+    let mut number =
+        |field: &Field<Number>, what: &str| context.diagnostics.number(field, || format!("{what} of Ceph"));
     let all = number(&osds.num_osds, "num_osds")?;
     let (up, within) = (number(&osds.num_up_osds, "num_up_osds")?, number(&osds.num_in_osds, "num_in_osds")?);
     Some(format!("{up:.0} of {all:.0} OSDs up, {within:.0} in"))
@@ -170,5 +169,5 @@ fn one(name: &str, check: &Check) -> Dependency {
         Some("HEALTH_ERR") => Status::Critical,
         _ => Status::Unknown,
     };
-    judged(dependency, "pve-ceph", (status, Some(said)))
+    evaluated(dependency, "pve-ceph", (status, Some(said)))
 }

@@ -2,7 +2,7 @@
 
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Notes, judged};
+use proxmox::{Diagnostics, evaluated};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -74,10 +74,10 @@ impl Cluster {
     }
 
     /// How the quorum is. A node that stands alone needs none.
-    pub(crate) fn quorum(&self, notes: &mut Notes) -> Dependency {
+    pub(crate) fn quorum(&self, diagnostics: &mut Diagnostics) -> Dependency {
         for (name, online) in &self.online {
             if online.is_none() {
-                notes.say(|| format!("/cluster/status does not say whether {name} is online"));
+                diagnostics.add(|| format!("/cluster/status does not say whether {name} is online"));
             }
         }
         let Some(itself) = &self.itself else {
@@ -89,14 +89,14 @@ impl Cluster {
                 0 => "/cluster/status is empty".to_owned(),
                 nodes => format!("/cluster/status names {nodes} nodes, and not the cluster that they are in"),
             };
-            return judged("cluster/quorum", "pve-cluster", (Status::Unknown, Some(why)));
+            return evaluated("cluster/quorum", "pve-cluster", (Status::Unknown, Some(why)));
         };
-        let quorate = notes.flag(&itself.quorate, || "quorate of the cluster".to_owned());
+        let quorate = diagnostics.flag(&itself.quorate, || "quorate of the cluster".to_owned());
         let online = self.online.values().filter(|online| **online == Some(true)).count();
-        let all = notes
+        let all = diagnostics
             .number(&itself.nodes, || "nodes of the cluster".to_owned())
             .map_or(self.online.len(), |all| all as usize);
-        let name = notes.text(&itself.name, || "name of the cluster".to_owned());
+        let name = diagnostics.text(&itself.name, || "name of the cluster".to_owned());
         let verdict = match quorate {
             Some(true) => (Status::Ok, None),
             Some(false) => (
@@ -113,7 +113,7 @@ impl Cluster {
             ),
             None => (Status::Unknown, Some("the cluster does not say whether it has quorum".to_owned())),
         };
-        let dependency = judged("cluster/quorum".to_owned(), "pve-cluster", verdict);
+        let dependency = evaluated("cluster/quorum".to_owned(), "pve-cluster", verdict);
         match name {
             Some(name) => dependency.with_description(format!("Cluster {name} of {all} nodes")),
             None => dependency,

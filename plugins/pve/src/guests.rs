@@ -3,15 +3,15 @@
 //! A stopped guest is a failure only where somebody said that it must run. Even then it may be stopped for a reason: a
 //! backup or migration holds it, HA was told to stop it, or a person did.
 
-use crate::Look;
+use crate::PollContext;
+use crate::cluster_view::ClusterView;
 use crate::ha::Service;
 use crate::memory::{GuestNames, Names, Stopped};
 use crate::nodes::{State, parent};
 use crate::resources::{Guest, Resources, wanted};
-use crate::seen::Seen;
 use crate::settings;
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Grade, Section, Unseen, judged, moment};
+use proxmox::{Evaluation, Section, Unseen, evaluated, moment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -30,30 +30,30 @@ struct Before {
     stopped: BTreeMap<u64, Stopped>,
 }
 
-pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
+pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &ClusterView<'_>) {
     let guests = &resources.guests;
-    let onboot = crate::onboot::report(look, guests, seen.nodes);
-    let own = &mut look.memory.plugin;
+    let onboot = crate::onboot::report(context, guests, view.nodes);
+    let own = &mut context.memory.plugin;
     let before = Before { watched: std::mem::take(&mut own.watched), stopped: std::mem::take(&mut own.stopped) };
     let mut now = Before::default();
     let (mut looked_at, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
-    let expected_names = look.settings.guests.expected.clone();
+    let expected_names = context.settings.guests.expected.clone();
     let mut unseen = expected_names.unseen();
     for guest in guests {
         let names = guest.names();
         names.iter().for_each(|name| unseen.see(name));
         nameless |= guest.name.is_none();
-        let settings = &look.settings.guests;
+        let settings = &context.settings.guests;
         if !wanted(&names, &settings.include, &settings.exclude) {
             continue;
         }
         looked_at += 1;
-        let by_ha = seen.services.get(&guest.id);
+        let by_ha = view.services.get(&guest.id);
         let expected = settings.expected.match_any(names.iter().map(String::as_str))
             || settings.expected_by_ha && ha_wants(guest, by_ha)
             || onboot.contains(&guest.id);
-        let state = seen.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
-        let unheard = guest.status == "unknown" && seen.quiet.contains(&guest.node);
+        let state = view.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
+        let unheard = guest.status == "unknown" && view.unresponsive.contains(&guest.node);
         if state == State::Offline || unheard {
             now.stopped.extend(before.stopped.get_key_value(&guest.id).map(|(id, it)| (*id, it.clone())));
         }
@@ -62,7 +62,7 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
             now.watched.extend(before.watched.get(&guest.id));
         }
         if unheard {
-            look.report.keep(guest.dependency());
+            context.report.keep(guest.dependency());
             continue;
         }
         let verdict = if state == State::Offline {
@@ -70,30 +70,30 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
         } else if !expected {
             may_rest(guest)
         } else {
-            let told = by_ha.is_some_and(|service| service.wants_stopped());
-            let (verdict, down) = expected_to_run(guest, told, (look, &before, seen));
+            let with_fallback_warning = by_ha.is_some_and(|service| service.wants_stopped());
+            let (verdict, down) = expected_to_run(guest, with_fallback_warning, (context, &before, view));
             if guest.status != "unknown" {
                 now.watched.insert(guest.id);
             }
             now.stopped.extend(down.map(|down| (guest.id, down)));
             verdict
         };
-        let verdict = if verdict == Verdict::Well { full(look, guest) } else { verdict };
-        look.report.dependencies.push(verdict.of(guest));
+        let verdict = if verdict == Verdict::Well { full(context, guest) } else { verdict };
+        context.report.dependencies.push(verdict.of(guest));
     }
-    if looked_at == 0 && !guests.is_empty() && !look.settings.guests.exclude.is_all() {
-        look.warn_of_api("no guest is looked at: see guests.include and guests.exclude in the settings");
+    if looked_at == 0 && !guests.is_empty() && !context.settings.guests.exclude.is_all() {
+        context.warn_of_api("no guest is looked at: see guests.include and guests.exclude in the settings");
     }
-    absent(look, resources, unseen, nameless);
-    look.memory.plugin.watched = now.watched;
-    look.memory.plugin.stopped = now.stopped;
+    absent(context, resources, unseen, nameless);
+    context.memory.plugin.watched = now.watched;
+    context.memory.plugin.stopped = now.stopped;
 }
 
 /// A guest that must run, and what is to be remembered of it until it does.
 fn expected_to_run(
     guest: &Guest,
     told_to_stop: bool,
-    (look, before, seen): (&mut Look, &Before, &Seen<'_>),
+    (context, before, view): (&mut PollContext, &Before, &ClusterView<'_>),
 ) -> (Verdict, Option<Stopped>) {
     let known = before.stopped.get(&guest.id).cloned();
     let verdict = must_run(guest, told_to_stop);
@@ -103,30 +103,30 @@ fn expected_to_run(
         // It may be back where it was: a stopped guest is started for its backup, and nobody hears of it for a while.
         (Some(verdict), None) => (verdict, known),
         (verdict, _) => {
-            let now = look.seconds();
+            let now = context.seconds();
             let first = !before.watched.contains(&guest.id);
             let stopped = known.unwrap_or_else(|| Stopped::new(now, first)).at(now, guest.lock.as_deref());
-            let stopped = stopped.explained(guest, look, seen);
+            let stopped = stopped.explained(guest, context, view);
             let stale = held.filter(|_| now - stopped.held >= STALE_LOCK).map(|lock| stale_lock(guest, lock, &stopped));
-            let verdict = stale.or(verdict).unwrap_or_else(|| down(&stopped, now, &look.settings.guests));
+            let verdict = stale.or(verdict).unwrap_or_else(|| down(&stopped, now, &context.settings.guests));
             (verdict, Some(stopped))
         }
     }
 }
 
 /// Guests that must run and are not there at all: critical where the list of guests is whole, unknown where it may not be.
-fn absent(look: &mut Look, resources: &Resources, unseen: Unseen<'_>, nameless: bool) {
+fn absent(context: &mut PollContext, resources: &Resources, unseen: Unseen<'_>, nameless: bool) {
     for name in unseen.left() {
         let id = name.parse::<u64>();
         if let Ok(id) = &id
             && resources.templates.contains_key(id)
         {
-            look.notes.say(|| format!("guests.expected names {id}, which is a template: templates never run"));
+            context.diagnostics.add(|| format!("guests.expected names {id}, which is a template: templates never run"));
             continue;
         }
         if name.contains('*') || name.starts_with("tag:") || name.starts_with("pool:") {
             if !nameless {
-                look.warn_of_api(&format!(
+                context.warn_of_api(&format!(
                     "guests.expected names {name:?}, and no guest has that name, tag or pool: look whether it is spelt so"
                 ));
             }
@@ -140,17 +140,17 @@ fn absent(look: &mut Look, resources: &Resources, unseen: Unseen<'_>, nameless: 
             let why = "it must run, and is not to be seen; not all guests could be read or may be seen";
             (Status::Unknown, Some(why.to_owned()))
         };
-        look.add(judged(format!("guest/{name}"), "pve-vm", verdict));
+        context.add(evaluated(format!("guest/{name}"), "pve-vm", verdict));
     }
 }
 
 /// Calls those by their names of before that say them no more: of their nodes nothing has been heard for five minutes.
-pub(crate) fn recall(look: &mut Look, resources: &mut Resources) {
-    let due = look.is_due(NAMES);
+pub(crate) fn restore_names(context: &mut PollContext, resources: &mut Resources) {
+    let due = context.is_due(NAMES);
     if !due && resources.guests.iter().all(|guest| guest.name.is_some()) {
         return;
     }
-    let mut names: Names = look.memory.plugin.names.read();
+    let mut names: Names = context.memory.plugin.names.read();
     let (templates, mut guests): (Vec<Guest>, Vec<Guest>) =
         resources.guests.drain(..).partition(|guest| guest.name.is_none() && names.templates.contains(&guest.id));
     resources.templates.extend(templates.into_iter().map(|template| (template.id, template.node)));
@@ -165,8 +165,8 @@ pub(crate) fn recall(look: &mut Look, resources: &mut Resources) {
             |guest: &Guest| GuestNames { name: guest.name.clone(), tags: guest.tags.clone(), pool: guest.pool.clone() };
         names.guests = resources.guests.iter().map(|guest| (guest.id, called(guest))).collect();
         names.templates = resources.templates.keys().copied().collect();
-        look.memory.plugin.names = Section::of(&names);
-        look.looked(NAMES, NAMED);
+        context.memory.plugin.names = Section::of(&names);
+        context.checked(NAMES, NAMED);
     }
 }
 
@@ -190,9 +190,10 @@ fn stale_lock(guest: &Guest, lock: &str, stopped: &Stopped) -> Verdict {
 }
 
 /// A container that runs, by how full it is.
-fn full(look: &mut Look, guest: &Guest) -> Verdict {
+fn full(context: &mut PollContext, guest: &Guest) -> Verdict {
     let Some(share) = guest.root.filter(|_| guest.status == "running") else { return Verdict::Well };
-    let Grade { status, limit, after } = look.grades.judge(&guest.dependency(), look.settings.guests.root(), share);
+    let Evaluation { status, limit, after } =
+        context.hysteresis.evaluate(&guest.dependency(), context.settings.guests.root(), share);
     let why = format!(
         "it runs, and more than {limit} % of its root file system is used{after}: make room, or \"pct resize\" it"
     );
@@ -223,7 +224,7 @@ impl Verdict {
             Self::Critical(ref why) => (Status::Critical, Some(why.clone())),
             Self::Unknown(ref why) => (Status::Unknown, Some(why.clone())),
         };
-        let dependency = parent(judged(guest.dependency(), kind, verdict), &guest.node);
+        let dependency = parent(evaluated(guest.dependency(), kind, verdict), &guest.node);
         let dependency = match &guest.name {
             Some(name) => dependency.with_title(name),
             None => dependency,

@@ -2,11 +2,11 @@
 //!
 //! How master and LRM are stands in a text: `pve1 (active, Wed Nov 18 12:00:00 2026)`.
 
-use crate::Look;
+use crate::PollContext;
 use crate::nodes::{Node, Nodes, parent, reports};
 use polliwog_sdk::lenient::{Field, Flag, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Notes, judged};
+use proxmox::{Diagnostics, evaluated};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -64,10 +64,10 @@ impl Service {
 pub(crate) type Services = BTreeMap<u64, Service>;
 
 /// Reports what HA says of itself, and gives what it does with each guest.
-pub(crate) fn report(look: &mut Look, entries: &[Entry], nodes: &Nodes) -> Services {
-    let (now, time) = (look.milliseconds(), look.seconds());
-    let before = &mut look.memory.plugin.recovering;
-    let (report, notes) = (&mut look.report, &mut look.notes);
+pub(crate) fn report(context: &mut PollContext, entries: &[Entry], nodes: &Nodes) -> Services {
+    let (now, time) = (context.milliseconds(), context.seconds());
+    let before = &mut context.memory.plugin.recovering;
+    let (report, diagnostics) = (&mut context.report, &mut context.diagnostics);
     let of_type = |kind: &str| {
         let kind = kind.to_owned();
         entries.iter().filter(move |entry| entry.kind.get().is_some_and(|Text(found)| *found == kind))
@@ -76,18 +76,18 @@ pub(crate) fn report(look: &mut Look, entries: &[Entry], nodes: &Nodes) -> Servi
     let mut recovering: BTreeMap<String, f64> = BTreeMap::new();
     for entry in of_type("service") {
         let Some(sid) = sid(entry) else {
-            notes.say(|| "a service of HA has no sid: it is left out".to_owned());
+            diagnostics.add(|| "a service of HA has no sid: it is left out".to_owned());
             continue;
         };
         if let Some(id) = sid.split(':').nth(1).and_then(|id| id.parse().ok()) {
             let requested = entry.request_state.get().map(|Text(state)| state.clone());
             services.insert(id, Service { requested });
         }
-        if look.settings.ha.exclude.match_any([sid.as_str()]) {
+        if context.settings.ha.exclude.match_any([sid.as_str()]) {
             continue;
         }
         let since = (entry.state() == Some("recovery")).then(|| before.get(&sid, now).copied().unwrap_or(time));
-        report.dependencies.push(service(&sid, entry, since.map(|since| time - since), notes));
+        report.dependencies.push(service(&sid, entry, since.map(|since| time - since), diagnostics));
         recovering.extend(since.map(|since| (sid, since)));
     }
     before.retain(|sid| recovering.contains_key(sid));
@@ -109,7 +109,7 @@ fn itself((quorum, master): (Option<&Entry>, Option<&Entry>), managed: bool, arm
     let quorate = quorum.and_then(|quorum| quorum.quorate.get()).map(|Flag(quorate)| *quorate);
     if quorate == Some(false) {
         let why = "HA has no quorum: it moves and restarts nothing until more nodes are back".to_owned();
-        return Some(judged("ha".to_owned(), "pve-ha", (Status::Critical, Some(why))));
+        return Some(evaluated("ha".to_owned(), "pve-ha", (Status::Critical, Some(why))));
     }
     let verdict = match master.and_then(|master| master.status.get()) {
         _ if matches!(armed, "disarming" | "disarmed") => {
@@ -121,7 +121,7 @@ fn itself((quorum, master): (Option<&Entry>, Option<&Entry>), managed: bool, arm
         Some(Text(text)) => manager(text, "the HA master"),
         None => (Status::Warning, Some("services are managed by HA, and there is no master yet".to_owned())),
     };
-    Some(judged("ha".to_owned(), "pve-ha", verdict))
+    Some(evaluated("ha".to_owned(), "pve-ha", verdict))
 }
 
 fn resource_manager(entry: &Entry, nodes: &Nodes) -> Option<Dependency> {
@@ -138,7 +138,7 @@ fn resource_manager(entry: &Entry, nodes: &Nodes) -> Option<Dependency> {
         Some(Text(text)) => manager(text, &format!("the HA resource manager of {node}")),
         None => (Status::Unknown, Some(format!("the HA resource manager of {node} does not say how it is"))),
     };
-    Some(parent(judged(format!("ha/lrm/{node}"), "pve-ha-lrm", verdict), node))
+    Some(parent(evaluated(format!("ha/lrm/{node}"), "pve-ha-lrm", verdict), node))
 }
 
 /// What a master or LRM says of itself, from its text. The date in it changes at every look and is left out.
@@ -184,21 +184,21 @@ fn sid(entry: &Entry) -> Option<String> {
 }
 
 /// `recovering`: for how long HA looks for another node for it by now, in seconds.
-fn service(sid: &str, entry: &Entry, recovering: Option<f64>, notes: &mut Notes) -> Dependency {
+fn service(sid: &str, entry: &Entry, recovering: Option<f64>, diagnostics: &mut Diagnostics) -> Dependency {
     if let Field::Odd(odd) = &entry.state {
-        notes.say(|| format!("state of HA service {sid} is {odd}, which is no text: it is not judged"));
+        diagnostics.add(|| format!("state of HA service {sid} is {odd}, which is no text: it is not judged"));
     }
-    let (status, why) = judge(entry.state(), recovering.unwrap_or_default());
+    let (status, why) = evaluate(entry.state(), recovering.unwrap_or_default());
     // With the service's own name, as it is to be typed there.
     let why = why.map(|why| why.replace("SID", sid));
-    let dependency = judged(format!("ha/service/{sid}"), "pve-ha-service", (status, why));
+    let dependency = evaluated(format!("ha/service/{sid}"), "pve-ha-service", (status, why));
     match entry.node.get() {
         Some(Text(node)) => parent(dependency, node),
         None => dependency,
     }
 }
 
-fn judge(state: Option<&str>, recovering: f64) -> (Status, Option<String>) {
+fn evaluate(state: Option<&str>, recovering: f64) -> (Status, Option<String>) {
     let Some(state) = state else {
         return (Status::Unknown, Some("HA does not say how the service is".to_owned()));
     };
@@ -271,9 +271,9 @@ mod tests {
             (Some("perplexed"), Status::Unknown),
             (None, Status::Unknown),
         ] {
-            assert_eq!(judge(state, 0.0).0, expected, "{state:?}");
+            assert_eq!(evaluate(state, 0.0).0, expected, "{state:?}");
         }
-        assert_eq!(judge(Some("recovery"), RECOVERY_TAKES - 1.0).0, Status::Warning);
-        assert_eq!(judge(Some("recovery"), RECOVERY_TAKES).0, Status::Critical);
+        assert_eq!(evaluate(Some("recovery"), RECOVERY_TAKES - 1.0).0, Status::Warning);
+        assert_eq!(evaluate(Some("recovery"), RECOVERY_TAKES).0, Status::Critical);
     }
 }

@@ -28,6 +28,7 @@
 mod backups;
 mod ceph;
 mod cluster;
+mod cluster_view;
 mod guests;
 mod ha;
 mod memory;
@@ -38,7 +39,6 @@ mod replication;
 mod resources;
 mod rights;
 mod samples;
-mod seen;
 mod settings;
 mod stopped;
 mod storages;
@@ -90,14 +90,14 @@ impl Poller for Pve {
         let mut memory = Memory::load(target);
         match connect(target, Product::Ve, &mut memory, &FIRST, authorize) {
             Ok(connected) => {
-                let (mut look, answers) = Look::new(connected, memory, settings);
-                poll(&mut look, answers);
-                samples::bound(&mut look);
-                Ok(look.finish())
+                let (mut context, answers) = PollContext::new(connected, memory, settings);
+                poll(&mut context, answers);
+                samples::bound(&mut context);
+                Ok(context.finish())
             }
-            Err(trouble) => {
+            Err(error) => {
                 memory.save();
-                Err(trouble.into())
+                Err(error.into())
             }
         }
     }
@@ -106,7 +106,7 @@ impl Poller for Pve {
 polliwog_sdk::register!(Pve);
 
 /// One poll under way.
-type Look = proxmox::Look<Settings, memory::Memory>;
+type PollContext = proxmox::PollContext<Settings, memory::Memory>;
 
 type Memory = proxmox::Memory<memory::Memory>;
 
@@ -114,7 +114,7 @@ type Memory = proxmox::Memory<memory::Memory>;
 const LOOKUPS: u8 = 10;
 const QUORUM: Part<'_> = ("cluster/quorum", &["cluster/qdevice"]);
 /// Without the list of what there is nothing of it can be looked at.
-const ESTATE: Part<'_> = (
+const RESOURCES: Part<'_> = (
     "resources",
     &[
         "node/",
@@ -136,44 +136,50 @@ const HA: Part<'_> = ("ha", &["ha/"]);
 const FIRST: [&str; 4] = ["/cluster/status", "/cluster/resources", "/cluster/ha/status/current", "/cluster/tasks"];
 
 /// `answers`: to the paths of [`FIRST`].
-fn poll(look: &mut Look, answers: Vec<Answer>) {
+fn poll(context: &mut PollContext, answers: Vec<Answer>) {
     let Ok([status, resources, ha, tasks]) = <[Answer; FIRST.len()]>::try_from(answers) else { return };
-    let cluster = status.list(&mut look.notes).map(Cluster::new);
-    let cluster = look.part(QUORUM, cluster);
-    let quorum = cluster.as_ref().map(|cluster| cluster.quorum(&mut look.notes));
-    look.report.dependencies.extend(quorum);
+    let cluster = status.list(&mut context.diagnostics).map(Cluster::new);
+    let cluster = context.part(QUORUM, cluster);
+    let quorum = cluster.as_ref().map(|cluster| cluster.quorum(&mut context.diagnostics));
+    context.report.dependencies.extend(quorum);
     let cluster = cluster.unwrap_or_default();
-    let resources = resources.list::<Resource>(&mut look.notes);
-    if look.settings.samples {
-        samples::report(look, &cluster, resources.as_deref().unwrap_or_default());
+    let resources = resources.list::<Resource>(&mut context.diagnostics);
+    if let (true, Ok(resources)) = (context.settings.samples, &resources) {
+        samples::report(context, &cluster, resources);
     }
-    let resources = resources.map(|resources| Resources::new(resources, &mut look.notes));
-    let mut resources = look.part(ESTATE, resources);
+    let resources = resources.map(|resources| Resources::new(resources, &mut context.diagnostics));
+    let mut resources = context.part(RESOURCES, resources);
     if let Some(resources) = &mut resources {
-        guests::recall(look, resources);
+        guests::restore_names(context, resources);
     }
-    look.report.dependencies.extend(resources.as_ref().map(Resources::dependency));
-    qdevice::report(look, &cluster);
-    let nodes = nodes::merge(&cluster, resources.as_ref(), &look.settings.nodes);
-    let ha = ha.list(&mut look.notes);
-    let services = look.part(HA, ha).map(|entries| ha::report(look, &entries, &nodes)).unwrap_or_default();
-    let tasks = tasks.list(&mut look.notes).unwrap_or_else(|trouble| {
+    context.report.dependencies.extend(resources.as_ref().map(Resources::dependency));
+    qdevice::report(context, &cluster);
+    let nodes = nodes::merge(&cluster, resources.as_ref(), &context.settings.nodes);
+    let ha = ha.list(&mut context.diagnostics);
+    let services = context.part(HA, ha).map(|entries| ha::report(context, &entries, &nodes)).unwrap_or_default();
+    let tasks = tasks.list(&mut context.diagnostics).unwrap_or_else(|error| {
         // Without it a stop on purpose looks like any other; nothing else is lost.
-        look.notes.say(|| format!("who stopped which guest is not known: {}", trouble.sentence));
+        context.diagnostics.add(|| format!("who stopped which guest is not known: {}", error.message));
         Vec::new()
     });
-    ceph::report(look, &nodes);
+    ceph::report(context, &nodes);
     let Some(resources) = resources else { return };
-    let hidden = rights::report(look, &resources, &nodes);
-    let quiet = nodes::quiet(look, &nodes);
+    let hidden = rights::report(context, &resources, &nodes);
+    let unresponsive = nodes::unresponsive(context, &nodes);
     let lookups = Cell::new(LOOKUPS);
-    let seen = seen::Seen { nodes: &nodes, services: &services, tasks: &tasks, quiet: &quiet, lookups };
-    guests::report(look, &resources, &seen);
-    storages::report(look, &resources.storages, &nodes);
-    replication::report(look, &resources, &nodes);
+    let cluster_view = cluster_view::ClusterView {
+        nodes: &nodes,
+        services: &services,
+        tasks: &tasks,
+        unresponsive: &unresponsive,
+        lookups,
+    };
+    guests::report(context, &resources, &cluster_view);
+    storages::report(context, &resources.storages, &nodes);
+    replication::report(context, &resources, &nodes);
     let named = cluster.name().or(nodes.keys().next().map(String::as_str)).unwrap_or_default();
-    backups::report(look, &resources.guests, &nodes, named);
-    upkeep::report(look, &nodes);
+    backups::report(context, &resources.guests, &nodes, named);
+    upkeep::report(context, &nodes);
     // Last: whether a node could be reached is known by now.
-    nodes::report(look, &nodes, &quiet, &hidden);
+    nodes::report(context, &nodes, &unresponsive, &hidden);
 }

@@ -1,11 +1,11 @@
 //! Nodes.
 
-use crate::Look;
+use crate::PollContext;
 use crate::cluster::Cluster;
 use crate::resources::{self, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Trouble, judged};
+use proxmox::{Error, ErrorClass, evaluated};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
 /// Nodes that say nothing of themselves are remembered, each with since when, in seconds since 1970; and for how long.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 /// What is known of one that fell silent stands for so long. Seconds.
-const QUIET: f64 = 60.0;
+const UNRESPONSIVE: f64 = 60.0;
 /// A node that did not answer is asked nothing for so long, so that a poll waits for it once at most: a mount may hang there.
-const SPARED: Duration = Duration::from_secs(60);
+const BACKING_OFF: Duration = Duration::from_secs(60);
 
 /// A node, as the cluster and as it itself sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,19 +47,19 @@ impl Node {
 }
 
 /// Whether a node is worth a request of its own: the cluster sees it, and it answered the last one.
-pub(crate) fn answers(look: &Look, nodes: &Nodes, name: &str) -> bool {
-    nodes.get(name).is_some_and(|node| node.state == State::Online) && spared(look, name).is_none()
+pub(crate) fn answers(context: &PollContext, nodes: &Nodes, name: &str) -> bool {
+    nodes.get(name).is_some_and(|node| node.state == State::Online) && backing_off(context, name).is_none()
 }
 
 /// Why a node is not asked again yet.
-pub(crate) fn spared(look: &Look, name: &str) -> Option<String> {
-    look.memory.plugin.backing_off.get(name, look.milliseconds()).cloned()
+pub(crate) fn backing_off(context: &PollContext, name: &str) -> Option<String> {
+    context.memory.plugin.backing_off.get(name, context.milliseconds()).cloned()
 }
 
 /// Leaves a node alone for a while.
-pub(crate) fn spare(look: &mut Look, name: &str, why: &str) {
-    let now = look.milliseconds();
-    look.memory.plugin.backing_off.set(name, why.to_owned(), now, SPARED);
+pub(crate) fn back_off(context: &mut PollContext, name: &str, why: &str) {
+    let now = context.milliseconds();
+    context.memory.plugin.backing_off.set(name, why.to_owned(), now, BACKING_OFF);
 }
 
 /// Those that either of both knows. What the cluster says of who is online counts: it is seconds old, the other minutes.
@@ -88,22 +88,23 @@ pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>, settings: 
 
 /// Nodes that fell silent a moment ago, as when they or their cluster file system start anew: what is known of them and of
 /// what runs there stands for a minute.
-pub(crate) fn quiet(look: &mut Look, nodes: &Nodes) -> BTreeSet<String> {
-    let (now, time) = (look.milliseconds(), look.seconds());
-    let before = &mut look.memory.plugin.silent;
-    let mute = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
+pub(crate) fn unresponsive(context: &mut PollContext, nodes: &Nodes) -> BTreeSet<String> {
+    let (now, time) = (context.milliseconds(), context.seconds());
+    let before = &mut context.memory.plugin.silent;
+    let silent = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
     let since = |name: &String| before.get(name, now).copied().unwrap_or(time);
-    let mute: BTreeMap<String, f64> = mute.map(|(name, _)| (name.clone(), since(name))).collect();
-    before.retain(|name| mute.contains_key(name));
-    mute.iter().for_each(|(name, since)| before.renew(name, *since, now, REMEMBERED));
-    if mute.is_empty() {
+    let silent: BTreeMap<String, f64> = silent.map(|(name, _)| (name.clone(), since(name))).collect();
+    before.retain(|name| silent.contains_key(name));
+    silent.iter().for_each(|(name, since)| before.renew(name, *since, now, REMEMBERED));
+    if silent.is_empty() {
         return BTreeSet::new();
     }
-    let known = look.reported_before("node/");
+    let known = context.reported_before("node/");
     let fresh = |(name, since): &(String, f64)| {
-        look.seconds() - since < QUIET && known.iter().any(|known| known.strip_prefix("node/") == Some(name.as_str()))
+        context.seconds() - since < UNRESPONSIVE
+            && known.iter().any(|known| known.strip_prefix("node/") == Some(name.as_str()))
     };
-    mute.into_iter().filter(fresh).map(|(name, _)| name).collect()
+    silent.into_iter().filter(fresh).map(|(name, _)| name).collect()
 }
 
 /// Whether what is a node's own is reported: its resource manager, its storages, its last backups.
@@ -112,20 +113,25 @@ pub(crate) fn reports(nodes: &Nodes, name: &str) -> bool {
 }
 
 /// `hidden`: nodes that the token may not hear. That is a matter of rights, which is said elsewhere.
-pub(crate) fn report(look: &mut Look, nodes: &Nodes, quiet: &BTreeSet<String>, hidden: &BTreeSet<String>) {
-    if !nodes.is_empty() && !nodes.values().any(|node| node.wanted) && !look.settings.nodes.exclude.is_all() {
-        look.warn_of_api("no node is looked at: see nodes.include and nodes.exclude in the settings");
+pub(crate) fn report(
+    context: &mut PollContext,
+    nodes: &Nodes,
+    unresponsive: &BTreeSet<String>,
+    hidden: &BTreeSet<String>,
+) {
+    if !nodes.is_empty() && !nodes.values().any(|node| node.wanted) && !context.settings.nodes.exclude.is_all() {
+        context.warn_of_api("no node is looked at: see nodes.include and nodes.exclude in the settings");
     }
     for (name, node) in nodes.iter().filter(|(_, node)| node.wanted) {
         let own = format!("node/{name}");
-        if quiet.contains(name) && !hidden.contains(name) {
-            look.report.keep(own);
+        if unresponsive.contains(name) && !hidden.contains(name) {
+            context.report.keep(own);
             continue;
         }
-        let verdict = presence(look, name, node, !hidden.contains(name))
-            .unwrap_or_else(|| node.itself.host.judge(&look.settings.usage, &own, &mut look.grades));
-        let dependency = judged(own, "pve-node", verdict);
-        look.add(match node.itself.host.description() {
+        let verdict = presence(context, name, node, !hidden.contains(name))
+            .unwrap_or_else(|| node.itself.host.evaluate(&context.settings.usage, &own, &mut context.hysteresis));
+        let dependency = evaluated(own, "pve-node", verdict);
+        context.add(match node.itself.host.description() {
             Some(description) => dependency.with_description(description),
             None => dependency,
         });
@@ -133,23 +139,23 @@ pub(crate) fn report(look: &mut Look, nodes: &Nodes, quiet: &BTreeSet<String>, h
 }
 
 /// Remembers whether a request that was passed on to a node came through.
-pub(crate) fn asked<T>(look: &mut Look, node: &str, answer: &Result<T, Trouble>) {
+pub(crate) fn asked<T>(context: &mut PollContext, node: &str, answer: &Result<T, Error>) {
     match answer {
-        Err(trouble) if trouble.code == "node_unreachable" => unreachable_because(look, node, &trouble.sentence),
+        Err(error) if error.class == ErrorClass::NodeUnreachable => unreachable_because(context, node, &error.message),
         Err(_) => {}
-        Ok(_) => look.memory.plugin.unreachable.remove(node),
+        Ok(_) => context.memory.plugin.unreachable.remove(node),
     }
 }
 
 /// Remembers that no request came through to a node.
-pub(crate) fn unreachable_because(look: &mut Look, node: &str, why: &str) {
-    let now = look.milliseconds();
-    look.memory.plugin.unreachable.set(node, why.to_owned(), now, UNREACHABLE);
-    spare(look, node, why);
+pub(crate) fn unreachable_because(context: &mut PollContext, node: &str, why: &str) {
+    let now = context.milliseconds();
+    context.memory.plugin.unreachable.set(node, why.to_owned(), now, UNREACHABLE);
+    back_off(context, node, why);
 }
 
 /// What is wrong with a node before its numbers count.
-fn presence(look: &Look, name: &str, node: &Node, heard: bool) -> Option<(Status, Option<String>)> {
+fn presence(context: &PollContext, name: &str, node: &Node, heard: bool) -> Option<(Status, Option<String>)> {
     let ha = node.itself.ha.as_deref();
     let maintenance = ha == Some("maintenance");
     let (status, why) = match node.state {
@@ -173,7 +179,7 @@ fn presence(look: &Look, name: &str, node: &Node, heard: bool) -> Option<(Status
                  pvestatd\""
             ),
         ),
-        State::Online => match look.memory.plugin.unreachable.get(name, look.milliseconds()) {
+        State::Online => match context.memory.plugin.unreachable.get(name, context.milliseconds()) {
             Some(why) => (Status::Warning, why.clone()),
             None => return None,
         },

@@ -5,7 +5,7 @@
 use crate::memory::Onboot;
 use crate::nodes::{Nodes, answers};
 use crate::resources::Guest;
-use crate::{Look, samples};
+use crate::{PollContext, samples};
 use polliwog_sdk::lenient::{Field, Flag};
 use proxmox::Expiring;
 use serde::Deserialize;
@@ -30,51 +30,51 @@ type Known = BTreeMap<u64, Onboot>;
 
 /// Gives the samples, and the guests that must run because they are started with their node: both where they are wanted, and as
 /// far as it is known by now.
-pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTreeSet<u64> {
-    let expects = look.settings.guests.expected_by_onboot;
-    if !expects && !look.settings.samples_onboot {
+pub(crate) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes) -> BTreeSet<u64> {
+    let expects = context.settings.guests.expected_by_onboot;
+    if !expects && !context.settings.samples_onboot {
         return BTreeSet::new();
     }
-    let known = ask(look, guests, nodes);
-    if look.settings.samples || look.settings.samples_onboot {
-        samples::onboot(look, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.onboot?))));
+    let known = ask(context, guests, nodes);
+    if context.settings.samples || context.settings.samples_onboot {
+        samples::onboot(context, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.onboot?))));
     }
     known.into_iter().filter(|(_, known)| expects && known.onboot == Some(true)).map(|(id, _)| id).collect()
 }
 
 /// Asks for the next few, and gives what is known of all.
-fn ask(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> Known {
-    let now = look.milliseconds();
-    let known = look.memory.plugin.onboot.take();
+fn ask(context: &mut PollContext, guests: &[Guest], nodes: &Nodes) -> Known {
+    let now = context.milliseconds();
+    let known = context.memory.plugin.onboot.take();
     let mut known: Known = known.as_ref().and_then(|known| known.get(now)).cloned().unwrap_or_default();
     let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
     known.retain(|id, _| ids.contains(id));
-    let asked = oldest(look, guests, nodes, &known);
+    let asked = oldest(context, guests, nodes, &known);
     let path = |guest: &&Guest| format!("/nodes/{}/{}/{}/config", guest.node, guest.kind(), guest.id);
-    let replies = look.api.ask_all(asked.iter().map(path).collect());
+    let replies = context.api.ask_all(asked.iter().map(path).collect());
     for (guest, answer) in asked.iter().zip(replies) {
         let config = answer.read::<Config>();
-        crate::nodes::asked(look, &guest.node, &config);
+        crate::nodes::asked(context, &guest.node, &config);
         let onboot = match config.map(|config| config.onboot) {
             Ok(Field::Absent) => Some(false),
-            Ok(onboot) => look.notes.flag(&onboot, || format!("onboot of {}", guest.shown())),
-            Err(trouble) => {
-                look.notes.say(|| format!("onboot of {}: {}", guest.shown(), trouble.sentence));
+            Ok(onboot) => context.diagnostics.flag(&onboot, || format!("onboot of {}", guest.shown())),
+            Err(error) => {
+                context.diagnostics.add(|| format!("onboot of {}: {}", guest.shown(), error.message));
                 None
             }
         };
         // Where it could not be read what was known stands, and others have their turn first.
         let before = known.get(&guest.id).and_then(|known| known.onboot);
-        known.insert(guest.id, Onboot { onboot: onboot.or(before), at: look.seconds() });
+        known.insert(guest.id, Onboot { onboot: onboot.or(before), at: context.seconds() });
     }
-    look.memory.plugin.onboot = Some(Expiring::new(known.clone(), now, REMEMBERED));
+    context.memory.plugin.onboot = Some(Expiring::new(known.clone(), now, REMEMBERED));
     known
 }
 
-fn oldest<'a>(look: &Look, guests: &'a [Guest], nodes: &Nodes, known: &Known) -> Vec<&'a Guest> {
-    let now = look.seconds();
+fn oldest<'a>(context: &PollContext, guests: &'a [Guest], nodes: &Nodes, known: &Known) -> Vec<&'a Guest> {
+    let now = context.seconds();
     let asked_at = |guest: &Guest| known.get(&guest.id).map_or(f64::NEG_INFINITY, |known| known.at);
-    let there = |guest: &&Guest| answers(look, nodes, &guest.node);
+    let there = |guest: &&Guest| answers(context, nodes, &guest.node);
     // One of tomorrow was asked before the clock was set back.
     let mut old: Vec<&Guest> =
         guests.iter().filter(there).filter(|guest| !(0.0..FRESH).contains(&(now - asked_at(guest)))).collect();

@@ -1,10 +1,10 @@
 //! The QDevice: a vote from outside, on which a cluster of two nodes depends for its quorum.
 
 use crate::cluster::Cluster;
-use crate::{Look, samples};
+use crate::{PollContext, samples};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
-use proxmox::{Part, judged};
+use proxmox::{ErrorClass, Part, evaluated};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -40,25 +40,25 @@ impl Device {
     }
 }
 
-pub(crate) fn report(look: &mut Look, cluster: &Cluster) {
+pub(crate) fn report(context: &mut PollContext, cluster: &Cluster) {
     // A node that stands alone has no votes. Where the cluster could not be read, this is a part of what could not.
     let Some(name) = cluster.name() else { return };
-    if !look.is_due(PART.0) {
-        return look.report.keep(PART.0);
+    if !context.is_due(PART.0) {
+        return context.report.keep(PART.0);
     }
-    let [answer] = look.api.ask(["/cluster/config/qdevice"]);
+    let [answer] = context.api.ask(["/cluster/config/qdevice"]);
     let device = match answer.read::<Device>() {
         // The quorum wants the same right, and says so.
-        Err(trouble) if trouble.code == "forbidden" => return,
-        read => look.part(PART, read),
+        Err(error) if error.class == ErrorClass::Forbidden => return,
+        read => context.part(PART, read),
     };
     let Some(device) = device else { return };
     let there = !matches!((&device.state, &device.model), (Field::Absent, Field::Absent));
     let connected = device.state.get().is_some_and(|Text(state)| state == "Connected");
-    if there && look.settings.samples {
-        samples::qdevice(look, name, connected, device.labels());
+    if there && context.settings.samples {
+        samples::qdevice(context, name, connected, device.labels());
     }
-    look.looked(PART.0, PERIOD);
+    context.checked(PART.0, PERIOD);
     if !there {
         return;
     }
@@ -73,8 +73,8 @@ pub(crate) fn report(look: &mut Look, cluster: &Cluster) {
         }
         _ => (Status::Unknown, Some("it does not say how it is".to_owned())),
     };
-    let dependency = judged(PART.0, "pve-qdevice", verdict);
-    look.add(match device.host.get() {
+    let dependency = evaluated(PART.0, "pve-qdevice", verdict);
+    context.add(match device.host.get() {
         Some(Text(host)) => dependency.with_description(format!("QDevice at {host}")),
         None => dependency,
     });

@@ -5,7 +5,7 @@
 
 use polliwog_sdk::Dependency;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
-use proxmox::{Host, Notes, count, share};
+use proxmox::{Diagnostics, Host, count, share};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,14 +101,14 @@ pub(crate) struct Storage {
 }
 
 impl Resources {
-    pub(crate) fn new(entries: Vec<Resource>, notes: &mut Notes) -> Self {
+    pub(crate) fn new(entries: Vec<Resource>, diagnostics: &mut Diagnostics) -> Self {
         let mut resources = Self::default();
         for entry in entries {
             match entry.kind.get().map(|Text(kind)| kind.as_str()) {
-                Some("node") => resources.nodes.extend(entry.node(notes)),
-                Some("qemu") => resources.take(entry.guest(false, notes)),
-                Some("lxc") => resources.take(entry.guest(true, notes)),
-                Some("storage") => resources.storages.extend(entry.storage(notes)),
+                Some("node") => resources.nodes.extend(entry.node(diagnostics)),
+                Some("qemu") => resources.take(entry.guest(false, diagnostics)),
+                Some("lxc") => resources.take(entry.guest(true, diagnostics)),
+                Some("storage") => resources.storages.extend(entry.storage(diagnostics)),
                 _ => {}
             }
         }
@@ -150,30 +150,32 @@ impl Resource {
         self.id.get().map_or_else(|| "an entry without id".to_owned(), |Text(id)| id.clone())
     }
 
-    fn text(&self, field: &Field<Text>, what: &str, notes: &mut Notes) -> Option<String> {
-        notes.text(field, || format!("{what} of {}", self.shown())).map(str::to_owned)
+    fn text(&self, field: &Field<Text>, what: &str, diagnostics: &mut Diagnostics) -> Option<String> {
+        diagnostics.text(field, || format!("{what} of {}", self.shown())).map(str::to_owned)
     }
 
-    fn number(&self, field: &Field<Number>, what: &str, notes: &mut Notes) -> Option<f64> {
-        notes.number(field, || format!("{what} of {}", self.shown()))
+    fn number(&self, field: &Field<Number>, what: &str, diagnostics: &mut Diagnostics) -> Option<f64> {
+        diagnostics.number(field, || format!("{what} of {}", self.shown()))
     }
 
-    fn node(self, notes: &mut Notes) -> Option<Node> {
-        let Some(name) = self.name_of_node(notes) else {
-            notes.say(|| format!("{} names no node: it is left out", self.shown()));
+    fn node(self, diagnostics: &mut Diagnostics) -> Option<Node> {
+        let Some(name) = self.name_of_node(diagnostics) else {
+            diagnostics.add(|| format!("{} names no node: it is left out", self.shown()));
             return None;
         };
-        let cpu = self.number(&self.cpu, "cpu", notes);
-        let (mem, maxmem) = (self.number(&self.mem, "mem", notes), self.number(&self.maxmem, "maxmem", notes));
-        let (disk, maxdisk) = (self.number(&self.disk, "disk", notes), self.number(&self.maxdisk, "maxdisk", notes));
+        let cpu = self.number(&self.cpu, "cpu", diagnostics);
+        let (mem, maxmem) =
+            (self.number(&self.mem, "mem", diagnostics), self.number(&self.maxmem, "maxmem", diagnostics));
+        let (disk, maxdisk) =
+            (self.number(&self.disk, "disk", diagnostics), self.number(&self.maxdisk, "maxdisk", diagnostics));
         let host = Host {
             cpu: Host::cpu(cpu),
-            memory: share(mem, maxmem, &format!("memory of {}", self.shown()), notes),
-            root: share(disk, maxdisk, &format!("root file system of {}", self.shown()), notes),
+            memory: share(mem, maxmem, &format!("memory of {}", self.shown()), diagnostics),
+            root: share(disk, maxdisk, &format!("root file system of {}", self.shown()), diagnostics),
         };
         Some(Node {
-            status: self.text(&self.status, "status", notes).unwrap_or_default(),
-            ha: self.text(&self.hastate, "hastate", notes),
+            status: self.text(&self.status, "status", diagnostics).unwrap_or_default(),
+            ha: self.text(&self.hastate, "hastate", diagnostics),
             // What it says may not be read; it says something.
             speaks: [&self.mem, &self.cpu, &self.maxcpu].iter().any(|field| **field != Field::Absent),
             host,
@@ -182,8 +184,8 @@ impl Resource {
     }
 
     /// Older versions give it in the id only.
-    fn name_of_node(&self, notes: &mut Notes) -> Option<String> {
-        let named = self.text(&self.node, "node", notes);
+    fn name_of_node(&self, diagnostics: &mut Diagnostics) -> Option<String> {
+        let named = self.text(&self.node, "node", diagnostics);
         named.or_else(|| {
             let Text(id) = self.id.get()?;
             Some(id.strip_prefix("node/").unwrap_or(id).to_owned())
@@ -191,51 +193,52 @@ impl Resource {
     }
 
     /// A guest, and whether it is a template.
-    fn guest(self, container: bool, notes: &mut Notes) -> Option<(Guest, bool)> {
-        let template = notes.flag(&self.template, || format!("template of {}", self.shown())) == Some(true);
-        let id = self.number(&self.vmid, "vmid", notes).or_else(|| {
+    fn guest(self, container: bool, diagnostics: &mut Diagnostics) -> Option<(Guest, bool)> {
+        let template = diagnostics.flag(&self.template, || format!("template of {}", self.shown())) == Some(true);
+        let id = self.number(&self.vmid, "vmid", diagnostics).or_else(|| {
             let Text(id) = self.id.get()?;
             id.rsplit('/').next()?.parse().ok()
         });
-        let (Some(id), Some(node)) = (id, self.text(&self.node, "node", notes)) else {
-            notes.say(|| format!("{} has no number or no node: it is left out", self.shown()));
+        let (Some(id), Some(node)) = (id, self.text(&self.node, "node", diagnostics)) else {
+            diagnostics.add(|| format!("{} has no number or no node: it is left out", self.shown()));
             return None;
         };
-        let tags = self.text(&self.tags, "tags", notes).unwrap_or_default();
+        let tags = self.text(&self.tags, "tags", diagnostics).unwrap_or_default();
         let root = container.then(|| {
             let (disk, maxdisk) =
-                (self.number(&self.disk, "disk", notes), self.number(&self.maxdisk, "maxdisk", notes));
-            share(disk, maxdisk, &format!("root file system of {}", self.shown()), notes)
+                (self.number(&self.disk, "disk", diagnostics), self.number(&self.maxdisk, "maxdisk", diagnostics));
+            share(disk, maxdisk, &format!("root file system of {}", self.shown()), diagnostics)
         });
         let guest = Guest {
             id: id as u64,
             container,
-            name: self.text(&self.name, "name", notes),
+            name: self.text(&self.name, "name", diagnostics),
             node,
-            status: self.text(&self.status, "status", notes).unwrap_or_else(|| "unknown".to_owned()),
-            lock: self.text(&self.lock, "lock", notes),
+            status: self.text(&self.status, "status", diagnostics).unwrap_or_else(|| "unknown".to_owned()),
+            lock: self.text(&self.lock, "lock", diagnostics),
             tags: tags.split([';', ',', ' ']).filter(|tag| !tag.is_empty()).map(str::to_owned).collect(),
-            pool: self.text(&self.pool, "pool", notes),
-            ha: self.text(&self.hastate, "hastate", notes),
+            pool: self.text(&self.pool, "pool", diagnostics),
+            ha: self.text(&self.hastate, "hastate", diagnostics),
             root: root.flatten(),
         };
         Some((guest, template))
     }
 
-    fn storage(self, notes: &mut Notes) -> Option<Storage> {
+    fn storage(self, diagnostics: &mut Diagnostics) -> Option<Storage> {
         let (Some(name), Some(node)) =
-            (self.text(&self.storage, "storage", notes), self.text(&self.node, "node", notes))
+            (self.text(&self.storage, "storage", diagnostics), self.text(&self.node, "node", diagnostics))
         else {
-            notes.say(|| format!("{} has no name or no node: it is left out", self.shown()));
+            diagnostics.add(|| format!("{} has no name or no node: it is left out", self.shown()));
             return None;
         };
-        let status = self.text(&self.status, "status", notes);
-        let (used, total) = (self.number(&self.disk, "disk", notes), self.number(&self.maxdisk, "maxdisk", notes));
+        let status = self.text(&self.status, "status", diagnostics);
+        let (used, total) =
+            (self.number(&self.disk, "disk", diagnostics), self.number(&self.maxdisk, "maxdisk", diagnostics));
         Some(Storage {
             name,
             node,
-            shared: notes.flag(&self.shared, || format!("shared of {}", self.shown())).unwrap_or_default(),
-            plugin: self.text(&self.plugintype, "plugintype", notes),
+            shared: diagnostics.flag(&self.shared, || format!("shared of {}", self.shown())).unwrap_or_default(),
+            plugin: self.text(&self.plugintype, "plugintype", diagnostics),
             // Where it says nothing, sizes are a sign that somebody hears of it.
             available: status.map_or(total.is_some(), |status| status == "available"),
             used,

@@ -1,6 +1,6 @@
 //! Rights. Proxmox hides what a token may not see and answers with a shorter list, so an empty one can mean either.
 
-use crate::Look;
+use crate::PollContext;
 use crate::nodes::{Nodes, State};
 use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag};
@@ -21,33 +21,33 @@ type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
 
 /// Says so in the dependency `api` where something is not to be seen for want of rights, and gives the nodes that the token may
 /// not hear.
-pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) -> BTreeSet<String> {
-    let mute = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
-    let mut mute: BTreeSet<String> = mute.map(|(name, _)| name.clone()).collect();
-    if mute.is_empty() && !resources.guests.is_empty() && !resources.storages.is_empty() {
-        return mute;
+pub(crate) fn report(context: &mut PollContext, resources: &Resources, nodes: &Nodes) -> BTreeSet<String> {
+    let silent = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
+    let mut silent: BTreeSet<String> = silent.map(|(name, _)| name.clone()).collect();
+    if silent.is_empty() && !resources.guests.is_empty() && !resources.storages.is_empty() {
+        return silent;
     }
-    let [answer] = look.api.ask(["/access/permissions"]);
+    let [answer] = context.api.ask(["/access/permissions"]);
     let why = match answer.read::<Permissions>() {
         Ok(permissions) => {
-            mute.retain(|node| !may_hear(&permissions, node));
+            silent.retain(|node| !may_hear(&permissions, node));
             for (privilege, _, path, members) in NEEDED {
                 for members in members.iter().filter(|_| !is_held(&permissions, privilege, path)) {
-                    look.lose(
+                    context.mark_unknown(
                         *members,
                         format!("the token lacks {privilege}, so that it is hidden: \"api\" says more"),
                     );
                 }
             }
-            missing(&permissions).or_else(|| unheard(&mute))
+            missing(&permissions).or_else(|| unheard(&silent))
         }
         // Without an answer nobody can say that the lists are whole.
-        Err(trouble) => Some(format!("whether everything may be seen cannot be told: {}", trouble.sentence)),
+        Err(error) => Some(format!("whether everything may be seen cannot be told: {}", error.message)),
     };
     if let Some(why) = why {
-        look.warn_of_api(&why);
+        context.warn_of_api(&why);
     }
-    mute
+    silent
 }
 
 fn may_hear(permissions: &Permissions, node: &str) -> bool {

@@ -4,7 +4,7 @@
 //! there are very many guests, states of HA and locks are given of those that have one; a guest whose configuration has no
 //! `onboot` is not started with its node; and what is asked of nodes and guests themselves is asked of all of them.
 
-use crate::Look;
+use crate::PollContext;
 use crate::cluster::Cluster;
 use crate::resources::{Guest, Resource};
 use polliwog_sdk::Sample;
@@ -36,20 +36,22 @@ const LOCKS: [&str; 9] =
 const SUBSCRIPTIONS: [&str; 6] = ["new", "notfound", "active", "invalid", "expired", "suspended"];
 
 /// Adds them to the report. What cannot be read is left out; that it cannot was said already.
-pub(crate) fn report(look: &mut Look, cluster: &Cluster, resources: &[Resource]) {
+pub(crate) fn report(context: &mut PollContext, cluster: &Cluster, resources: &[Resource]) {
     let mut samples = cluster_samples(cluster);
-    samples.push(version(look));
+    samples.push(version(context));
     let zeros = resources.iter().filter(|resource| is_guest(resource)).count() <= WITH_ZEROS;
     resources.iter().for_each(|resource| add(resource, &mut samples, zeros));
-    look.report.samples.extend(samples);
+    context.report.samples.extend(samples);
 }
 
 /// Leaves those out that are too many: the others are worth more than none.
-pub(crate) fn bound(look: &mut Look) {
-    let all = look.report.samples.len();
+pub(crate) fn bound(context: &mut PollContext) {
+    let all = context.report.samples.len();
     if all > MOST {
-        look.report.samples.truncate(MOST);
-        look.notes.say(|| format!("there are {all} numbers, and {MOST} at most are taken: the others are left out"));
+        context.report.samples.truncate(MOST);
+        context
+            .diagnostics
+            .add(|| format!("there are {all} numbers, and {MOST} at most are taken: the others are left out"));
     }
 }
 
@@ -80,14 +82,14 @@ struct Subscription {
 }
 
 /// Adds what a node says of its subscription, `subscription/pve1`. That it cannot be read is said elsewhere.
-pub(crate) fn subscription(look: &mut Look, name: &str, answer: Answer) {
-    let Some((_, node)) = name.split_once('/').filter(|_| look.settings.samples) else { return };
+pub(crate) fn subscription(context: &mut PollContext, name: &str, answer: Answer) {
+    let Some((_, node)) = name.split_once('/').filter(|_| context.settings.samples) else { return };
     let Ok(found) = answer.read::<Subscription>() else { return };
     let id = format!("node/{node}");
     let word = |field: &Field<Text>| field.get().map_or("unknown".to_owned(), |Text(text)| text.clone());
     let status = word(&found.status).to_lowercase();
     let one = |state: &&str| one_of("pve_subscription_status", &id, ("status", state), *state == status);
-    let samples = &mut look.report.samples;
+    let samples = &mut context.report.samples;
     samples.push(
         Sample::gauge("pve_subscription_info", 1.0).with_label("id", &id).with_label("level", word(&found.level)),
     );
@@ -99,30 +101,30 @@ pub(crate) fn subscription(look: &mut Look, name: &str, answer: Answer) {
 }
 
 /// Adds what the QDevice says: whether it is connected, and what `labels` say of it.
-pub(crate) fn qdevice(look: &mut Look, cluster: &str, connected: bool, labels: [(&str, &Field<Text>); 5]) {
+pub(crate) fn qdevice(context: &mut PollContext, cluster: &str, connected: bool, labels: [(&str, &Field<Text>); 5]) {
     let gauge = |name: &str, value: f64| Sample::gauge(name, value).with_label("id", format!("cluster/{cluster}"));
     let info = labels.into_iter().fold(gauge("pve_qdevice_info", 1.0), |info, (label, field)| {
         info.with_label(label, field.get().map(|Text(text)| text.clone()).unwrap_or_default())
     });
-    look.report.samples.extend([gauge("pve_qdevice_up", f64::from(u8::from(connected))), info]);
+    context.report.samples.extend([gauge("pve_qdevice_up", f64::from(u8::from(connected))), info]);
 }
 
 /// Adds whether these guests are started with their node.
-pub(crate) fn onboot<'a>(look: &mut Look, guests: impl Iterator<Item = (&'a Guest, bool)>) {
+pub(crate) fn onboot<'a>(context: &mut PollContext, guests: impl Iterator<Item = (&'a Guest, bool)>) {
     for (guest, onboot) in guests {
         let kind = guest.kind();
         let sample = Sample::gauge("pve_onboot_status", f64::from(u8::from(onboot)))
             .with_label("id", format!("{kind}/{}", guest.id))
             .with_label("node", &guest.node)
             .with_label("type", kind);
-        look.report.samples.push(sample);
+        context.report.samples.push(sample);
     }
 }
 
 /// `pve_version_info`.
-fn version(look: &Look) -> Sample {
+fn version(context: &PollContext) -> Sample {
     let sample = Sample::gauge("pve_version_info", 1.0);
-    look.api.version().iter().fold(sample, |sample, (label, text)| sample.with_label(*label, text))
+    context.api.version().iter().fold(sample, |sample, (label, text)| sample.with_label(*label, text))
 }
 
 fn is_guest(resource: &Resource) -> bool {

@@ -1,7 +1,7 @@
 //! What an operator writes.
 
 use polliwog_sdk::prelude::*;
-use proxmox::{AgeRule, CertificateLimits, HostLimits, Limits, Patterns, Remaining};
+use proxmox::{AgeRule, CertificateLimits, HostLimits, Patterns, Remaining, Thresholds};
 
 /// How a Proxmox VE cluster, or a node that stands alone, is judged.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -214,26 +214,26 @@ impl Default for Replication {
 
 impl Guests {
     /// How full a container's root file system may be.
-    pub(crate) fn root(&self) -> Limits {
-        Limits { warning: self.root_warning_percent, critical: self.root_critical_percent }
+    pub(crate) fn root(&self) -> Thresholds {
+        Thresholds { warning: self.root_warning_percent, critical: self.root_critical_percent }
     }
 }
 
 impl Storages {
-    pub(crate) fn usage(&self) -> Limits {
-        Limits { warning: self.warning_percent, critical: self.critical_percent }
+    pub(crate) fn usage(&self) -> Thresholds {
+        Thresholds { warning: self.warning_percent, critical: self.critical_percent }
     }
 }
 
 impl Backups {
-    pub(crate) fn age(&self) -> Limits {
-        Limits { warning: self.age_warning_hours, critical: self.age_critical_hours }
+    pub(crate) fn age(&self) -> Thresholds {
+        Thresholds { warning: self.age_warning_hours, critical: self.age_critical_hours }
     }
 }
 
 impl Replication {
-    pub(crate) fn overdue(&self) -> Limits {
-        Limits { warning: self.overdue_warning_minutes, critical: self.overdue_critical_minutes }
+    pub(crate) fn overdue(&self) -> Thresholds {
+        Thresholds { warning: self.overdue_warning_minutes, critical: self.overdue_critical_minutes }
     }
 }
 

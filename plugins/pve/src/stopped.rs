@@ -1,11 +1,11 @@
 //! Guests that must run and do not: since when, and whether somebody meant that.
 
-use crate::Look;
+use crate::PollContext;
+use crate::cluster_view::ClusterView;
 use crate::memory::Stopped;
 use crate::resources::Guest;
-use crate::seen::Seen;
 use crate::tasks::{Act, last_act};
-use proxmox::Notes;
+use proxmox::Diagnostics;
 
 /// A guest that ran at the last poll was stopped by a task that is no older than this: a shutdown may take minutes. Seconds.
 const RECENT: f64 = 15.0 * 60.0;
@@ -32,16 +32,16 @@ impl Stopped {
     }
 
     /// With who stopped it, by the newest task that did, as long as nobody tried to start it since.
-    pub(crate) fn explained(mut self, guest: &Guest, look: &mut Look, seen: &Seen<'_>) -> Self {
-        let mut found = last_act(guest.id, seen.tasks);
-        let may_ask = !self.asked && seen.lookups.get() > 0 && crate::nodes::answers(look, seen.nodes, &guest.node);
+    pub(crate) fn explained(mut self, guest: &Guest, context: &mut PollContext, view: &ClusterView<'_>) -> Self {
+        let mut found = last_act(guest.id, view.tasks);
+        let may_ask = !self.asked && view.lookups.get() > 0 && crate::nodes::answers(context, view.nodes, &guest.node);
         if found.is_none() && may_ask {
             // Others' tasks push it off the cluster's list; its own node keeps it.
             let path = format!("/nodes/{}/tasks?vmid={}&limit=20&source=all", guest.node, guest.id);
-            let [answer] = look.api.ask([path.as_str()]);
-            seen.lookups.set(seen.lookups.get() - 1);
-            let tasks = answer.list(&mut Notes::default());
-            crate::nodes::asked(look, &guest.node, &tasks);
+            let [answer] = context.api.ask([path.as_str()]);
+            view.lookups.set(view.lookups.get() - 1);
+            let tasks = answer.list(&mut Diagnostics::default());
+            crate::nodes::asked(context, &guest.node, &tasks);
             if let Ok(tasks) = tasks {
                 self.asked = true;
                 found = last_act(guest.id, &tasks);

@@ -26,7 +26,7 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
         "backup/guest/100 is not there",
     ];
     let no_audit: &[&str] = &[
-        "cluster/quorum unknown: *lack Sys.Audit on /: run there \"pveum acl modify / -user*-token*",
+        "cluster/quorum unknown: *lack Sys.Audit on /: run on the server \"pveum acl modify / -user*-token*",
         "ha unknown: *lack Sys.Audit on /*",
         "ha/* is not there",
         "backup/coverage unknown: *lack Sys.Audit on /*",
@@ -163,7 +163,7 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
         (
             "node-hangs",
             &[
-                "node/pve3 warning: /nodes/pve3/tasks: no whole answer within*look at the load of that node*",
+                "node/pve3 warning: /nodes/pve3/tasks: no whole answer within*check the load of that node*",
                 "*pve3 is not there",
                 "*pve3 is kept",
                 "backup/guest/ is kept",
@@ -230,7 +230,7 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
         "healthy",
         FailureCategory::Permanent,
         "unauthorized",
-        "Authentication failed!\"): check there with \"pveum user token list",
+        "Authentication failed!\"): check on the server with \"pveum user token list",
     )
     .await;
 }
@@ -257,7 +257,7 @@ async fn pve_settings_say_what_counts() {
     let worn = bench.report("disk-overworn").await;
     assert!(status(&worn, "disks/pve2").contains("says that 104 % of its life are used"), "{:?}", lines(&worn));
     assert!(
-        status(&worn, "updates/pve2").contains("run there \"pveum role add PolliwogMore -privs Sys.Modify\""),
+        status(&worn, "updates/pve2").contains("run on the server \"pveum role add PolliwogMore -privs Sys.Modify\""),
         "{:?}",
         lines(&worn)
     );

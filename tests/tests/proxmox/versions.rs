@@ -70,7 +70,7 @@ async fn pve_before_9_1_5_says_why_a_token_is_not_taken() {
         ("monitor@pve!other=11111111-2222-3333-4444-555555555555", "the user is right and has no token of that name"),
         (
             "monitor@pve!polliwog=99999999-2222-3333-4444-555555555555",
-            "its secret is not; where it is lost, make the token anew",
+            "its secret is wrong; if the secret is lost, create the token again",
         ),
     ] {
         bench = bench.with_secret(("token", token));

@@ -69,7 +69,10 @@ fn the_first_origin_is_asked_and_the_next_only_when_it_is_silent() {
 
     let refused = json!({ "status": 401, "reason": "permission denied - invalid PVE ticket" });
     let Err(PollError::Permanent(failure)) = find(&[exchange(ONE, refused)]) else { panic!("a 401 is an answer") };
-    assert!(failure.message.contains("invalid PVE ticket\"): check there with \"pveum user token list"), "{failure:?}");
+    assert!(
+        failure.message.contains("invalid PVE ticket\"): check on the server with \"pveum user token list"),
+        "{failure:?}"
+    );
 
     let silent = exchange(ONE, error("connect_refused", true));
     let api = find(&[silent, exchange(TWO, version())]).unwrap();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::rhythm::Check;
+use crate::schedule::Check;
 use polliwog_sdk::{Dependency, Report, Sample, testing};
 
 type Memory = super::Memory<Names>;
@@ -49,7 +49,7 @@ fn the_document_is_read_once_and_written_once() {
     assert_eq!(memory.plugin.names, ["a"]);
     assert!(memory.read.get("nodes", 2_000).is_some() && memory.silent.get("https://a", 2_000).is_some());
     let check = memory.schedule.valid("hourly/zfs", 2_000).expect("it is valid for an hour");
-    assert_eq!((check.notes.as_slice(), check.samples().next().unwrap().value), (&["odd".to_owned()][..], 0.1));
+    assert_eq!((check.diagnostics.as_slice(), check.samples().next().unwrap().value), (&["odd".to_owned()][..], 0.1));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_document_that_is_too_large_loses_what_matters_least() {
         assert!(cache::get(KEY).unwrap().len() <= LARGEST);
         let memory = Memory::load(&target("{}", 2_000));
         let check = memory.schedule.valid("backup", 2_000).expect("the check itself is remembered");
-        assert_eq!(check.notes, ["odd"]);
+        assert_eq!(check.diagnostics, ["odd"]);
         let left = [check.samples().next().is_none(), memory.plugin.names.is_empty()];
         assert_eq!(left, [expected >= 1, expected >= 2]);
         assert_eq!(memory.inventory.names("guest/").is_empty(), expected >= 3);

@@ -1,11 +1,11 @@
 //! Guests that are in no backup job.
 
 use super::{PART, excluded};
-use crate::Look;
+use crate::PollContext;
 use crate::resources::Guest;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Sample, Status};
-use proxmox::{Notes, Trouble, count, judged, list};
+use proxmox::{Diagnostics, Error, ErrorClass, count, evaluated, list};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -36,8 +36,8 @@ impl Uncovered {
     }
 
     /// The largest that there can be has nine digits.
-    fn id(&self, notes: &mut Notes) -> Option<u64> {
-        let id = notes.number(&self.vmid, || "vmid of a guest in no backup job".to_owned());
+    fn id(&self, diagnostics: &mut Diagnostics) -> Option<u64> {
+        let id = diagnostics.number(&self.vmid, || "vmid of a guest in no backup job".to_owned());
         id.filter(|id| *id < 1e9).map(|id| id as u64)
     }
 
@@ -96,24 +96,24 @@ impl Job {
 }
 
 /// What is in no job, and the jobs.
-fn read(look: &mut Look, guests: &[Guest]) -> Result<(Vec<Uncovered>, Vec<Job>), Trouble> {
-    let [uncovered, jobs] = look.api.ask(["/cluster/backup-info/not-backed-up", "/cluster/backup"]);
-    let jobs: Result<Vec<Job>, Trouble> = jobs.list(&mut look.notes);
-    let mut uncovered = uncovered.list(&mut look.notes);
-    let is_not_served = |uncovered: &Result<Vec<Uncovered>, Trouble>| {
-        uncovered.as_ref().is_err_and(|trouble| trouble.code == "not_served")
+fn read(context: &mut PollContext, guests: &[Guest]) -> Result<(Vec<Uncovered>, Vec<Job>), Error> {
+    let [uncovered, jobs] = context.api.ask(["/cluster/backup-info/not-backed-up", "/cluster/backup"]);
+    let jobs: Result<Vec<Job>, Error> = jobs.list(&mut context.diagnostics);
+    let mut uncovered = uncovered.list(&mut context.diagnostics);
+    let is_not_served = |uncovered: &Result<Vec<Uncovered>, Error>| {
+        uncovered.as_ref().is_err_and(|error| error.class == ErrorClass::NotServed)
     };
     if is_not_served(&uncovered) {
         // Before 7.0 it stood elsewhere.
-        let [elsewhere] = look.api.ask(["/cluster/backupinfo/not_backed_up"]);
-        uncovered = elsewhere.list(&mut look.notes);
+        let [elsewhere] = context.api.ask(["/cluster/backupinfo/not_backed_up"]);
+        uncovered = elsewhere.list(&mut context.diagnostics);
     }
     if is_not_served(&uncovered) {
         // Before 6.2-9 nowhere; the jobs say it too.
         let jobs = jobs?;
         if let Some(odd) = jobs.iter().find_map(Job::odd) {
-            let sentence = format!("which guests a backup job covers cannot be read: {odd}");
-            return Err(Trouble::permanent("unexpected_shape", sentence));
+            let message = format!("which guests a backup job covers cannot be read: {odd}");
+            return Err(Error::permanent("unexpected_shape", message));
         }
         let in_none = |guest: &&Guest| !jobs.iter().any(|job| job.covers(guest));
         return Ok((guests.iter().filter(in_none).map(Uncovered::of).collect(), jobs));
@@ -122,23 +122,23 @@ fn read(look: &mut Look, guests: &[Guest]) -> Result<(Vec<Uncovered>, Vec<Job>),
 }
 
 /// Guests that no job covers; gives whether there is no need to ask again soon, and the jobs.
-pub(super) fn report(look: &mut Look, guests: &[Guest], cluster: &str) -> (bool, Vec<Job>) {
-    let read = read(look, guests);
-    let settled = read.as_ref().err().is_none_or(|trouble| trouble.permanent);
-    let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return (settled, Vec::new()) };
-    if look.settings.samples {
-        look.report.samples.extend(uncovered.iter().filter_map(Uncovered::sample));
+pub(super) fn report(context: &mut PollContext, guests: &[Guest], cluster: &str) -> (bool, Vec<Job>) {
+    let read = read(context, guests);
+    let settled = read.as_ref().err().is_none_or(|error| error.permanent);
+    let Some((uncovered, jobs)) = context.part((PART.0, &[]), read) else { return (settled, Vec::new()) };
+    if context.settings.samples {
+        context.report.samples.extend(uncovered.iter().filter_map(Uncovered::sample));
         let all = Sample::gauge("pve_not_backed_up_total", uncovered.len() as f64);
-        look.report.samples.push(all.with_label("id", format!("cluster/{cluster}")));
+        context.report.samples.push(all.with_label("id", format!("cluster/{cluster}")));
     }
     let by_id: BTreeMap<u64, &Guest> = guests.iter().map(|guest| (guest.id, guest)).collect();
     let (mut missing, mut unread) = (Vec::new(), Vec::new());
     for entry in &uncovered {
-        match entry.id(&mut look.notes) {
+        match entry.id(&mut context.diagnostics) {
             // One of which nothing is known may be a template.
             Some(id) => {
                 let guest = by_id.get(&id).filter(|guest| guest.name.is_some() || guest.status != "unknown");
-                missing.extend(guest.and_then(|guest| needs_backup(look, guest, entry)));
+                missing.extend(guest.and_then(|guest| needs_backup(context, guest, entry)));
             }
             None => unread.push(entry.shown()),
         }
@@ -148,11 +148,11 @@ pub(super) fn report(look: &mut Look, guests: &[Guest], cluster: &str) -> (bool,
         |guest: &&Guest| off.iter().any(|job| job.covers(guest)) && !active.iter().any(|job| job.covers(guest));
     if !active.is_empty() {
         // Jobs that are switched off count as cover there.
-        let guests = guests.iter().filter(only_off).filter(|guest| !excluded(look, guest));
+        let guests = guests.iter().filter(only_off).filter(|guest| !excluded(context, guest));
         missing.extend(guests.map(|guest| format!("{} (its job is switched off)", guest.shown())));
     }
     let (active, off) = (active.len(), off.len());
-    let needing = guests.iter().any(|guest| !excluded(look, guest));
+    let needing = guests.iter().any(|guest| !excluded(context, guest));
     let verdict = if guests.is_empty() {
         (Status::Unknown, Some("no guests are to be seen, so nobody can say which need a backup".to_owned()))
     } else if active == 0 && needing {
@@ -173,17 +173,17 @@ pub(super) fn report(look: &mut Look, guests: &[Guest], cluster: &str) -> (bool,
         );
         (Status::Warning, Some(why))
     };
-    let dependency = judged(PART.0.to_owned(), "pve-backup", verdict);
+    let dependency = evaluated(PART.0.to_owned(), "pve-backup", verdict);
     let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
-    look.add(dependency.with_description(format!("{} switched on{off}", count(active, "backup job"))));
+    context.add(dependency.with_description(format!("{} switched on{off}", count(active, "backup job"))));
     (true, jobs)
 }
 
 /// How a guest in no job is shown; nothing where it needs none. Templates, which the list has too, are no guests.
-fn needs_backup(look: &Look, guest: &Guest, entry: &Uncovered) -> Option<String> {
+fn needs_backup(context: &PollContext, guest: &Guest, entry: &Uncovered) -> Option<String> {
     let named = || match entry.name.get() {
         Some(Text(name)) if guest.name.is_none() => format!("{} ({name})", guest.id),
         _ => guest.shown(),
     };
-    (!excluded(look, guest)).then(named)
+    (!excluded(context, guest)).then(named)
 }

@@ -5,13 +5,13 @@
 
 use super::coverage::Job;
 use super::excluded;
-use crate::Look;
+use crate::PollContext;
 use crate::nodes::{Node, Nodes, answers, parent, reports};
 use crate::resources::{Guest, wanted};
 use crate::tasks::Task;
 use polliwog_sdk::lenient::Text;
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{AgeRule, Ended, Limits, Trouble, judged, list, moment};
+use proxmox::{AgeRule, Ended, Error, Thresholds, evaluated, list, moment};
 use std::collections::BTreeMap;
 
 /// Runs within so long are looked at together. Seconds.
@@ -22,77 +22,77 @@ const ROUGHLY: f64 = 30.0 * 60.0;
 const RUNS: u32 = 500;
 
 /// The last runs on each node, and whether all could be read.
-pub(super) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes, jobs: &[Job]) -> bool {
-    let asked: Vec<&String> = nodes.keys().filter(|name| answers(look, nodes, name)).collect();
+pub(super) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes, jobs: &[Job]) -> bool {
+    let asked: Vec<&String> = nodes.keys().filter(|name| answers(context, nodes, name)).collect();
     let path = |node: &&String| format!("/nodes/{node}/tasks?typefilter=vzdump&source=all&limit={RUNS}");
-    let replies = look.api.ask_all(asked.iter().map(path).collect());
+    let replies = context.api.ask_all(asked.iter().map(path).collect());
     let mut newest: BTreeMap<u64, Task> = BTreeMap::new();
     let mut of_nodes: BTreeMap<&str, f64> = BTreeMap::new();
     let mut whole = true;
     let mut unread_nodes: Vec<String> = nodes.keys().filter(|name| !asked.contains(name)).cloned().collect();
     for (node, answer) in asked.iter().zip(replies) {
-        let tasks = answer.list::<Task>(&mut look.notes);
-        crate::nodes::asked(look, node, &tasks);
+        let tasks = answer.list::<Task>(&mut context.diagnostics);
+        crate::nodes::asked(context, node, &tasks);
         match tasks {
             Ok(tasks) if tasks.is_empty() => {
-                let due = |guest: &&Guest| guest.node == **node && !excluded(look, guest);
+                let due = |guest: &&Guest| guest.node == **node && !excluded(context, guest);
                 let covered = |guest: &Guest| jobs.iter().any(|job| job.is_on() && job.covers(guest));
                 if reports(nodes, node) && guests.iter().filter(due).any(covered) {
                     let why = "a job covers guests on it, and none has run here as far back as its tasks go";
                     let name = format!("backup/node/{node}");
-                    let dependency = judged(name, "pve-backup", (Status::Warning, Some(why.to_owned())));
-                    look.add(parent(dependency, node));
+                    let dependency = evaluated(name, "pve-backup", (Status::Warning, Some(why.to_owned())));
+                    context.add(parent(dependency, node));
                 }
             }
             Ok(tasks) => {
                 let several = sort(tasks, &mut newest);
                 of_nodes.extend(several.iter().map(|task| (node.as_str(), task.began())).next());
-                let busy = guests.iter().any(|guest| guest.node == **node && !excluded(look, guest));
+                let busy = guests.iter().any(|guest| guest.node == **node && !excluded(context, guest));
                 let left = if guests.is_empty() { None } else { Some(busy) };
                 // Where no guest on it needs a backup, nobody cares how the last run went.
                 let cared = reports(nodes, node) && left != Some(false);
-                let dependency = of_several(look, node, &several, left).filter(|_| cared);
-                look.report.dependencies.extend(dependency.map(|dependency| parent(dependency, node)));
+                let dependency = of_several(context, node, &several, left).filter(|_| cared);
+                context.report.dependencies.extend(dependency.map(|dependency| parent(dependency, node)));
             }
-            Err(trouble) => {
-                unread(look, node, &trouble);
+            Err(error) => {
+                unread(context, node, &error);
                 unread_nodes.push((*node).clone());
                 whole = false;
             }
         }
     }
     for name in nodes.keys().filter(|name| !asked.contains(name)) {
-        look.report.keep(format!("backup/node/{name}"));
+        context.report.keep(format!("backup/node/{name}"));
     }
     for guest in guests {
-        let Some(task) = newest.get(&guest.id).filter(|_| is_looked_at(look, guest)) else {
+        let Some(task) = newest.get(&guest.id).filter(|_| is_looked_at(context, guest)) else {
             if nodes.get(&guest.node).is_some_and(Node::is_offline) {
                 // It grows old, and its last run may be in the tasks of that node.
                 let why = format!("nobody can see it: the guest's node {} is offline", guest.node);
-                look.lose_at_look(format!("backup/guest/{}", guest.id), why);
+                context.mark_unknown_until_checked(format!("backup/guest/{}", guest.id), why);
             }
             continue;
         };
         // A later run of several may have it too, and how that ended for it stands in a log only.
         let later = of_nodes.get(guest.node.as_str()).copied().filter(|began| *began > task.began());
-        let dependency = of_one(look, guest, task, later, &unread_nodes);
-        look.add(dependency);
+        let dependency = of_one(context, guest, task, later, &unread_nodes);
+        context.add(dependency);
     }
     if !whole || asked.len() < nodes.len() {
         // The last run of those without one may be on a node that could not be asked.
-        look.report.keep("backup/guest/");
+        context.report.keep("backup/guest/");
     }
     whole
 }
 
-fn is_looked_at(look: &Look, guest: &Guest) -> bool {
-    let guests = &look.settings.guests;
-    wanted(&guest.names(), &guests.include, &guests.exclude) && !excluded(look, guest)
+fn is_looked_at(context: &PollContext, guest: &Guest) -> bool {
+    let guests = &context.settings.guests;
+    wanted(&guest.names(), &guests.include, &guests.exclude) && !excluded(context, guest)
 }
 
-fn unread(look: &mut Look, node: &str, trouble: &Trouble) {
-    look.notes.say(|| format!("the last backups of {node} are not known: {}", trouble.sentence));
-    look.report.keep(format!("backup/node/{node}"));
+fn unread(context: &mut PollContext, node: &str, error: &Error) {
+    context.diagnostics.add(|| format!("the last backups of {node} are not known: {}", error.message));
+    context.report.keep(format!("backup/node/{node}"));
 }
 
 /// Puts the newest run of each guest by itself into `newest`, and gives the runs of several, the newest first. One that has
@@ -118,7 +118,7 @@ fn when(task: &Task) -> Option<String> {
 
 /// The runs of several guests on a node: the worst of a day, because there may be more than one job. `left`: whether there are
 /// guests on it still, where that is known.
-fn of_several(look: &Look, node: &str, runs: &[Task], left: Option<bool>) -> Option<Dependency> {
+fn of_several(context: &PollContext, node: &str, runs: &[Task], left: Option<bool>) -> Option<Dependency> {
     let newest = runs.first()?;
     // The same job ran again at this time of day, whatever it did the last time.
     let again = |task: &&Task| {
@@ -127,7 +127,8 @@ fn of_several(look: &Look, node: &str, runs: &[Task], left: Option<bool>) -> Opt
     };
     let of_the_day = runs.iter().take_while(|task| newest.began() - task.began() < DAY + ROUGHLY);
     let of_the_day = of_the_day.filter(|task| !again(task));
-    let bad = of_the_day.filter_map(|task| Some((task.ended().judged(), task)).filter(|((_, why), _)| why.is_some()));
+    let bad =
+        of_the_day.filter_map(|task| Some((task.ended().evaluated(), task)).filter(|((_, why), _)| why.is_some()));
     let worst = bad.reduce(|one, other| if one.0.0.worse(other.0.0) == one.0.0 { one } else { other });
     let shown = |task: &Task| when(task).unwrap_or_else(|| "a time that is not known".to_owned());
     let verdict = match worst {
@@ -136,7 +137,7 @@ fn of_several(look: &Look, node: &str, runs: &[Task], left: Option<bool>) -> Opt
             let why = format!("the run of several guests of {} {why}: its log says which of them that is", shown(task));
             (if task.began() == 0.0 { Status::Unknown } else { status }, Some(why))
         }
-        None => match aged(look, look.settings.backups.age(), newest.began(), &shown(newest)) {
+        None => match aged(context, context.settings.backups.age(), newest.began(), &shown(newest)) {
             (_, Some(why)) if left.is_none() => (
                 Status::Unknown,
                 Some(format!("{why}; no guests are to be seen, so nobody can say whether that is too long")),
@@ -144,15 +145,15 @@ fn of_several(look: &Look, node: &str, runs: &[Task], left: Option<bool>) -> Opt
             verdict => verdict,
         },
     };
-    let dependency = judged(format!("backup/node/{node}"), "pve-backup", verdict);
+    let dependency = evaluated(format!("backup/node/{node}"), "pve-backup", verdict);
     Some(dependency.with_description(format!("Several guests were backed up at {}", shown(newest))))
 }
 
 /// The last run of a guest by itself. `later`: when a run of several was after it, on its node; `unread`: nodes whose runs are
 /// not known.
-fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>, unread: &[String]) -> Dependency {
+fn of_one(context: &PollContext, guest: &Guest, task: &Task, later: Option<f64>, unread: &[String]) -> Dependency {
     let shown = when(task).unwrap_or_else(|| "a time that is not known".to_owned());
-    let (status, why) = match task.ended().judged() {
+    let (status, why) = match task.ended().evaluated() {
         // One of a time that nobody knows says nothing of today.
         (status, Some(why)) => {
             let status = if task.began() == 0.0 { Status::Unknown } else { status };
@@ -160,9 +161,9 @@ fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>, unread: &
         }
         (_, None) => {
             let names = guest.names();
-            let backups = &look.settings.backups;
+            let backups = &context.settings.backups;
             let limits = AgeRule::age(&backups.ages, names.iter().map(String::as_str), backups.age());
-            match aged(look, limits, task.began(), &shown) {
+            match aged(context, limits, task.began(), &shown) {
                 // It may have run there since.
                 (Status::Warning | Status::Critical, Some(why)) if !unread.is_empty() => {
                     let nodes = list(unread);
@@ -183,7 +184,7 @@ fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>, unread: &
         _ => (status, why),
     };
     let name = format!("backup/{}", guest.dependency());
-    let dependency = judged(name, "pve-backup", verdict).with_description(format!("Backed up at {shown}"));
+    let dependency = evaluated(name, "pve-backup", verdict).with_description(format!("Backed up at {shown}"));
     let dependency = dependency.with_parent(guest.dependency());
     match &guest.name {
         Some(name) => dependency.with_title(format!("backup of {name}")),
@@ -191,14 +192,14 @@ fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>, unread: &
     }
 }
 
-fn aged(look: &Look, limits: Limits, began: f64, shown: &str) -> (Status, Option<String>) {
+fn aged(context: &PollContext, limits: Thresholds, began: f64, shown: &str) -> (Status, Option<String>) {
     if began == 0.0 {
         return (Status::Unknown, Some("its node does not say when it ran".to_owned()));
     }
-    if began <= 0.0 || began > look.seconds() + 24.0 * 3600.0 {
+    if began <= 0.0 || began > context.seconds() + 24.0 * 3600.0 {
         return (Status::Unknown, Some(format!("the last backup is of {shown}, which cannot be")));
     }
-    let (status, limit) = limits.judge((look.seconds() - began) / 3600.0);
+    let (status, limit) = limits.evaluate((context.seconds() - began) / 3600.0);
     let why = (status != Status::Ok).then(|| format!("the last backup is of {shown}, more than {limit} hours ago"));
     (status, why)
 }

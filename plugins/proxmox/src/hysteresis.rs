@@ -1,6 +1,7 @@
 //! Limits that do not flap: what is past one is so until it is clearly not.
 
-use crate::remembered::ExpiringMap;
+use crate::expiring::ExpiringMap;
+use crate::thresholds::ThresholdPair;
 use polliwog_sdk::Status;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -10,30 +11,9 @@ const BACK: f64 = 0.05;
 /// A value that is not judged for so long is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 
-/// A pair of limits: for a warning, and for critical.
-pub trait Graded: Copy {
-    /// What a number means.
-    fn status(self, value: f64) -> Status;
-
-    /// Both.
-    fn pair(self) -> (f64, f64);
-
-    /// The limit for this status.
-    fn limit(self, status: Status) -> f64 {
-        match status {
-            Status::Critical => self.pair().1,
-            Status::Warning => self.pair().0,
-            Status::Ok | Status::Unknown => 0.0,
-        }
-    }
-
-    /// The limits that end what these began, when each is moved by this part of itself.
-    fn moved(self, part: f64) -> Self;
-}
-
 /// What a number means, given what it meant before.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Grade {
+pub struct Evaluation {
     /// How it is.
     pub status: Status,
     /// The limit that it is past.
@@ -44,7 +24,7 @@ pub struct Grade {
 
 /// What was past its limits at the poll before, and is at this one, by names.
 #[derive(Debug, Default)]
-pub struct Grades {
+pub struct Hysteresis {
     before: ExpiringMap<Crossed>,
     now: ExpiringMap<Crossed>,
     /// The time of this poll, in milliseconds since 1970.
@@ -85,14 +65,14 @@ impl Past {
     }
 }
 
-impl Grades {
+impl Hysteresis {
     /// As they were at the poll before.
     pub(crate) fn new(before: ExpiringMap<Crossed>, time: u64) -> Self {
         Self { now: before.clone(), before, time }
     }
 
     /// What a number means. `name` is the same at each poll.
-    pub fn judge(&mut self, name: &str, limits: impl Graded, value: f64) -> Grade {
+    pub fn evaluate(&mut self, name: &str, limits: impl ThresholdPair, value: f64) -> Evaluation {
         let fresh = Past::of(limits.status(value));
         let ends = limits.moved(BACK);
         // As bad as it was, while it is not back.
@@ -108,10 +88,10 @@ impl Grades {
             None => self.now.remove(name),
         }
         if past == fresh {
-            return Grade { status, limit: limits.limit(status), after: String::new() };
+            return Evaluation { status, limit: limits.limit(status), after: String::new() };
         }
         let limit = (ends.limit(status) * 100.0).round() / 100.0;
-        Grade { status, limit, after: format!(", and it was past {}", limits.limit(status)) }
+        Evaluation { status, limit, after: format!(", and it was past {}", limits.limit(status)) }
     }
 
     /// The values beyond a limit, for the next poll.
@@ -123,23 +103,23 @@ impl Grades {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Limits, Remaining};
+    use crate::{Remaining, Thresholds};
 
     /// What each of these numbers means, one after the other.
-    fn course(limits: impl Graded, values: &[f64]) -> Vec<(Status, f64)> {
-        let mut grades = Grades::default();
-        let mut judge = |value: &f64| {
-            let grade = grades.judge("it", limits, *value);
-            grades.before = grades.now.clone();
+    fn course(limits: impl ThresholdPair, values: &[f64]) -> Vec<(Status, f64)> {
+        let mut hysteresis = Hysteresis::default();
+        let mut evaluate = |value: &f64| {
+            let grade = hysteresis.evaluate("it", limits, *value);
+            hysteresis.before = hysteresis.now.clone();
             (grade.status, grade.limit)
         };
-        values.iter().map(&mut judge).collect()
+        values.iter().map(&mut evaluate).collect()
     }
 
     #[test]
     fn what_is_past_a_limit_is_so_until_it_is_back_by_a_part_of_it() {
         let (ok, warning, critical) = ((Status::Ok, 0.0), Status::Warning, Status::Critical);
-        let limits = Limits { warning: 80.0, critical: 90.0 };
+        let limits = Thresholds { warning: 80.0, critical: 90.0 };
         for (values, expected) in [
             (
                 &[79.9, 80.0, 79.9, 76.0, 75.9, 79.9][..],
@@ -151,7 +131,7 @@ mod tests {
             assert_eq!(course(limits, values), expected, "{values:?}");
         }
         // One limit only, and days that are left.
-        let only = Limits { warning: 0.0, critical: 50.0 };
+        let only = Thresholds { warning: 0.0, critical: 50.0 };
         assert_eq!(course(only, &[50.0, 48.0, 47.0]), [(critical, 50.0), (critical, 47.5), ok]);
         let days = Remaining { warning: 30.0, critical: 10.0 };
         assert_eq!(
@@ -162,14 +142,14 @@ mod tests {
 
     #[test]
     fn the_limit_that_was_passed_is_named() {
-        let mut grades = Grades::default();
-        let limits = Limits { warning: 85.0, critical: 0.0 };
-        assert_eq!(grades.judge("it", limits, 86.0).after, "");
-        grades.before = grades.now.clone();
-        let grade = grades.judge("it", limits, 84.0);
+        let mut hysteresis = Hysteresis::default();
+        let limits = Thresholds { warning: 85.0, critical: 0.0 };
+        assert_eq!(hysteresis.evaluate("it", limits, 86.0).after, "");
+        hysteresis.before = hysteresis.now.clone();
+        let grade = hysteresis.evaluate("it", limits, 84.0);
         assert_eq!((grade.limit, grade.after.as_str()), (80.75, ", and it was past 85"));
-        assert_eq!(grades.judge("another", limits, 84.0).status, Status::Ok, "each has its own");
-        let raised = Limits { warning: 88.0, critical: 0.0 };
-        assert_eq!(grades.judge("it", raised, 86.0).status, Status::Ok, "it was never past that");
+        assert_eq!(hysteresis.evaluate("another", limits, 84.0).status, Status::Ok, "each has its own");
+        let raised = Thresholds { warning: 88.0, critical: 0.0 };
+        assert_eq!(hysteresis.evaluate("it", raised, 86.0).status, Status::Ok, "it was never past that");
     }
 }

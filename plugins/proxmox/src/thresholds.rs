@@ -1,21 +1,20 @@
 //! How full is too full, and how old is too old.
 
-use crate::Graded;
 use polliwog_sdk::Status;
 
 /// From where on something is a warning, and from where on it is critical. 0 stands for never.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
+pub struct Thresholds {
     /// From here on it is a warning.
     pub warning: f64,
     /// From here on it is critical.
     pub critical: f64,
 }
 
-impl Limits {
+impl Thresholds {
     /// What a number means, and the limit that it reached.
-    pub fn judge(self, value: f64) -> (Status, f64) {
-        graded(self.warning, self.critical, |limit| value >= limit)
+    pub fn evaluate(self, value: f64) -> (Status, f64) {
+        reached(self.warning, self.critical, |limit| value >= limit)
     }
 
     /// What is wrong with them, under these names in the settings.
@@ -26,7 +25,7 @@ impl Limits {
 }
 
 /// The worse of two limits that a number is past; 0 is past none.
-fn graded(warning: f64, critical: f64, is_past: impl Fn(f64) -> bool) -> (Status, f64) {
+fn reached(warning: f64, critical: f64, is_past: impl Fn(f64) -> bool) -> (Status, f64) {
     let is_past = |limit: f64| limit > 0.0 && is_past(limit);
     if is_past(critical) {
         (Status::Critical, critical)
@@ -66,8 +65,8 @@ pub struct Remaining {
 
 impl Remaining {
     /// What a number means, and the limit that it is below.
-    pub fn judge(self, value: f64) -> (Status, f64) {
-        graded(self.warning, self.critical, |limit| value < limit)
+    pub fn evaluate(self, value: f64) -> (Status, f64) {
+        reached(self.warning, self.critical, |limit| value < limit)
     }
 
     /// What is wrong with them, under these names in the settings.
@@ -77,9 +76,30 @@ impl Remaining {
     }
 }
 
-impl Graded for Limits {
+/// A threshold for a warning and one for critical.
+pub trait ThresholdPair: Copy {
+    /// The status of a value.
+    fn status(self, value: f64) -> Status;
+
+    /// The thresholds for a warning and for critical.
+    fn pair(self) -> (f64, f64);
+
+    /// The threshold of a status; 0 for ok.
+    fn limit(self, status: Status) -> f64 {
+        match status {
+            Status::Critical => self.pair().1,
+            Status::Warning => self.pair().0,
+            Status::Ok | Status::Unknown => 0.0,
+        }
+    }
+
+    /// The thresholds moved to the good side by a fraction of themselves.
+    fn moved(self, part: f64) -> Self;
+}
+
+impl ThresholdPair for Thresholds {
     fn status(self, value: f64) -> Status {
-        self.judge(value).0
+        self.evaluate(value).0
     }
 
     fn pair(self) -> (f64, f64) {
@@ -91,9 +111,9 @@ impl Graded for Limits {
     }
 }
 
-impl Graded for Remaining {
+impl ThresholdPair for Remaining {
     fn status(self, value: f64) -> Status {
-        self.judge(value).0
+        self.evaluate(value).0
     }
 
     fn pair(self) -> (f64, f64) {
@@ -124,22 +144,22 @@ mod tests {
 
     #[test]
     fn limits_are_reached_from_below_and_zero_is_never() {
-        let limits = Limits { warning: 80.0, critical: 90.0 };
+        let limits = Thresholds { warning: 80.0, critical: 90.0 };
         for (value, expected) in
             [(79.9, Status::Ok), (80.0, Status::Warning), (90.0, Status::Critical), (f64::NAN, Status::Ok)]
         {
-            assert_eq!(limits.judge(value).0, expected, "{value}");
+            assert_eq!(limits.evaluate(value).0, expected, "{value}");
         }
-        assert_eq!(Limits { warning: 0.0, critical: 0.0 }.judge(1e9).0, Status::Ok);
-        assert_eq!(Limits { warning: 80.0, critical: 0.0 }.judge(99.0).0, Status::Warning);
+        assert_eq!(Thresholds { warning: 0.0, critical: 0.0 }.evaluate(1e9).0, Status::Ok);
+        assert_eq!(Thresholds { warning: 80.0, critical: 0.0 }.evaluate(99.0).0, Status::Warning);
         assert!(limits.problem("w", "c").is_none());
-        assert!(Limits { warning: 95.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is above"));
+        assert!(Thresholds { warning: 95.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is above"));
         for share in [0.85, 101.0] {
-            let limits = Limits { warning: share, critical: 0.0 };
+            let limits = Thresholds { warning: share, critical: 0.0 };
             assert!(limits.problem("w_percent", "c_percent").unwrap().contains("write percent"));
             assert!(limits.problem("w_hours", "c_hours").is_none());
         }
-        assert!(Limits { warning: -1.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is -1"));
+        assert!(Thresholds { warning: -1.0, ..limits }.problem("w", "c").unwrap().contains("\"w\" is -1"));
     }
 
     #[test]
@@ -148,9 +168,9 @@ mod tests {
         for (value, expected) in
             [(30.0, Status::Ok), (29.9, Status::Warning), (7.0, Status::Warning), (-1.0, Status::Critical)]
         {
-            assert_eq!(days.judge(value).0, expected, "{value}");
+            assert_eq!(days.evaluate(value).0, expected, "{value}");
         }
-        assert_eq!(Remaining { warning: 0.0, critical: 0.0 }.judge(-1.0).0, Status::Ok);
+        assert_eq!(Remaining { warning: 0.0, critical: 0.0 }.evaluate(-1.0).0, Status::Ok);
         assert!(days.problem("w", "c").is_none());
         assert!(Remaining { critical: 40.0, ..days }.problem("w", "c").unwrap().contains("\"c\" is above \"w\""));
         assert!(Remaining { critical: -1.0, ..days }.problem("w", "c").unwrap().contains("\"c\" is -1"));

@@ -14,26 +14,26 @@ const NAMED: usize = 100;
 
 /// What could not be read, for the report's warnings.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub struct Diagnostics {
     named: Vec<String>,
     more: usize,
     /// Where those of the part that is being looked at begin.
-    begun: usize,
+    of_check: usize,
 }
 
-impl Notes {
+impl Diagnostics {
     /// A part is looked at from here on.
-    pub(crate) fn begin(&mut self) {
-        self.begun = self.named.len();
+    pub(crate) fn begin_check(&mut self) {
+        self.of_check = self.named.len();
     }
 
     /// What was noted since then.
-    pub(crate) fn begun(&self) -> Vec<String> {
-        self.named.get(self.begun..).unwrap_or_default().to_vec()
+    pub(crate) fn of_check(&self) -> Vec<String> {
+        self.named.get(self.of_check..).unwrap_or_default().to_vec()
     }
 
     /// Notes something.
-    pub fn say(&mut self, note: impl FnOnce() -> String) {
+    pub fn add(&mut self, note: impl FnOnce() -> String) {
         if self.named.len() < NAMED {
             self.named.push(note());
         } else {
@@ -46,7 +46,7 @@ impl Notes {
         match field {
             Field::Is(Number(number)) if (0.0..LARGEST).contains(number) => Some(*number),
             Field::Is(Number(number)) => {
-                self.say(|| format!("{} is {number}, which cannot be: it is not judged", what()));
+                self.add(|| format!("{} is {number}, which cannot be: it is not judged", what()));
                 None
             }
             Field::Absent => None,
@@ -82,7 +82,7 @@ impl Notes {
     }
 
     fn odd(&mut self, odd: &str, wanted: &str, what: impl FnOnce() -> String) {
-        self.say(|| format!("{} is {odd}, which is no {wanted}: it is not judged", what()));
+        self.add(|| format!("{} is {odd}, which is no {wanted}: it is not judged", what()));
     }
 
     /// Makes them warnings of a report.
@@ -106,9 +106,9 @@ pub(crate) struct Listed<T> {
 
 impl<T> Listed<T> {
     /// The objects, and a note of what was none. `what` names the list: `/cluster/status`.
-    pub(crate) fn noted(self, notes: &mut Notes, what: &str) -> Vec<T> {
+    pub(crate) fn checked_items(self, diagnostics: &mut Diagnostics, what: &str) -> Vec<T> {
         if self.odd > 0 {
-            notes.say(|| format!("{what} has {} items that are no objects: they are left out", self.odd));
+            diagnostics.add(|| format!("{what} has {} items that are no objects: they are left out", self.odd));
         }
         self.items
     }
@@ -211,14 +211,14 @@ mod tests {
             serde_json::from_str(r#"[{"cpu": 1}, null, 3, -3, 0.5, "x", [{"cpu": 1}], true, {}]"#).unwrap();
         assert_eq!((list.items.len(), list.odd), (2, 7));
         assert!(serde_json::from_str::<Listed<Node>>("{}").is_err());
-        let mut notes = Notes::default();
-        list.noted(&mut notes, "/nodes");
-        assert_eq!(notes.named, ["/nodes has 7 items that are no objects: they are left out"]);
+        let mut diagnostics = Diagnostics::default();
+        list.checked_items(&mut diagnostics, "/nodes");
+        assert_eq!(diagnostics.named, ["/nodes has 7 items that are no objects: they are left out"]);
     }
 
     #[test]
     fn odd_fields_are_named() {
-        let mut notes = Notes::default();
+        let mut diagnostics = Diagnostics::default();
         for (json, expected) in [
             ("1", Some(1.0)),
             ("\"2.5\"", Some(2.5)),
@@ -229,16 +229,16 @@ mod tests {
             ("{}", None),
         ] {
             let field: Field<Number> = serde_json::from_str(json).unwrap();
-            assert_eq!(notes.number(&field, || format!("{json} of x")), expected, "{json}");
+            assert_eq!(diagnostics.number(&field, || format!("{json} of x")), expected, "{json}");
         }
-        assert_eq!(notes.named.len(), 4);
-        assert_eq!(notes.named[0], "-1 of x is -1, which cannot be: it is not judged");
-        assert_eq!(notes.named[2], "\"x\" of x is \"x\", which is no number: it is not judged");
+        assert_eq!(diagnostics.named.len(), 4);
+        assert_eq!(diagnostics.named[0], "-1 of x is -1, which cannot be: it is not judged");
+        assert_eq!(diagnostics.named[2], "\"x\" of x is \"x\", which is no number: it is not judged");
         for _ in 0..200 {
-            notes.say(String::new);
+            diagnostics.add(String::new);
         }
         let mut report = Report::empty();
-        notes.into_report(&mut report);
+        diagnostics.into_report(&mut report);
         assert_eq!(report.warnings.len(), NAMED + 1);
         assert_eq!(report.warnings[NAMED], "104 more fields could not be read");
     }

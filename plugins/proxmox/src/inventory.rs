@@ -3,7 +3,7 @@
 //! The host calls a dependency removed if a report neither names nor keeps it. The inventory holds them by family, which is
 //! the first segment of a name: `guest`.
 
-use crate::remembered::Section;
+use crate::expiring::Section;
 use polliwog_sdk::{Dependency, Report, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 //! A check is valid for a period. At the polls in between, its diagnostics and its samples are reported again. A part that
 //! becomes readable again is checked immediately, and so is everything when the target's settings change.
 
-use crate::remembered::{Expiring, Section};
+use crate::expiring::{Expiring, Section};
 use polliwog_sdk::{Label, Sample, SampleKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub(crate) struct Schedule {
 pub(crate) struct Check {
     /// Diagnostics: fields that could not be read.
     #[serde(rename = "d", default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
+    pub diagnostics: Vec<String>,
     #[serde(rename = "s", default, skip_serializing_if = "Option::is_none")]
     samples: Option<Section<Vec<StoredSample>>>,
 }
@@ -59,9 +59,9 @@ impl From<StoredSample> for Sample {
 }
 
 impl Check {
-    pub(crate) fn new(notes: Vec<String>, samples: &[Sample]) -> Self {
+    pub(crate) fn new(diagnostics: Vec<String>, samples: &[Sample]) -> Self {
         let stored = || Section::of(&samples.iter().map(StoredSample::from).collect());
-        Self { notes, samples: (!samples.is_empty()).then(stored) }
+        Self { diagnostics, samples: (!samples.is_empty()).then(stored) }
     }
 
     /// The samples of the check.

@@ -1,8 +1,8 @@
 //! One poll under way: who is asked, what is reported.
 
 use crate::memory::{LONG, Memory, PluginMemory};
-use crate::rhythm::{Check, Due, belongs};
-use crate::{Answer, Api, Connected, Grades, Notes, Trouble, Verdict, list};
+use crate::schedule::{Check, Due, belongs};
+use crate::{Answer, Api, Connected, Diagnostics, Error, Hysteresis, Verdict, list};
 use polliwog_sdk::{Dependency, Report, Status};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 const STANDS_MS: u64 = 2 * 60 * 1000;
 
 /// One poll under way.
-pub struct Look<S, M> {
+pub struct PollContext<S, M> {
     /// Who is asked.
     pub api: Api,
     /// The target's settings.
@@ -19,9 +19,9 @@ pub struct Look<S, M> {
     /// What was found so far.
     pub report: Report,
     /// What could not be read so far.
-    pub notes: Notes,
+    pub diagnostics: Diagnostics,
     /// What is past its limits.
-    pub grades: Grades,
+    pub hysteresis: Hysteresis,
     /// What earlier polls found, and what this one leaves for the next.
     pub memory: Memory<M>,
     /// Parts that could not be read at this look, though they may be back at the next.
@@ -29,7 +29,7 @@ pub struct Look<S, M> {
     /// Names, and prefixes that end in `/`, of what nobody can look at, each with why.
     lost: Vec<(String, String)>,
     /// Those of them that were looked at in vain, and have a time of their own to be looked at again.
-    in_vain: BTreeSet<String>,
+    until_checked: BTreeSet<String>,
     due: Due,
 }
 
@@ -37,23 +37,23 @@ pub struct Look<S, M> {
 /// others in it.
 pub type Part<'a> = (&'a str, &'a [&'a str]);
 
-impl<S, M: PluginMemory> Look<S, M> {
+impl<S, M: PluginMemory> PollContext<S, M> {
     /// A poll of an API that answers, and the answers to the first paths.
     pub fn new(connected: Connected, mut memory: Memory<M>, settings: S) -> (Self, Vec<Answer>) {
-        let grades = Grades::new(std::mem::take(&mut memory.crossed), memory.now());
-        let look = Self {
+        let hysteresis = Hysteresis::new(std::mem::take(&mut memory.crossed), memory.now());
+        let context = Self {
             api: connected.api,
             settings,
             report: [connected.dependency].into_iter().collect(),
-            notes: Notes::default(),
-            grades,
+            diagnostics: Diagnostics::default(),
+            hysteresis,
             memory,
             missed: Vec::new(),
             lost: Vec::new(),
-            in_vain: BTreeSet::new(),
+            until_checked: BTreeSet::new(),
             due: Due::default(),
         };
-        (look, connected.answers)
+        (context, connected.answers)
     }
 
     /// Adds a dependency.
@@ -73,29 +73,29 @@ impl<S, M: PluginMemory> Look<S, M> {
 
     /// Nobody can look at those of this name, or name prefix that ends in `/`: what was reported of them before is unknown. To
     /// be said at each poll for as long as that is so; then they are looked at again at once.
-    pub fn lose(&mut self, names: impl Into<String>, why: impl Into<String>) {
+    pub fn mark_unknown(&mut self, names: impl Into<String>, why: impl Into<String>) {
         self.lost.push((names.into(), why.into()));
     }
 
     /// The same for what is said only at polls that look at it, and stands between them.
-    pub fn lose_at_look(&mut self, name: String, why: String) {
-        self.in_vain.insert(name.clone());
-        self.lose(name, why);
+    pub fn mark_unknown_until_checked(&mut self, name: String, why: String) {
+        self.until_checked.insert(name.clone());
+        self.mark_unknown(name, why);
     }
 
-    /// Whether it is time to look at this again. What is noted, and what samples are added, from here to [`Look::looked`]
+    /// Whether it is time to look at this again. What is noted, and what samples are added, from here to [`PollContext::checked`]
     /// belong to it.
     pub fn is_due(&mut self, part: &str) -> bool {
         let check = self.memory.schedule.valid(part, self.memory.now());
         match check.filter(|_| !self.memory.visibility.back.iter().any(|name| belongs(name, part))) {
             Some(check) => {
                 self.report.samples.extend(check.samples());
-                check.notes.iter().for_each(|note| self.notes.say(|| note.clone()));
+                check.diagnostics.iter().for_each(|note| self.diagnostics.add(|| note.clone()));
                 false
             }
             None => {
                 self.due.parts.push(part.to_owned());
-                self.notes.begin();
+                self.diagnostics.begin_check();
                 self.due.samples_before = self.report.samples.len();
                 true
             }
@@ -103,9 +103,9 @@ impl<S, M: PluginMemory> Look<S, M> {
     }
 
     /// It was looked at: the next time is after so long.
-    pub fn looked(&mut self, part: &str, period: Duration) {
+    pub fn checked(&mut self, part: &str, period: Duration) {
         let samples = self.report.samples.get(self.due.samples_before..).unwrap_or_default();
-        let check = Check::new(self.notes.begun(), samples);
+        let check = Check::new(self.diagnostics.of_check(), samples);
         let now = self.memory.now();
         self.memory.schedule.set(part, check, now, period);
     }
@@ -120,8 +120,8 @@ impl<S, M: PluginMemory> Look<S, M> {
     /// What is known of the part stands for two minutes when it may be back, and not at all when somebody has to mend it:
     /// then all of the part is unknown. Meanwhile the dependency `api` says that it is not all there. A part that was never read is
     /// unknown at once.
-    pub fn part<T>(&mut self, part: Part<'_>, read: Result<T, Trouble>) -> Option<T> {
-        let unknown = |look: &Self| look.report.dependencies.iter().any(|dependency| dependency.name == part.0);
+    pub fn part<T>(&mut self, part: Part<'_>, read: Result<T, Error>) -> Option<T> {
+        let unknown = |context: &Self| context.report.dependencies.iter().any(|dependency| dependency.name == part.0);
         let read = self.detail(part, read);
         if read.is_none() && !unknown(self) {
             self.missed.push(part.0.to_owned());
@@ -130,36 +130,36 @@ impl<S, M: PluginMemory> Look<S, M> {
     }
 
     /// The same for a part of which something else says that it is not there: a node of what only it knows.
-    pub fn detail<T>(&mut self, (name, members): Part<'_>, read: Result<T, Trouble>) -> Option<T> {
+    pub fn detail<T>(&mut self, (name, members): Part<'_>, read: Result<T, Error>) -> Option<T> {
         let now = self.memory.now();
-        let trouble = match read {
+        let error = match read {
             Ok(read) => {
                 self.memory.missed.remove(name);
                 self.memory.read.renew(name, (), now, LONG);
                 return Some(read);
             }
-            Err(trouble) => trouble,
+            Err(error) => error,
         };
         let since = self.memory.missed.get(name, now).copied().unwrap_or(now);
         self.memory.missed.renew(name, since, now, LONG);
         let mut kept = members.to_vec();
-        if trouble.permanent || now.saturating_sub(since) >= STANDS_MS {
+        if error.permanent || now.saturating_sub(since) >= STANDS_MS {
             for member in members {
                 let why = format!("it cannot be looked at: {name:?} says why");
                 if self.due.covers(member) {
-                    self.lose_at_look((*member).to_owned(), why);
+                    self.mark_unknown_until_checked((*member).to_owned(), why);
                 } else {
-                    self.lose(*member, why);
+                    self.mark_unknown(*member, why);
                 }
             }
-            self.add(Dependency::unknown(name, trouble.sentence));
+            self.add(Dependency::unknown(name, error.message));
             return None;
         }
         if !self.is_known(name) {
             // Others may have been there before the host was started anew.
-            self.add(Dependency::unknown(name, trouble.sentence));
+            self.add(Dependency::unknown(name, error.message));
         } else {
-            self.report.warn(format!("{name}: {}", trouble.sentence));
+            self.report.warn(format!("{name}: {}", error.message));
             kept.push(name);
         }
         kept.into_iter().for_each(|kept| self.report.keep(kept));
@@ -188,14 +188,14 @@ impl<S, M: PluginMemory> Look<S, M> {
                 "not all of it could be read at this look: {what}; what is known of that stands"
             ));
         }
-        let Self { mut report, notes, lost, in_vain, grades, mut memory, .. } = self;
-        notes.into_report(&mut report);
+        let Self { mut report, diagnostics, lost, until_checked, hysteresis, mut memory, .. } = self;
+        diagnostics.into_report(&mut report);
         let mut names: BTreeSet<String> = report.dependencies.iter().map(|found| found.name.clone()).collect();
         let unknown = memory.inventory.unknown(&lost).into_iter();
         report.dependencies.extend(unknown.filter(|lost| names.insert(lost.name.clone())));
-        let in_sight = |name: &&String| !in_vain.contains(*name);
+        let in_sight = |name: &&String| !until_checked.contains(*name);
         memory.visibility = memory.visibility.after(lost.iter().map(|(name, _)| name).filter(in_sight));
-        memory.crossed = grades.into_crossed();
+        memory.crossed = hysteresis.into_crossed();
         memory.inventory.update(&report);
         let dropped = memory.save();
         if !dropped.is_empty() {
@@ -210,6 +210,6 @@ impl<S, M: PluginMemory> Look<S, M> {
 }
 
 /// A dependency with this status, and why, where it is not ok.
-pub fn judged(name: impl Into<String>, kind: &str, (status, why): Verdict) -> Dependency {
+pub fn evaluated(name: impl Into<String>, kind: &str, (status, why): Verdict) -> Dependency {
     Dependency { error_message: why, ..Dependency::new(name, status).with_kind(kind) }
 }

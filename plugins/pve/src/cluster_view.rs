@@ -7,12 +7,12 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 /// What else is known of the cluster.
-pub(crate) struct Seen<'a> {
+pub(crate) struct ClusterView<'a> {
     pub nodes: &'a Nodes,
     pub services: &'a Services,
     pub tasks: &'a [Task],
     /// Nodes that fell silent a moment ago.
-    pub quiet: &'a BTreeSet<String>,
+    pub unresponsive: &'a BTreeSet<String>,
     /// How many guests' own tasks may be asked for at this poll.
     pub lookups: Cell<u8>,
 }
