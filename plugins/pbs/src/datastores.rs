@@ -1,4 +1,4 @@
-//! Datastores: whether they are there, how full they are, and when they will be full.
+//! Datastores: whether they are available, how full they are, and when they will be full.
 
 use crate::{Memory, PollContext, backoff};
 use polliwog_sdk::lenient::{Field, Number, Text};
@@ -9,20 +9,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const DAY: f64 = 24.0 * 3600.0;
-/// From here on the server's estimate is judged. Percent used.
+/// From this usage on the server's estimate is evaluated. Percent.
 const HALF: f64 = 50.0;
-/// After the list of all did not come in time, each is asked for by itself for so long.
+/// How long each datastore is asked by itself after the list of all did not come in time.
 const SINGLY: Duration = Duration::from_secs(10 * 60);
 const HUNG: &str = "datastore-usage";
 const UNMOUNTED: &str = "its removable disk is not mounted";
-const SWAPPED: &str = "where it is taken away in turn, name it in datastores.may_rest";
+const SWAPPED: &str = "if it is swapped regularly, list it in datastores.may_rest";
 
 /// One entry of `/admin/datastore`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Listed {
     store: Field<Text>,
-    /// `/config/datastore` calls it so.
+    /// The name in `/config/datastore`.
     name: Field<Text>,
     maintenance: Field<Text>,
     mount_status: Field<Text>,
@@ -42,17 +42,17 @@ struct Usage {
     mount_status: Field<Text>,
 }
 
-/// A datastore that is looked at, and whether anything in it can be read.
+/// A datastore that is checked.
 pub(crate) struct Store {
     pub name: String,
     pub readable: bool,
-    /// Whether somebody took it out of use, so that no job runs on it.
+    /// Whether an operator took it out of use, so that no job runs on it.
     pub rests: bool,
-    /// Whether nobody can say how what is in it is; not where it did not answer once, or may rest.
+    /// True if the state of its contents is unknown. A single timeout or an expected maintenance window does not count.
     pub lost: bool,
 }
 
-/// Reports each datastore, and gives those that are looked at.
+/// Reports each datastore. Returns those that are checked.
 pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option<Answer>) -> Vec<Store> {
     let settings = &context.settings.datastores;
     let wanted = |name: &str| settings.include.match_any([name]) && !settings.exclude.match_any([name]);
@@ -63,7 +63,7 @@ pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option
     let all = list.len();
     let stores: Vec<(String, Listed)> = list.into_iter().filter_map(named).collect();
     if stores.is_empty() && all > 0 && !settings.exclude.is_all() {
-        context.warn_of_api("no datastore is looked at: see datastores.include and datastores.exclude in the settings");
+        context.warn_of_api("no datastore is checked: see datastores.include and datastores.exclude in the settings");
     }
     let usage = usages(context, &stores, usage);
     let mut seen = Vec::new();
@@ -73,10 +73,10 @@ pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option
             Some(Ok(usage)) => evaluate(context, name, entry, usage),
             Some(Err(error)) => untold(error),
             None if is_unmounted(entry, &Usage::default()) => unmounted(),
-            None => Verdict::of(Status::Unknown, "the server does not say how full it is".to_owned()),
+            None => Verdict::of(Status::Unknown, "the server does not report its usage".to_owned()),
         };
         let verdict = match maintained(entry) {
-            // It is used still, and may be broken or full.
+            // A read-only datastore is in use, and may be broken or full.
             Some(maintained) if maintained.readable && usage.contains_key(name) => maintained.or_worse(verdict),
             Some(maintained) => maintained,
             None => verdict,
@@ -100,11 +100,11 @@ pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option
     seen
 }
 
-/// How full each is, or why that cannot be told.
+/// The usage of each datastore, or why it is not known.
 type Usages = BTreeMap<String, Result<Usage, Error>>;
 
-/// Where all are asked about at once, unless one of them held that up a moment ago: its disk hangs, perhaps, and each such
-/// question holds one of the server's threads until it is restarted.
+/// The path for the usage of all datastores. `None` if one of them delayed it a moment ago: its disk may hang, and each
+/// such request blocks a thread of the server until the server restarts.
 pub(crate) fn usage_of_all(memory: &Memory) -> Option<&'static str> {
     memory.is_due(HUNG).then_some("/status/datastore-usage")
 }
@@ -116,22 +116,22 @@ fn usages(context: &mut PollContext, stores: &[(String, Listed)], answer: Option
             return list.into_iter().filter_map(|usage| Some((usage.store.get()?.0.clone(), Ok(usage)))).collect();
         }
         Some(Err(error)) if error.no_answer => context.checked(HUNG, SINGLY),
-        // One whose disk fails makes the list of all fail.
+        // A datastore whose disk fails makes the list of all fail.
         Some(Err(_)) | None => {}
     }
     let is_used = |entry: &Listed| maintained(entry).is_none() && !is_unmounted(entry, &Usage::default());
     let in_use = stores.iter().filter(|(_, entry)| is_used(entry)).map(|(name, _)| name);
-    let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| backoff::why(context, name).is_some());
+    let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| backoff::reason(context, name).is_some());
     let answers = context.api.ask_all(asked.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
     let mut usages: Usages = asked.into_iter().cloned().zip(answers.into_iter().map(Answer::read::<Usage>)).collect();
     for (name, usage) in &usages {
         if let Err(error) = usage {
-            backoff::back(context, name, error);
+            backoff::back_off(context, name, error);
         }
     }
     usages.extend(
         held.into_iter()
-            .map(|name| (name.clone(), Err(Error::backing_off(backoff::why(context, name).unwrap_or_default())))),
+            .map(|name| (name.clone(), Err(Error::backing_off(backoff::reason(context, name).unwrap_or_default())))),
     );
     usages
 }
@@ -142,7 +142,7 @@ struct Verdict {
     description: Option<String>,
     /// Whether its contents can be listed.
     readable: bool,
-    /// Whether it was taken away.
+    /// Whether an operator took it out of use.
     rests: bool,
 }
 
@@ -158,23 +158,23 @@ impl Verdict {
     }
 }
 
-/// Why it cannot be told how full one is: the server cannot use it, or this poll could not ask.
+/// Evaluates a missing usage: the server cannot use the datastore, or could not be asked.
 fn untold(error: &Error) -> Verdict {
-    // What the server answers when it did not expect an error: that of the disk.
+    // The server's answer to an error that it does not expect, such as one of the disk.
     match error.class {
-        // A proxy in front says so when what is behind it does not answer.
+        // A proxy answers so when the server behind it does not.
         ErrorClass::Refused | ErrorClass::ServerFailed if !error.no_answer => {
             Verdict::of(Status::Critical, format!("the server cannot use it: {}", error.message))
         }
         _ => {
-            let verdict = Verdict::of(Status::Unknown, format!("how full it is cannot be told: {}", error.message));
-            // One that does not answer this would hold another of the server's threads.
+            let verdict = Verdict::of(Status::Unknown, format!("its usage is not known: {}", error.message));
+            // Listing its contents would block another thread of the server.
             Verdict { readable: !error.no_answer, ..verdict }
         }
     }
 }
 
-/// That somebody took it out of use on purpose: `offline,message=disk swap tonight`, `read-only`.
+/// The maintenance mode of a datastore: `offline,message=disk swap tonight`, `read-only`.
 fn maintained(entry: &Listed) -> Option<Verdict> {
     let Text(maintenance) = entry.maintenance.get()?;
     let (mode, message) = maintenance.split_once(',').unwrap_or((maintenance, ""));
@@ -203,10 +203,10 @@ fn evaluate(context: &mut PollContext, name: &str, entry: &Listed, usage: &Usage
         |field: &Field<Number>, what: &str| diagnostics.number(field, || format!("{what} of datastore {name}"));
     let (total, used) = (number(&usage.total, "total"), number(&usage.used, "used"));
     let avail = number(&usage.avail, "avail");
-    // Blocks that are reserved are neither used nor to be had: what is left counts, as for df.
+    // Reserved blocks are neither used nor available. As for df, the available space counts.
     let whole = used.zip(avail).map(|(used, avail)| used + avail).or(total);
     let Some(share) = used.zip(whole).and_then(|(used, whole)| percent(used, whole)) else {
-        let why = "the server does not say how full it is: either its disk says nothing sensible, or the token lacks \
+        let why = "the server does not report its usage: either its disk reports nonsense, or the token lacks \
                    Datastore.Audit on it";
         return Verdict::of(Status::Unknown, why.to_owned());
     };
@@ -228,28 +228,29 @@ fn fullness(context: &mut PollContext, name: &str, share: f64) -> proxmox::Verdi
     (status, (status != Status::Ok).then_some(why))
 }
 
-/// When it will be full, by the server's own estimate, and the same for a person: 0 is never, and a date that is over means
-/// that it shrinks. The first backups fill a new one so fast that it would be full in days: it is judged when half is used.
+/// Evaluates the server's estimate of when the datastore will be full, and describes it. 0 means never, and a date in
+/// the past means that it shrinks. The first backups fill a new datastore so fast that it would be full in days, so the
+/// estimate counts once half is used.
 fn estimate(context: &mut PollContext, name: &str, usage: &Usage, share: f64) -> (proxmox::Verdict, String) {
     let none = ((Status::Ok, None), String::new());
-    // Up to the largest 64-bit number for far away.
+    // A date in the far future may be the largest 64-bit number.
     let Some(Number(date)) = usage.estimated_full_date.get() else {
         if let Field::Odd(odd) = &usage.estimated_full_date {
-            context.diagnostics.add(|| {
-                format!("estimated-full-date of datastore {name} is {odd}, which is no number: it is not judged")
-            });
+            context
+                .diagnostics
+                .add(|| format!("estimated-full-date of datastore {name} is {odd}, which is not a number: ignored"));
         }
         return none;
     };
     let Some(when) = moment(*date).filter(|_| *date > context.seconds()) else { return none };
     let day = &when[..10];
-    let full = format!("; full on {day}, as it grows now");
+    let full = format!("; full on {day}, at the current rate");
     let half = Thresholds { warning: HALF, critical: 0.0 };
     if context.hysteresis.evaluate(&format!("datastore/{name} half"), half, share).status == Status::Ok {
         return ((Status::Ok, None), full);
     }
     let (limits, days) = (context.settings.datastores.full(), (date - context.seconds()) / DAY);
     let Evaluation { status, limit, .. } = context.hysteresis.evaluate(&format!("datastore/{name} full"), limits, days);
-    let why = format!("it will be full in fewer than {limit} days ({day}), as it grows now");
+    let why = format!("it will be full in fewer than {limit} days ({day}), at the current rate");
     ((status, (status != Status::Ok).then_some(why)), full)
 }

@@ -1,7 +1,7 @@
 //! Backup groups: the newest backup of each guest or host, in each namespace of each datastore.
 //!
-//! Listing them walks the datastore. A walk that hangs holds one of the server's threads until it is restarted, so that a
-//! datastore which did not answer in time is left alone for an hour.
+//! The server walks the datastore to list them. A walk that hangs blocks a thread of the server until the server
+//! restarts, so a datastore that did not answer in time is not asked for an hour.
 
 use crate::datastores::Store;
 use crate::{PollContext, backoff};
@@ -11,13 +11,13 @@ use proxmox::{Answer, Error, Thresholds, count, evaluated, moment, percent_encod
 use serde::Deserialize;
 use std::time::Duration;
 
-/// How often they are looked at.
+/// How often groups are listed.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
-/// Where something could not be read it is looked again sooner.
+/// A check that could not read everything runs again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Namespaces of one datastore that are looked at.
+/// The number of namespaces of one datastore that are checked.
 const NAMESPACES: usize = 100;
-/// Lists of groups that are asked for in one poll, before the other datastores have to wait for the next: a poll has 512
+/// The number of lists that are requested in one poll. The other datastores follow at the next poll: a poll has 512
 /// requests.
 const LISTS: usize = 250;
 
@@ -44,7 +44,7 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
     let mut seen = Seen::default();
     for store in stores {
         let prefix = format!("group/{}/", store.name);
-        let held = backoff::why(context, &store.name);
+        let held = backoff::reason(context, &store.name);
         if !store.readable || held.is_some() || asked >= LISTS || !context.is_due(&prefix) {
             if let Some(why) = held {
                 context
@@ -54,20 +54,20 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
             context.report.keep(format!("groups/{}", store.name));
             context.report.keep(prefix.as_str());
             if store.lost {
-                // They grow old, and nobody can see by how much.
-                context.mark_unknown(prefix, format!("nobody can see it: \"datastore/{}\" says why", store.name));
+                // They get older, and it is not known by how much.
+                context.mark_unknown(prefix, format!("it cannot be checked: see \"datastore/{}\"", store.name));
             }
             continue;
         }
         let before = seen;
         let walked = walk(context, &store.name, (&mut asked, &mut seen));
         if let Err(error) = &walked {
-            backoff::back(context, &store.name, error);
+            backoff::back_off(context, &store.name, error);
         }
         if walked.is_ok() && seen.all > before.all && seen.wanted == before.wanted {
             context.diagnostics.add(|| {
                 format!(
-                    "no backup group of datastore {} is looked at: see groups.include and groups.exclude in the settings",
+                    "no backup group of datastore {} is checked: see groups.include and groups.exclude in the settings",
                     store.name
                 )
             });
@@ -82,14 +82,14 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
     }
 }
 
-/// How many groups were listed, and how many of them are looked at.
+/// The number of groups that were listed, and of those that are checked.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     all: usize,
     wanted: usize,
 }
 
-/// The namespaces of a datastore that are looked at; the first, without a name, is its root.
+/// Returns the namespaces of a datastore that are checked. The first, with an empty name, is its root.
 pub(crate) fn namespaces(context: &mut PollContext, store: &str) -> Result<Vec<String>, Error> {
     let [answer] = context.api.ask([format!("/admin/datastore/{store}/namespace").as_str()]);
     let namespaces: Vec<Namespace> = answer.list(&mut context.diagnostics)?;
@@ -97,13 +97,13 @@ pub(crate) fn namespaces(context: &mut PollContext, store: &str) -> Result<Vec<S
         namespaces.iter().map(|entry| entry.ns.get().map(|Text(ns)| ns.clone()).unwrap_or_default()).collect();
     if names.len() > NAMESPACES {
         let more = names.len() - NAMESPACES;
-        context.diagnostics.add(|| format!("datastore {store} has {more} more namespaces than are looked at"));
+        context.diagnostics.add(|| format!("datastore {store} has {more} more namespaces than are checked"));
         names.truncate(NAMESPACES);
     }
     Ok(names)
 }
 
-/// Every namespace of a datastore. What of it was read is reported, also when the rest was not.
+/// Reports every namespace of a datastore. If some cannot be read, the others are reported.
 fn walk(context: &mut PollContext, store: &str, (asked, seen): (&mut usize, &mut Seen)) -> Result<(), Error> {
     let names = namespaces(context, store)?;
     *asked += names.len();
@@ -121,9 +121,7 @@ fn walk(context: &mut PollContext, store: &str, (asked, seen): (&mut usize, &mut
 fn groups(context: &mut PollContext, (store, ns): (&str, &str), answer: Answer, seen: &mut Seen) -> Result<(), Error> {
     for group in answer.list::<Group>(&mut context.diagnostics)? {
         let (Some(Text(kind)), Some(Text(id))) = (group.backup_type.get(), group.backup_id.get()) else {
-            context
-                .diagnostics
-                .add(|| format!("a backup group in datastore {store} has no type or id: it is left out"));
+            context.diagnostics.add(|| format!("a backup group in datastore {store} has no type or id: it is skipped"));
             continue;
         };
         seen.all += 1;
@@ -131,7 +129,7 @@ fn groups(context: &mut PollContext, (store, ns): (&str, &str), answer: Answer, 
         let mut names = vec![own.clone(), format!("store:{store}"), format!("ns:{ns}")];
         names.extend(group.owner.get().map(|Text(owner)| format!("owner:{owner}")));
         names.extend(group.comment.get().map(|Text(comment)| format!("comment:{comment}")));
-        // As the report calls it, too.
+        // The name in the report.
         names.push(if ns.is_empty() { format!("{store}/{own}") } else { format!("{store}/{ns}/{own}") });
         let names = || names.iter().map(String::as_str);
         let settings = &context.settings.groups;
@@ -159,7 +157,7 @@ fn one(context: &mut PollContext, name: String, group: &Group, limits: Threshold
         return evaluated(
             name,
             "pbs-group",
-            (Status::Unknown, Some("when it was last backed up is not known".to_owned())),
+            (Status::Unknown, Some("it is not known when it was last backed up".to_owned())),
         );
     };
     let (status, limit) = limits.evaluate((context.seconds() - last) / 3600.0);

@@ -1,4 +1,4 @@
-//! Jobs: garbage collection, verify, sync and prune, by their last run and when the next one is due.
+//! Jobs: garbage collection, verify, sync and prune, with their last run and the time of the next one.
 
 use crate::datastores::Store;
 use crate::{Permissions, PollContext};
@@ -8,12 +8,12 @@ use proxmox::{Answer, Ended, Error, ErrorClass, evaluated, moment, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// How often they are looked at.
+/// How often jobs are checked.
 const PERIOD: Duration = Duration::from_secs(60);
 const CHECK: &str = "jobs";
 const REMOTES: &str = "remotes";
 const REMOTES_PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Each sort of job: its name, and where its jobs are listed.
+/// Each sort of job: its name, and the path that lists its jobs.
 const SORTS: [(&str, &str); 4] = [
     ("gc", "/admin/gc"),
     ("verify", "/admin/verify"),
@@ -21,7 +21,7 @@ const SORTS: [(&str, &str); 4] = [
     ("sync", "/admin/sync?sync-direction=all"),
 ];
 
-/// One job, of any sort.
+/// A job of any sort.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct Job {
@@ -59,23 +59,23 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
             unlisted(context, &jobs, stores);
         }
     }
-    // Also where one did not come: waiting for it would take ten seconds of each poll.
+    // Also after an error: another time-out would take ten seconds of each poll.
     context.checked(CHECK, PERIOD);
 }
 
-/// The server leaves out whatever datastore it cannot use.
+/// Keeps the garbage collection of datastores that the server cannot use: it does not list them.
 fn unlisted(context: &mut PollContext, jobs: &[Job], stores: &[Store]) {
     for Store { name, lost, rests, .. } in stores {
         if jobs.iter().all(|job| job.store.get().is_none_or(|Text(store)| store != name)) {
             context.report.keep(format!("gc/{name}"));
             if *lost || !rests {
-                context.mark_unknown(format!("gc/{name}"), format!("nobody can see it: \"datastore/{name}\" says why"));
+                context.mark_unknown(format!("gc/{name}"), format!("it cannot be checked: see \"datastore/{name}\""));
             }
         }
     }
 }
 
-/// Sync jobs with a remote are hidden from a token that may not see the remote.
+/// Warns if the token may not see sync jobs with a remote.
 fn hidden(context: &mut PollContext) {
     if !context.is_due(REMOTES) {
         return;
@@ -87,9 +87,9 @@ fn hidden(context: &mut PollContext) {
     });
     if lacks {
         context.diagnostics.add(|| {
-            "the token lacks Remote.Audit, so that sync jobs with a remote are hidden from it: where there are some, run there \
-             \"proxmox-backup-manager acl update /remote RemoteAudit --auth-id USER@REALM\" and the same for --auth-id \
-             'USER@REALM!NAME'"
+            "the token lacks Remote.Audit, so sync jobs with a remote are hidden from it: if there are any, run on \
+             the server \"proxmox-backup-manager acl update /remote RemoteAudit --auth-id USER@REALM\" and the same \
+             for --auth-id 'USER@REALM!NAME'"
                 .to_owned()
         });
     }
@@ -98,7 +98,7 @@ fn hidden(context: &mut PollContext) {
 
 fn read(context: &mut PollContext, sort: &str, answer: Answer) -> Result<Vec<Job>, Error> {
     match answer.list::<Job>(&mut context.diagnostics) {
-        // Before 3.3 there are no directions to ask for, and only jobs that pull.
+        // Before 3.3 there are no directions, and all sync jobs pull.
         Err(error) if sort == "sync" && error.class == ErrorClass::Refused => {
             let [answer] = context.api.ask(["/admin/sync"]);
             answer.list(&mut context.diagnostics)
@@ -108,9 +108,9 @@ fn read(context: &mut PollContext, sort: &str, answer: Answer) -> Result<Vec<Job
 }
 
 fn one(context: &mut PollContext, sort: &str, job: &Job, stores: &[Store]) {
-    // Garbage collection is a datastore's own and has no id.
+    // Garbage collection belongs to a datastore and has no id.
     let Some(Text(id)) = (if sort == "gc" { job.store.get() } else { job.id.get() }) else {
-        return context.diagnostics.add(|| format!("a {sort} job has no name: it is left out"));
+        return context.diagnostics.add(|| format!("a {sort} job has no name: it is skipped"));
     };
     let name = format!("{sort}/{id}");
     if context.settings.jobs.exclude.match_any([name.as_str()]) {
@@ -118,11 +118,11 @@ fn one(context: &mut PollContext, sort: &str, job: &Job, stores: &[Store]) {
     }
     let before = format!("{sort}/");
     if job.is_running() && context.reported_before(&before).contains(&name) {
-        // How the run before it ended stands until this one does.
+        // The result of the run before is kept until this run ends.
         return context.report.keep(name);
     }
     let rests = match rests(context, job, &name) {
-        // What can be read only can be verified.
+        // A datastore that is read-only can be verified.
         None if store(job, stores).is_some_and(|store| store.rests && !(store.readable && sort == "verify")) => {
             Some("Its datastore was taken out of use".to_owned())
         }
@@ -145,7 +145,7 @@ fn one(context: &mut PollContext, sort: &str, job: &Job, stores: &[Store]) {
     });
 }
 
-/// What it works on, where its name does not say so.
+/// What a job works on; `None` if its name contains it.
 fn title(sort: &str, id: &str, job: &Job) -> Option<String> {
     let Text(store) = job.store.get().filter(|_| sort != "gc")?;
     let ns = job.ns.get().map(|Text(ns)| format!("/{ns}")).unwrap_or_default();
@@ -157,22 +157,22 @@ fn title(sort: &str, id: &str, job: &Job) -> Option<String> {
     })
 }
 
-/// The datastore that it works on.
+/// The datastore of a job.
 fn store<'a>(job: &Job, stores: &'a [Store]) -> Option<&'a Store> {
     let Text(name) = job.store.get()?;
     stores.iter().find(|store| store.name == *name)
 }
 
-/// That nobody expects it to run, or not yet.
+/// Why a job is not expected to run, or not yet; `None` if it is.
 fn rests(context: &mut PollContext, job: &Job, name: &str) -> Option<String> {
     if context.diagnostics.flag(&job.disable, || format!("disable of {name}")) == Some(true) {
-        return Some("The job is switched off".to_owned());
+        return Some("The job is disabled".to_owned());
     }
     if job.has_run() {
         return None;
     }
     if job.schedule == Field::Absent {
-        return Some("It runs only when somebody starts it".to_owned());
+        return Some("It runs only when it is started manually".to_owned());
     }
     let Number(next) = job.next_run.get()?;
     let first = moment(*next).filter(|_| *next > context.seconds())?;
@@ -190,11 +190,12 @@ impl Job {
         started && self.last_run_state == Field::Absent && self.last_run_endtime == Field::Absent
     }
 
-    /// When it last ran, and will again.
+    /// The time of the last run and of the next one.
     fn description(&self) -> Option<String> {
         let when =
             |field: &Field<Number>| field.get().filter(|Number(at)| *at > 0.0).and_then(|Number(at)| moment(*at));
-        let running = self.is_running().then(|| "it runs, and how the run before ended is not to be had".to_owned());
+        let running =
+            self.is_running().then(|| "it is running, and the result of the run before is not available".to_owned());
         let last = when(&self.last_run_endtime).map(|last| format!("last run ended at {last}"));
         let next = when(&self.next_run).map(|next| format!("next due at {next}"));
         let all: Vec<String> = running.into_iter().chain(last).chain(next).collect();
@@ -212,7 +213,7 @@ fn evaluate(context: &mut PollContext, name: &str, job: &Job) -> (Status, Option
     let when = ended_at.and_then(moment).map(|when| format!(" of {when}")).unwrap_or_default();
     let state = job.last_run_state.get().map(|Text(state)| state.as_str());
     if let Field::Odd(odd) = &job.last_run_state {
-        return (Status::Unknown, Some(format!("its last run{when} ended with {odd}, which is no state")));
+        return (Status::Unknown, Some(format!("its last run{when} ended with {odd}, which is not a state")));
     }
     if !job.has_run() {
         return overdue(context, next, now).unwrap_or((Status::Warning, Some("it has not run yet".to_owned())));
@@ -224,10 +225,13 @@ fn evaluate(context: &mut PollContext, name: &str, job: &Job) -> (Status, Option
     if bad > 0.0 {
         return (
             Status::Warning,
-            Some(format!("{bad:.0} damaged chunks are still there: verify, and look at the backups that fail")),
+            Some(format!(
+                "{bad:.0} damaged chunks are still there: verify the datastore, and check the backups that \
+                          fail"
+            )),
         );
     }
-    // One that is running is not late.
+    // A job that is running is not late.
     if state.is_none() {
         return (Status::Ok, None);
     }

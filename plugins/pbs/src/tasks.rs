@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const PART: Part<'_> = ("tasks", &[]);
-/// How often they are looked at.
+/// How often tasks are checked.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
-/// Where they could not be read it is looked again sooner.
+/// A check that could not read them runs again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How far back they may have ended. Seconds.
+/// How long ago a task may have ended. Seconds.
 const BACK: f64 = 24.0 * 3600.0;
-/// How long one that ended then may have taken. Seconds.
+/// How long a task may have run. Seconds.
 const LONGEST: f64 = 48.0 * 3600.0;
-/// So many are read.
+/// The number of tasks that are read.
 const MOST: usize = 200;
 
 /// One entry of `/nodes/localhost/tasks`.
@@ -37,7 +37,7 @@ pub(crate) fn report(context: &mut PollContext) {
     if !context.is_due(PART.0) {
         return context.report.keep(PART.0);
     }
-    // The server counts from when a task began.
+    // The server compares with the start of a task.
     let ended_after = context.seconds() - BACK;
     let since = (ended_after - LONGEST).max(0.0);
     let [answer] = context.api.ask([format!("/nodes/localhost/tasks?errors=1&since={since:.0}&limit={MOST}").as_str()]);
@@ -51,7 +51,7 @@ pub(crate) fn report(context: &mut PollContext) {
         if excluded || ended.is_some_and(|ended| ended < ended_after) {
             continue;
         }
-        // Older versions list those with warnings too.
+        // Older versions list tasks with warnings as well.
         if let Ended::Failed(why) = Ended::read(task.status.get().map(|Text(status)| status.as_str()), true) {
             let what = task.worker_type.get().map_or("a task", |Text(kind)| kind.as_str());
             let on = task.worker_id.get().map(|Text(id)| format!(" of {id}")).unwrap_or_default();
@@ -76,7 +76,7 @@ pub(crate) fn report(context: &mut PollContext) {
 }
 
 impl Task {
-    /// What it can be named by in the settings.
+    /// All names that match a task in the settings.
     fn names(&self) -> Vec<String> {
         let word = |field: &Field<Text>| field.get().map(|Text(word)| word.clone());
         let kind = word(&self.worker_type).unwrap_or_default();
@@ -85,7 +85,7 @@ impl Task {
     }
 }
 
-/// None failed, or none may be seen: without Sys.Audit the list holds the token's own tasks only.
+/// Evaluates an empty list: without Sys.Audit it contains the token's own tasks only.
 fn whose(context: &mut PollContext) -> (Status, Option<String>) {
     let [answer] = context.api.ask(["/access/permissions"]);
     match answer.read::<Permissions>() {
@@ -94,6 +94,8 @@ fn whose(context: &mut PollContext) -> (Status, Option<String>) {
             let grant = context.api.product().grant_rights();
             (Status::Unknown, Some(format!("the token lacks Sys.Audit, so others' tasks are hidden from it: {grant}")))
         }
-        Err(error) => (Status::Unknown, Some(format!("whose tasks may be seen is not known: {}", error.message))),
+        Err(error) => {
+            (Status::Unknown, Some(format!("it is not known whose tasks the token may see: {}", error.message)))
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! Whether what was backed up can be read back, as far as it was verified.
+//! Verification: whether snapshots can be read back, as far as they were verified.
 //!
-//! A list of snapshots is long and slow to make: each is asked for once an hour, one after the other, and no more of them in
-//! one poll than leaves time and room for everything else. A datastore that did not answer in time is left alone as one is
-//! whose groups did not come.
+//! A list of snapshots is long and takes the server long. Each list is requested once an hour, one after the other, and
+//! a poll requests only as many as leave time and room for the other checks. A datastore that did not answer in time is
+//! not asked for a while, as in `groups`.
 
 use crate::PollContext;
 use crate::datastores::Store;
@@ -14,16 +14,16 @@ use proxmox::{Error, Evaluation, Verdict, count, evaluated, list, moment, percen
 use serde::Deserialize;
 use std::time::Duration;
 
-/// How often it is looked at.
+/// How often snapshots are checked.
 const PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Where something could not be read it is looked again sooner.
+/// A check that could not read everything runs again after this time.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
-/// A walk that is not finished after so long begins anew.
+/// How long an unfinished walk is remembered.
 const WALK: Duration = Duration::from_secs(30 * 60);
-/// Damaged snapshots that are remembered by name.
+/// The number of damaged snapshots that are named.
 const NAMED: usize = 20;
 
-/// What one poll may spend on lists. The last of them may go beyond it.
+/// What one poll may spend on lists. The last list may exceed it.
 struct Budget {
     requests: u32,
     bytes: usize,
@@ -42,14 +42,14 @@ struct Snapshot {
     verification: Verification,
 }
 
-/// Missing where a snapshot was never verified.
+/// Missing if a snapshot was never verified.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Verification {
     state: Field<Text>,
 }
 
-/// Last of all, so that nothing else waits for it.
+/// Runs last, so that no other check waits for it.
 pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
     if !context.settings.verification {
         return;
@@ -58,27 +58,27 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
     for store in stores {
         let name = format!("verification/{}", store.name);
         let snapshots = backoff::snapshots(&store.name);
-        let held = backoff::why(context, &store.name).or_else(|| backoff::why(context, &snapshots)).is_some();
+        let held = backoff::reason(context, &store.name).or_else(|| backoff::reason(context, &snapshots)).is_some();
         let due = store.readable && !held && context.is_due(&name);
         if !due || budget.is_spent() {
             context.report.keep(name.as_str());
             if store.lost {
-                context.mark_unknown(name, format!("nobody can see it: \"datastore/{}\" says why", store.name));
+                context.mark_unknown(name, format!("it cannot be checked: see \"datastore/{}\"", store.name));
             }
             continue;
         }
         let walk = walk(context, &store.name, &mut budget).map_err(|error| {
-            let hint = "where that is always so, raise the target's timeout, or set verification to false";
+            let hint = "if that is always so, raise the target's timeout, or set verification to false";
             let message = format!("{}; {hint}", error.message);
             if error.no_answer { Error { message, ..error } } else { error }
         });
         if let Err(error) = &walk {
-            backoff::back(context, &snapshots, error);
+            backoff::back_off(context, &snapshots, error);
             context.checked(&name, AGAIN);
         }
         let Some(walk) = context.part((&name, &[]), walk) else { continue };
         if !walk.left.is_empty() {
-            // The rest has its turn at the next poll.
+            // The next poll continues the walk.
             context.report.keep(name);
             continue;
         }
@@ -97,7 +97,7 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
     }
 }
 
-/// None is damaged, as far as they were verified.
+/// Evaluates the share of snapshots that were never verified, if none is damaged.
 fn unverified(context: &mut PollContext, name: &str, walk: &Walk) -> Verdict {
     let Some(share) = percent((walk.all - walk.verified) as f64, walk.all as f64) else { return (Status::Ok, None) };
     let Evaluation { status, limit, after } = context.hysteresis.evaluate(name, context.settings.unverified(), share);
@@ -113,7 +113,7 @@ impl Budget {
     }
 }
 
-/// Goes on with a datastore's walk, or begins one.
+/// Continues the walk of a datastore, or starts one.
 fn walk(context: &mut PollContext, store: &str, budget: &mut Budget) -> Result<Walk, Error> {
     let now = context.milliseconds();
     let mut walk = match context.memory.plugin.walks.get(store, now) {
@@ -165,7 +165,7 @@ impl Snapshot {
     fn shown(&self, ns: &str) -> String {
         let word = |field: &Field<Text>| field.get().map_or("?", |Text(word)| word.as_str()).to_owned();
         let time = self.backup_time.get().and_then(|Number(time)| moment(*time));
-        let time = time.unwrap_or_else(|| "a time that is not known".to_owned());
+        let time = time.unwrap_or_else(|| "an unknown time".to_owned());
         let inside = if ns.is_empty() { String::new() } else { format!("{ns}/") };
         format!("{inside}{}/{} of {time}", word(&self.backup_type), word(&self.backup_id))
     }

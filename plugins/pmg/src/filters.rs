@@ -1,6 +1,6 @@
-//! How old the signatures of viruses are, and whether there are newer rules for spam.
+//! The age of virus signatures, and whether there are newer spam rules.
 //!
-//! Asking about the rules has the gateway look them up on the network, which takes seconds: once an hour is often enough.
+//! For the rules, the gateway queries the network, which takes seconds. They are checked once an hour.
 
 use crate::PollContext;
 use polliwog_sdk::Status;
@@ -12,7 +12,7 @@ use std::time::Duration;
 const CLAMAV: &str = "clamav";
 const SPAMASSASSIN: &str = "spamassassin";
 const PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Where something could not be read it is looked again sooner.
+/// A check that could not read everything runs again after this time.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
 
 /// One entry of `/nodes/N/clamav/database`.
@@ -57,7 +57,7 @@ pub(crate) fn report(context: &mut PollContext, nodes: &[String]) {
         for (node, answer) in nodes.iter().zip(answers) {
             let verdict: Result<Verdict, Error> = read(context, node, answer);
             let unread = |error: Error| {
-                // Looking the rules up takes a name server, and long where that does not answer.
+                // The gateway looks rules up by DNS, which takes long if the name server does not answer.
                 let hint = if part == SPAMASSASSIN && error.class == ErrorClass::Timeout {
                     "; it looks rules up by DNS: check the gateway's name servers, or set filters.rules_warning_hours to 0"
                 } else {
@@ -68,7 +68,7 @@ pub(crate) fn report(context: &mut PollContext, nodes: &[String]) {
             whole &= verdict.is_ok();
             worst = worse(worst, verdict.unwrap_or_else(unread));
         }
-        // Of the rules, asking is what costs, whatever comes of it.
+        // For the rules, the request itself is expensive, whatever its result is.
         context.checked(part, if whole || part == SPAMASSASSIN { PERIOD } else { AGAIN });
         context.add(evaluated(part, "pmg-filter", worst));
     }
@@ -82,17 +82,17 @@ fn clamav(context: &mut PollContext, node: &str, answer: Answer) -> Result<Verdi
     };
     let built = databases.iter().find(daily).and_then(|daily| daily.build_time.get());
     let Some(at) = built.and_then(|Text(text)| built_at(text)) else {
-        return Ok((Status::Unknown, Some(format!("{node} does not say how old its daily signatures are"))));
+        return Ok((Status::Unknown, Some(format!("{node} does not report how old its daily signatures are"))));
     };
     let (status, limit) = context.settings.filters.clamav().evaluate((context.seconds() - at) / 3600.0);
     let when = moment(at).unwrap_or_default();
     let why = format!(
-        "the daily signatures of {node} are of {when}, more than {limit} hours old: look at clamav-freshclam there"
+        "the daily signatures of {node} are of {when}, more than {limit} hours old: check clamav-freshclam on the node"
     );
     Ok((status, (status != Status::Ok).then_some(why)))
 }
 
-/// Rules are fetched once a night, at a time that differs: what came out since is no failure yet.
+/// Evaluates spam rules. They are downloaded once a night, at a varying time, so newer rules alone are not a failure.
 fn spamassassin(context: &mut PollContext, node: &str, answer: Answer) -> Result<Verdict, Error> {
     let limits = context.settings.filters.rules();
     let (mut behind, mut unsaid) = (Vec::new(), Vec::new());
@@ -108,27 +108,30 @@ fn spamassassin(context: &mut PollContext, node: &str, answer: Answer) -> Result
         }
     }
     if behind.is_empty() && !unsaid.is_empty() {
-        return Ok((Status::Unknown, Some(format!("whether there are newer rules is not said by {}", list(&unsaid)))));
+        return Ok((
+            Status::Unknown,
+            Some(format!("whether there are newer rules is not reported by {}", list(&unsaid))),
+        ));
     }
     if behind.is_empty() {
         return Ok((Status::Ok, None));
     }
     let what = list(&behind);
     let why = format!(
-        "there are newer rules, and those there are more than {} hours old: {what}; run \"pmgsh create \
-         /nodes/{node}/spamassassin/rules\" there, and look why the nightly pmg-daily does not",
+        "there are newer rules, and the installed ones are more than {} hours old: {what}; run \"pmgsh create \
+         /nodes/{node}/spamassassin/rules\" on the node, and check why the nightly pmg-daily does not",
         limits.warning
     );
     Ok((Status::Warning, Some(why)))
 }
 
-/// Seconds since 1970, from ClamAV's way to write a time: `16 Dec 2025 23-18 +0000`.
+/// Seconds since 1970, from a time as ClamAV writes it: `16 Dec 2025 23-18 +0000`.
 fn built_at(text: &str) -> Option<f64> {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let mut format = text.split_whitespace();
-    let (day, month, year) = (format.next()?, format.next()?, format.next()?);
-    let (hour, minute) = format.next()?.split_once(['-', ':'])?;
-    let zone = format.next().unwrap_or("+0000");
+    let mut words = text.split_whitespace();
+    let (day, month, year) = (words.next()?, words.next()?, words.next()?);
+    let (hour, minute) = words.next()?.split_once(['-', ':'])?;
+    let zone = words.next().unwrap_or("+0000");
     let month = MONTHS.iter().position(|known| *known == month)? + 1;
     let (sign, hours, minutes) = (zone.get(..1)?, zone.get(1..3)?, zone.get(3..5)?);
     proxmox::seconds(&format!("{year}-{month:02}-{day:0>2}T{hour:0>2}:{minute:0>2}:00{sign}{hours}:{minutes}"))

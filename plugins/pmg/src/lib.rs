@@ -1,17 +1,17 @@
 //! Kind `pmg`: a Proxmox Mail Gateway, or a cluster of them.
 //!
-//! | asked | how often |
+//! | request | how often |
 //! |---|---|
-//! | `/access/ticket` | once an hour |
+//! | `/access/ticket` | each hour |
 //! | `/version`, `/config/cluster/status` | each poll |
-//! | `/nodes/N/postfix/queue/Q` of each node, for four queues, one after the other: each has the node list all its mail | each minute |
+//! | `/nodes/N/postfix/queue/Q` of each node, for four queues one after the other: for each, the node lists all its mail | each minute |
 //! | `/nodes/N/services` of each node | each minute |
-//! | `/statistics/mail`, `/quarantine/spamstatus`, `/quarantine/virusstatus` | each poll: they are numbers for graphs |
-//! | `/nodes/N/clamav/database`, `/nodes/N/spamassassin/rules`, `/nodes/N/certificates/info`, and `/nodes/N/subscription` where that is wanted | each hour |
-//! | `/nodes`, `/nodes/N/status` of each node | where the cluster's list does not come, because a node in it is dead; then for five minutes |
+//! | `/statistics/mail`, `/quarantine/spamstatus`, `/quarantine/virusstatus` | each poll, for samples |
+//! | `/nodes/N/clamav/database`, `/nodes/N/spamassassin/rules`, `/nodes/N/certificates/info`, and optionally `/nodes/N/subscription` | each hour |
+//! | `/nodes`, `/nodes/N/status` of each node | if the cluster's list does not come because a node in it is down; then for five minutes |
 //!
-//! Dependencies: `api`, `cluster`, `node/N`, `queue/Q` and `service/S` by the node where they are worst,
-//! `clamav`, `spamassassin`, `certificate/N`, `subscription/N`.
+//! Dependencies: `api`, `cluster`, `node/N`, `queue/Q` and `service/S` (the worst node counts), `clamav`, `spamassassin`,
+//! `certificate/N`, `subscription/N`.
 
 #![deny(unsafe_code)]
 
@@ -78,12 +78,12 @@ impl Poller for Pmg {
 
 polliwog_sdk::register!(Pmg);
 
-/// One poll under way.
+/// The state of one poll.
 type PollContext = proxmox::PollContext<Settings, memory::Memory>;
 
 type Memory = proxmox::Memory<memory::Memory>;
 
-/// `answers`: to [`nodes::first_path`].
+/// `answers` are the answers to [`nodes::first_path`].
 fn poll(context: &mut PollContext, answers: Vec<Answer>) {
     let nodes = nodes::report(context, answers);
     queues::report(context, &nodes.answering);
@@ -99,13 +99,13 @@ fn poll(context: &mut PollContext, answers: Vec<Answer>) {
 fn certificate(context: &mut PollContext, name: String, answer: Answer) -> Result<Dependency, Error> {
     let renew = |file: &str| match file {
         "pmg-tls.pem" => {
-            "order it anew where it was bought or from ACME; one of the gateway's own is made anew with \"pmgconfig tlscert \
-             --force 1\" and \"systemctl reload postfix\" on the node"
+            "renew it where it was bought or with ACME; the gateway's own certificate is created again with \
+             \"pmgconfig tlscert --force 1\" and \"systemctl reload postfix\" on the node"
         }
         _ => {
-            "order it anew where it was bought or from ACME; one of the gateway's own is made anew with \"pmgconfig apicert \
-             --force 1\" and \"systemctl restart pmgproxy\" on the node, and in a cluster then \"pmgcm update-fingerprints\" \
-             on the master; whoever pins it needs the new fingerprint"
+            "renew it where it was bought or with ACME; the gateway's own certificate is created again with \
+             \"pmgconfig apicert --force 1\" and \"systemctl restart pmgproxy\" on the node, and in a cluster then \
+             \"pmgcm update-fingerprints\" on the master; update the fingerprint wherever it is pinned"
         }
     };
     certificates(context, (name, "pmg-certificate", renew), context.settings.certificates, answer)

@@ -1,7 +1,8 @@
-//! Logging in. Mail Gateway has no API tokens: it gives a ticket for user and password, good for two hours.
+//! The log-in. Mail Gateway has no API tokens: it returns a ticket for user and password, valid for two hours.
 //!
-//! The host keeps the ticket and the plugin never sees it. It is renewed with itself after an hour; when the gateway no
-//! longer takes it, because it was restarted with another key or was away for too long, the password is sent again.
+//! The host keeps the ticket, and the plugin never sees it. After an hour, the ticket itself renews it. If the gateway
+//! does not accept it any more, because it restarted with another key or was down for too long, the password is sent
+//! again.
 
 use crate::{Memory, nodes};
 use polliwog_sdk::Target;
@@ -12,12 +13,12 @@ use serde::Deserialize;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A ticket is good for two hours; clocks may differ by a few minutes.
+/// A ticket is valid for two hours; clocks may differ by a few minutes.
 const GOOD: Duration = Duration::from_secs(110 * 60);
-/// It is renewed after so long.
+/// A ticket is renewed after this time.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 
-/// What a log-in is answered with, as far as the plugin may see it.
+/// The part of the answer to a log-in that the plugin may see.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Granted {
@@ -25,7 +26,7 @@ struct Granted {
     need_tfa: Field<Flag>,
 }
 
-/// The API of an origin that answers, with a ticket for it.
+/// Finds an origin that answers, and logs in to it.
 pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Result<Connected, Error> {
     let first = [nodes::first_path(memory)];
     let (reused, granted) = (Cell::new(None), Cell::new(false));
@@ -37,7 +38,7 @@ pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Re
         } else {
             match known.then(|| grant(&api, username, &ticket)) {
                 Some(Ok(())) => {}
-                // Whoever does not answer needs no password either.
+                // An origin that does not answer gets no password.
                 Some(Err(error)) if error.no_answer => return Err(error),
                 Some(Err(_)) | None => grant(&api, username, "password")?,
             }
@@ -60,17 +61,17 @@ pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Re
     )
 }
 
-/// The log-in went well, and what it gave is not taken.
+/// The log-in succeeded, and its ticket is refused.
 fn ticket_refused(error: Error) -> Error {
     let message = format!(
-        "the log-in went well, and the ticket that it gave is refused: check the gateway's clock, and that all its nodes have \
-         the same /etc/pmg/pmg-authkey ({})",
+        "the log-in succeeded, and its ticket is refused: check the gateway's clock, and that all its nodes have the \
+         same /etc/pmg/pmg-authkey ({})",
         error.message
     );
     Error { class: ErrorClass::Other, code: "ticket_refused".to_owned(), message, permanent: false, ..error }
 }
 
-/// Asks for a ticket, with the password, or with the ticket before as the password.
+/// Requests a ticket. The proof is the password, or the ticket before.
 fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Error> {
     let ticket = ticket(api);
     let body = format!("username={}&password=${{secret.{proof}}}", percent_encoded(username, b""));
@@ -79,7 +80,7 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Error> {
         .header("content-type", "application/x-www-form-urlencoded")
         .body(body, BodyEncoding::Form)
         .capture(&ticket, CaptureSource::JsonPointer("/data/ticket".to_owned()), GOOD)
-        // It is not needed to read, and nobody else's business.
+        // The token is not needed to read, and is captured so that the plugin does not see it.
         .capture("csrf", CaptureSource::JsonPointer("/data/CSRFPreventionToken".to_owned()), GOOD)
         .timeout_ms(api.probe_ms());
     let granted: Granted = api.read("/access/ticket", &api.send(request)?)?;
@@ -88,22 +89,24 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Error> {
         return Err(Error::permanent(
             "second_factor",
             format!(
-                "the account {username} wants a second factor, which no program can give: make one without it for Polliwog, \
-             with \"pmgsh create /access/users --userid polliwog@pmg --role audit --enable 1 --password …\" there"
+                "the account {username} wants a second factor, which a program cannot enter: create an account \
+                 without it for Polliwog, with \"pmgsh create /access/users --userid polliwog@pmg --role audit \
+                 --enable 1 --password …\" on the server"
             ),
         ));
     }
     if !has_secret(&ticket) {
         return Err(Error::permanent(
             "no_ticket",
-            "the gateway took the log-in and gave no ticket: check that the URL is that of Proxmox Mail Gateway"
+            "the gateway accepted the log-in and returned no ticket: check that the URL is that of Proxmox Mail \
+             Gateway"
                 .to_owned(),
         ));
     }
     Ok(())
 }
 
-/// The ticket's name: each origin gives its own.
+/// The name of the ticket. Each origin issues its own.
 fn ticket(api: &Api) -> String {
     format!("ticket_{}", api.origin())
 }

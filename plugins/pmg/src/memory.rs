@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Memory {
     /// Tickets that need not be renewed yet, by name.
     pub fresh: ExpiringMap<()>,
-    /// Why the list of the cluster did not come in time; until then each node is asked by itself.
+    /// Why the list of the cluster did not come in time. While it is valid, each node is asked by itself.
     pub cluster_hung: Option<Expiring<String>>,
 }
 

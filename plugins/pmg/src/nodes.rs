@@ -1,7 +1,7 @@
-//! Nodes, and whether they hold the same configuration and mail.
+//! Nodes, and whether they have the same configuration and mail.
 //!
-//! The list of the cluster has no word for how a node is: it is well when there is no `conn_error`, and in step when
-//! `insync` is 1. Asking for it waits for peers that are dead; then each node is asked for itself.
+//! The cluster's list has no status of a node: a node is fine if it has no `conn_error`, and synchronised if `insync`
+//! is 1. The gateway waits for peers that are down before it returns the list. Then each node is asked by itself.
 
 use crate::{Memory, PollContext};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PART: Part<'_> = ("cluster", &["node/"]);
-/// After the cluster's list did not come in time, each node is asked by itself for so long.
+/// How long each node is asked by itself after the cluster's list did not come in time.
 const APART: Duration = Duration::from_secs(5 * 60);
 
 /// One entry of `/config/cluster/status`, or `/nodes/N/status`.
@@ -19,7 +19,7 @@ const APART: Duration = Duration::from_secs(5 * 60);
 #[serde(default)]
 struct Node {
     name: Field<Text>,
-    /// In `/nodes`.
+    /// The name in `/nodes`.
     node: Field<Text>,
     conn_error: Field<Text>,
     insync: Field<Flag>,
@@ -28,19 +28,19 @@ struct Node {
     rootfs: Space,
 }
 
-/// The nodes of a cluster, or the one gateway that there is.
+/// The nodes of a cluster, or the single gateway.
 #[derive(Default)]
 pub(crate) struct Nodes {
-    /// Those that answer.
+    /// Nodes that answer.
     pub answering: Vec<String>,
-    /// Whether there is one only.
+    /// Whether there is only one node.
     pub alone: bool,
 }
 
-/// The list of nodes that is asked for at this poll, beside `/version`.
+/// The list of nodes that is requested at this poll, beside `/version`.
 pub(crate) fn first_path(memory: &Memory) -> &'static str {
     match why_hung(memory) {
-        // Asking for the cluster's list again at once would wait for the same dead peers.
+        // The cluster's list would wait for the same dead peers.
         Some(_) => "/nodes",
         None => "/config/cluster/status?list_single_node=1",
     }
@@ -50,7 +50,7 @@ fn why_hung(memory: &Memory) -> Option<&String> {
     memory.plugin.cluster_hung.as_ref()?.get(memory.now())
 }
 
-/// Reports each node. `answers`: to [`first_path`].
+/// Reports each node. `answers` are the answers to [`first_path`].
 pub(crate) fn report(context: &mut PollContext, answers: Vec<Answer>) -> Nodes {
     let Some(answer) = answers.into_iter().next() else { return Nodes::default() };
     let (cluster, unseen) = cluster(context, answer);
@@ -61,7 +61,7 @@ pub(crate) fn report(context: &mut PollContext, answers: Vec<Answer>) -> Nodes {
     let unreached = nodes.iter().any(|node| node.conn_error != Field::Absent);
     for node in &nodes {
         let Some(Text(name)) = node.name.get().or(node.node.get()) else {
-            context.diagnostics.add(|| "a node of the cluster has no name: it is left out".to_owned());
+            context.diagnostics.add(|| "a node of the cluster has no name: it is skipped".to_owned());
             continue;
         };
         if let Some(dependency) = one(context, name, node) {
@@ -70,7 +70,7 @@ pub(crate) fn report(context: &mut PollContext, answers: Vec<Answer>) -> Nodes {
         match (&node.conn_error, context.diagnostics.flag(&node.insync, || format!("insync of {name}"))) {
             (Field::Absent, Some(true)) => {}
             (Field::Absent, None) => unsaid.push(name.clone()),
-            // Nobody is in step with one that cannot be reached.
+            // No node is synchronised with one that cannot be reached.
             (Field::Absent, Some(false)) if unreached => {}
             _ => apart.push(name.clone()),
         }
@@ -79,13 +79,13 @@ pub(crate) fn report(context: &mut PollContext, answers: Vec<Answer>) -> Nodes {
         } else {
             for sort in ["certificate", "subscription"] {
                 context.report.keep(format!("{sort}/{name}"));
-                context.mark_unknown(format!("{sort}/{name}"), format!("nobody can see it: \"node/{name}\" says why"));
+                context.mark_unknown(format!("{sort}/{name}"), format!("it cannot be checked: see \"node/{name}\""));
             }
         }
     }
     let dependency = match unseen {
         Some(why) => {
-            let why = format!("how its nodes see one another is not known: {why}");
+            let why = format!("it is not known whether its nodes are synchronised: {why}");
             evaluated("cluster", "pmg-cluster", (Status::Unknown, Some(why)))
         }
         None => in_step(&nodes, &apart, &unsaid),
@@ -94,7 +94,7 @@ pub(crate) fn report(context: &mut PollContext, answers: Vec<Answer>) -> Nodes {
     Nodes { answering, alone: nodes.len() == 1 }
 }
 
-/// The nodes, and why the cluster itself does not say how they are, where each had to be asked.
+/// Returns the nodes. If each node was asked by itself, returns also why the cluster's list is missing.
 fn cluster(context: &mut PollContext, answer: Answer) -> (Result<Vec<Node>, Error>, Option<String>) {
     if let Some(why) = why_hung(&context.memory).cloned() {
         return (by_themselves(context, answer), Some(why));
@@ -116,7 +116,7 @@ fn cluster(context: &mut PollContext, answer: Answer) -> (Result<Vec<Node>, Erro
     (Ok(nodes), Some(error.message))
 }
 
-/// Each node's own word, where the cluster's does not come. `names`: the answer to `/nodes`.
+/// Asks each node by itself. `names` is the answer to `/nodes`.
 fn by_themselves(context: &mut PollContext, names: Answer) -> Result<Vec<Node>, Error> {
     let names: Vec<Node> = names.list(&mut context.diagnostics)?;
     let names: Vec<String> = names.into_iter().filter_map(|node| Some(node.node.get()?.0.clone())).collect();
@@ -126,7 +126,7 @@ fn by_themselves(context: &mut PollContext, names: Answer) -> Result<Vec<Node>, 
         let named = Field::Is(Text(name));
         match answer.read::<Node>() {
             Ok(node) => Node { name: named, ..node },
-            // One that is asked itself, and has much to do, is no node that cannot be reached.
+            // A single gateway that is overloaded is not unreachable.
             Err(error) if error.class == ErrorClass::NodeUnreachable && !alone => {
                 Node { name: named, conn_error: Field::Is(Text(error.message)), ..Node::default() }
             }
@@ -152,7 +152,7 @@ fn one(context: &mut PollContext, name: &str, node: &Node) -> Option<Dependency>
         root: node.rootfs.percent(&format!("root file system of {name}"), diagnostics),
     };
     let verdict = if host == Host::default() {
-        (Status::Unknown, Some(format!("{name} says nothing of its memory, root file system and CPU")))
+        (Status::Unknown, Some(format!("{name} does not report its memory, root file system and CPU")))
     } else {
         host.evaluate(&context.settings.usage, &own, &mut context.hysteresis)
     };
@@ -161,16 +161,17 @@ fn one(context: &mut PollContext, name: &str, node: &Node) -> Option<Dependency>
 
 fn in_step(nodes: &[Node], apart: &[String], unsaid: &[String]) -> Dependency {
     if nodes.len() == 1 && apart.is_empty() {
-        return Dependency::skipped("cluster").with_kind("pmg-cluster").with_description("A gateway that stands alone");
+        return Dependency::skipped("cluster").with_kind("pmg-cluster").with_description("A standalone gateway");
     }
     let verdict = if !apart.is_empty() {
         let why = format!(
-            "not in step with the others: {}; look there with \"pmgcm status\", and at the services pmgmirror and pmgtunnel",
+            "not synchronised with the others: {}; check \"pmgcm status\" there, and the services pmgmirror and \
+             pmgtunnel",
             list(apart)
         );
         (Status::Warning, Some(why))
     } else if !unsaid.is_empty() || nodes.is_empty() {
-        (Status::Unknown, Some(format!("whether all are in step is not said by: {}", list(unsaid))))
+        (Status::Unknown, Some(format!("it is not reported whether these are synchronised: {}", list(unsaid))))
     } else {
         (Status::Ok, None)
     };

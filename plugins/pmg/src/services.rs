@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often they are looked at.
+/// How often services are checked.
 const PERIOD: Duration = Duration::from_secs(60);
 const CHECK: &str = "services";
 
@@ -25,21 +25,21 @@ struct Service {
     unit_state: Field<Text>,
 }
 
-/// How a service is on every node.
+/// The state of a service on all nodes.
 #[derive(Default)]
 struct Everywhere {
     title: Option<String>,
     down: Vec<String>,
-    /// Where it does not run and nobody is harmed by it.
+    /// Nodes on which it does not run and is not needed.
     idle: Vec<String>,
     unknown: Vec<String>,
     up: usize,
 }
 
-/// What copies mail and settings between nodes: it is switched on everywhere, and runs in clusters only (pmg-api:
-/// debian/pmgmirror.service, ConditionPathExists).
+/// Services that copy mail and settings between nodes. They are enabled on every node, and run in clusters only
+/// (pmg-api: debian/pmgmirror.service, ConditionPathExists).
 const OF_CLUSTERS: [&str; 2] = ["pmgmirror", "pmgtunnel"];
-/// What sets the clock. In a container the machine does that, and these cannot run.
+/// Services that set the clock. They cannot run in a container, whose host sets the clock.
 const CLOCKS: [&str; 4] = ["chrony", "systemd-timesyncd", "ntp", "openntpd"];
 
 pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone }: &Nodes) {
@@ -65,19 +65,19 @@ pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone 
     }
     for (name, service) in all {
         let down = |nodes: &[String]| {
-            format!("it does not run on {}: look there with \"systemctl status {}\"", list(nodes), unit(&name))
+            format!("it is not running on {}: check it there with \"systemctl status {}\"", list(nodes), unit(&name))
         };
         let verdict = if !service.down.is_empty() {
             (Status::Critical, Some(down(&service.down)))
         } else if !service.unknown.is_empty() {
             (Status::Unknown, Some(format!("whether it runs is not known: {}", list(&service.unknown))))
         } else if !service.idle.is_empty() {
-            let elsewhere = "; in a container the machine keeps the clock: then leave it out with services.exclude";
+            let elsewhere = "; in a container the host sets the clock: then exclude it with services.exclude";
             (Status::Warning, Some(format!("{}{elsewhere}", down(&service.idle))))
         } else {
             (Status::Ok, None)
         };
-        // Where it is on no node, nobody misses it.
+        // A service that is on no node is not missed.
         if service.up == 0 && verdict.0 == Status::Ok {
             continue;
         }
@@ -89,7 +89,7 @@ pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone 
     }
 }
 
-/// What systemd calls it.
+/// The name of the systemd unit.
 fn unit(service: &str) -> &str {
     if service == "postgres" { "postgresql" } else { service }
 }
@@ -101,7 +101,7 @@ fn sort(
     all: &mut BTreeMap<String, Everywhere>,
 ) {
     let Some(Text(name)) = service.service.get().or(service.name.get()) else {
-        return context.diagnostics.add(|| format!("a service of {node} has no name: it is left out"));
+        return context.diagnostics.add(|| format!("a service of {node} has no name: it is skipped"));
     };
     if context.settings.services.exclude.match_any([name.as_str()]) {
         return;
@@ -123,17 +123,17 @@ fn sort(
 enum State {
     Up,
     Down,
-    /// It does not run, and did not fail.
+    /// It is not running, and did not fail.
     Idle,
-    /// Not installed, or switched off on purpose.
+    /// Not installed, or disabled on purpose.
     Absent,
     Unknown,
 }
 
-/// From systemd's words. A unit that does its work and ends is `exited`, and up.
+/// Returns the state from the words of systemd. A unit that did its work and ended is `exited`, which is up.
 fn state(state: &str, active: &str, unit: &str) -> State {
     match (unit, state, active) {
-        // What ran once, and well; what runs by a timer is "static".
+        // `success` is a unit that ran once and succeeded; a unit with a timer is `static`.
         (_, "running" | "exited" | "listening" | "waiting" | "success", _) => State::Up,
         ("not-found" | "disabled" | "masked" | "static" | "indirect", state, _) if state != "failed" => State::Absent,
         (_, "failed", _) | (_, _, "failed") => State::Down,
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn states_are_systemds() {
-        for (format, expected) in [
+        for (words, expected) in [
             (("running", "active", "enabled"), State::Up),
             (("exited", "active", "enabled"), State::Up),
             (("dead", "inactive", "enabled"), State::Idle),
@@ -164,7 +164,7 @@ mod tests {
             (("entangled", "", "enabled"), State::Unknown),
             (("", "", ""), State::Unknown),
         ] {
-            assert_eq!(state(format.0, format.1, format.2), expected, "{format:?}");
+            assert_eq!(state(words.0, words.1, words.2), expected, "{words:?}");
         }
     }
 }

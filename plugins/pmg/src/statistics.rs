@@ -1,4 +1,4 @@
-//! Today's mail and the quarantine, as numbers for graphs: there is nothing in them that is well or not.
+//! Today's mail and the quarantine, as samples. They have no status.
 
 use crate::PollContext;
 use polliwog_sdk::Sample;
@@ -6,7 +6,7 @@ use polliwog_sdk::lenient::{Field, Number};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// What of `/statistics/mail` is shown, and how: direction and kind.
+/// Fields of `/statistics/mail`, with the labels of their samples: direction and kind.
 const COUNTS: [(&str, &str, &str); 8] = [
     ("count_in", "in", "all"),
     ("count_out", "out", "all"),
@@ -18,7 +18,7 @@ const COUNTS: [(&str, &str, &str); 8] = [
     ("bounces_out", "out", "bounce"),
 ];
 
-/// One of `/quarantine/spamstatus` and `/quarantine/virusstatus`.
+/// `/quarantine/spamstatus` or `/quarantine/virusstatus`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Quarantine {

@@ -1,19 +1,19 @@
-//! How old a backup may be, for all and for some.
+//! The maximum age of a backup, for all backups and for some.
 
 use crate::{Patterns, Thresholds};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Other ages for some. The first rule that means one of them counts.
+/// The maximum age of some backups. The first rule that matches a backup applies.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgeRule {
-    /// Which: by the same names as in `exclude`, with `*` for any text.
+    /// The backups, by the same names as in `exclude`, with `*` for any text.
     #[serde(rename = "for")]
     pub of: Patterns,
-    /// A newest backup this old is a warning; 0 for never. Hours.
+    /// Age of the newest backup that is a warning; 0 for never. Hours.
     pub warning_hours: f64,
-    /// A newest backup this old is critical; 0 for never. Hours.
+    /// Age of the newest backup that is critical; 0 for never. Hours.
     pub critical_hours: f64,
 }
 
@@ -22,17 +22,16 @@ impl AgeRule {
         Thresholds { warning: self.warning_hours, critical: self.critical_hours }
     }
 
-    /// The ages for one of these names.
+    /// Returns the thresholds for a backup with any of these names.
     pub fn age<'a>(rules: &[Self], names: impl Iterator<Item = &'a str> + Clone, otherwise: Thresholds) -> Thresholds {
         rules.iter().find(|rule| rule.of.match_any(names.clone())).map_or(otherwise, Self::limits)
     }
 
-    /// Everything that is wrong with rules, as this setting.
+    /// Returns all problems of the rules in this setting.
     pub fn problems(rules: &[Self], setting: &str) -> Vec<String> {
         let problem = |(index, rule): (usize, &Self)| {
             let name = |field: &str| format!("{setting}[{index}].{field}");
-            let nobody =
-                rule.of.is_empty().then(|| format!("\"{}\" names nothing: write names or patterns", name("for")));
+            let nobody = rule.of.is_empty().then(|| format!("\"{}\" is empty: write names or patterns", name("for")));
             nobody.or_else(|| rule.limits().problem(&name("warning_hours"), &name("critical_hours")))
         };
         rules.iter().enumerate().filter_map(problem).collect()
@@ -58,7 +57,7 @@ mod tests {
             AgeRule::problems(&[rule("x", -1.0), wrong], "groups.ages"),
             [
                 "\"groups.ages[0].warning_hours\" is -1: write 0 for never, or a number above it",
-                "\"groups.ages[1].for\" names nothing: write names or patterns",
+                "\"groups.ages[1].for\" is empty: write names or patterns",
             ]
         );
     }

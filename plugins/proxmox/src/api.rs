@@ -1,8 +1,8 @@
-//! Which of a target's origins answers, and requests to it.
+//! Finds the origin of a target that answers, and sends requests to it.
 //!
-//! An origin that does not answer at all is passed over, and asked last for the next minute, so that nobody waits for it
-//! at each poll. One that answers, whatever it says, is the one that is asked: a 401 or 403 is not better elsewhere, and
-//! asking there would only lock an account faster.
+//! An origin that does not answer is skipped, and for a minute it is tried last, so that not every poll waits for it.
+//! The first origin that answers is used, whatever it answers: another origin would refuse with 401 or 403 as well, and
+//! asking there would lock an account faster.
 
 use crate::diagnostics::{Diagnostics, Listed};
 use crate::error::{Error, ErrorClass};
@@ -18,15 +18,15 @@ use serde::de::DeserializeOwned;
 use serde::de::IgnoredAny;
 use std::time::Duration;
 
-/// An origin has this long to answer at all, or a fifth of the poll's time where that is more. A refused log-in alone takes
-/// Proxmox 3 s.
+/// Time for the first answer of an origin, or a fifth of the poll's time if that is more. A refused log-in alone takes
+/// Proxmox 3 s. Milliseconds.
 const PROBE_MS: u32 = 6_000;
-/// One request has this part of the poll's time, by default 10 s: what hangs must leave time for the rest. Far less than the
-/// 30 s that a node waits for another one.
+/// A request may take this fraction of the poll's time, by default 10 s: a request that hangs must leave time for the
+/// rest. A node waits 30 s for another node.
 const REQUEST: u32 = 3;
-/// This part of a poll's time may go into finding an origin that answers.
+/// The fraction of a poll's time for finding an origin that answers.
 const PROBING: f64 = 0.7;
-/// An origin that was silent is asked last for so long.
+/// How long an origin that did not answer is tried last.
 const SILENT: Duration = Duration::from_secs(60);
 
 /// The API of an origin that answers.
@@ -37,24 +37,24 @@ pub struct Api {
     origin: usize,
     probe_ms: u32,
     request_ms: u32,
-    /// Whether what is asked may take long by itself, which says nothing of the node that it is passed on to.
+    /// Whether requests may take long by themselves. Then a timeout does not mean that the node behind a path is down.
     patient: bool,
     header: Option<(&'static str, String)>,
     certificate_ends: Option<f64>,
     version: [(&'static str, String); 3],
 }
 
-/// The API of an origin that answers, and the dependency `api`, which says how it does.
+/// The API of an origin that answers.
 pub struct Connected {
-    /// Who is asked.
+    /// The API.
     pub api: Api,
-    /// How it answers.
+    /// The dependency `api`.
     pub dependency: Dependency,
-    /// What came of asking for the first paths, in their order.
+    /// The answers to the first paths, in their order.
     pub answers: Vec<Answer>,
 }
 
-/// What `/version` says.
+/// The answer to `/version`.
 #[derive(Deserialize)]
 struct Version {
     #[serde(default)]
@@ -66,13 +66,13 @@ struct Version {
 }
 
 impl Version {
-    /// Its fields, by their names.
+    /// Returns the fields by name.
     fn fields(&self) -> [(&'static str, String); 3] {
         [("version", &self.version), ("release", &self.release), ("repoid", &self.repoid)]
             .map(|(name, field)| (name, field.get().map(|Text(text)| text.clone()).unwrap_or_default()))
     }
 
-    /// As people write it: `9.1.6`; Backup Server gives it in two parts.
+    /// Returns the version as people write it, `9.1.6`. Backup Server reports it in two parts.
     fn text(&self, product: Product) -> Option<String> {
         let version = &self.version.get()?.0;
         match (product, self.release.get()) {
@@ -82,13 +82,15 @@ impl Version {
     }
 }
 
-/// Finds the origin that answers, in the operator's order, and says how it is: the dependency `api`.
+/// Finds the first origin that answers, in the operator's order.
 ///
-/// `first` are the paths that the poll asks for in any case. An origin that answered at the last poll is asked for them beside
-/// `/version`, which saves a round trip. Any other origin is asked for `/version` alone: it may be dead, or refuse the
-/// credentials, and is not worth more than one request.
+/// `first` are the paths that the poll requests in any case. They are requested beside `/version`, which saves a round
+/// trip, if the origin answered at the last poll. Any other origin is asked for `/version` alone, because it may be
+/// down or refuse the credentials.
 ///
-/// `authorize` is given the API of an origin that may answer and makes it one that may ask.
+/// `authorize` adds the credentials to the API of an origin that is about to be tried.
+///
+/// Fails if no origin answers, or if the first one that answers refuses.
 pub fn connect<M: PluginMemory>(
     target: &Target,
     product: Product,
@@ -135,49 +137,49 @@ pub fn connect<M: PluginMemory>(
 }
 
 impl Api {
-    /// The same, with a header on each request: what proves who asks.
+    /// Adds a header to each request: the credentials.
     #[must_use]
     pub fn with_header(self, name: &'static str, value: impl Into<String>) -> Self {
         Self { header: Some((name, value.into())), ..self }
     }
 
-    /// The same, for what takes long by itself: half as long again.
+    /// Allows requests to take half as long again.
     #[must_use]
     pub fn patient(&self) -> Self {
         Self { patient: true, request_ms: self.request_ms / 2 * 3, ..self.clone() }
     }
 
-    /// How long this origin has to answer at all, in milliseconds.
+    /// The time for the first answer of this origin, in milliseconds.
     pub fn probe_ms(&self) -> u32 {
         self.probe_ms
     }
 
-    /// When the certificate of this origin ends, in seconds since 1970; nothing where the connection is not encrypted.
+    /// When the certificate of this origin expires, in seconds since 1970; `None` if the connection is not encrypted.
     pub fn certificate_ends(&self) -> Option<f64> {
         self.certificate_ends
     }
 
-    /// What `/version` says: `version`, `release` and `repoid`.
+    /// The fields `version`, `release` and `repoid` of `/version`.
     pub fn version(&self) -> &[(&'static str, String); 3] {
         &self.version
     }
 
-    /// Which product this is.
+    /// The product.
     pub fn product(&self) -> Product {
         self.product
     }
 
-    /// Which of the target's origins it is: 0 for its URL, 1 for the first of the others.
+    /// The index of this origin in the target: 0 for its URL, 1 for the first of the others.
     pub fn origin(&self) -> usize {
         self.origin
     }
 
-    /// A request for a path of the API, `/version`, without what proves who asks.
+    /// A request for a path of the API, such as `/version`, without credentials.
     pub fn request(&self, method: Method, path: &str) -> Request {
         Request::new(method, format!("{}{ROOT}{path}", self.base))
     }
 
-    /// A GET with what proves who asks.
+    /// A GET with credentials.
     pub fn get(&self, path: &str) -> Request {
         let request = self.request(Method::Get, path).timeout_ms(self.request_ms);
         match &self.header {
@@ -186,23 +188,23 @@ impl Api {
         }
     }
 
-    /// Sends a request.
+    /// Sends a request. Fails if there is no answer.
     pub fn send(&self, request: Request) -> Result<Response, Error> {
         request.send().map_err(|error| Error::unanswered(self.product, &self.base, error))
     }
 
-    /// What an answer to a path holds.
+    /// Reads the answer to a path.
     pub fn read<T: DeserializeOwned>(&self, path: &str, response: &Response) -> Result<T, Error> {
         read(self.product, path, response)
     }
 
-    /// Asks for all of these paths at once.
+    /// Sends a GET for each of these paths at once.
     pub fn ask<const N: usize>(&self, paths: [&str; N]) -> [Answer; N] {
         let mut answers = self.ask_all(paths.map(str::to_owned).into()).into_iter();
         std::array::from_fn(|_| answers.next().expect("an answer to each"))
     }
 
-    /// Asks for all of these paths at once.
+    /// Sends a GET for each of these paths at once.
     pub fn ask_all(&self, paths: Vec<String>) -> Vec<Answer> {
         let results = send_all(paths.iter().map(|path| self.get(path)).collect());
         paths.into_iter().zip(results).map(|(path, result)| self.answer(path, result)).collect()
@@ -210,7 +212,8 @@ impl Api {
 }
 
 impl Api {
-    /// Asks an origin for its version and for the first paths, at once if it answered at the last poll.
+    /// Requests the version and the first paths: at once if the origin answered at the last poll, else one after the
+    /// other.
     fn first_requests(self, first: &[&str], answered: bool) -> Result<Connected, Error> {
         let together = if answered { first } else { &[] };
         let version = self.get("/version").timeout_ms(self.probe_ms);
@@ -236,8 +239,8 @@ impl Api {
         Answer { product: self.product, path, limit_ms: self.request_ms, result }
     }
 
-    /// Why there is no answer from an origin that did answer before. A node that another one passes a request on to has 30 s
-    /// for it, and nobody here waits that long.
+    /// The error for a missing answer of an origin that answered before. A node waits 30 s for the node that it passes
+    /// a request on to, which is longer than the poll waits.
     fn passed_on(&self, path: &str, error: HttpError) -> Error {
         if error.code == "timeout" {
             let of_node = self.product != Product::Backup && path.starts_with("/nodes/") && !self.patient;
@@ -251,25 +254,26 @@ impl Api {
     }
 }
 
-/// What came of asking for a path.
+/// The answer to a path, or the reason why there is none.
 #[derive(Clone)]
 pub struct Answer {
     product: Product,
     path: String,
-    /// How long it may take.
+    /// The time limit of the request.
     limit_ms: u32,
     result: Result<Response, Error>,
 }
 
 impl Answer {
-    /// What it holds.
+    /// Reads the content.
     pub fn read<T: DeserializeOwned>(self) -> Result<T, Error> {
-        // The query is noise in a sentence.
+        // The message names the path without its query.
         let path = self.path.split('?').next().unwrap_or_default();
         read(self.product, path, &self.result?)
     }
 
-    /// The bytes of its body, and how long it took in milliseconds; without an answer the longest that it may take.
+    /// Returns the size of the body in bytes, and the time of the request in milliseconds. Without an answer, the time
+    /// is the limit.
     pub fn cost(&self) -> (usize, f64) {
         match &self.result {
             Ok(response) => (response.body().len(), response.total_ms()),
@@ -277,7 +281,7 @@ impl Answer {
         }
     }
 
-    /// How many there are of what the path lists, of which only a part may have been asked for.
+    /// Returns the number of items that the path lists. The answer may hold only some of them.
     pub fn total(self, diagnostics: &mut Diagnostics) -> Result<Option<f64>, Error> {
         #[derive(Deserialize)]
         struct Counted {
@@ -287,20 +291,20 @@ impl Answer {
 
         let (product, path, response) = (self.product, self.path, self.result?);
         read::<IgnoredAny>(product, &path, &response)?;
-        // It stands beside the data.
+        // The field is beside `data`.
         let counted = serde_json::from_slice(response.body()).unwrap_or(Counted { total: Field::Absent });
         Ok(diagnostics.number(&counted.total, || format!("total of {path}")))
     }
 
-    /// A list, with a note of what in it was no object.
+    /// Reads a list. Items that are not objects are dropped, with a warning.
     pub fn list<T: DeserializeOwned>(self, diagnostics: &mut Diagnostics) -> Result<Vec<T>, Error> {
         let path = self.path.clone();
         Ok(self.read::<Listed<T>>()?.checked_items(diagnostics, &path))
     }
 }
 
-/// How long an origin has to answer at all, and how long one request may take, by how long the poll may. Each origin has its
-/// share, and enough is left for what is to be asked then. Milliseconds.
+/// Returns the time for the first answer of an origin and the time for one request, in milliseconds. Each origin gets
+/// its share of the poll's time, and enough is left for the other requests.
 fn limits(timeout_ms: u32, origins: usize) -> (u32, u32) {
     let share = (f64::from(timeout_ms) * PROBING / origins as f64) as u32;
     (share.min(PROBE_MS.max(timeout_ms / 5)), timeout_ms / REQUEST)
@@ -320,7 +324,7 @@ fn dependency(api: &Api, version: &Version, response: &Response) -> Dependency {
     Dependency::ok("api").with_kind(kind).with_description(description).with_latency_ms(response.total_ms())
 }
 
-/// That another origin than the first had to be asked.
+/// Adds a warning if the first origin was skipped.
 fn with_fallback_warning<M: PluginMemory>(
     dependency: Dependency,
     target: &Target,
@@ -335,7 +339,7 @@ fn with_fallback_warning<M: PluginMemory>(
         Some((_, error)) => error.message.clone(),
         None => memory.silent.get(&first, target.now).map(|silent| silent.why.clone()).unwrap_or_default(),
     };
-    let message = format!("{first} is passed over, and {asked} is asked: {why}");
+    let message = format!("{first} does not answer, and {asked} is used instead: {why}");
     Dependency { status: Status::Warning, error_message: Some(message), ..dependency }
 }
 
@@ -345,7 +349,7 @@ fn none_answers(mut passed_over: Vec<(String, Error)>) -> Error {
     {
         return error;
     }
-    // One that may come back is worth another try, whatever ails the others.
+    // One origin that may answer again is worth another try, whatever the errors of the others are.
     let permanent = passed_over.iter().all(|(_, error)| error.permanent);
     let retry_after_ms = passed_over.iter().filter_map(|(_, error)| error.retry_after_ms).min();
     let each: Vec<String> = passed_over.iter().map(|(base, error)| format!("{base}: {}", error.message)).collect();

@@ -8,19 +8,19 @@ use serde::Deserialize;
 
 const DAY: f64 = 24.0 * 3600.0;
 
-/// When a certificate is to be renewed.
+/// When a certificate is about to expire.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CertificateLimits {
-    /// Fewer days than this left are a warning; 0 for never. Days.
+    /// Fewer remaining days are a warning; 0 for never. Days.
     pub warning_days: f64,
-    /// Fewer days than this left are critical; 0 for never. Days.
+    /// Fewer remaining days are critical; 0 for never. Days.
     pub critical_days: f64,
 }
 
 impl Default for CertificateLimits {
     fn default() -> Self {
-        // Proxmox renews its own two weeks before they end, and those of ACME a month before.
+        // Proxmox renews its own certificates two weeks before they expire, and those of ACME a month before.
         Self { warning_days: 10.0, critical_days: 3.0 }
     }
 }
@@ -30,7 +30,7 @@ impl CertificateLimits {
         Remaining { warning: self.warning_days, critical: self.critical_days }
     }
 
-    /// What is wrong with them, as the setting `certificates`.
+    /// Returns a problem of the setting `certificates`.
     pub fn problem(self) -> Option<String> {
         self.remaining().problem("certificates.warning_days", "certificates.critical_days")
     }
@@ -44,7 +44,7 @@ struct Entry {
     notafter: Field<Number>,
 }
 
-/// A node's certificates. `renew` says how that of a file is renewed there.
+/// Evaluates the certificates of a node. `renew` returns the command that renews the certificate in a file.
 pub fn certificates<S, M: PluginMemory>(
     context: &mut PollContext<S, M>,
     naming: (String, &str, fn(&str) -> &'static str),
@@ -61,7 +61,7 @@ pub fn certificates<S, M: PluginMemory>(
     Ok(certificate(context, naming, limits, ends))
 }
 
-/// Certificates by when they end, in seconds since 1970, and the names of their files.
+/// Evaluates certificates: when each expires, in seconds since 1970, and the name of its file.
 pub fn certificate<S, M: PluginMemory>(
     context: &PollContext<S, M>,
     (name, kind, renew): (String, &str, fn(&str) -> &'static str),
@@ -77,15 +77,15 @@ pub fn certificate<S, M: PluginMemory>(
         (status, format!("{file} {ends} {}: {}", when(*end), renew(file)))
     };
     let Some((first, file)) = ends.first() else {
-        let why = "the node does not say when its certificates end".to_owned();
+        let why = "the node does not report when its certificates expire".to_owned();
         return evaluated(name, kind, (Status::Unknown, Some(why)));
     };
     let bad: Vec<(Status, String)> = ends.iter().map(evaluate).filter(|(status, _)| *status != Status::Ok).collect();
-    // The first to end is the worst.
+    // The certificate that expires first is the worst.
     let status = bad.first().map_or(Status::Ok, |(status, _)| *status);
     let why: Vec<String> = bad.into_iter().map(|(_, why)| why).collect();
     evaluated(name, kind, (status, (!why.is_empty()).then(|| why.join("; ")))).with_description(format!(
-        "{file} {} good until {}",
+        "{file} {} valid until {}",
         if is_over(*first) { "was" } else { "is" },
         when(*first)
     ))

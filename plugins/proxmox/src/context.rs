@@ -1,4 +1,6 @@
-//! One poll under way: who is asked, what is reported.
+//! The state of one poll: the API, the report, and the memory.
+//!
+//! A part of the report that cannot be read keeps its last state for two minutes. Then it is unknown.
 
 use crate::memory::{LONG, Memory, PluginMemory};
 use crate::schedule::{Check, Due, belongs};
@@ -7,38 +9,38 @@ use polliwog_sdk::{Dependency, Report, Status};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What is known of a part stands for so long while it cannot be read; then nobody knows any more. Milliseconds.
+/// How long the last state of a part is kept while the part cannot be read. Milliseconds.
 const STANDS_MS: u64 = 2 * 60 * 1000;
 
-/// One poll under way.
+/// The state of one poll.
 pub struct PollContext<S, M> {
-    /// Who is asked.
+    /// The API of the origin that answers.
     pub api: Api,
     /// The target's settings.
     pub settings: S,
-    /// What was found so far.
+    /// The report so far.
     pub report: Report,
-    /// What could not be read so far.
+    /// Fields that could not be read so far.
     pub diagnostics: Diagnostics,
-    /// What is past its limits.
+    /// Values beyond a threshold.
     pub hysteresis: Hysteresis,
-    /// What earlier polls found, and what this one leaves for the next.
+    /// The results of earlier polls, and what this poll leaves for the next.
     pub memory: Memory<M>,
-    /// Parts that could not be read at this look, though they may be back at the next.
+    /// Parts that could not be read in this poll and keep their last state.
     missed: Vec<String>,
-    /// Names, and prefixes that end in `/`, of what nobody can look at, each with why.
+    /// Names, and prefixes that end in `/`, of dependencies that cannot be checked, each with the reason.
     lost: Vec<(String, String)>,
-    /// Those of them that were looked at in vain, and have a time of their own to be looked at again.
+    /// The entries of `lost` whose parts are not checked at every poll. Their next check comes by schedule.
     until_checked: BTreeSet<String>,
     due: Due,
 }
 
-/// A part of a report: the dependency that stands for it as a whole, and the names, or prefixes that end in `/`, of the
-/// others in it.
+/// A part of a report: the name of the dependency that stands for the whole, and the names, or prefixes that end in
+/// `/`, of its other dependencies.
 pub type Part<'a> = (&'a str, &'a [&'a str]);
 
 impl<S, M: PluginMemory> PollContext<S, M> {
-    /// A poll of an API that answers, and the answers to the first paths.
+    /// Starts the poll of an API that answers. Returns the answers to the first paths as well.
     pub fn new(connected: Connected, mut memory: Memory<M>, settings: S) -> (Self, Vec<Answer>) {
         let hysteresis = Hysteresis::new(std::mem::take(&mut memory.crossed), memory.now());
         let context = Self {
@@ -56,7 +58,7 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         (context, connected.answers)
     }
 
-    /// Adds a dependency.
+    /// Adds a dependency to the report.
     pub fn add(&mut self, dependency: Dependency) {
         self.report.dependencies.push(dependency);
     }
@@ -71,20 +73,21 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         self.milliseconds() as f64 / 1000.0
     }
 
-    /// Nobody can look at those of this name, or name prefix that ends in `/`: what was reported of them before is unknown. To
-    /// be said at each poll for as long as that is so; then they are looked at again at once.
+    /// Marks earlier dependencies of this name, or of this prefix that ends in `/`, as unknown. Call it at each poll
+    /// while they cannot be checked. When the calls stop, they are checked immediately.
     pub fn mark_unknown(&mut self, names: impl Into<String>, why: impl Into<String>) {
         self.lost.push((names.into(), why.into()));
     }
 
-    /// The same for what is said only at polls that look at it, and stands between them.
+    /// Like [`PollContext::mark_unknown`], for parts that are not checked at every poll; the state persists between
+    /// checks.
     pub fn mark_unknown_until_checked(&mut self, name: String, why: String) {
         self.until_checked.insert(name.clone());
         self.mark_unknown(name, why);
     }
 
-    /// Whether it is time to look at this again. What is noted, and what samples are added, from here to [`PollContext::checked`]
-    /// belong to it.
+    /// Whether a part is due. If so, diagnostics and samples from here to [`PollContext::checked`] belong to it. If
+    /// not, those of its last check are reported again.
     pub fn is_due(&mut self, part: &str) -> bool {
         let check = self.memory.schedule.valid(part, self.memory.now());
         match check.filter(|_| !self.memory.visibility.back.iter().any(|name| belongs(name, part))) {
@@ -102,7 +105,7 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         }
     }
 
-    /// It was looked at: the next time is after so long.
+    /// Ends a check. The part is due again after the period.
     pub fn checked(&mut self, part: &str, period: Duration) {
         let samples = self.report.samples.get(self.due.samples_before..).unwrap_or_default();
         let check = Check::new(self.diagnostics.of_check(), samples);
@@ -110,16 +113,16 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         self.memory.schedule.set(part, check, now, period);
     }
 
-    /// The names with this prefix, which ends in `/`, that were reported before.
+    /// Returns the names of earlier dependencies with this prefix, which ends in `/`.
     pub fn reported_before(&self, prefix: &str) -> Vec<String> {
         self.memory.inventory.names(prefix)
     }
 
-    /// What was read of a part, or, in the report, why it could not be.
+    /// Returns the content of a part, or reports why it could not be read.
     ///
-    /// What is known of the part stands for two minutes when it may be back, and not at all when somebody has to mend it:
-    /// then all of the part is unknown. Meanwhile the dependency `api` says that it is not all there. A part that was never read is
-    /// unknown at once.
+    /// After an error that may pass, the part keeps its last state for two minutes, and the dependency `api` reports
+    /// that something is missing. After that, and after a permanent error, the whole part is unknown. A part that was
+    /// never read is unknown immediately.
     pub fn part<T>(&mut self, part: Part<'_>, read: Result<T, Error>) -> Option<T> {
         let unknown = |context: &Self| context.report.dependencies.iter().any(|dependency| dependency.name == part.0);
         let read = self.detail(part, read);
@@ -129,7 +132,7 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         read
     }
 
-    /// The same for a part of which something else says that it is not there: a node of what only it knows.
+    /// Like [`PollContext::part`], for a part whose absence is already reported elsewhere (for example by its node).
     pub fn detail<T>(&mut self, (name, members): Part<'_>, read: Result<T, Error>) -> Option<T> {
         let now = self.memory.now();
         let error = match read {
@@ -145,7 +148,7 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         let mut kept = members.to_vec();
         if error.permanent || now.saturating_sub(since) >= STANDS_MS {
             for member in members {
-                let why = format!("it cannot be looked at: {name:?} says why");
+                let why = format!("it cannot be checked: see {name:?}");
                 if self.due.covers(member) {
                     self.mark_unknown_until_checked((*member).to_owned(), why);
                 } else {
@@ -156,7 +159,7 @@ impl<S, M: PluginMemory> PollContext<S, M> {
             return None;
         }
         if !self.is_known(name) {
-            // Others may have been there before the host was started anew.
+            // Its members may have been reported before the host restarted.
             self.add(Dependency::unknown(name, error.message));
         } else {
             self.report.warn(format!("{name}: {}", error.message));
@@ -166,12 +169,12 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         None
     }
 
-    /// Whether a part was read at a poll before this.
+    /// Whether a part was read at an earlier poll.
     pub fn is_known(&self, name: &str) -> bool {
         self.memory.read.get(name, self.memory.now()).is_some()
     }
 
-    /// Says in the dependency `api` that something is wrong with it although it answers.
+    /// Adds a warning to the dependency `api`.
     pub fn warn_of_api(&mut self, why: &str) {
         if let Some(api) = self.report.dependencies.iter_mut().find(|dependency| dependency.name == "api") {
             let said = api.error_message.take().map(|said| format!("{said}; ")).unwrap_or_default();
@@ -180,13 +183,11 @@ impl<S, M: PluginMemory> PollContext<S, M> {
         }
     }
 
-    /// The report. What a dependency runs on is left out where the report does not have it: it may be excluded.
+    /// Returns the report. A parent that the report does not contain is removed: it may be excluded.
     pub fn finish(mut self) -> Report {
         if !self.missed.is_empty() {
             let what = list(&self.missed);
-            self.warn_of_api(&format!(
-                "not all of it could be read at this look: {what}; what is known of that stands"
-            ));
+            self.warn_of_api(&format!("some parts could not be read at this poll and keep their last state: {what}"));
         }
         let Self { mut report, diagnostics, lost, until_checked, hysteresis, mut memory, .. } = self;
         diagnostics.into_report(&mut report);
@@ -209,7 +210,7 @@ impl<S, M: PluginMemory> PollContext<S, M> {
     }
 }
 
-/// A dependency with this status, and why, where it is not ok.
+/// A dependency with a status, and the reason if it is not ok.
 pub fn evaluated(name: impl Into<String>, kind: &str, (status, why): Verdict) -> Dependency {
     Dependency { error_message: why, ..Dependency::new(name, status).with_kind(kind) }
 }

@@ -1,4 +1,4 @@
-//! Fields that hold something else than they should.
+//! Diagnostics: fields whose values are not of the expected type or range.
 
 use polliwog_sdk::Report;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
@@ -7,32 +7,32 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use std::fmt;
 use std::marker::PhantomData;
 
-/// From here on a number in JSON is no longer exact, and no time, count or size of anything here: 9 PB, in bytes.
+/// From here on a number in JSON is not exact, and too large for any time, count or size: 9 PB, in bytes.
 const LARGEST: f64 = 9_007_199_254_740_992.0;
-/// So many oddities are named; a whole estate of them is counted.
+/// How many fields are named; the rest is counted.
 const NAMED: usize = 100;
 
-/// What could not be read, for the report's warnings.
+/// Fields that could not be read, for the report's warnings.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     named: Vec<String>,
     more: usize,
-    /// Where those of the part that is being looked at begin.
+    /// The number of diagnostics before the check in progress.
     of_check: usize,
 }
 
 impl Diagnostics {
-    /// A part is looked at from here on.
+    /// Starts a check.
     pub(crate) fn begin_check(&mut self) {
         self.of_check = self.named.len();
     }
 
-    /// What was noted since then.
+    /// Returns the diagnostics since the check started.
     pub(crate) fn of_check(&self) -> Vec<String> {
         self.named.get(self.of_check..).unwrap_or_default().to_vec()
     }
 
-    /// Notes something.
+    /// Adds a diagnostic.
     pub fn add(&mut self, note: impl FnOnce() -> String) {
         if self.named.len() < NAMED {
             self.named.push(note());
@@ -41,12 +41,13 @@ impl Diagnostics {
         }
     }
 
-    /// A number that is neither negative nor beyond 2^53. `what` names the field for a person: `disk of storage/local`.
+    /// Returns a number that is neither negative nor beyond 2^53. `what` names the field for a person: `disk of
+    /// storage/local`.
     pub fn number(&mut self, field: &Field<Number>, what: impl FnOnce() -> String) -> Option<f64> {
         match field {
             Field::Is(Number(number)) if (0.0..LARGEST).contains(number) => Some(*number),
             Field::Is(Number(number)) => {
-                self.add(|| format!("{} is {number}, which cannot be: it is not judged", what()));
+                self.add(|| format!("{} is {number}, which is impossible: ignored", what()));
                 None
             }
             Field::Absent => None,
@@ -57,7 +58,7 @@ impl Diagnostics {
         }
     }
 
-    /// A text.
+    /// Returns a text.
     pub fn text<'a>(&mut self, field: &'a Field<Text>, what: impl FnOnce() -> String) -> Option<&'a str> {
         match field {
             Field::Is(Text(text)) => Some(text),
@@ -69,7 +70,7 @@ impl Diagnostics {
         }
     }
 
-    /// A flag.
+    /// Returns a flag.
     pub fn flag(&mut self, field: &Field<Flag>, what: impl FnOnce() -> String) -> Option<bool> {
         match field {
             Field::Is(Flag(flag)) => Some(*flag),
@@ -82,10 +83,10 @@ impl Diagnostics {
     }
 
     fn odd(&mut self, odd: &str, wanted: &str, what: impl FnOnce() -> String) {
-        self.add(|| format!("{} is {odd}, which is no {wanted}: it is not judged", what()));
+        self.add(|| format!("{} is {odd}, which is not a {wanted}: ignored", what()));
     }
 
-    /// Makes them warnings of a report.
+    /// Adds them to the warnings of a report.
     pub fn into_report(self, report: &mut Report) {
         for note in self.named {
             report.warn(note);
@@ -96,19 +97,19 @@ impl Diagnostics {
     }
 }
 
-/// A list of objects; whatever else is in it is counted and left out.
+/// A list of objects. Other items are counted and dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Listed<T> {
     items: Vec<T>,
-    /// How many items were none.
+    /// The number of dropped items.
     odd: usize,
 }
 
 impl<T> Listed<T> {
-    /// The objects, and a note of what was none. `what` names the list: `/cluster/status`.
+    /// Returns the objects, and adds a diagnostic if items were dropped. `what` names the list: `/cluster/status`.
     pub(crate) fn checked_items(self, diagnostics: &mut Diagnostics, what: &str) -> Vec<T> {
         if self.odd > 0 {
-            diagnostics.add(|| format!("{what} has {} items that are no objects: they are left out", self.odd));
+            diagnostics.add(|| format!("{what} has {} items that are not objects: ignored", self.odd));
         }
         self.items
     }
@@ -141,7 +142,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Listed<T> {
     }
 }
 
-/// An object, or whatever else.
+/// An object, or `None` for any other value.
 struct Item<T>(Option<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Item<T> {
@@ -213,7 +214,7 @@ mod tests {
         assert!(serde_json::from_str::<Listed<Node>>("{}").is_err());
         let mut diagnostics = Diagnostics::default();
         list.checked_items(&mut diagnostics, "/nodes");
-        assert_eq!(diagnostics.named, ["/nodes has 7 items that are no objects: they are left out"]);
+        assert_eq!(diagnostics.named, ["/nodes has 7 items that are not objects: ignored"]);
     }
 
     #[test]
@@ -232,8 +233,8 @@ mod tests {
             assert_eq!(diagnostics.number(&field, || format!("{json} of x")), expected, "{json}");
         }
         assert_eq!(diagnostics.named.len(), 4);
-        assert_eq!(diagnostics.named[0], "-1 of x is -1, which cannot be: it is not judged");
-        assert_eq!(diagnostics.named[2], "\"x\" of x is \"x\", which is no number: it is not judged");
+        assert_eq!(diagnostics.named[0], "-1 of x is -1, which is impossible: ignored");
+        assert_eq!(diagnostics.named[2], "\"x\" of x is \"x\", which is not a number: ignored");
         for _ in 0..200 {
             diagnostics.add(String::new);
         }

@@ -1,14 +1,14 @@
-//! What changes so slowly that each node is asked for it once an hour.
+//! Checks of each node that run once an hour, because their results change slowly.
 
 use crate::{Answer, Error, ErrorClass, PluginMemory, PollContext};
 use polliwog_sdk::Dependency;
 use std::time::Duration;
 
 const PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Where something could not be read it is looked again sooner.
+/// A check that could not read everything runs again after this time.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
 
-/// One such thing.
+/// A check of each node.
 pub struct Fact<S, M> {
     sort: &'static str,
     path: &'static str,
@@ -17,36 +17,36 @@ pub struct Fact<S, M> {
     read: Read<S, M>,
 }
 
-/// What an answer means for the dependency of this name.
+/// Evaluates an answer for the dependency of this name.
 type Read<S, M> = fn(&mut PollContext<S, M>, String, Answer) -> Result<Dependency, Error>;
 
 impl<S, M> Fact<S, M> {
-    /// One whose dependency is called `certificate/pve1`, or `certificate` where there is one node only, and that is behind
-    /// `/nodes/N` at this path.
+    /// A check whose dependency is named `certificate/pve1`, or `certificate` if there is one node only. It requests
+    /// `/nodes/N` followed by `path`.
     pub fn new(sort: &'static str, path: &'static str, read: Read<S, M>) -> Self {
         Self { sort, path, slow: false, samples_only: false, read }
     }
 
-    /// The same, where it takes long by itself.
+    /// Allows the request to take long.
     #[must_use]
     pub fn slow(self) -> Self {
         Self { slow: true, ..self }
     }
 
-    /// The same, where it is only asked for samples: there is no dependency of it.
+    /// The check only adds samples and has no dependency.
     #[must_use]
     pub fn samples_only(self) -> Self {
         Self { samples_only: true, ..self }
     }
 
-    /// What its dependency is called; nothing where there is none.
+    /// The name of the dependency; `None` if there is none.
     pub fn name(&self, node: &str) -> Option<String> {
         (!self.samples_only).then(|| format!("{}/{node}", self.sort))
     }
 }
 
-/// Reports each of these facts of each of these nodes; `by_node` says whether their names are in those of the dependencies.
-/// Gives the nodes that a request did not get through to, each with why; they are asked nothing more.
+/// Runs these checks for each of these nodes. Returns the nodes that could not be reached, with the reason. They are
+/// not queried again in this poll.
 pub fn hourly<S, M: PluginMemory>(
     context: &mut PollContext<S, M>,
     nodes: &[String],

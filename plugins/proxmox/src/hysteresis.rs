@@ -1,4 +1,4 @@
-//! Limits that do not flap: what is past one is so until it is clearly not.
+//! Hysteresis: keeps a value that is close to a threshold from changing its status at every poll.
 
 use crate::expiring::ExpiringMap;
 use crate::thresholds::ThresholdPair;
@@ -6,23 +6,25 @@ use polliwog_sdk::Status;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What was past a limit is past it until it is back by this part of the limit: after 85 % until below 80.75 %.
+/// A value that crossed a threshold stays flagged until it is back by this fraction of the threshold: from 85 % to
+/// below 80.75 %.
 const BACK: f64 = 0.05;
-/// A value that is not judged for so long is forgotten.
+/// A value that is not evaluated for this time is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(45 * 24 * 60 * 60);
 
-/// What a number means, given what it meant before.
+/// The status of a value, with regard to its status at the last poll.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
-    /// How it is.
+    /// The status.
     pub status: Status,
-    /// The limit that it is past.
+    /// The threshold that the value is beyond.
     pub limit: f64,
-    /// Where that is one which ends what another began, that other: `, and it was past 85`; else nothing.
+    /// Suffix for the message when the value is only held by hysteresis, such as `, and it was past 85`; empty
+    /// otherwise.
     pub after: String,
 }
 
-/// What was past its limits at the poll before, and is at this one, by names.
+/// Values beyond a threshold, at the last poll and at this one, by name.
 #[derive(Debug, Default)]
 pub struct Hysteresis {
     before: ExpiringMap<Crossed>,
@@ -31,7 +33,7 @@ pub struct Hysteresis {
     time: u64,
 }
 
-/// A value beyond a limit. A limit that has changed since begins anew.
+/// A value beyond a threshold. It counts only while the threshold is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Crossed {
     #[serde(rename = "p")]
@@ -40,7 +42,7 @@ pub(crate) struct Crossed {
     limit: f64,
 }
 
-/// How far past.
+/// Which threshold was crossed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 enum Past {
     Warning,
@@ -66,16 +68,16 @@ impl Past {
 }
 
 impl Hysteresis {
-    /// As they were at the poll before.
+    /// Takes the values beyond a threshold at the last poll.
     pub(crate) fn new(before: ExpiringMap<Crossed>, time: u64) -> Self {
         Self { now: before.clone(), before, time }
     }
 
-    /// What a number means. `name` is the same at each poll.
+    /// Evaluates a value. `name` is the same at each poll.
     pub fn evaluate(&mut self, name: &str, limits: impl ThresholdPair, value: f64) -> Evaluation {
         let fresh = Past::of(limits.status(value));
         let ends = limits.moved(BACK);
-        // As bad as it was, while it is not back.
+        // The status at the last poll holds while the value is not clearly back.
         let same = |crossed: &&Crossed| limits.limit(Past::status(Some(crossed.past))) == crossed.limit;
         let before = self.before.get(name, self.time).filter(same).map(|crossed| crossed.past);
         let past = fresh.max(before.min(Past::of(ends.status(value))));
@@ -94,7 +96,7 @@ impl Hysteresis {
         Evaluation { status, limit, after: format!(", and it was past {}", limits.limit(status)) }
     }
 
-    /// The values beyond a limit, for the next poll.
+    /// Returns the values beyond a threshold, for the next poll.
     pub(crate) fn into_crossed(self) -> ExpiringMap<Crossed> {
         self.now
     }
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
     use crate::{Remaining, Thresholds};
 
-    /// What each of these numbers means, one after the other.
+    /// Evaluates these values one after the other.
     fn course(limits: impl ThresholdPair, values: &[f64]) -> Vec<(Status, f64)> {
         let mut hysteresis = Hysteresis::default();
         let mut evaluate = |value: &f64| {
@@ -130,7 +132,7 @@ mod tests {
         ] {
             assert_eq!(course(limits, values), expected, "{values:?}");
         }
-        // One limit only, and days that are left.
+        // One threshold only, and remaining days.
         let only = Thresholds { warning: 0.0, critical: 50.0 };
         assert_eq!(course(only, &[50.0, 48.0, 47.0]), [(critical, 50.0), (critical, 47.5), ok]);
         let days = Remaining { warning: 30.0, critical: 10.0 };

@@ -1,11 +1,11 @@
-//! What one poll of a target remembers for the next: one document in the target's cache.
+//! The memory of a target: what one poll remembers for the next, as one document in the target's cache.
 //!
 //! [`Memory::load`] reads the document once, at the start of a poll. [`Memory::save`] writes it once, at the end, if it
-//! changed. A value that is valid for a limited time carries its own expiry, see [`crate::Expiring`]. All times are times of
-//! polls, in milliseconds since 1970.
+//! changed. A value that is valid for a limited time carries its own expiry, see [`crate::Expiring`]. All times are
+//! times of polls, in milliseconds since 1970.
 //!
-//! Invariant: a plugin works without its memory. A missing, damaged or older document reads as empty, and a document that
-//! is too large loses its least important sections.
+//! Invariant: a plugin works without its memory. A missing, damaged or older document reads as empty, and a document
+//! that is too large loses its least important sections.
 
 use crate::expiring::ExpiringMap;
 use crate::hysteresis::Crossed;
@@ -53,7 +53,7 @@ type Step<P> = (&'static str, fn(&mut Memory<P>));
 
 /// The document. `P` is the plugin's own part.
 #[derive(Debug, Default, Deserialize, Serialize)]
-// A document of another version of these structs is not guessed at: it reads as empty.
+// A document of another version of these structs reads as empty.
 #[serde(deny_unknown_fields, bound = "P: PluginMemory")]
 pub struct Memory<P> {
     /// When it was written.
@@ -127,8 +127,9 @@ impl<P: PluginMemory> Memory<P> {
 
     /// The document, without its least important sections if it is too large, and what was dropped.
     fn fit(&mut self) -> (Vec<u8>, Vec<&'static str>) {
-        // From what is missed least to what is missed most: graphs have gaps, titles are missing, dependencies are
-        // reported as removed, everything is checked at each poll.
+        // The least important section comes first. Without samples, graphs have gaps. Without names, titles are
+        // missing. Without the inventory, dependencies that cannot be checked are reported as removed. Without the
+        // schedule, everything is checked at each poll.
         let steps: [Step<P>; 4] = [
             ("samples between two checks", |memory| memory.schedule.drop_samples()),
             (P::SHED, |memory| memory.plugin.shed()),

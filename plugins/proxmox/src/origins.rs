@@ -4,7 +4,7 @@ use crate::expiring::ExpiringMap;
 use polliwog_sdk::Target;
 use serde::{Deserialize, Serialize};
 
-/// Where the API begins.
+/// The root of the API.
 pub(crate) const ROOT: &str = "/api2/json";
 
 /// An origin that did not answer.
@@ -16,8 +16,8 @@ pub(crate) struct SilentOrigin {
     pub why: String,
 }
 
-/// Each origin once, with its index in the target. Origins that did not answer a moment ago come last, and among them the one
-/// that was tried longest ago comes first, so that each is tried in turn.
+/// Returns each origin once, with its index in the target. Origins that did not answer a moment ago come last. Among
+/// them, the one that was tried longest ago comes first, so that each is tried in turn.
 pub(crate) fn in_order(target: &Target, silent: &ExpiringMap<SilentOrigin>) -> Vec<(usize, String)> {
     let mut bases: Vec<(usize, String)> = Vec::new();
     for (origin, url) in std::iter::once(&target.url).chain(&target.also).enumerate() {
@@ -30,7 +30,7 @@ pub(crate) fn in_order(target: &Target, silent: &ExpiringMap<SilentOrigin>) -> V
     bases
 }
 
-/// A URL without what people copy along: a query, a slash at the end, the API's own path.
+/// Returns a URL without its query, a slash at the end, and the path of the API, which people copy with it.
 pub(crate) fn base(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
     url.strip_suffix(ROOT).or_else(|| url.strip_suffix("/api2")).unwrap_or(url).to_owned()

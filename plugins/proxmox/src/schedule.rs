@@ -1,7 +1,7 @@
 //! The check schedule: parts of a report that are checked less often than at every poll.
 //!
-//! A check is valid for a period. At the polls in between, its diagnostics and its samples are reported again. A part that
-//! becomes readable again is checked immediately, and so is everything when the target's settings change.
+//! A check is valid for a period. At the polls in between, its diagnostics and its samples are reported again. A part
+//! that becomes readable again is checked immediately, and so is everything when the target's settings change.
 
 use crate::expiring::{Expiring, Section};
 use polliwog_sdk::{Label, Sample, SampleKind};

@@ -1,4 +1,4 @@
-//! A node's subscription. Most nodes have none, so that it is looked at only where somebody asks for it.
+//! The subscription of a node. Most nodes have none, so a setting turns the check on.
 
 use crate::{Answer, Error, PluginMemory, PollContext, evaluated};
 use polliwog_sdk::lenient::{Field, Text};
@@ -15,7 +15,7 @@ struct Subscription {
     productname: Field<Text>,
 }
 
-/// Whether it is active.
+/// Evaluates whether the subscription is active.
 pub fn subscription<S, M: PluginMemory>(
     context: &mut PollContext<S, M>,
     (name, kind): (String, &str),
@@ -29,16 +29,22 @@ pub fn subscription<S, M: PluginMemory>(
     };
     let verdict = match word(&found.status).as_deref() {
         Some("active") => (Status::Ok, None),
-        Some(status @ ("new" | "notfound")) => (Status::Warning, Some(format!("there is none ({status}{said})"))),
+        Some(status @ ("new" | "notfound")) => (
+            Status::Warning,
+            Some(format!(
+                "there is no subscription \
+                                                                               ({status}{said})"
+            )),
+        ),
         Some(status @ ("invalid" | "expired" | "suspended")) => {
             (Status::Critical, Some(format!("it is {status}{said}")))
         }
         Some(status) => (Status::Unknown, Some(format!("it is {status:?}, which this plugin does not know"))),
         None => {
             if let Field::Odd(odd) = &found.status {
-                context.diagnostics.add(|| format!("status of {name} is {odd}, which is no text: it is not judged"));
+                context.diagnostics.add(|| format!("status of {name} is {odd}, which is not a text: ignored"));
             }
-            (Status::Unknown, Some("the node does not say whether it has one".to_owned()))
+            (Status::Unknown, Some("the node does not report its subscription".to_owned()))
         }
     };
     let dependency = evaluated(name, kind, verdict);

@@ -1,30 +1,30 @@
-//! How full is too full, and how old is too old.
+//! Thresholds of usage and age.
 
 use polliwog_sdk::Status;
 
-/// From where on something is a warning, and from where on it is critical. 0 stands for never.
+/// Thresholds for a value that must not grow beyond them. 0 stands for never.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// From here on it is a warning.
+    /// A value from here on is a warning.
     pub warning: f64,
-    /// From here on it is critical.
+    /// A value from here on is critical.
     pub critical: f64,
 }
 
 impl Thresholds {
-    /// What a number means, and the limit that it reached.
+    /// Returns the status of a value, and the threshold that it reached.
     pub fn evaluate(self, value: f64) -> (Status, f64) {
         reached(self.warning, self.critical, |limit| value >= limit)
     }
 
-    /// What is wrong with them, under these names in the settings.
+    /// Returns a problem of the thresholds, which have these names in the settings.
     pub fn problem(self, warning: &str, critical: &str) -> Option<String> {
         let wrong = not_a_limit(warning, self.warning).or_else(|| not_a_limit(critical, self.critical));
         wrong.or_else(|| hidden((warning, self.warning), (critical, self.critical)))
     }
 }
 
-/// The worse of two limits that a number is past; 0 is past none.
+/// Returns the worst threshold that a value is beyond; 0 if it is beyond none.
 fn reached(warning: f64, critical: f64, is_past: impl Fn(f64) -> bool) -> (Status, f64) {
     let is_past = |limit: f64| limit > 0.0 && is_past(limit);
     if is_past(critical) {
@@ -36,12 +36,12 @@ fn reached(warning: f64, critical: f64, is_past: impl Fn(f64) -> bool) -> (Statu
     }
 }
 
-/// That one limit is above another that must not be below it; 0 for never is neither.
+/// Returns a problem if one threshold hides the other. 0 for never hides nothing.
 fn hidden((name, limit): (&str, f64), (above, upper): (&str, f64)) -> Option<String> {
     (upper > 0.0 && limit > upper).then(|| {
         format!(
-            "\"{name}\" is above \"{above}\" ({limit} and {upper}; what is not written has its default): no warning would ever \
-             be seen"
+            "\"{name}\" is above \"{above}\" ({limit} and {upper}; a setting that is not written has its default): \
+             there would never be a warning"
         )
     })
 }
@@ -54,22 +54,22 @@ fn not_a_limit(name: &str, limit: f64) -> Option<String> {
     percent.then(|| format!("\"{name}\" is {limit}: write percent, as 85 for 85 %, and 100 at most"))
 }
 
-/// Below what something is a warning, and below what it is critical: days that are left. 0 stands for never.
+/// Thresholds for a value that must not fall below them, such as remaining days. 0 stands for never.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Remaining {
-    /// Below this it is a warning.
+    /// A value below is a warning.
     pub warning: f64,
-    /// Below this it is critical.
+    /// A value below is critical.
     pub critical: f64,
 }
 
 impl Remaining {
-    /// What a number means, and the limit that it is below.
+    /// Returns the status of a value, and the threshold that it is below.
     pub fn evaluate(self, value: f64) -> (Status, f64) {
         reached(self.warning, self.critical, |limit| value < limit)
     }
 
-    /// What is wrong with them, under these names in the settings.
+    /// Returns a problem of the thresholds, which have these names in the settings.
     pub fn problem(self, warning: &str, critical: &str) -> Option<String> {
         let wrong = not_a_limit(warning, self.warning).or_else(|| not_a_limit(critical, self.critical));
         wrong.or_else(|| hidden((critical, self.critical), (warning, self.warning)))
@@ -125,15 +125,15 @@ impl ThresholdPair for Remaining {
     }
 }
 
-/// How something is, and why, where it is not ok.
+/// A status, and the reason if it is not ok.
 pub type Verdict = (Status, Option<String>);
 
-/// The worse of two; of two alike the first.
+/// Returns the worse of two verdicts; the first if they are equally bad.
 pub fn worse(one: Verdict, other: Verdict) -> Verdict {
     if other.0 != one.0 && one.0.worse(other.0) == other.0 { other } else { one }
 }
 
-/// How much of a whole is used, in percent; nothing where the numbers cannot be true.
+/// Returns the used part of a total in percent; `None` if the numbers are impossible.
 pub fn percent(used: f64, total: f64) -> Option<f64> {
     (total > 0.0 && used >= 0.0 && used <= total * 1.001).then(|| (used / total * 100.0).min(100.0))
 }

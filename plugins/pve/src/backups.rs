@@ -1,4 +1,4 @@
-//! Backups that Proxmox VE makes itself: which guests are in no job, and how the last runs ended.
+//! Backups that Proxmox VE makes itself: guests in no backup job, and the results of the last runs.
 
 mod coverage;
 mod runs;
@@ -11,15 +11,16 @@ use std::time::Duration;
 
 const PART: Part<'_> = ("backup/coverage", &["backup/"]);
 const CHECK: &str = "backup";
-/// How often it is looked at. Backups run daily.
+/// How often backups are checked. They run daily.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
-/// Where something could not be read it is looked again sooner.
+/// A check that could not read everything runs again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// `cluster`: its name, or that of the node that stands alone.
+/// `cluster` is the name of the cluster, or of a standalone node.
 pub(crate) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes, cluster: &str) {
     for (name, _) in nodes.iter().filter(|(_, node)| node.is_offline()) {
-        context.mark_unknown(format!("backup/node/{name}"), format!("nobody can see it: its node {name} is offline"));
+        context
+            .mark_unknown(format!("backup/node/{name}"), format!("it cannot be checked: its node {name} is offline"));
     }
     if !context.is_due(CHECK) {
         return context.report.keep(PART.1[0]);
@@ -30,7 +31,7 @@ pub(crate) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes,
     context.checked(CHECK, if covered && runs { PERIOD } else { AGAIN });
 }
 
-/// Whether it needs no backup.
+/// Whether a guest needs no backup.
 fn excluded(context: &PollContext, guest: &Guest) -> bool {
     context.settings.backups.exclude.match_any(guest.names().iter().map(String::as_str))
 }

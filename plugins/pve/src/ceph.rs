@@ -1,7 +1,7 @@
-//! Ceph: its health, and each of its checks that is not well.
+//! Ceph: its health, and each health check that complains.
 //!
-//! The answer is what `ceph -s` says, up to a megabyte of it, and differs from version to version: only its health and how
-//! many OSDs are up is read.
+//! The answer is the output of `ceph -s`, up to a megabyte, and differs between versions. Only the health and the
+//! number of OSDs are read.
 
 use crate::PollContext;
 use crate::nodes::{Nodes, answers};
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 const PART: Part<'_> = ("ceph", &["ceph/"]);
-/// How often it is looked at, where there is Ceph.
+/// How often Ceph is checked.
 const PERIOD: Duration = Duration::from_secs(60);
-/// How often it is looked whether there is Ceph by now.
+/// How often a cluster without Ceph is checked for it.
 const ABSENT: Duration = Duration::from_secs(60 * 60);
-/// Another path than `/cluster/ceph/status` is asked for so long.
+/// How long another path than `/cluster/ceph/status` is remembered.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Default, Deserialize)]
@@ -58,7 +58,7 @@ struct Osds {
 
 pub(crate) fn report(context: &mut PollContext, nodes: &Nodes) {
     if !context.is_due(PART.0) {
-        // Nothing is kept where there is none.
+        // A cluster without Ceph has nothing to keep.
         context.report.keep(PART.0);
         return context.report.keep(PART.1[0]);
     }
@@ -66,16 +66,16 @@ pub(crate) fn report(context: &mut PollContext, nodes: &Nodes) {
     if let Err(error) = &ceph
         && (is_absent(error) || error.class == ErrorClass::Forbidden)
     {
-        // One that may not be seen is said to be by the quorum, which wants the same right.
+        // The quorum needs the same privilege and reports that it is missing.
         return context.checked(PART.0, ABSENT);
     }
     if let Err(error) = &ceph
         && !context.is_known(PART.0)
     {
-        context.diagnostics.add(|| format!("whether there is Ceph is not known: {}", error.message));
+        context.diagnostics.add(|| format!("it is not known whether there is Ceph: {}", error.message));
         return context.checked(PART.0, PERIOD);
     }
-    // Also where it did not answer: a Ceph that hangs would take ten seconds of each poll.
+    // Also after an error: a Ceph that hangs would take ten seconds of each poll.
     let Some(ceph) = context.part(PART, ceph) else { return context.checked(PART.0, PERIOD) };
     let dependency = evaluated(PART.0, "pve-ceph", overall(&ceph.health));
     let osds = osds(context, &ceph.osdmap);
@@ -84,16 +84,17 @@ pub(crate) fn report(context: &mut PollContext, nodes: &Nodes) {
         let dependency = one(name, check);
         context.add(dependency);
     }
-    // Ceph names a check only while it complains. One that is over is well, and not gone.
+    // Ceph lists a check only while it complains. A check that no longer complains is ok, and was not removed.
     for name in context.reported_before(PART.1[0]) {
         if context.report.dependencies.iter().all(|found| found.name != name) {
-            context.add(Dependency::ok(name).with_kind("pve-ceph").with_description("Ceph complains of it no more"));
+            context
+                .add(Dependency::ok(name).with_kind("pve-ceph").with_description("Ceph no longer reports this check"));
         }
     }
     context.checked(PART.0, PERIOD);
 }
 
-/// A node without Ceph's programs cannot say how Ceph is; another one may.
+/// Requests the status. A node without Ceph's programs does not know it; another node may.
 fn ask(context: &mut PollContext, nodes: &Nodes) -> Result<Ceph, Error> {
     let now = context.milliseconds();
     let known = context.memory.plugin.ceph_path.as_ref().and_then(|path| path.get(now));
@@ -119,7 +120,7 @@ fn ask(context: &mut PollContext, nodes: &Nodes) -> Result<Ceph, Error> {
             Err(error) => silent = silent.or(Some(error)),
         }
     }
-    // There is none only where nobody has it: one that does not answer may.
+    // The cluster has no Ceph only if no node has it. A node that does not answer may.
     match silent {
         Some(error) => Err(error),
         None => {
@@ -152,7 +153,7 @@ fn overall(health: &Health) -> (Status, Option<String>) {
         Some(word @ "HEALTH_WARN") => of(Status::Warning, word),
         Some(word @ "HEALTH_ERR") => of(Status::Critical, word),
         Some(other) => (Status::Unknown, Some(format!("its health is {other:?}, which this plugin does not know"))),
-        None => (Status::Unknown, Some("it does not say how it is".to_owned())),
+        None => (Status::Unknown, Some("it does not report its state".to_owned())),
     }
 }
 

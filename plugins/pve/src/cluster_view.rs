@@ -1,4 +1,4 @@
-//! What else a poll knows of the cluster when it judges guests.
+//! What a poll knows of the cluster when it evaluates guests.
 
 use crate::ha::Services;
 use crate::nodes::Nodes;
@@ -6,13 +6,13 @@ use crate::tasks::Task;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-/// What else is known of the cluster.
+/// The state of the cluster at one poll.
 pub(crate) struct ClusterView<'a> {
     pub nodes: &'a Nodes,
     pub services: &'a Services,
     pub tasks: &'a [Task],
-    /// Nodes that fell silent a moment ago.
+    /// Nodes that have reported nothing about themselves for less than a minute.
     pub unresponsive: &'a BTreeSet<String>,
-    /// How many guests' own tasks may be asked for at this poll.
+    /// The number of guests whose own tasks may still be requested in this poll.
     pub lookups: Cell<u8>,
 }

@@ -1,7 +1,7 @@
 //! Guests: virtual machines and containers.
 //!
-//! A stopped guest is a failure only where somebody said that it must run. Even then it may be stopped for a reason: a
-//! backup or migration holds it, HA was told to stop it, or a person did.
+//! A stopped guest is a failure only if it is expected to run. Even then there may be a reason: a backup or migration
+//! holds it, HA was told to stop it, or a person stopped it.
 
 use crate::PollContext;
 use crate::cluster_view::ClusterView;
@@ -15,11 +15,11 @@ use proxmox::{Evaluation, Section, Unseen, evaluated, moment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A lock of this age holds nothing any more: its task ended without it, with its node perhaps. Seconds.
+/// A lock of this age is stale: its task ended without removing it, for example when its node failed. Seconds.
 const STALE_LOCK: f64 = 12.0 * 3600.0;
 
-/// What guests are called, by their numbers, for when their node is gone and its guests have only numbers; and how often that
-/// is remembered anew.
+/// The names of guests are remembered for when their node is offline and the cluster lists only IDs; and how often they
+/// are remembered again.
 const NAMES: &str = "names";
 const NAMED: Duration = Duration::from_secs(5 * 60);
 
@@ -58,7 +58,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &Cl
             now.stopped.extend(before.stopped.get_key_value(&guest.id).map(|(id, it)| (*id, it.clone())));
         }
         if unheard || guest.status == "unknown" && state != State::Offline {
-            // It is not seen for a moment. Behind a node that is offline anything may be done to it.
+            // The guest is not visible for a moment. On an offline node anything may happen to it.
             now.watched.extend(before.watched.get(&guest.id));
         }
         if unheard {
@@ -66,7 +66,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &Cl
             continue;
         }
         let verdict = if state == State::Offline {
-            Verdict::Unknown(format!("nobody can see it: its node {} is offline", guest.node))
+            Verdict::Unknown(format!("it cannot be checked: its node {} is offline", guest.node))
         } else if !expected {
             may_rest(guest)
         } else {
@@ -82,14 +82,14 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &Cl
         context.report.dependencies.push(verdict.of(guest));
     }
     if looked_at == 0 && !guests.is_empty() && !context.settings.guests.exclude.is_all() {
-        context.warn_of_api("no guest is looked at: see guests.include and guests.exclude in the settings");
+        context.warn_of_api("no guest is checked: see guests.include and guests.exclude in the settings");
     }
     absent(context, resources, unseen, nameless);
     context.memory.plugin.watched = now.watched;
     context.memory.plugin.stopped = now.stopped;
 }
 
-/// A guest that must run, and what is to be remembered of it until it does.
+/// Evaluates a guest that is expected to run. Returns what is remembered until it runs.
 fn expected_to_run(
     guest: &Guest,
     told_to_stop: bool,
@@ -100,7 +100,7 @@ fn expected_to_run(
     let held = guest.lock.as_deref().filter(|lock| *lock != "suspended" && guest.status == "stopped");
     match (verdict, held) {
         (Some(Verdict::Well), _) => (Verdict::Well, None),
-        // It may be back where it was: a stopped guest is started for its backup, and nobody hears of it for a while.
+        // It may return to its earlier state: a stopped guest is started for its backup, or is not visible for a while.
         (Some(verdict), None) => (verdict, known),
         (verdict, _) => {
             let now = context.seconds();
@@ -114,7 +114,7 @@ fn expected_to_run(
     }
 }
 
-/// Guests that must run and are not there at all: critical where the list of guests is whole, unknown where it may not be.
+/// Reports expected guests that do not exist: critical if the list of guests is complete, unknown if it may not be.
 fn absent(context: &mut PollContext, resources: &Resources, unseen: Unseen<'_>, nameless: bool) {
     for name in unseen.left() {
         let id = name.parse::<u64>();
@@ -127,24 +127,25 @@ fn absent(context: &mut PollContext, resources: &Resources, unseen: Unseen<'_>, 
         if name.contains('*') || name.starts_with("tag:") || name.starts_with("pool:") {
             if !nameless {
                 context.warn_of_api(&format!(
-                    "guests.expected names {name:?}, and no guest has that name, tag or pool: look whether it is spelt so"
+                    "guests.expected names {name:?}, and no guest has that name, tag or pool: check its spelling"
                 ));
             }
             continue;
         }
         let whole = !resources.guests.is_empty() && resources.unread == 0 && (id.is_ok() || !nameless);
         let verdict = if whole {
-            let why = "it must run, and there is no such guest: it was removed or renamed, or the token may not see it";
+            let why = "expected to run, but there is no such guest: it was removed or renamed, or the token may not \
+                       see it";
             (Status::Critical, Some(why.to_owned()))
         } else {
-            let why = "it must run, and is not to be seen; not all guests could be read or may be seen";
+            let why = "expected to run, but not visible; not all guests could be read, or the token may not see them";
             (Status::Unknown, Some(why.to_owned()))
         };
         context.add(evaluated(format!("guest/{name}"), "pve-vm", verdict));
     }
 }
 
-/// Calls those by their names of before that say them no more: of their nodes nothing has been heard for five minutes.
+/// Restores the names of guests whose nodes have reported nothing for five minutes.
 pub(crate) fn restore_names(context: &mut PollContext, resources: &mut Resources) {
     let due = context.is_due(NAMES);
     if !due && resources.guests.iter().all(|guest| guest.name.is_some()) {
@@ -170,7 +171,7 @@ pub(crate) fn restore_names(context: &mut PollContext, resources: &mut Resources
     }
 }
 
-/// Whether HA wants it to run: by what it was told, or, where that could not be read, by what it does with it.
+/// Whether HA wants a guest to run: by the requested state, or, if that could not be read, by what HA does with it.
 fn ha_wants(guest: &Guest, service: Option<&Service>) -> bool {
     match (service, guest.ha.as_deref()) {
         (Some(service), _) if service.requested.is_some() => service.wants_running(),
@@ -179,17 +180,18 @@ fn ha_wants(guest: &Guest, service: Option<&Service>) -> bool {
     }
 }
 
-/// A lock that was left behind keeps a guest from being started.
+/// A stale lock prevents the guest from being started.
 fn stale_lock(guest: &Guest, lock: &str, stopped: &Stopped) -> Verdict {
     let tool = if guest.container { "pct" } else { "qm" };
     let since = moment(stopped.since).unwrap_or_default();
     Verdict::Critical(format!(
-        "it must run, and is stopped with the lock {lock} since {since}: where no task holds it, run \"{tool} unlock {}\"",
+        "expected to run, but is stopped with the lock {lock} since {since}: if no task holds it, run \"{tool} unlock \
+         {}\"",
         guest.id
     ))
 }
 
-/// A container that runs, by how full it is.
+/// Evaluates the root file system of a running container.
 fn full(context: &mut PollContext, guest: &Guest) -> Verdict {
     let Some(share) = guest.root.filter(|_| guest.status == "running") else { return Verdict::Well };
     let Evaluation { status, limit, after } =
@@ -208,7 +210,7 @@ fn full(context: &mut PollContext, guest: &Guest) -> Verdict {
 #[derive(Clone, Debug, PartialEq)]
 enum Verdict {
     Well,
-    /// It rests, and nobody minds.
+    /// It is not running, and that is fine.
     Rests(&'static str),
     Warning(String),
     Critical(String),
@@ -236,36 +238,36 @@ impl Verdict {
     }
 }
 
-/// What ails a guest whoever expects it to run; nothing when that depends.
+/// Returns what is wrong with a guest whether or not it is expected to run; `None` if that depends.
 fn broken(guest: &Guest) -> Option<Verdict> {
     let because = |why: &str| Some(Verdict::Critical(format!("{}: {why}", guest.status)));
     match guest.status.as_str() {
         "io-error" => {
-            because("the guest is halted because its storage failed or is full; mend that, then run \"qm resume\"")
+            because("the guest is halted because its storage failed or is full; correct that, then run \"qm resume\"")
         }
-        "internal-error" => because("QEMU failed inside; stop and start the guest"),
-        "guest-panicked" => because("the guest's kernel panicked; look at its console"),
+        "internal-error" => because("QEMU has an internal error; stop and start the guest"),
+        "guest-panicked" => because("the guest's kernel panicked; see its console"),
         "unknown" => Some(Verdict::Unknown(format!(
-            "{} does not say how it is: look there for a storage that hangs (\"pvesm status\"), and at pvestatd",
+            "{} does not report its state: check the node for a storage that hangs (\"pvesm status\"), and pvestatd",
             guest.node
         ))),
         _ => None,
     }
 }
 
-/// A guest that nobody expects to run.
+/// Evaluates a guest that is not expected to run.
 fn may_rest(guest: &Guest) -> Verdict {
     broken(guest).unwrap_or(match guest.status.as_str() {
         "running" => Verdict::Well,
         "stopped" | "paused" | "suspended" | "prelaunch" | "shutdown" | "watchdog" | "debug" | "inmigrate"
         | "finish-migrate" | "postmigrate" | "save-vm" | "restore-vm" | "colo" => {
-            Verdict::Rests("It does not run, and nothing says that it must")
+            Verdict::Rests("It is not running, and not expected to run")
         }
         other => Verdict::Unknown(format!("{other}: a state that this plugin does not know")),
     })
 }
 
-/// A guest that must run; nothing when it is down, and how long counts.
+/// Evaluates a guest that is expected to run; `None` if it is down and the time matters.
 fn must_run(guest: &Guest, told_to_stop: bool) -> Option<Verdict> {
     if let Some(verdict) = broken(guest) {
         return Some(verdict);
@@ -276,20 +278,20 @@ fn must_run(guest: &Guest, told_to_stop: bool) -> Option<Verdict> {
     }
     if let Some(lock) = &guest.lock {
         let why = match lock.as_str() {
-            "backup" => "It rests while it is backed up",
-            "migrate" => "It rests while it is migrated",
-            "snapshot" | "snapshot-delete" => "It rests while a snapshot is made or removed",
-            "rollback" => "It rests while it is rolled back",
-            "clone" | "create" | "disk" => "It rests while it is made or copied",
+            "backup" => "It is down while it is backed up",
+            "migrate" => "It is down while it is migrated",
+            "snapshot" | "snapshot-delete" => "It is down while a snapshot is created or removed",
+            "rollback" => "It is down while it is rolled back",
+            "clone" | "create" | "disk" => "It is down while it is created or copied",
             "suspended" | "suspending" => "It was suspended to disk on purpose",
-            "fstrim" | "mounted" => "It rests while its disks are worked on",
-            _ => return Some(Verdict::Warning(format!("{status}, with the lock {lock:?}: look at its task"))),
+            "fstrim" | "mounted" => "It is down while its disks are worked on",
+            _ => return Some(Verdict::Warning(format!("{status}, with the lock {lock:?}: check its task"))),
         };
         return Some(Verdict::Rests(why));
     }
     match status {
         "paused" | "suspended" | "prelaunch" | "debug" | "shutdown" | "watchdog" => {
-            Some(Verdict::Warning(format!("{status}: it must run")))
+            Some(Verdict::Warning(format!("{status}: expected to run")))
         }
         "stopped" if told_to_stop => Some(Verdict::Rests("HA was told to stop it")),
         "stopped" => None,
@@ -297,22 +299,22 @@ fn must_run(guest: &Guest, told_to_stop: bool) -> Option<Verdict> {
     }
 }
 
-/// A guest that must run, is stopped, and nothing holds it.
+/// Evaluates a guest that is expected to run, is stopped, and has no lock.
 fn down(stopped: &Stopped, now: f64, settings: &settings::Guests) -> Verdict {
     if let Some((by, at)) = &stopped.by {
         let when = moment(*at).map(|when| format!(" at {when}")).unwrap_or_default();
-        return Verdict::Warning(format!("it must run, and was stopped on purpose by {by}{when}"));
+        return Verdict::Warning(format!("expected to run, but was stopped on purpose by {by}{when}"));
     }
     let since = moment(stopped.since).unwrap_or_default();
     if now - stopped.held < f64::from(settings.grace_seconds) {
         return Verdict::Warning(if stopped.began_unseen() {
-            "it must run, and is stopped; since when is not known at a first look".to_owned()
+            "expected to run, but is stopped; since when is not known at the first check".to_owned()
         } else {
-            format!("it must run, and is stopped since {since}")
+            format!("expected to run, but is stopped since {since}")
         });
     }
     Verdict::Critical(format!(
-        "it must run, and is stopped since {since}{}: start it, or look at its last task",
+        "expected to run, but is stopped since {since}{}: start it, or check its last task",
         if stopped.began_unseen() { " or longer" } else { "" }
     ))
 }
@@ -374,7 +376,7 @@ mod tests {
         assert!(matches!(down(&stopped(None), 1059.0, &settings), Verdict::Warning(_)));
         assert!(matches!(down(&stopped(None), 1060.0, &settings), Verdict::Critical(_)));
         assert!(matches!(down(&stopped(Some("alice@pve")), 9999.0, &settings), Verdict::Warning(_)));
-        // What held it let go, and its grace begins.
+        // The lock is gone, and the grace period begins.
         let held = stopped(None).at(1010.0, Some("backup")).at(5000.0, None);
         assert!(matches!(down(&held, 5059.0, &settings), Verdict::Warning(_)));
         assert!(matches!(down(&held, 5060.0, &settings), Verdict::Critical(_)));

@@ -1,6 +1,6 @@
 //! `/cluster/ha/status/current`: the quorum, the master, a resource manager for each node (LRM), and the services.
 //!
-//! How master and LRM are stands in a text: `pve1 (active, Wed Nov 18 12:00:00 2026)`.
+//! The state of master and LRM is part of a text: `pve1 (active, Wed Nov 18 12:00:00 2026)`.
 
 use crate::PollContext;
 use crate::nodes::{Node, Nodes, parent, reports};
@@ -11,12 +11,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A node is found within seconds of the fence that was waited for, where there is one. Seconds.
+/// HA finds another node within seconds after the fence, if there is one. Seconds.
 const RECOVERY_TAKES: f64 = 300.0;
-/// Where services in recovery are remembered, each with when it was seen so first, in seconds since 1970; and for how long.
+/// How long the start of a service's recovery is remembered.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// One entry of any type; unknown ones are ignored.
+/// One entry of any type. Unknown types are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Entry {
@@ -35,7 +35,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// How a service is; older versions say it elsewhere.
+    /// The state of a service. Older versions report it in another field.
     fn state(&self) -> Option<&str> {
         self.state.get().or(self.crm_state.get()).map(|Text(state)| state.as_str())
     }
@@ -44,12 +44,12 @@ impl Entry {
 /// What HA does with a guest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Service {
-    /// What it was told: `started`, `stopped`, `disabled`, `ignored`.
+    /// The requested state: `started`, `stopped`, `disabled`, `ignored`.
     pub requested: Option<String>,
 }
 
 impl Service {
-    /// Whether the guest must run.
+    /// Whether HA is to keep the guest running.
     pub(crate) fn wants_running(&self) -> bool {
         self.requested.as_deref().is_some_and(|state| matches!(state, "started" | "enabled"))
     }
@@ -60,10 +60,10 @@ impl Service {
     }
 }
 
-/// Services by the guest's number.
+/// Services by the ID of the guest.
 pub(crate) type Services = BTreeMap<u64, Service>;
 
-/// Reports what HA says of itself, and gives what it does with each guest.
+/// Reports the state of HA. Returns the service of each guest.
 pub(crate) fn report(context: &mut PollContext, entries: &[Entry], nodes: &Nodes) -> Services {
     let (now, time) = (context.milliseconds(), context.seconds());
     let before = &mut context.memory.plugin.recovering;
@@ -76,7 +76,7 @@ pub(crate) fn report(context: &mut PollContext, entries: &[Entry], nodes: &Nodes
     let mut recovering: BTreeMap<String, f64> = BTreeMap::new();
     for entry in of_type("service") {
         let Some(sid) = sid(entry) else {
-            diagnostics.add(|| "a service of HA has no sid: it is left out".to_owned());
+            diagnostics.add(|| "a service of HA has no sid: it is skipped".to_owned());
             continue;
         };
         if let Some(id) = sid.split(':').nth(1).and_then(|id| id.parse().ok()) {
@@ -101,7 +101,7 @@ pub(crate) fn report(context: &mut PollContext, entries: &[Entry], nodes: &Nodes
     services
 }
 
-/// HA as a whole. Where nothing is managed there is nothing to be said.
+/// Evaluates HA as a whole. If HA manages nothing, it is skipped.
 fn itself((quorum, master): (Option<&Entry>, Option<&Entry>), managed: bool, armed: &str) -> Option<Dependency> {
     if !managed && master.is_none() {
         return quorum.map(|_| Dependency::skipped("ha").with_kind("pve-ha").with_description("HA manages nothing"));
@@ -127,29 +127,28 @@ fn itself((quorum, master): (Option<&Entry>, Option<&Entry>), managed: bool, arm
 fn resource_manager(entry: &Entry, nodes: &Nodes) -> Option<Dependency> {
     let Text(node) = entry.node.get().filter(|Text(node)| reports(nodes, node))?;
     if !nodes.is_empty() && !nodes.contains_key(node) {
-        // It was removed from the cluster, and HA remembers it for a while.
+        // The node was removed from the cluster, and HA remembers it for a while.
         return None;
     }
     let verdict = match entry.status.get() {
-        // The node itself is what is critical then.
+        // The node itself is critical then.
         _ if nodes.get(node).is_some_and(Node::is_offline) => {
-            (Status::Unknown, Some(format!("nobody can see it: its node {node} is offline")))
+            (Status::Unknown, Some(format!("it cannot be checked: its node {node} is offline")))
         }
         Some(Text(text)) => manager(text, &format!("the HA resource manager of {node}")),
-        None => (Status::Unknown, Some(format!("the HA resource manager of {node} does not say how it is"))),
+        None => (Status::Unknown, Some(format!("the HA resource manager of {node} does not report its state"))),
     };
     Some(parent(evaluated(format!("ha/lrm/{node}"), "pve-ha-lrm", verdict), node))
 }
 
-/// What a master or LRM says of itself, from its text. The date in it changes at every look and is left out.
+/// Evaluates the text of a master or LRM. The date in it changes at every poll and is ignored.
 fn manager(text: &str, who: &str) -> (Status, Option<String>) {
-    // Behind the first comma stand its watchdog, which is "active" as well, and the date.
+    // The watchdog, which may be "active" as well, and the date follow the first comma.
     let inside = text.split_once('(').map_or(text, |(_, inside)| inside).to_lowercase();
     let state = inside.split([',', ')']).next().unwrap_or_default();
     let has = |what: &str| state.contains(what);
     if has("old timestamp") || has("dead") {
-        let why =
-            format!("{who} has not been heard of for more than 30 s: look at its services pve-ha-crm and pve-ha-lrm");
+        let why = format!("{who} has not reported for more than 30 s: check its services pve-ha-crm and pve-ha-lrm");
         return (Status::Critical, Some(why));
     }
     if has("lost_agent_lock") {
@@ -165,7 +164,7 @@ fn manager(text: &str, who: &str) -> (Status, Option<String>) {
         return (Status::Warning, Some(format!("{who} is disarmed")));
     }
     if has("restart mode") || has("shutdown mode") {
-        return (Status::Warning, Some(format!("{who} ends its services: its node goes down or restarts")));
+        return (Status::Warning, Some(format!("{who} stops its services: its node shuts down or restarts")));
     }
     if has("wait_for_agent_lock") {
         return (Status::Warning, Some(format!("{who} waits for its lock")));
@@ -174,22 +173,22 @@ fn manager(text: &str, who: &str) -> (Status, Option<String>) {
         return (Status::Ok, None);
     }
     let said: String = text.chars().take(80).collect();
-    (Status::Unknown, Some(format!("{who} says {said:?}, which this plugin does not know")))
+    (Status::Unknown, Some(format!("{who} reports {said:?}, which this plugin does not know")))
 }
 
-/// `vm:100`: the entry has it as `sid`, older ones as `service:vm:100` or plain in `id`.
+/// `vm:100`: newer versions report it as `sid`, older ones in `id` as `service:vm:100` or `vm:100`.
 fn sid(entry: &Entry) -> Option<String> {
     let Text(sid) = entry.sid.get().or(entry.id.get())?;
     Some(sid.strip_prefix("service:").unwrap_or(sid).to_owned())
 }
 
-/// `recovering`: for how long HA looks for another node for it by now, in seconds.
+/// `recovering` is how long HA has been looking for another node, in seconds.
 fn service(sid: &str, entry: &Entry, recovering: Option<f64>, diagnostics: &mut Diagnostics) -> Dependency {
     if let Field::Odd(odd) = &entry.state {
-        diagnostics.add(|| format!("state of HA service {sid} is {odd}, which is no text: it is not judged"));
+        diagnostics.add(|| format!("state of HA service {sid} is {odd}, which is not a text: ignored"));
     }
     let (status, why) = evaluate(entry.state(), recovering.unwrap_or_default());
-    // With the service's own name, as it is to be typed there.
+    // The command contains the name of the service.
     let why = why.map(|why| why.replace("SID", sid));
     let dependency = evaluated(format!("ha/service/{sid}"), "pve-ha-service", (status, why));
     match entry.node.get() {
@@ -200,7 +199,7 @@ fn service(sid: &str, entry: &Entry, recovering: Option<f64>, diagnostics: &mut 
 
 fn evaluate(state: Option<&str>, recovering: f64) -> (Status, Option<String>) {
     let Some(state) = state else {
-        return (Status::Unknown, Some("HA does not say how the service is".to_owned()));
+        return (Status::Unknown, Some("HA does not report how the service is".to_owned()));
     };
     let because = |status, why: &str| (status, Some(format!("{state}: {why}")));
     match state {
@@ -217,14 +216,15 @@ fn evaluate(state: Option<&str>, recovering: f64) -> (Status, Option<String>) {
         | "clearing error flag" => (Status::Ok, None),
         "recovery" if recovering >= RECOVERY_TAKES => because(
             Status::Critical,
-            "HA has found no node that can run it for more than five minutes: look at its HA group or rules, and at what of it \
-             only the node that failed has",
+            "HA has found no node that can run it for more than five minutes: check its HA group or rules, and which \
+             of its resources only the failed node has",
         ),
-        "recovery" => because(Status::Warning, "HA looks for a node that can run it"),
+        "recovery" => because(Status::Warning, "HA is looking for a node that can run it"),
         "fence" => because(Status::Critical, "its node is being fenced"),
         "error" => because(
             Status::Critical,
-            "HA has given up; when the cause is mended, run \"ha-manager set SID --state disabled\" and then started",
+            "HA has given up; when the cause is corrected, run \"ha-manager set SID --state disabled\" and then \
+             started",
         ),
         "not found" => because(Status::Critical, "HA manages a guest that does not exist"),
         _ => because(Status::Unknown, "a state that this plugin does not know"),

@@ -9,25 +9,27 @@ use proxmox::{Error, ErrorClass, evaluated};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// That a node could not be reached by the one that was asked is remembered until it is asked again, which is minutes.
+/// How long it is remembered that a node could not be reached by the one that was asked. The next request to it comes
+/// within minutes.
 const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
-/// Nodes that say nothing of themselves are remembered, each with since when, in seconds since 1970; and for how long.
+/// How long it is remembered since when a node has reported nothing about itself.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
-/// What is known of one that fell silent stands for so long. Seconds.
+/// How long the last state of such a node is kept. Seconds.
 const UNRESPONSIVE: f64 = 60.0;
-/// A node that did not answer is asked nothing for so long, so that a poll waits for it once at most: a mount may hang there.
+/// How long a node that did not answer is not asked again: a mount may hang there, and a poll waits for it once at
+/// most.
 const BACKING_OFF: Duration = Duration::from_secs(60);
 
-/// A node, as the cluster and as it itself sees it.
+/// A node, as the cluster and as the node itself reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
     pub state: State,
     pub itself: resources::Node,
-    /// Whether it, and what is its own, is reported.
+    /// Whether the node and its own dependencies are reported.
     pub wanted: bool,
 }
 
-/// Whether it is there.
+/// Whether the cluster sees a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
     Online,
@@ -36,7 +38,7 @@ pub(crate) enum State {
     Unknown,
 }
 
-/// Every node by its name.
+/// All nodes by name.
 pub(crate) type Nodes = BTreeMap<String, Node>;
 
 impl Node {
@@ -46,23 +48,23 @@ impl Node {
     }
 }
 
-/// Whether a node is worth a request of its own: the cluster sees it, and it answered the last one.
+/// Whether a node is worth a request of its own: the cluster sees it, and it answered the last request.
 pub(crate) fn answers(context: &PollContext, nodes: &Nodes, name: &str) -> bool {
     nodes.get(name).is_some_and(|node| node.state == State::Online) && backing_off(context, name).is_none()
 }
 
-/// Why a node is not asked again yet.
+/// The reason why a node is not asked again yet; `None` if it may be asked.
 pub(crate) fn backing_off(context: &PollContext, name: &str) -> Option<String> {
     context.memory.plugin.backing_off.get(name, context.milliseconds()).cloned()
 }
 
-/// Leaves a node alone for a while.
+/// Stops asking a node for a while.
 pub(crate) fn back_off(context: &mut PollContext, name: &str, why: &str) {
     let now = context.milliseconds();
     context.memory.plugin.backing_off.set(name, why.to_owned(), now, BACKING_OFF);
 }
 
-/// Those that either of both knows. What the cluster says of who is online counts: it is seconds old, the other minutes.
+/// Merges the nodes of both lists. The cluster's list tells which are online: it is seconds old, the other one minutes.
 pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>, settings: &settings::Nodes) -> Nodes {
     let mut nodes = Nodes::new();
     for node in resources.iter().flat_map(|resources| &resources.nodes) {
@@ -86,8 +88,8 @@ pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>, settings: 
     nodes
 }
 
-/// Nodes that fell silent a moment ago, as when they or their cluster file system start anew: what is known of them and of
-/// what runs there stands for a minute.
+/// Returns the nodes that have reported nothing about themselves for less than a minute, for example because they or
+/// their cluster file system restart. They and their guests keep their last state.
 pub(crate) fn unresponsive(context: &mut PollContext, nodes: &Nodes) -> BTreeSet<String> {
     let (now, time) = (context.milliseconds(), context.seconds());
     let before = &mut context.memory.plugin.silent;
@@ -107,12 +109,12 @@ pub(crate) fn unresponsive(context: &mut PollContext, nodes: &Nodes) -> BTreeSet
     silent.into_iter().filter(fresh).map(|(name, _)| name).collect()
 }
 
-/// Whether what is a node's own is reported: its resource manager, its storages, its last backups.
+/// Whether the dependencies of a node are reported: its resource manager, its storages, its last backups.
 pub(crate) fn reports(nodes: &Nodes, name: &str) -> bool {
     nodes.get(name).is_none_or(|node| node.wanted)
 }
 
-/// `hidden`: nodes that the token may not hear. That is a matter of rights, which is said elsewhere.
+/// Reports the nodes. `hidden` are nodes whose status the token may not read, which is reported elsewhere.
 pub(crate) fn report(
     context: &mut PollContext,
     nodes: &Nodes,
@@ -120,7 +122,7 @@ pub(crate) fn report(
     hidden: &BTreeSet<String>,
 ) {
     if !nodes.is_empty() && !nodes.values().any(|node| node.wanted) && !context.settings.nodes.exclude.is_all() {
-        context.warn_of_api("no node is looked at: see nodes.include and nodes.exclude in the settings");
+        context.warn_of_api("no node is checked: see nodes.include and nodes.exclude in the settings");
     }
     for (name, node) in nodes.iter().filter(|(_, node)| node.wanted) {
         let own = format!("node/{name}");
@@ -138,7 +140,7 @@ pub(crate) fn report(
     }
 }
 
-/// Remembers whether a request that was passed on to a node came through.
+/// Remembers whether a request that was passed on to a node got through.
 pub(crate) fn asked<T>(context: &mut PollContext, node: &str, answer: &Result<T, Error>) {
     match answer {
         Err(error) if error.class == ErrorClass::NodeUnreachable => unreachable_because(context, node, &error.message),
@@ -147,14 +149,14 @@ pub(crate) fn asked<T>(context: &mut PollContext, node: &str, answer: &Result<T,
     }
 }
 
-/// Remembers that no request came through to a node.
+/// Remembers that no request gets through to a node.
 pub(crate) fn unreachable_because(context: &mut PollContext, node: &str, why: &str) {
     let now = context.milliseconds();
     context.memory.plugin.unreachable.set(node, why.to_owned(), now, UNREACHABLE);
     back_off(context, node, why);
 }
 
-/// What is wrong with a node before its numbers count.
+/// What is wrong with a node, before its usage matters.
 fn presence(context: &PollContext, name: &str, node: &Node, heard: bool) -> Option<(Status, Option<String>)> {
     let ha = node.itself.ha.as_deref();
     let maintenance = ha == Some("maintenance");
@@ -163,20 +165,17 @@ fn presence(context: &PollContext, name: &str, node: &Node, heard: bool) -> Opti
         State::Offline => {
             (Status::Critical, format!("{name} is offline: the cluster does not see it; check its power and network"))
         }
-        State::Unknown => (Status::Unknown, format!("nobody says whether {name} is online")),
+        State::Unknown => (Status::Unknown, format!("it is not known whether {name} is online")),
         State::Online if maintenance => (Status::Warning, format!("{name} is in HA maintenance mode")),
         State::Online if matches!(ha, Some("fence" | "gone")) => (
             Status::Warning,
-            format!(
-                "{name} is online, and for HA it is in the state {:?}: look at \"ha-manager status\"",
-                ha.unwrap_or_default()
-            ),
+            format!("{name} is online, and its HA state is {:?}: see \"ha-manager status\"", ha.unwrap_or_default()),
         ),
         State::Online if heard && !node.itself.speaks => (
             Status::Warning,
             format!(
-                "{name} does not say how it is: look there for a storage that hangs (\"pvesm status\"), and at \"systemctl status \
-                 pvestatd\""
+                "{name} does not report its state: check the node for a storage that hangs (\"pvesm status\"), and \
+                 \"systemctl status pvestatd\""
             ),
         ),
         State::Online => match context.memory.plugin.unreachable.get(name, context.milliseconds()) {
@@ -187,7 +186,7 @@ fn presence(context: &PollContext, name: &str, node: &Node, heard: bool) -> Opti
     Some((status, Some(why)))
 }
 
-/// The same node's dependency as the parent of what runs there.
+/// Sets a node as the parent of a dependency.
 pub(crate) fn parent(dependency: Dependency, node: &str) -> Dependency {
     dependency.with_parent(format!("node/{node}"))
 }

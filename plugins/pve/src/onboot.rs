@@ -1,6 +1,8 @@
-//! Which guests are started with their node: only a guest's own configuration says so, which costs a request for each.
+//! Which guests are started with their node. Only the configuration of a guest tells, which costs a request for each
+//! guest.
 //!
-//! So it is an option, for what must run and for samples, and a few are asked in a poll, those first whose answer is oldest.
+//! The check is therefore an option, for expected guests and for samples, and a poll reads only a few configurations:
+//! those that were read longest ago.
 
 use crate::memory::Onboot;
 use crate::nodes::{Nodes, answers};
@@ -12,9 +14,9 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Configurations that are read in one poll.
+/// The number of configurations that are read in one poll.
 const EACH_POLL: usize = 20;
-/// An answer is good for so long. Seconds.
+/// How long a configuration is valid. Seconds.
 const FRESH: f64 = 600.0;
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -24,12 +26,11 @@ struct Config {
     onboot: Field<Flag>,
 }
 
-/// What is known of each guest: whether it is started with its node, where that could be read, and when it was asked, in seconds
-/// since 1970.
+/// What is known of each guest, by ID.
 type Known = BTreeMap<u64, Onboot>;
 
-/// Gives the samples, and the guests that must run because they are started with their node: both where they are wanted, and as
-/// far as it is known by now.
+/// Adds samples, and returns the guests that are expected to run because they are started with their node. Both depend
+/// on the settings, and on what has been read so far.
 pub(crate) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes) -> BTreeSet<u64> {
     let expects = context.settings.guests.expected_by_onboot;
     if !expects && !context.settings.samples_onboot {
@@ -42,7 +43,7 @@ pub(crate) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes)
     known.into_iter().filter(|(_, known)| expects && known.onboot == Some(true)).map(|(id, _)| id).collect()
 }
 
-/// Asks for the next few, and gives what is known of all.
+/// Reads the next few configurations. Returns what is known of all guests.
 fn ask(context: &mut PollContext, guests: &[Guest], nodes: &Nodes) -> Known {
     let now = context.milliseconds();
     let known = context.memory.plugin.onboot.take();
@@ -63,7 +64,7 @@ fn ask(context: &mut PollContext, guests: &[Guest], nodes: &Nodes) -> Known {
                 None
             }
         };
-        // Where it could not be read what was known stands, and others have their turn first.
+        // If the configuration could not be read, the last value is kept, and other guests come first.
         let before = known.get(&guest.id).and_then(|known| known.onboot);
         known.insert(guest.id, Onboot { onboot: onboot.or(before), at: context.seconds() });
     }
@@ -75,7 +76,7 @@ fn oldest<'a>(context: &PollContext, guests: &'a [Guest], nodes: &Nodes, known: 
     let now = context.seconds();
     let asked_at = |guest: &Guest| known.get(&guest.id).map_or(f64::NEG_INFINITY, |known| known.at);
     let there = |guest: &&Guest| answers(context, nodes, &guest.node);
-    // One of tomorrow was asked before the clock was set back.
+    // A time in the future was remembered before the clock was set back.
     let mut old: Vec<&Guest> =
         guests.iter().filter(there).filter(|guest| !(0.0..FRESH).contains(&(now - asked_at(guest)))).collect();
     old.sort_by(|one, other| asked_at(one).total_cmp(&asked_at(other)).then(one.id.cmp(&other.id)));

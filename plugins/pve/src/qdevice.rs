@@ -1,4 +1,4 @@
-//! The QDevice: a vote from outside, on which a cluster of two nodes depends for its quorum.
+//! The QDevice: an external vote. A cluster of two nodes depends on it for its quorum.
 
 use crate::cluster::Cluster;
 use crate::{PollContext, samples};
@@ -11,7 +11,7 @@ use std::time::Duration;
 const PART: Part<'_> = ("cluster/qdevice", &[]);
 const PERIOD: Duration = Duration::from_secs(5 * 60);
 
-/// `/cluster/config/qdevice`: empty where there is none, else the words of corosync-qdevice-tool.
+/// `/cluster/config/qdevice`: empty if there is none, else the output of corosync-qdevice-tool.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Device {
@@ -28,7 +28,7 @@ struct Device {
 }
 
 impl Device {
-    /// By prometheus-pve-exporter's names.
+    /// The labels that prometheus-pve-exporter uses.
     fn labels(&self) -> [(&'static str, &Field<Text>); 5] {
         [
             ("model", &self.model),
@@ -41,14 +41,14 @@ impl Device {
 }
 
 pub(crate) fn report(context: &mut PollContext, cluster: &Cluster) {
-    // A node that stands alone has no votes. Where the cluster could not be read, this is a part of what could not.
+    // A standalone node has no votes. If the cluster could not be read, the QDevice is a part of it.
     let Some(name) = cluster.name() else { return };
     if !context.is_due(PART.0) {
         return context.report.keep(PART.0);
     }
     let [answer] = context.api.ask(["/cluster/config/qdevice"]);
     let device = match answer.read::<Device>() {
-        // The quorum wants the same right, and says so.
+        // The quorum needs the same privilege and reports that it is missing.
         Err(error) if error.class == ErrorClass::Forbidden => return,
         read => context.part(PART, read),
     };
@@ -66,12 +66,12 @@ pub(crate) fn report(context: &mut PollContext, cluster: &Cluster) {
         Field::Is(_) if connected => (Status::Ok, None),
         Field::Is(Text(state)) => {
             let why = format!(
-                "its state is {state:?}: the cluster lacks its vote; look at \"corosync-qdevice-tool -s\" on the nodes, and \
-                 at corosync-qnetd on its host"
+                "its state is {state:?}: the cluster lacks its vote; check \"corosync-qdevice-tool -s\" on the nodes, \
+                 and corosync-qnetd on its host"
             );
             (Status::Warning, Some(why))
         }
-        _ => (Status::Unknown, Some("it does not say how it is".to_owned())),
+        _ => (Status::Unknown, Some("it does not report its state".to_owned())),
     };
     let dependency = evaluated(PART.0, "pve-qdevice", verdict);
     context.add(match device.host.get() {

@@ -1,4 +1,4 @@
-//! Replication jobs. The cluster knows how they are set up, and only the source's node knows when they last ran.
+//! Replication jobs. The cluster has their configuration, and only the node of the source has their last run.
 
 use crate::PollContext;
 use crate::nodes::{Nodes, State, answers, backing_off, parent};
@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const PART: Part<'_> = ("replication", &["replication/"]);
-/// No job is due before this. Seconds since 1970.
+/// No job is due before this time. Seconds since 1970.
 const EARLIEST: f64 = 1e9;
-/// How often it is looked at.
+/// How often jobs are checked.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// A job, as `/cluster/replication` (without times) and `/nodes/N/replication` (with them) list it.
+/// A job, as `/cluster/replication` (without times) and `/nodes/N/replication` (with times) list it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Job {
@@ -32,16 +32,16 @@ struct Job {
     last_try: Field<Number>,
     duration: Field<Number>,
     next_sync: Field<Number>,
-    /// Set while it is being removed.
+    /// Set while the job is being removed.
     remove_job: Field<Text>,
     fail_count: Field<Number>,
     error: Field<Text>,
-    /// Of the run that is under way.
+    /// The process of the run in progress.
     pid: Field<Number>,
 }
 
 impl Job {
-    /// Under prometheus-pve-exporter's names.
+    /// The samples, with the names that prometheus-pve-exporter uses.
     fn samples(&self) -> Vec<Sample> {
         let Some(id) = self.id() else { return Vec::new() };
         let numbers = [
@@ -77,7 +77,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, nodes: &N
     let jobs = jobs.list::<Job>(&mut context.diagnostics);
     let Some(jobs) = context.part(PART, jobs) else { return context.checked(PART.0, PERIOD) };
     context.add(match jobs.len() {
-        0 => Dependency::skipped(PART.0).with_description("No replication job is to be seen"),
+        0 => Dependency::skipped(PART.0).with_description("No replication job is visible"),
         jobs => Dependency::ok(PART.0).with_description(count(jobs, "replication job")),
     });
     let source = |job: &Job| {
@@ -114,7 +114,7 @@ fn one(
     (nodes, said): (&Nodes, &BTreeMap<&String, Result<Vec<Job>, String>>),
 ) -> Option<Dependency> {
     let Some(id) = job.id() else {
-        context.diagnostics.add(|| "a replication job has no id: it is left out".to_owned());
+        context.diagnostics.add(|| "a replication job has no id: it is skipped".to_owned());
         return None;
     };
     if context.settings.replication.exclude.match_any([id]) || job.remove_job != Field::Absent {
@@ -124,13 +124,13 @@ fn one(
     let title = job.target.get().map(|Text(target)| format!("{id} to {target}"));
     let off = context.diagnostics.flag(&job.disable, || format!("disable of replication job {id}")) == Some(true);
     let dependency = if off {
-        Dependency::skipped(name.as_str()).with_kind("pve-replication").with_description("The job is switched off")
+        Dependency::skipped(name.as_str()).with_kind("pve-replication").with_description("The job is disabled")
     } else {
         let unknown = |why: String| (evaluated(name.as_str(), "pve-replication", (Status::Unknown, Some(why))), None);
         let (dependency, description) = match &source {
-            None => unknown("its guest is not to be seen: it is gone, or the token may not see it".to_owned()),
+            None => unknown("its guest is not visible: it was removed, or the token may not see it".to_owned()),
             Some(node) if nodes.get(node).is_none_or(|node| node.state != State::Online) => {
-                unknown(format!("nobody can see it: the guest's node {node} is not online"))
+                unknown(format!("it cannot be checked: the guest's node {node} is not online"))
             }
             Some(node) => match said.get(node) {
                 Some(Ok(jobs)) => match jobs.iter().find(|found| found.id() == Some(id)) {
@@ -140,7 +140,7 @@ fn one(
                     }
                     None => unknown(format!("{node} does not know this job yet")),
                 },
-                Some(Err(why)) => unknown(format!("{node} cannot say: {why}")),
+                Some(Err(why)) => unknown(format!("{node} could not be asked: {why}")),
                 None => unknown(format!("{node} was not asked: {}", backing_off(context, node).unwrap_or_default())),
             },
         };
@@ -153,7 +153,7 @@ fn one(
     })
 }
 
-/// How a job is, from what its source's node says, and when it last ran well, for a person.
+/// Evaluates a job from the list of its source's node. Returns a text of when it last succeeded as well.
 fn evaluate(context: &mut PollContext, id: &str, job: &Job) -> (Verdict, Option<String>) {
     let now = context.seconds();
     let mut number = |field: &Field<Number>, what: &str| {
@@ -163,32 +163,33 @@ fn evaluate(context: &mut PollContext, id: &str, job: &Job) -> (Verdict, Option<
     let next = number(&job.next_sync, "next_sync");
     let failures = number(&job.fail_count, "fail_count").unwrap_or_default();
     let when = last.filter(|last| *last > 0.0).and_then(moment);
-    let synced = when.map_or_else(|| "it has never run well".to_owned(), |when| format!("it last ran well at {when}"));
+    let synced =
+        when.map_or_else(|| "it has never succeeded".to_owned(), |when| format!("it last succeeded at {when}"));
     let limits = context.settings.replication.overdue();
     let verdict = if let Some(Text(error)) = job.error.get() {
         (Status::Critical, Some(format!("it fails: {}; {synced}", error.trim())))
     } else if failures > 0.0 {
         (Status::Critical, Some(format!("it has failed {failures:.0} times in a row; {synced}")))
     } else if let Some(last) = last {
-        // Computed from the last try, it lies in 1970 for a job that was never tried or is to run at once (pve-manager:
-        // PVE/ReplicationState.pm, job_status).
+        // It is computed from the last try, and is in 1970 for a job that was never tried or is to run at once
+        // (pve-manager: PVE/ReplicationState.pm, job_status).
         let due = next.filter(|next| *next > EARLIEST).unwrap_or(now);
         let runs = job.pid.get().is_some();
         match limits.evaluate((now - due) / 60.0) {
-            // A first run copies everything.
+            // The first run copies everything and may take long.
             (Status::Ok, _) if last == 0.0 && !runs => (Status::Warning, Some("it has not run yet".to_owned())),
             (Status::Ok, _) => (Status::Ok, None),
             (_, limit) if runs && last > 0.0 => {
-                let why = format!("it was due more than {limit} minutes ago and still runs; {synced}");
+                let why = format!("it was due more than {limit} minutes ago and is still running; {synced}");
                 (Status::Warning, Some(why))
             }
             _ if runs => (Status::Ok, None),
             (status, limit) => {
-                (status, Some(format!("it is due for more than {limit} minutes and has not run; {synced}")))
+                (status, Some(format!("it has been due for more than {limit} minutes and has not run; {synced}")))
             }
         }
     } else {
-        (Status::Unknown, Some("its node does not say when it last ran".to_owned()))
+        (Status::Unknown, Some("its node does not report when it last ran".to_owned()))
     };
     (verdict, last.is_some().then_some(synced))
 }

@@ -1,7 +1,7 @@
-//! `/cluster/resources`: nodes, guests and storages as the whole cluster knows them.
+//! `/cluster/resources`: nodes, guests and storages.
 //!
-//! What a node reports about itself is forgotten after five minutes: then a guest has only its number, node and type, and
-//! the status `unknown`; a storage has no sizes; a node has no numbers.
+//! The cluster forgets after five minutes what a node reports about itself. Then a guest has only ID, node and type,
+//! and the status `unknown`; a storage has no size; a node has no usage.
 
 use polliwog_sdk::Dependency;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
@@ -9,7 +9,7 @@ use proxmox::{Diagnostics, Host, count, share};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One entry, of any type. Unknown types and fields are ignored.
+/// One entry of any type. Unknown types and fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Resource {
@@ -42,30 +42,30 @@ pub(crate) struct Resource {
     pub uptime: Field<Number>,
 }
 
-/// Everything in it that is looked at.
+/// The resources that are checked.
 #[derive(Debug, Default)]
 pub(crate) struct Resources {
     pub nodes: Vec<Node>,
     pub guests: Vec<Guest>,
     pub storages: Vec<Storage>,
-    /// The node of each template, by its number.
+    /// The node of each template, by ID.
     pub templates: BTreeMap<u64, String>,
-    /// Guests that could not be read.
+    /// The number of guests that could not be read.
     pub unread: usize,
 }
 
-/// A node, by its own numbers.
+/// A node, as it reports about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
     pub name: String,
     pub status: String,
     pub ha: Option<String>,
     pub host: Host,
-    /// Whether it says anything about itself.
+    /// Whether the node reports anything about itself.
     pub speaks: bool,
 }
 
-/// A virtual machine or container that is no template.
+/// A virtual machine or container. Templates are not guests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Guest {
     pub id: u64,
@@ -77,18 +77,18 @@ pub(crate) struct Guest {
     pub tags: Vec<String>,
     pub pool: Option<String>,
     pub ha: Option<String>,
-    /// How much of its root file system is used, in percent; of containers only.
+    /// Usage of the root file system in percent; containers only.
     pub root: Option<f64>,
 }
 
 impl Guest {
-    /// What the API calls what it is.
+    /// The type, in the words of the API.
     pub(crate) fn kind(&self) -> &'static str {
         if self.container { "lxc" } else { "qemu" }
     }
 }
 
-/// A storage as one node sees it.
+/// A storage, as one node sees it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Storage {
     pub name: String,
@@ -127,7 +127,7 @@ impl Resources {
         }
     }
 
-    /// That it is known what there is.
+    /// The dependency for the list as a whole.
     pub(crate) fn dependency(&self) -> Dependency {
         let storages: BTreeSet<(&str, &str)> = self.storages.iter().map(Storage::identity).collect();
         let all = [(self.nodes.len(), "node"), (self.guests.len(), "guest"), (storages.len(), "storage")];
@@ -137,7 +137,7 @@ impl Resources {
             .with_description(format!("{nodes}, {guests}, {storages}"))
     }
 
-    /// The node that a guest or template is on.
+    /// The node of a guest or template.
     pub(crate) fn node_of(&self, id: u64) -> Option<&String> {
         let guest = self.guests.iter().find(|guest| guest.id == id).map(|guest| &guest.node);
         guest.or_else(|| self.templates.get(&id))
@@ -145,7 +145,7 @@ impl Resources {
 }
 
 impl Resource {
-    /// What to call it in a note.
+    /// The name for diagnostics.
     fn shown(&self) -> String {
         self.id.get().map_or_else(|| "an entry without id".to_owned(), |Text(id)| id.clone())
     }
@@ -160,7 +160,7 @@ impl Resource {
 
     fn node(self, diagnostics: &mut Diagnostics) -> Option<Node> {
         let Some(name) = self.name_of_node(diagnostics) else {
-            diagnostics.add(|| format!("{} names no node: it is left out", self.shown()));
+            diagnostics.add(|| format!("{} names no node: it is skipped", self.shown()));
             return None;
         };
         let cpu = self.number(&self.cpu, "cpu", diagnostics);
@@ -176,14 +176,14 @@ impl Resource {
         Some(Node {
             status: self.text(&self.status, "status", diagnostics).unwrap_or_default(),
             ha: self.text(&self.hastate, "hastate", diagnostics),
-            // What it says may not be read; it says something.
+            // A field that cannot be read is still a report.
             speaks: [&self.mem, &self.cpu, &self.maxcpu].iter().any(|field| **field != Field::Absent),
             host,
             name,
         })
     }
 
-    /// Older versions give it in the id only.
+    /// Returns the name of a node. Older versions have it in the id only.
     fn name_of_node(&self, diagnostics: &mut Diagnostics) -> Option<String> {
         let named = self.text(&self.node, "node", diagnostics);
         named.or_else(|| {
@@ -192,7 +192,7 @@ impl Resource {
         })
     }
 
-    /// A guest, and whether it is a template.
+    /// Returns a guest, and whether it is a template.
     fn guest(self, container: bool, diagnostics: &mut Diagnostics) -> Option<(Guest, bool)> {
         let template = diagnostics.flag(&self.template, || format!("template of {}", self.shown())) == Some(true);
         let id = self.number(&self.vmid, "vmid", diagnostics).or_else(|| {
@@ -200,7 +200,7 @@ impl Resource {
             id.rsplit('/').next()?.parse().ok()
         });
         let (Some(id), Some(node)) = (id, self.text(&self.node, "node", diagnostics)) else {
-            diagnostics.add(|| format!("{} has no number or no node: it is left out", self.shown()));
+            diagnostics.add(|| format!("{} has no number or no node: it is skipped", self.shown()));
             return None;
         };
         let tags = self.text(&self.tags, "tags", diagnostics).unwrap_or_default();
@@ -228,7 +228,7 @@ impl Resource {
         let (Some(name), Some(node)) =
             (self.text(&self.storage, "storage", diagnostics), self.text(&self.node, "node", diagnostics))
         else {
-            diagnostics.add(|| format!("{} has no name or no node: it is left out", self.shown()));
+            diagnostics.add(|| format!("{} has no name or no node: it is skipped", self.shown()));
             return None;
         };
         let status = self.text(&self.status, "status", diagnostics);
@@ -239,7 +239,7 @@ impl Resource {
             node,
             shared: diagnostics.flag(&self.shared, || format!("shared of {}", self.shown())).unwrap_or_default(),
             plugin: self.text(&self.plugintype, "plugintype", diagnostics),
-            // Where it says nothing, sizes are a sign that somebody hears of it.
+            // Without a status, a size means that the node reports the storage.
             available: status.map_or(total.is_some(), |status| status == "available"),
             used,
             total,
@@ -248,32 +248,32 @@ impl Resource {
 }
 
 impl Storage {
-    /// The same for all nodes where it is shared.
+    /// The name, and the node if the storage is not shared.
     fn identity(&self) -> (&str, &str) {
         (&self.name, if self.shared { "" } else { &self.node })
     }
 }
 
 impl Guest {
-    /// Everything that it can be named by in the settings.
+    /// All names that match a guest in the settings.
     pub(crate) fn names(&self) -> Vec<String> {
         let tags = self.tags.iter().map(|tag| format!("tag:{tag}"));
         let pool = self.pool.iter().map(|pool| format!("pool:{pool}"));
         [self.id.to_string()].into_iter().chain(self.name.clone()).chain(tags).chain(pool).collect()
     }
 
-    /// `guest/100`.
+    /// The name of the dependency: `guest/100`.
     pub(crate) fn dependency(&self) -> String {
         format!("guest/{}", self.id)
     }
 
-    /// For a list in a sentence.
+    /// The name for a list in a message.
     pub(crate) fn shown(&self) -> String {
         self.name.as_ref().map_or_else(|| self.id.to_string(), |name| format!("{} ({name})", self.id))
     }
 }
 
-/// Whether any of a thing's names is meant by a pair of include and exclude.
+/// Whether any of these names is included and none is excluded.
 pub(crate) fn wanted(names: &[String], include: &proxmox::Patterns, exclude: &proxmox::Patterns) -> bool {
     let names = || names.iter().map(String::as_str);
     include.match_any(names()) && !exclude.match_any(names())

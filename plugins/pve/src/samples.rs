@@ -1,8 +1,9 @@
-//! Numbers for graphs, under the names that prometheus-pve-exporter gives them, so that dashboards made for it go on working.
+//! Samples, with the names that prometheus-pve-exporter uses, so that dashboards for it work.
 //!
-//! An option, because they are many: 37 for each guest. The host adds `instance` and `instance_type`. Other than there, where
-//! there are very many guests, states of HA and locks are given of those that have one; a guest whose configuration has no
-//! `onboot` is not started with its node; and what is asked of nodes and guests themselves is asked of all of them.
+//! They are an option because there are many: 37 for each guest. The host adds `instance` and `instance_type`.
+//! Differences to the exporter: in very large clusters, HA states and locks are reported only for guests that have one.
+//! A guest whose configuration has no `onboot` is not started with its node. Every node is asked for its subscription
+//! and every guest for its configuration.
 
 use crate::PollContext;
 use crate::cluster::Cluster;
@@ -12,9 +13,10 @@ use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use proxmox::{Answer, seconds};
 use serde::Deserialize;
 
-/// So many the host takes in a report.
+/// The largest number of samples that the host accepts in a report.
 const MOST: usize = 100_000;
-/// Of so many guests each has 20 numbers that are 0 where it has no state of HA and no lock; of more there is no room for that.
+/// Up to this number of guests, each has 20 samples that are 0 if it has no HA state and no lock. Larger clusters have
+/// no room for them.
 const WITH_ZEROS: usize = 2_000;
 const GUEST_STATES: [&str; 11] = [
     "stopped",
@@ -35,7 +37,7 @@ const LOCKS: [&str; 9] =
 
 const SUBSCRIPTIONS: [&str; 6] = ["new", "notfound", "active", "invalid", "expired", "suspended"];
 
-/// Adds them to the report. What cannot be read is left out; that it cannot was said already.
+/// Adds the samples to the report. Fields that cannot be read are skipped; diagnostics report them elsewhere.
 pub(crate) fn report(context: &mut PollContext, cluster: &Cluster, resources: &[Resource]) {
     let mut samples = cluster_samples(cluster);
     samples.push(version(context));
@@ -44,14 +46,14 @@ pub(crate) fn report(context: &mut PollContext, cluster: &Cluster, resources: &[
     context.report.samples.extend(samples);
 }
 
-/// Leaves those out that are too many: the others are worth more than none.
+/// Drops the samples beyond the limit, so that the host accepts the others.
 pub(crate) fn bound(context: &mut PollContext) {
     let all = context.report.samples.len();
     if all > MOST {
         context.report.samples.truncate(MOST);
         context
             .diagnostics
-            .add(|| format!("there are {all} numbers, and {MOST} at most are taken: the others are left out"));
+            .add(|| format!("there are {all} samples, and at most {MOST} are accepted: the others are dropped"));
     }
 }
 
@@ -72,7 +74,7 @@ fn cluster_samples(cluster: &Cluster) -> Vec<Sample> {
     nodes.chain(itself).chain(node_info).chain(cluster_info).collect()
 }
 
-/// `/nodes/N/subscription`, by its numbers.
+/// `/nodes/N/subscription`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Subscription {
@@ -81,7 +83,7 @@ struct Subscription {
     nextduedate: Field<Text>,
 }
 
-/// Adds what a node says of its subscription, `subscription/pve1`. That it cannot be read is said elsewhere.
+/// Adds the samples of a node's subscription, `subscription/pve1`. Errors are reported elsewhere.
 pub(crate) fn subscription(context: &mut PollContext, name: &str, answer: Answer) {
     let Some((_, node)) = name.split_once('/').filter(|_| context.settings.samples) else { return };
     let Ok(found) = answer.read::<Subscription>() else { return };
@@ -94,13 +96,13 @@ pub(crate) fn subscription(context: &mut PollContext, name: &str, answer: Answer
         Sample::gauge("pve_subscription_info", 1.0).with_label("id", &id).with_label("level", word(&found.level)),
     );
     samples.extend(SUBSCRIPTIONS.iter().map(one));
-    // A day without a time zone; the exporter takes its own.
+    // A day without a time zone. The exporter uses its own.
     let due = found.nextduedate.get().and_then(|Text(day)| seconds(&format!("{day}T00:00:00Z")));
     let due = due.map(|due| Sample::gauge("pve_subscription_next_due_timestamp_seconds", due).with_label("id", &id));
     samples.extend(due);
 }
 
-/// Adds what the QDevice says: whether it is connected, and what `labels` say of it.
+/// Adds the samples of the QDevice: whether it is connected, and its labels.
 pub(crate) fn qdevice(context: &mut PollContext, cluster: &str, connected: bool, labels: [(&str, &Field<Text>); 5]) {
     let gauge = |name: &str, value: f64| Sample::gauge(name, value).with_label("id", format!("cluster/{cluster}"));
     let info = labels.into_iter().fold(gauge("pve_qdevice_info", 1.0), |info, (label, field)| {
@@ -131,7 +133,7 @@ fn is_guest(resource: &Resource) -> bool {
     resource.kind.get().is_some_and(|Text(kind)| matches!(kind.as_str(), "qemu" | "lxc"))
 }
 
-/// `zeros`: of a guest in no state too.
+/// `zeros`: also for a guest without a state.
 fn add(resource: &Resource, samples: &mut Vec<Sample>, zeros: bool) {
     let (Some(Text(kind)), Some(Text(id))) = (resource.kind.get(), resource.id.get()) else { return };
     let guest = is_guest(resource);
@@ -192,7 +194,7 @@ fn info(resource: &Resource, kind: &str, id: &str) -> Option<Sample> {
     let one = |name: &str| Sample::gauge(name, 1.0).with_label("id", id).with_label("node", word(&resource.node));
     match kind {
         "storage" => {
-            // In any order at each look, which would be another series each time.
+            // The order changes at every poll, and another order would be another series.
             let content = word(&resource.content);
             let mut content: Vec<&str> = content.split(',').collect();
             content.sort_unstable();
@@ -208,13 +210,13 @@ fn info(resource: &Resource, kind: &str, id: &str) -> Option<Sample> {
     }
 }
 
-/// One for each state that there is: 1 for the one that it is in.
+/// Adds a sample for each state: 1 for the current one, 0 for the others.
 fn states(samples: &mut Vec<Sample>, (name, id): (&str, &str), state: &Field<Text>, all: &[&str]) {
     let found = state.get().map(|Text(found)| found.as_str());
     samples.extend(all.iter().map(|state| one_of(name, id, ("state", state), found == Some(*state))));
 }
 
-/// One of the values that a label may have, and whether it has that one.
+/// A sample for one value of a label: 1 if it is the current one.
 fn one_of(name: &str, id: &str, (label, value): (&str, &str), is: bool) -> Sample {
     Sample::gauge(name, f64::from(u8::from(is))).with_label("id", id).with_label(label, value)
 }

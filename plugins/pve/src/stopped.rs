@@ -1,4 +1,4 @@
-//! Guests that must run and do not: since when, and whether somebody meant that.
+//! Guests that are expected to run and do not: since when, and whether a person stopped them.
 
 use crate::PollContext;
 use crate::cluster_view::ClusterView;
@@ -7,22 +7,23 @@ use crate::resources::Guest;
 use crate::tasks::{Act, last_act};
 use proxmox::Diagnostics;
 
-/// A guest that ran at the last poll was stopped by a task that is no older than this: a shutdown may take minutes. Seconds.
+/// A guest that ran at the last poll was stopped by a task that is not older than this: a shutdown may take minutes.
+/// Seconds.
 const RECENT: f64 = 15.0 * 60.0;
 
 impl Stopped {
-    /// `first`: nobody knows whether it ran before.
+    /// `first`: it is not known whether the guest ran before.
     pub(crate) fn new(now: f64, first: bool) -> Self {
         let not_before = if first { 0.0 } else { now - RECENT };
         Self { since: now, lock: None, held: now, by: None, not_before, asked: !first }
     }
 
-    /// Whether it was stopped already when it was first looked at, so that nobody knows since when.
+    /// Whether it was already stopped at its first check, so that the time of the stop is not known.
     pub(crate) fn began_unseen(&self) -> bool {
         self.not_before == 0.0
     }
 
-    /// The same at a later poll. A clock that was set back must not stop the time.
+    /// The state at a later poll. A clock that was set back must not stop the time.
     pub(crate) fn at(mut self, now: f64, lock: Option<&str>) -> Self {
         if self.lock.as_deref() != lock {
             self.lock = lock.map(str::to_owned);
@@ -31,12 +32,12 @@ impl Stopped {
         Self { since: self.since.min(now), held: self.held.min(now), ..self }
     }
 
-    /// With who stopped it, by the newest task that did, as long as nobody tried to start it since.
+    /// Adds the user who stopped the guest, from the newest task that did, unless the guest was started since.
     pub(crate) fn explained(mut self, guest: &Guest, context: &mut PollContext, view: &ClusterView<'_>) -> Self {
         let mut found = last_act(guest.id, view.tasks);
         let may_ask = !self.asked && view.lookups.get() > 0 && crate::nodes::answers(context, view.nodes, &guest.node);
         if found.is_none() && may_ask {
-            // Others' tasks push it off the cluster's list; its own node keeps it.
+            // Tasks of other guests push it off the cluster's list. The list of its own node is longer.
             let path = format!("/nodes/{}/tasks?vmid={}&limit=20&source=all", guest.node, guest.id);
             let [answer] = context.api.ask([path.as_str()]);
             view.lookups.set(view.lookups.get() - 1);

@@ -1,7 +1,7 @@
 //! Storages.
 //!
-//! The cluster's list says nothing of a storage's size when its node has not heard of it: it is gone, or the node itself
-//! says nothing. Then that node is asked.
+//! The cluster's list has no size of a storage if its node does not report it: the storage is gone, or the node reports
+//! nothing at all. Then the node is asked.
 
 use crate::PollContext;
 use crate::nodes::{Nodes, State, answers, back_off, backing_off, parent, reports};
@@ -23,17 +23,17 @@ struct Entry {
     total: Field<Number>,
 }
 
-/// How a storage is on one node.
+/// The state of a storage on one node.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
-    /// It is there; used and total bytes, where they are known.
+    /// It is available. Used and total bytes, if they are known.
     Active(Option<(f64, f64)>),
     Inactive,
-    /// Its node cannot say.
+    /// The node does not report it, for this reason.
     Unknown(String),
 }
 
-/// By node, for a storage's name.
+/// The states of a storage, by node.
 type ByNode = BTreeMap<String, Seen>;
 
 pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &Nodes) {
@@ -46,7 +46,7 @@ pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &No
     let all = storages.len();
     let storages: Vec<&Storage> = storages.iter().filter(named).collect();
     if storages.is_empty() && all > 0 && !settings.exclude.is_all() {
-        context.warn_of_api("no storage is looked at: see storages.include and storages.exclude in the settings");
+        context.warn_of_api("no storage is checked: see storages.include and storages.exclude in the settings");
     }
     let asked = ask(context, &storages, nodes);
     let mut shared: BTreeMap<&str, ByNode> = BTreeMap::new();
@@ -73,7 +73,7 @@ fn titled(dependency: Dependency, storage: &Storage) -> Dependency {
     }
 }
 
-/// What nodes say of storages that the cluster's list does not know: nothing where a node did not answer.
+/// The storages that a node reports itself, or why it could not be asked. `None` is a storage that is disabled there.
 type Asked = BTreeMap<String, Result<BTreeMap<String, Option<Seen>>, String>>;
 
 fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked {
@@ -88,7 +88,7 @@ fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked
         crate::nodes::asked(context, node, &entries);
         let entries = entries.map_err(|error| error.message);
         if let Err(why) = &entries {
-            // Asking at once again makes it worse where a mount hangs.
+            // Another request would make it worse if a mount hangs.
             back_off(context, node, why);
         }
         let seen = entries
@@ -101,7 +101,7 @@ fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked
 }
 
 impl Entry {
-    /// Its name, and how it is; nothing where it is switched off.
+    /// Returns the name and the state; the state is `None` if the storage is disabled.
     fn seen(&self, node: &str, diagnostics: &mut proxmox::Diagnostics) -> Option<(String, Option<Seen>)> {
         let Text(name) = self.storage.get()?;
         let shown = |what: &str| format!("{what} of storage {name} on {node}");
@@ -113,25 +113,25 @@ impl Entry {
         let seen = match diagnostics.flag(&self.active, || shown("active")) {
             Some(true) => Seen::Active(used.zip(total)),
             Some(false) => Seen::Inactive,
-            None => Seen::Unknown(format!("{node} does not say whether it is active")),
+            None => Seen::Unknown(format!("{node} does not report whether it is active")),
         };
         Some((name.clone(), Some(seen)))
     }
 }
 
-/// How a storage is on its node; nothing where it is switched off there.
+/// Returns the state of a storage on its node; `None` if it is disabled there.
 fn seen(storage: &Storage, nodes: &Nodes, asked: &Asked) -> Option<Seen> {
     let node = &storage.node;
     if nodes.get(node).is_some_and(|node| node.state == State::Offline) {
-        return Some(Seen::Unknown(format!("nobody can see it: its node {node} is offline")));
+        return Some(Seen::Unknown(format!("it cannot be checked: its node {node} is offline")));
     }
     if storage.available {
         return Some(Seen::Active(storage.used.zip(storage.total)));
     }
     match asked.get(node) {
         Some(Ok(storages)) => storages.get(&storage.name).cloned().flatten(),
-        Some(Err(why)) => Some(Seen::Unknown(format!("{node} cannot say: {why}"))),
-        None => Some(Seen::Unknown(format!("{node} says nothing about it"))),
+        Some(Err(why)) => Some(Seen::Unknown(format!("{node} could not be asked: {why}"))),
+        None => Some(Seen::Unknown(format!("{node} does not report it"))),
     }
 }
 
@@ -140,7 +140,7 @@ fn one(context: &mut PollContext, name: String, seen: &Seen, node: &str) -> Depe
         Seen::Active(size) => full(context, name, *size),
         Seen::Inactive => {
             let why = format!(
-                "{node} cannot reach it: check what it is mounted from, and its log with \"journalctl -u pvestatd\""
+                "{node} cannot reach it: check where it is mounted from, and the log with \"journalctl -u pvestatd\""
             );
             evaluated(name, "pve-storage", (Status::Critical, Some(why)))
         }
@@ -153,11 +153,11 @@ fn full(context: &mut PollContext, name: String, size: Option<(f64, f64)>) -> De
         return evaluated(name, "pve-storage", (Status::Ok, None)).with_description("It has no size of its own");
     }
     let Some((used, total)) = size.filter(|(_, total)| *total > 0.0) else {
-        let why = "it does not say how large it is".to_owned();
+        let why = "it does not report its size".to_owned();
         return evaluated(name, "pve-storage", (Status::Unknown, Some(why)));
     };
     let Some(share) = percent(used, total) else {
-        let why = format!("{used} of {total} bytes are used, which cannot be");
+        let why = format!("{used} of {total} bytes are used, which is impossible");
         return evaluated(name, "pve-storage", (Status::Unknown, Some(why)));
     };
     let Evaluation { status, limit, after } =
@@ -166,7 +166,7 @@ fn full(context: &mut PollContext, name: String, size: Option<(f64, f64)>) -> De
     evaluated(name, "pve-storage", (status, why)).with_description(format!("{share:.0} % of {} used", bytes(total)))
 }
 
-/// A shared storage: its size is the same everywhere, and it may be out of reach for some.
+/// Evaluates a shared storage. Its size is the same on all nodes, and some of them may not reach it.
 fn of_all(context: &mut PollContext, storage: &str, by_node: &ByNode) -> Dependency {
     let name = format!("storage/{storage}");
     let active = by_node.values().find(|seen| matches!(seen, Seen::Active(_)));

@@ -1,4 +1,4 @@
-//! What is asked of each node once an hour: certificates, ZFS pools, and, where that is wanted, disks, updates, subscriptions.
+//! Checks of each node that run once an hour: certificates, ZFS pools, and optionally disks, updates and subscriptions.
 
 use crate::nodes::{Node, Nodes, answers, unreachable_because};
 use crate::{PollContext, samples};
@@ -18,7 +18,7 @@ struct Disk {
     devpath: Field<Text>,
     model: Field<Text>,
     health: Field<Text>,
-    /// What is left, in percent; `N/A` for disks that spin.
+    /// The remaining life in percent; `N/A` for spinning disks.
     wearout: Field<Number>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn report(context: &mut PollContext, nodes: &Nodes) {
         for dependency in facts.iter().filter_map(|fact| fact.name(name)) {
             context.report.keep(dependency.clone());
             if nodes.get(name).is_some_and(Node::is_offline) {
-                context.mark_unknown(dependency, format!("nobody can see it: its node {name} is offline"));
+                context.mark_unknown(dependency, format!("it cannot be checked: its node {name} is offline"));
             }
         }
     }
@@ -70,16 +70,17 @@ fn certificate(context: &mut PollContext, name: String, answer: Answer) -> Read 
     certificates(context, (name, "pve-certificate", renew), context.settings.certificates, answer)
 }
 
-/// pve-cluster: PVE/Cluster/Setup.pm makes the node's own anew, and not its authority's.
+/// The command renews the node's certificate and not that of the authority (pve-cluster: PVE/Cluster/Setup.pm).
 fn renew(file: &str) -> &'static str {
     match file {
         "pveproxy-ssl.pem" => {
-            "run \"pvenode acme cert renew\" on the node where ACME made it, else \"pvenode cert set\""
+            "run \"pvenode acme cert renew\" on the node if ACME issued it, else \"pvenode cert set\""
         }
         "pve-root-ca.pem" => {
-            "it signs those of all nodes: once it is replaced (\"man pvecm\"), whoever pins or trusts one of them needs the new"
+            "it signs the certificates of all nodes: after replacing it (\"man pvecm\"), update it wherever one of \
+             them is pinned or trusted"
         }
-        _ => "run \"pvecm updatecerts --force\" on the node; whoever pins it needs the new fingerprint",
+        _ => "run \"pvecm updatecerts --force\" on the node; update the fingerprint wherever it is pinned",
     }
 }
 
@@ -96,26 +97,25 @@ fn pools(context: &mut PollContext, name: String, answer: Answer) -> Read {
     let mut bad: Vec<Verdict> = pools.iter().map(|pool| pool_verdict(context, &name, pool)).collect();
     bad.retain(|(status, _)| *status != Status::Ok);
     let status = bad.iter().fold(Status::Ok, |worst, (status, _)| worst.worse(*status));
-    // What is broken before what still works.
+    // Pools that failed come before pools that still work.
     bad.sort_by_key(|(found, why)| (*found != status, why.as_deref().is_some_and(|why| why.contains("degraded"))));
     let why: Vec<String> = bad.into_iter().filter_map(|(_, why)| why).collect();
     let verdict = (status, (!why.is_empty()).then(|| why.join("; ")));
     Ok(evaluated(name, "pve-zfs", verdict).with_description(count(pools.len(), "pool")))
 }
 
-/// `own`: what the node's pools are called in the report.
+/// Evaluates a pool. `own` is the name of the dependency for the node's pools.
 fn pool_verdict(context: &mut PollContext, own: &str, pool: &Pool) -> Verdict {
     let name = pool.name.get().map_or("a pool", |Text(name)| name.as_str());
     let health = pool.health.get().map_or("", |Text(health)| health.as_str());
     match health {
         "ONLINE" => {}
         "DEGRADED" => {
-            let why = format!(
-                "pool {name} is degraded: it works without the disks that failed; \"zpool status {name}\" says which"
-            );
+            let why =
+                format!("pool {name} is degraded: it works without the failed disks; see \"zpool status {name}\"");
             return (Status::Critical, Some(why));
         }
-        "" => return (Status::Unknown, Some(format!("pool {name} does not say how it is"))),
+        "" => return (Status::Unknown, Some(format!("pool {name} does not report its state"))),
         // zpoolconcepts(7).
         other if !matches!(other, "FAULTED" | "OFFLINE" | "REMOVED" | "UNAVAIL" | "SUSPENDED") => {
             return (
@@ -123,7 +123,7 @@ fn pool_verdict(context: &mut PollContext, own: &str, pool: &Pool) -> Verdict {
                 Some(format!("pool {name} is {other:?}, a state that this plugin does not know")),
             );
         }
-        other => return (Status::Critical, Some(format!("pool {name} is {other}: look at \"zpool status {name}\""))),
+        other => return (Status::Critical, Some(format!("pool {name} is {other}: see \"zpool status {name}\""))),
     }
     let size = context.diagnostics.number(&pool.size, || format!("size of pool {name}"));
     let used = context.diagnostics.number(&pool.alloc, || format!("alloc of pool {name}"));
@@ -140,18 +140,18 @@ fn disks(context: &mut PollContext, name: String, answer: Answer) -> Read {
     Ok(evaluated(name, "pve-disks", found.verdict()).with_description(count(disks.len(), "disk")))
 }
 
-/// Disks that are not well.
+/// Disks with problems.
 #[derive(Default)]
 struct Found {
     failing: Vec<String>,
     worn_out: Vec<String>,
     worn: Vec<String>,
-    /// In a state that nobody knows.
+    /// In an unknown state.
     unclear: Vec<String>,
 }
 
 impl Found {
-    /// `own`: what the node's disks are called in the report.
+    /// Adds a disk. `own` is the name of the dependency for the node's disks.
     fn take(&mut self, context: &mut PollContext, own: &str, disk: &Disk) {
         let path = disk.devpath.get().map_or("a disk", |Text(path)| path.as_str());
         let shown =
@@ -164,8 +164,9 @@ impl Found {
             _ => self.unclear.push(format!("{shown} is {health:?}")),
         }
         if let Some(Number(left)) = disk.wearout.get().filter(|Number(left)| *left < 0.0) {
-            // It is 100 less what was used, and more may be used than a disk was built for; or it is nonsense.
-            return self.worn.push(format!("{shown} says that {} % of its life are used", 100.0 - left));
+            // The field is 100 minus the used life. A disk may be used more than it was built for, or the number is
+            // wrong.
+            return self.worn.push(format!("{shown} reports that {} % of its life are used", 100.0 - left));
         }
         let left = context.diagnostics.number(&disk.wearout, || format!("wearout of {shown} of {own}"));
         let Some(left) = left else { return };

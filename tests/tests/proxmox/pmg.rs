@@ -54,7 +54,7 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
                 "api warning: *lack the rights for /config/cluster/status: give*",
                 "cluster unknown: *lack the rights for /config/cluster/status: give the user the role Auditor*",
                 "node/* is not there",
-                "queue/* unknown: there is no node that could be asked: *",
+                "queue/* unknown: no node could be asked: *",
                 "service/* is not there",
                 "service/ is kept",
                 "certificate/* is not there",
@@ -70,24 +70,29 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
             "node-dead",
             &[
                 "node/pmg3 critical: pmg3 cannot be reached*No route to host)",
-                "cluster warning: not in step with the others: pmg3*",
+                "cluster warning: not synchronised with the others: pmg3*",
                 "certificate/pmg3 is not there",
                 "certificate/pmg3 is kept",
                 "subscription/pmg3 is kept",
             ],
         ),
-        ("cluster-hangs", &["cluster unknown: how its nodes see one another is not known: *no whole answer within*"]),
-        ("out-of-step", &["cluster warning: not in step with the others: pmg3; look there with \"pmgcm status\"*"]),
+        (
+            "cluster-hangs",
+            &["cluster unknown: it is not known whether its nodes are synchronised: *no whole answer \
+                             within*"],
+        ),
+        ("out-of-step", &["cluster warning: not synchronised with the others: pmg3; check \"pmgcm status\"*"]),
         (
             "deferred",
-            &["queue/deferred warning: pmg1 has 100 or more in it, counted by recipient: \"postqueue -p\" there*"],
+            &[
+                "queue/deferred warning: pmg1 has 100 or more in it, counted by recipient: \"postqueue -p\" on the node*",
+            ],
         ),
         ("held", &["queue/hold warning: pmg1 has 1 or more in it*"]),
         (
             "service-down",
-            &[
-                "service/pmg-smtp-filter critical: it does not run on pmg1: look there with \"systemctl status pmg-smtp-filter\"",
-            ],
+            &["service/pmg-smtp-filter critical: it is not running on pmg1: check it there with \"systemctl status \
+                 pmg-smtp-filter\""],
         ),
         ("memory-full", &["node/* warning: memory: more than 95 % is used"]),
         (
@@ -96,14 +101,14 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
         ),
         (
             "rules-old",
-            &[
-                "spamassassin warning: there are newer rules, and those there are more than 72 hours old: updates.spamassassin.org on pmg1*",
-            ],
+            &["spamassassin warning: there are newer rules, and the installed ones are more than 72 hours old: \
+                 updates.spamassassin.org on pmg1*"],
         ),
         (
             "rules-old+nulls",
             &[
-                "spamassassin unknown: whether there are newer rules is not said by updates.spamassassin.org on pmg*",
+                "spamassassin unknown: whether there are newer rules is not reported by updates.spamassassin.org on \
+                 pmg*",
                 "* unknown*",
             ],
         ),
@@ -122,7 +127,7 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
     let again = bench.poll("cluster-hangs", Some("hung")).await;
     assert_eq!(again.usage.requests, 8, "version, nodes, each one's status, 3 numbers");
     let Outcome::Success(again) = again.outcome else { panic!("{:?}", again.outcome) };
-    assert!(lines(&again)["cluster"].starts_with("unknown: how its nodes see one another is not known"));
+    assert!(lines(&again)["cluster"].starts_with("unknown: it is not known whether its nodes are synchronised"));
     assert_eq!(lines(&again)["node/pmg3"], "ok");
 
     // One log-in serves many polls.

@@ -22,9 +22,9 @@ async fn pve_remembers_what_a_dead_node_cannot_say() {
 
     // A guest that must run has its grace, and a stop on purpose is none for as long as it lasts.
     let status = |report: &Report| lines(report)["guest/100"].clone();
-    assert!(status(&poll("guest-stopped", 20).await).starts_with("warning: it must run, and is stopped since"));
+    assert!(status(&poll("guest-stopped", 20).await).starts_with("warning: expected to run, but is stopped since"));
     assert!(status(&poll("guest-stopped", 139).await).starts_with("warning"));
-    assert!(status(&poll("guest-stopped", 140).await).starts_with("critical: it must run, and is stopped since"));
+    assert!(status(&poll("guest-stopped", 140).await).starts_with("critical: expected to run, but is stopped since"));
     assert_eq!(status(&poll("healthy", 150).await), "ok");
     assert!(status(&poll("guest-stopped+stopped-on-purpose", 160).await).contains("on purpose by root@pam"));
     // It is started for its backup, which holds it, and is stopped again.
@@ -39,7 +39,7 @@ async fn pve_remembers_what_a_dead_node_cannot_say() {
     assert_eq!(status(&poll("healthy", 10_000).await), "ok");
     assert!(
         status(&poll("guest-stopped+stopped-long-ago", 10_010).await)
-            .starts_with("warning: it must run, and is stopped")
+            .starts_with("warning: expected to run, but is stopped")
     );
     let first = bench.report("guest-stopped+stopped-long-ago").await;
     assert!(status(&first).contains("on purpose by root@pam at 2026-11-13 12:00 UTC"), "{}", status(&first));
@@ -49,8 +49,8 @@ async fn pve_remembers_what_a_dead_node_cannot_say() {
     assert!(!lines(&silent).contains_key("node/pve1") && silent.kept.contains(&"node/pve1".to_owned()), "{silent:?}");
     assert!(silent.kept.contains(&"guest/101".to_owned()), "{silent:?}");
     let silent = poll("mute", 10_080).await;
-    assert!(lines(&silent)["node/pve1"].starts_with("warning: pve1 does not say how it is"), "{silent:?}");
-    assert!(lines(&silent)["guest/101"].starts_with("unknown: pve2 does not say how it is"), "{silent:?}");
+    assert!(lines(&silent)["node/pve1"].starts_with("warning: pve1 does not report its state"), "{silent:?}");
+    assert!(lines(&silent)["guest/101"].starts_with("unknown: pve2 does not report its state"), "{silent:?}");
     assert_eq!(title(&silent, "guest/101").as_deref(), Some("db-1"));
     assert!(!lines(&silent).contains_key("guest/9000"), "{silent:?}");
 
@@ -65,7 +65,11 @@ async fn pve_remembers_what_a_dead_node_cannot_say() {
     let kept = poll("broken", 20_000).await.kept;
     assert!(kept.contains(&"guest/".to_owned()) && kept.contains(&"cluster/quorum".to_owned()), "{kept:?}");
     let late = poll("broken", 20_120).await;
-    assert!(lines(&late)["cluster/quorum"].starts_with("unknown: /cluster/status failed there"), "{:?}", lines(&late));
+    assert!(
+        lines(&late)["cluster/quorum"].starts_with("unknown: /cluster/status failed on the server"),
+        "{:?}",
+        lines(&late)
+    );
     assert!(lines(&poll("healthy", 20_310).await)["cluster/quorum"] == "ok");
     assert!(poll("broken", 20_320).await.kept.contains(&"cluster/quorum".to_owned()), "its time begins anew");
 }
@@ -88,10 +92,7 @@ async fn pve_forgets_nothing_that_nobody_removed() {
 
     // What is hidden from a token that lost its rights is not gone.
     let hidden = poll("ceph+no-rights", 5_000).await;
-    assert_eq!(
-        status(&hidden, "guest/101"),
-        "unknown: the token lacks VM.Audit, so that it is hidden: \"api\" says more"
-    );
+    assert_eq!(status(&hidden, "guest/101"), "unknown: the token lacks VM.Audit, so it is hidden: see \"api\"");
     assert!(status(&hidden, "storage/local@pve1").starts_with("unknown: the token lacks Datastore.Audit"));
     assert_eq!(lines(&poll("ceph", 5_010).await)["guest/101"], "ok");
 
@@ -107,24 +108,32 @@ async fn pve_forgets_nothing_that_nobody_removed() {
     }
     let guest = broken.dependencies.iter().find(|dependency| dependency.name == "guest/100").unwrap();
     assert_eq!((guest.title.as_deref(), guest.parent.as_deref()), (Some("web-1"), Some("node/pve1")));
-    assert_eq!(guest.error_message.as_deref(), Some("it cannot be looked at: \"resources\" says why"));
+    assert_eq!(guest.error_message.as_deref(), Some("it cannot be checked: see \"resources\""));
     let back = poll("ceph", 10_300).await;
     assert_eq!(lines(&back), lines(&over));
 
     // The last backups of a dead node grow old, and nobody can see whether they do.
     let offline = poll("ceph+node-offline", 20_000).await;
-    assert_eq!(status(&offline, "zfs/pve3"), "unknown: nobody can see it: its node pve3 is offline");
-    assert_eq!(status(&offline, "backup/node/pve3"), "unknown: nobody can see it: its node pve3 is offline");
+    assert_eq!(status(&offline, "zfs/pve3"), "unknown: it cannot be checked: its node pve3 is offline");
+    assert_eq!(status(&offline, "backup/node/pve3"), "unknown: it cannot be checked: its node pve3 is offline");
 
     // What is back is looked at again at once, though it is not its time.
     let said = |report: &Report| status(report, "zfs/pve3");
-    assert_eq!(said(&poll("ceph+node-offline", 20_010).await), "unknown: nobody can see it: its node pve3 is offline");
+    assert_eq!(
+        said(&poll("ceph+node-offline", 20_010).await),
+        "unknown: it cannot be checked: its node pve3 is \
+                                                                offline"
+    );
     poll("ceph", 20_020).await;
     let back = poll("ceph", 20_030).await;
     assert_eq!((said(&back).as_str(), status(&back, "backup/node/pve3").as_str()), ("ok", "ok"), "{:?}", lines(&back));
     let quiet = bench.poll_at("pve/ceph", Some("same"), NOW + 20_040).await;
     assert_eq!(quiet.usage.requests, 5, "and then at its time");
-    assert_eq!(said(&poll("ceph+node-offline", 20_050).await), "unknown: nobody can see it: its node pve3 is offline");
+    assert_eq!(
+        said(&poll("ceph+node-offline", 20_050).await),
+        "unknown: it cannot be checked: its node pve3 is \
+                                                                offline"
+    );
     let quiet = bench.poll_at("pve/ceph+node-offline", Some("same"), NOW + 20_055).await;
     assert_eq!(quiet.usage.requests, 5, "a node that is gone makes nothing due");
 
@@ -146,7 +155,7 @@ async fn pve_does_not_say_since_when_where_nobody_looked() {
         let Outcome::Success(report) = done.outcome else { panic!("{:?}", done.outcome) };
         lines(&report)["guest/100"].clone()
     };
-    let unseen = "since when is not known at a first look";
+    let unseen = "since when is not known at the first check";
     // It must run from now on.
     let mut bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"guests": {"expected": ["101"]}}"#);
     assert_eq!(poll(&bench, "new", "guest-stopped", 0).await, "ok (skipped)");

@@ -125,7 +125,7 @@ async fn pve_gives_as_many_numbers_as_a_report_takes() {
     let report = bench.report("guests-6000").await;
     assert_eq!(report.samples.len(), 100_000);
     assert!(
-        report.warnings.iter().any(|warning| warning.contains("numbers, and 100000 at most are taken")),
+        report.warnings.iter().any(|warning| warning.contains("samples, and at most 100000 are accepted")),
         "{:?}",
         report.warnings
     );

@@ -3,7 +3,7 @@ use polliwog_sdk::testing::{Recording, poll, target};
 use polliwog_sdk::{Info, NoSettings, PollError, Poller, Report};
 use serde_json::{Value, json};
 
-/// Does nothing but look for an origin that answers.
+/// Only connects.
 struct Finder;
 
 impl Poller for Finder {
@@ -24,10 +24,10 @@ impl Poller for Finder {
 const ONE: &str = "https://one:8006";
 const TWO: &str = "https://two:8006";
 
-/// What is asked beside `/version`.
+/// The path that is requested beside `/version`.
 const FIRST: [&str; 1] = ["/cluster/status"];
 
-/// What an origin answers to `/version`.
+/// The answer of an origin to `/version`.
 fn exchange(origin: &str, answer: Value) -> Value {
     let mut exchange = json!({ "request": { "method": "GET", "url": format!("{origin}/api2/json/version") } });
     let part = if answer["code"].is_string() { "error" } else { "response" };
@@ -43,7 +43,8 @@ fn error(code: &str, retryable: bool) -> Value {
     json!({ "code": code, "message": format!("it is {code}"), "retryable": retryable })
 }
 
-/// Polls both origins. What is not in the recording must not be asked for; the first path of each origin is in it.
+/// Polls both origins. A request that is not in the recording fails the test; the first path of each origin is
+/// recorded.
 fn find(exchanges: &[Value]) -> Result<Dependency, PollError> {
     let first = |exchange: &Value| {
         let url = exchange["request"]["url"].as_str().unwrap_or_default().replace("/version", FIRST[0]);
@@ -53,7 +54,7 @@ fn find(exchanges: &[Value]) -> Result<Dependency, PollError> {
     find_exactly(&[exchanges, &first].concat())
 }
 
-/// The same, and the first path is in the recording as well.
+/// Polls both origins. `exchanges` is the whole recording.
 fn find_exactly(exchanges: &[Value]) -> Result<Dependency, PollError> {
     let target =
         Target { url: format!("{ONE}/"), also: vec![format!("{TWO}/api2/json"), ONE.to_owned()], ..target("{}") };
@@ -77,18 +78,18 @@ fn the_first_origin_is_asked_and_the_next_only_when_it_is_silent() {
     let silent = exchange(ONE, error("connect_refused", true));
     let api = find(&[silent, exchange(TWO, version())]).unwrap();
     assert_eq!((api.status, api.title.as_deref()), (Status::Warning, Some("1 Proxmox VE")));
-    let said = "https://one:8006 is passed over, and https://two:8006 is asked: it is connect_refused";
+    let said = "https://one:8006 does not answer, and https://two:8006 is used instead: it is connect_refused";
     assert_eq!(api.error_message.as_deref(), Some(said));
 
-    // For a minute the one that was silent is asked last, and so not at all.
+    // For a minute the silent origin is tried last, so it is not requested.
     let api = find(&[exchange(TWO, version())]).unwrap();
     assert_eq!((api.status, api.error_message.as_deref()), (Status::Warning, Some(said)));
-    // Unless the others are silent too; one that answers is the first again.
+    // If the other origin is silent too, it is tried; an origin that answers is the first again.
     assert_eq!(find(&[exchange(TWO, error("timeout", true)), exchange(ONE, version())]).unwrap().status, Status::Ok);
     assert_eq!(find(&[exchange(ONE, version())]).unwrap().status, Status::Ok);
 }
 
-/// The recording lacks what must not be asked for.
+/// A request that is not in the recording fails the test.
 #[test]
 fn only_an_origin_that_answered_at_the_last_poll_is_asked_for_more_than_its_version() {
     let refused = || exchange(ONE, json!({ "status": 401, "reason": "permission denied - invalid PVE ticket" }));
@@ -122,7 +123,7 @@ fn where_none_answers_each_is_named() {
 fn where_each_has_the_wrong_certificate_somebody_must_mend_it() {
     let wrong = || error("tls_fingerprint_mismatch", false);
     let Err(PollError::Permanent(failure)) = find(&[exchange(ONE, wrong()), exchange(TWO, wrong())]) else {
-        panic!("it stays until somebody does something")
+        panic!("it is permanent")
     };
     assert!(failure.message.contains("\"polliwog setup pve https://one:8006\" shows"), "{failure:?}");
 }

@@ -120,7 +120,7 @@ fn a_damaged_or_older_document_reads_as_empty() {
 fn a_document_that_is_too_large_loses_what_matters_least() {
     let samples = |bytes: usize| vec![Sample::gauge("x".repeat(80), 1.0); bytes / 100];
     let steps = ["samples between two checks", Names::SHED, "the names of all dependencies"];
-    // Bytes of samples, of the plugin's names and of the inventory, and how many steps that takes.
+    // Bytes of samples, of the plugin's names and of the inventory, and how many sections are dropped.
     for (sampled, named, listed, expected) in [
         (300_000, 300_000, 300_000, 0),
         (900_000, 300_000, 300_000, 1),

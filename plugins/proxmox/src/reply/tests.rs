@@ -20,14 +20,14 @@ impl<const PRODUCT: u8> Poller for Reader<PRODUCT> {
     }
 }
 
-/// Whether the failure is permanent, its code, and its sentence.
+/// Returns whether the failure is permanent, its code, and its message.
 fn failure<const PRODUCT: u8>(status: u16, reason: &str, body: &str) -> (bool, String, String) {
     let exchange = json!([{
         "request": { "method": "GET", "url": "/cluster/status" },
         "response": { "status": status, "reason": reason, "body": body, "headers": [["location", "https://sso.example/"]] },
     }]);
     let result = poll::<Reader<PRODUCT>>(Recording::parse(&exchange.to_string()), target("{}"));
-    let error = result.expect_err("it is no good answer");
+    let error = result.expect_err("it is not a good answer");
     let failure = error.failure().clone();
     (matches!(error, PollError::Permanent(_)), failure.code, failure.message)
 }
