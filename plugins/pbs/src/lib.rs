@@ -11,9 +11,9 @@
 //! | `/nodes/localhost/subscription`, optional | each hour |
 //! | `/access/permissions` | each hour, for hidden sync jobs; and if the list of datastores is empty, which may be a missing privilege |
 //!
-//! Dependencies: `api`, `node`, `datastore/S`, `gc/S`, `verify/ID`, `sync/ID`, `prune/ID`, `groups/S` (whether the groups of a
-//! datastore could be listed), `group/S/TYPE/ID` or `group/S/NAMESPACE/TYPE/ID` for each backup group, `verification/S`,
-//! `tasks`, `certificate`, `subscription`.
+//! Dependencies: `api`, `node`, `datastore/S`, `gc/S`, `verify/ID`, `sync/ID`, `prune/ID`, `groups/S` (whether the
+//! groups of a datastore could be listed), `group/S/TYPE/ID` or `group/S/NAMESPACE/TYPE/ID` for each backup group,
+//! `verification/S`, `tasks`, `certificate`, `subscription`.
 //!
 //! Invariant: a broken datastore never hides the others. Each is asked and evaluated by itself.
 
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_is_the_one_that_the_server_shows() {
+    fn the_certificate_of_the_connection_is_evaluated() {
         for (days, status, says) in [
             (300, Status::Ok, None),
             (5, Status::Warning, Some("the server's certificate expires at 2026-07-25")),

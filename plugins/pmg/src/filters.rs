@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clamavs_times_are_read() {
+    fn times_of_clamav_are_parsed() {
         for (text, expected) in [
             ("16 Dec 2025 23-18 +0000", Some(1_765_927_080.0)),
             ("1 Jan 1970 01-00 +0100", Some(0.0)),

@@ -10,8 +10,8 @@
 //! | `/nodes/N/clamav/database`, `/nodes/N/spamassassin/rules`, `/nodes/N/certificates/info`, and optionally `/nodes/N/subscription` | each hour |
 //! | `/nodes`, `/nodes/N/status` of each node | if the cluster's list does not come because a node in it is down; then for five minutes |
 //!
-//! Dependencies: `api`, `cluster`, `node/N`, `queue/Q` and `service/S` (the worst node counts), `clamav`, `spamassassin`,
-//! `certificate/N`, `subscription/N`.
+//! Dependencies: `api`, `cluster`, `node/N`, `queue/Q` and `service/S` (the worst node counts), `clamav`,
+//! `spamassassin`, `certificate/N`, `subscription/N`.
 
 #![deny(unsafe_code)]
 

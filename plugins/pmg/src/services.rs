@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_systemds() {
+    fn states_of_systemd_are_mapped() {
         for (words, expected) in [
             (("running", "active", "enabled"), State::Up),
             (("exited", "active", "enabled"), State::Up),

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_rule_that_means_it_counts() {
+    fn the_first_matching_rule_applies() {
         let rule = |of: &str, warning_hours| AgeRule { of: Patterns::from([of]), warning_hours, critical_hours: 0.0 };
         let rules = [rule("ns:weekly", 200.0), rule("vm/*", 30.0)];
         let otherwise = Thresholds { warning: 48.0, critical: 168.0 };

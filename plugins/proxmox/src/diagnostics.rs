@@ -207,7 +207,7 @@ mod tests {
     use serde::Deserialize;
 
     #[test]
-    fn what_is_no_object_is_left_out_and_counted() {
+    fn items_that_are_not_objects_are_dropped_and_counted() {
         let list: Listed<Node> =
             serde_json::from_str(r#"[{"cpu": 1}, null, 3, -3, 0.5, "x", [{"cpu": 1}], true, {}]"#).unwrap();
         assert_eq!((list.items.len(), list.odd), (2, 7));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_fields_are_named() {
+    fn unreadable_fields_are_named() {
         let mut diagnostics = Diagnostics::default();
         for (json, expected) in [
             ("1", Some(1.0)),

@@ -1,8 +1,8 @@
 //! Errors: why a part could not be read, and how an operator corrects it.
 //!
-//! The products report an error in three places: in the HTTP reason phrase (Proxmox VE and Mail Gateway; always for a 401),
-//! in `message` or `errors` of a JSON body (the same two products), and as plain text that claims to be JSON (Backup
-//! Server). The statuses 595 to 599 are errors of the node behind the server that was asked.
+//! The products report an error in three places: in the HTTP reason phrase (Proxmox VE and Mail Gateway; always for a
+//! 401), in `message` or `errors` of a JSON body (the same two products), and as plain text that claims to be JSON
+//! (Backup Server). The statuses 595 to 599 are errors of the node behind the server that was asked.
 //!
 //! Invariant: plugins decide by [`ErrorClass`], never by the text of a code or message.
 

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_times_are_readable() {
+    fn numbers_and_times_are_formatted() {
         assert_eq!(moment(1_772_337_600.0).unwrap(), "2026-03-01 04:00 UTC");
         for absurd in [f64::MAX, 1e18, f64::INFINITY] {
             assert_eq!(moment(absurd), None, "{absurd}");

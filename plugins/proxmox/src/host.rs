@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_share_counts() {
+    fn the_worst_usage_counts() {
         let limits = HostLimits { cpu_warning_percent: 90.0, ..HostLimits::default() };
         let host = |cpu, memory, root| Host { cpu: Some(cpu), memory: Some(memory), root: Some(root) };
         for (host, expected) in [

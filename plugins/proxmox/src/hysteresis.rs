@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_a_limit_is_so_until_it_is_back_by_a_part_of_it() {
+    fn a_crossed_value_stays_flagged_until_it_is_clearly_back() {
         let (ok, warning, critical) = ((Status::Ok, 0.0), Status::Warning, Status::Critical);
         let limits = Thresholds { warning: 80.0, critical: 90.0 };
         for (values, expected) in [
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_that_was_passed_is_named() {
+    fn the_crossed_threshold_is_named() {
         let mut hysteresis = Hysteresis::default();
         let limits = Thresholds { warning: 85.0, critical: 0.0 };
         assert_eq!(hysteresis.evaluate("it", limits, 86.0).after, "");

@@ -1,7 +1,7 @@
 //! The inventory: the dependencies of earlier reports, which are reported as unknown when they cannot be checked.
 //!
-//! The host calls a dependency removed if a report neither names nor keeps it. The inventory holds them by family, which is
-//! the first segment of a name: `guest`.
+//! The host calls a dependency removed if a report neither names nor keeps it. The inventory holds them by family,
+//! which is the first segment of a name: `guest`.
 
 use crate::expiring::Section;
 use polliwog_sdk::{Dependency, Report, Status};

@@ -3,11 +3,11 @@
 //! - [`connect`] finds the origin of a target that answers. [`Api`] sends requests to it.
 //! - [`Error`] is the reason why a part could not be read, with the command or privilege that corrects it.
 //! - [`Diagnostics`] collects fields of an unexpected type as warnings that name them.
-//! - [`PollContext`] is the state of one poll. It reports parts that cannot be read as unknown, and schedules parts that are
-//!   checked less often than at every poll.
+//! - [`PollContext`] is the state of one poll. It reports parts that cannot be read as unknown, and schedules parts
+//!   that are checked less often than at every poll.
 //! - [`Memory`] is what one poll remembers for the next.
-//! - [`Thresholds`] are limits of usage and age, [`Hysteresis`] keeps a value from flapping around one, [`Host`] is the usage
-//!   of a machine, [`Ended`] the result of a task, and [`Patterns`] are names in settings.
+//! - [`Thresholds`] are limits of usage and age, [`Hysteresis`] keeps a value from flapping around one, [`Host`] is the
+//!   usage of a machine, [`Ended`] the result of a task, and [`Patterns`] are names in settings.
 //! - [`hourly`] checks each node once an hour; [`certificates`] and [`subscription`] are such checks.
 //!
 //! The crate decides nothing about a single product, except for [`Product`]. It depends on the SDK only.

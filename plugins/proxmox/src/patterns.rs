@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_any_text() {
+    fn a_star_matches_any_text() {
         for (pattern, name, expected) in [
             ("web", "web", true),
             ("web", "WEB", true),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_names_and_words_before_a_colon_are_known() {
+    fn ids_are_names_and_unknown_words_before_a_colon_are_problems() {
         let patterns: Patterns = serde_json::from_str(r#"[100, "web*", "tag:prod"]"#).expect("they are patterns");
         assert!(patterns.match_any(["100"]) && patterns.match_any(["tag:PROD"]) && !patterns.match_any(["101"]));
         assert_eq!(patterns.problem("x", &["tag", "pool"]), None);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_fit_nothing_are_known() {
+    fn patterns_that_match_nothing_are_found() {
         let patterns = Patterns::from(["web", "tag:prod", "100", "db*", "x*"]);
         let mut unseen = patterns.unseen();
         for name in ["WEB", "100", "db-1", "tag:test"] {

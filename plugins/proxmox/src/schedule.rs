@@ -107,8 +107,8 @@ impl Due {
     }
 }
 
-/// Whether a dependency of this name, or those of this prefix, belong to a part: `zfs/pve1` to `hourly/zfs`, `group/` to
-/// `group/main/`.
+/// Whether a dependency of this name, or those of this prefix, belong to a part: `zfs/pve1` to `hourly/zfs`, `group/`
+/// to `group/main/`.
 pub(crate) fn belongs(name: &str, part: &str) -> bool {
     let part = part.strip_prefix("hourly/").unwrap_or(part);
     name == part || name.starts_with(&format!("{part}/")) || name.ends_with('/') && format!("{part}/").starts_with(name)

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_reached_from_below_and_zero_is_never() {
+    fn thresholds_are_reached_from_below_and_zero_is_never() {
         let limits = Thresholds { warning: 80.0, critical: 90.0 };
         for (value, expected) in
             [(79.9, Status::Ok), (80.0, Status::Warning), (90.0, Status::Critical), (f64::NAN, Status::Ok)]
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_remains_is_judged_from_above() {
+    fn remaining_days_are_evaluated_from_above() {
         let days = Remaining { warning: 30.0, critical: 7.0 };
         for (value, expected) in
             [(30.0, Status::Ok), (29.9, Status::Warning), (7.0, Status::Warning), (-1.0, Status::Critical)]
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worse_verdict_wins_and_the_first_of_two_alike() {
+    fn the_worse_verdict_wins_and_then_the_first() {
         let verdict = |status, why: &str| (status, Some(why.to_owned()));
         let (warning, critical) = (verdict(Status::Warning, "w"), verdict(Status::Critical, "c"));
         assert_eq!(worse(warning.clone(), critical.clone()), critical);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_shares_are_none() {
+    fn impossible_numbers_have_no_percentage() {
         assert_eq!(percent(50.0, 200.0), Some(25.0));
         for (used, total) in [(1.0, 0.0), (-1.0, 10.0), (11.0, 10.0), (f64::NAN, 1.0), (1.0, f64::NAN)] {
             assert_eq!(percent(used, total), None, "{used} of {total}");

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_judged_by_what_is_expected() {
+    fn states_are_evaluated_by_expectation() {
         let (ok, rests) = (Some((Status::Ok, false)), Some((Status::Ok, true)));
         let (warning, critical) = (Some((Status::Warning, false)), Some((Status::Critical, false)));
         let unknown = Some((Status::Unknown, false));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_is_critical_after_its_grace_unless_somebody_meant_it() {
+    fn a_stop_is_critical_after_its_grace_period_unless_it_was_on_purpose() {
         let settings = settings::Guests { grace_seconds: 60, ..settings::Guests::default() };
         let stopped = |by: Option<&str>| {
             let mut stopped = Stopped::new(1000.0, true);

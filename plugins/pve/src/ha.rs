@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn managers_are_read_from_their_text() {
+    fn managers_are_evaluated_by_their_text() {
         for (text, expected) in [
             ("pve1 (active, Wed Nov 18 12:00:00 2026)", Status::Ok),
             ("pve2 (idle, Wed Nov 18 12:00:00 2026)", Status::Ok),
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn services_are_judged_by_state() {
+    fn services_are_evaluated_by_state() {
         for (state, expected) in [
             (Some("started"), Status::Ok),
             (Some("migrate"), Status::Ok),

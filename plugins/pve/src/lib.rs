@@ -1,8 +1,8 @@
 //! Kind `pve`: a Proxmox VE cluster, or a standalone node.
 //!
-//! One request to the cluster replaces one for each guest. Paths below `/cluster` are requested at every poll, paths of a node
-//! where only the node has the information, and paths of a guest only if a setting asks for it. The number of requests
-//! depends on the number of nodes and not on the number of guests.
+//! One request to the cluster replaces one for each guest. Paths below `/cluster` are requested at every poll, paths of
+//! a node where only the node has the information, and paths of a guest only if a setting asks for it. The number of
+//! requests depends on the number of nodes and not on the number of guests.
 //!
 //! | request | how often |
 //! |---|---|

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Memory {
-    /// IDs of guests that were expected to run at the previous poll, and whose state was known. For a guest that is newly
-    /// expected it is not known whether it was running.
+    /// IDs of guests that were expected to run at the previous poll, and whose state was known. For a guest that is
+    /// newly expected it is not known whether it was running.
     pub watched: BTreeSet<u64>,
     /// Guests of those that did not run, by ID.
     pub stopped: BTreeMap<u64, Stopped>,
@@ -47,8 +47,8 @@ impl PluginMemory for Memory {
     }
 }
 
-/// A guest that is expected to run and did not at some poll, until it runs again. Field names are short in the document:
-/// there may be thousands.
+/// A guest that is expected to run and did not at some poll, until it runs again. Field names are short in the
+/// document: there may be thousands.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Stopped {
     /// When it was first seen stopped, in seconds since 1970.

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lacking_privileges_are_named() {
+    fn missing_privileges_are_named() {
         let permissions = |json: &str| serde_json::from_str::<Permissions>(json).unwrap();
         let all =
             permissions(r#"{"/nodes":{"Sys.Audit":1},"/vms/100":{"VM.Audit":1},"/storage":{"Datastore.Audit":"1"}}"#);

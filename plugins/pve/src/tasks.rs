@@ -65,7 +65,7 @@ pub(crate) fn last_act(id: u64, tasks: &[Task]) -> Option<Act> {
     if matches!(newest.ended(), Ended::Failed(_) | Ended::Unknown) || by_node(newest) {
         return None;
     }
-    let by = newest.user.get().map_or_else(|| "somebody".to_owned(), |Text(user)| user.clone());
+    let by = newest.user.get().map_or_else(|| "an unknown user".to_owned(), |Text(user)| user.clone());
     Some(Act::Stop { by, at })
 }
 
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_task_says_who_stopped_it() {
+    fn the_newest_task_names_the_user() {
         let task = |kind: &str, began: f64, status: &str| -> Task {
             serde_json::from_value(serde_json::json!({
                 "type": kind, "id": if kind == "stopall" { "" } else { "100" }, "node": "pve1", "user": "alice@pve",

@@ -5,12 +5,12 @@ use model::{FailureCategory, Outcome};
 use tests::proxmox::{Bench, NOW, difference, lines};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pbs_odd_bodies_are_neither_ok_nor_critical() {
+async fn pbs_unreadable_values_are_neither_ok_nor_critical() {
     odd_bodies("pbs", "datastore/", "used of datastore fast is").await;
     odd_bodies("pbs", "group/", "last-backup of group/fast/vm/100 is").await;
 }
 
-/// The same for backup groups: a datastore's namespace is one request, however many groups it holds.
+/// A namespace of a datastore is one request, however many groups it has.
 #[tokio::test(flavor = "multi_thread")]
 async fn pbs_requests_do_not_grow_with_groups() {
     let bench = Bench::new("pbs", COMPILE).await;
@@ -30,7 +30,7 @@ async fn pbs_requests_do_not_grow_with_groups() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pbs_says_what_is_wrong_and_nothing_else() {
+async fn pbs_reports_each_fault_and_nothing_else() {
     let bench = Bench::new("pbs", COMPILE).await;
     let healthy = bench.report("healthy").await;
     let notable: Vec<String> = lines(&healthy)
@@ -162,7 +162,7 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
     for case in cases {
         check(&bench, &healthy, *case).await;
     }
-    // What a job did before stands while it runs again.
+    // The last result of a job is kept while it runs again.
     let at = async |wish: &str, later: i64| {
         let done = bench.poll_at(&format!("pbs/{wish}"), Some("job"), NOW + later).await;
         let Outcome::Success(report) = done.outcome else { panic!("{wish}: {:?}", done.outcome) };
@@ -174,7 +174,7 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
     assert!(!lines(&running).contains_key("sync/s-pull"), "{running:?}");
     assert_eq!(lines(&bench.report("job-failing").await)["sync/s-pull"], "ok", "nothing is known of it");
 
-    // A disk that is taken away in turn takes nothing with it; else what was on it is unknown, and looked at when it is back.
+    // A disk that is swapped on purpose keeps its groups. Otherwise they are unknown, and are checked when it is back.
     let resting = bench.report("unmounted").await;
     assert!(lines(&resting)["sync/s-pull"].starts_with("ok (skipped)"), "{resting:?}");
     assert_eq!(lines(&at("healthy", 400).await)["group/archive/vm/100"], "ok");
@@ -186,13 +186,13 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
     let found = ["group/archive/vm/100", "verification/archive"].map(|name| lines(&back)[name].clone());
     assert_eq!(found, ["ok", "ok"]);
 
-    // What could not be read then is said as long as what is known stands.
+    // A diagnostic is reported for as long as the check is valid.
     let noted = at("minus", 1_000).await.warnings;
     let again = at("minus", 1_010).await.warnings;
     let of_group = |warnings: &[String]| warnings.iter().filter(|said| said.contains("last-backup of group/")).count();
     assert!(of_group(&noted) > 0 && of_group(&noted) == of_group(&again), "{noted:?} {again:?}");
 
-    // A walk that hangs is left alone for an hour, and the other datastore is not held up by it.
+    // A walk that hangs is not repeated for an hour, and does not delay the other datastore.
     let first = bench.poll("walk-hangs", Some("hangs")).await;
     let again = bench.poll("walk-hangs", Some("hangs")).await;
     assert_eq!(again.usage.requests, 4, "nothing of either datastore is listed again so soon");
@@ -206,10 +206,10 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
     assert!(has(&again, "warning: *archive*no whole answer within*"), "{again:?}");
     assert!(has(&first, "group/archive/ is kept") && has(&again, "group/archive/ is kept"), "{first:?} {again:?}");
 
-    // One disk that hangs costs its own datastore alone, and is not asked about again at every poll.
+    // A disk that hangs affects its own datastore only, and is not asked at every poll.
     let hung = bench.poll("usage-hangs", Some("usage")).await;
     let again = bench.poll("usage-hangs", Some("usage")).await;
-    // Version, node, the list, and the one that answers.
+    // Version, node, the list, and the datastore that answers.
     assert_eq!(again.usage.requests, 4);
     for outcome in [hung.outcome, again.outcome] {
         let Outcome::Success(report) = outcome else { panic!("{outcome:?}") };
@@ -218,7 +218,7 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
         assert_eq!(lines["datastore/fast"], "ok");
     }
 
-    // A long walk through snapshots is spread over polls.
+    // A long walk through snapshots continues over several polls.
     let verified = async || {
         let Outcome::Success(report) = bench.poll("namespaces-many", Some("many")).await.outcome else { panic!() };
         let name = "verification/fast";
@@ -241,7 +241,7 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pbs_settings_say_what_counts() {
+async fn pbs_settings_select_what_is_checked() {
     let bench = Bench::new("pbs", COMPILE).await.with_settings(
         r#"{"datastores": {"may_rest": ["arch*"]}, "tasks": {"exclude": ["backup:fast:*"]}, "unverified_warning_percent": 20,
             "groups": {"exclude": ["ns:lab/*"], "ages": [{"for": ["host/*"], "warning_hours": 6, "critical_hours": 0}]},
@@ -256,7 +256,7 @@ async fn pbs_settings_say_what_counts() {
     assert!(found["verify/v-3f2a"].ends_with("is more than 6 hours ago"), "{found:?}");
     assert!(found["verification/fast"].contains("more than 20 % of its snapshots were never verified"), "{found:?}");
 
-    // What it held is as it was when it was taken away.
+    // Its groups keep the state of before it was taken away.
     let poll = async |wish: &str, later: i64| {
         let done = bench.poll_at(&format!("pbs/{wish}"), Some("same"), NOW + later).await;
         let Outcome::Success(report) = done.outcome else { panic!("{wish}: {:?}", done.outcome) };

@@ -5,12 +5,12 @@ use model::{FailureCategory, Outcome};
 use tests::proxmox::{Bench, NOW, lines};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pmg_odd_bodies_are_neither_ok_nor_critical() {
+async fn pmg_unreadable_values_are_neither_ok_nor_critical() {
     odd_bodies("pmg", "node/", "total memory of pmg1 is").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pmg_says_what_is_wrong_and_nothing_else() {
+async fn pmg_reports_each_fault_and_nothing_else() {
     let bench = Bench::new("pmg", COMPILE).await;
     let healthy = bench.report("healthy").await;
     let all: Vec<String> = lines(&healthy).into_iter().map(|(name, line)| format!("{name} {line}")).collect();
@@ -122,7 +122,7 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
     fails(&bench, "ticket-lost", FailureCategory::Transient, "ticket_refused", "invalid PMG ticket").await;
     fails(&bench, "login-page", FailureCategory::Transient, "web_page", "web page").await;
 
-    // Dead peers that hold up the cluster's list are waited for once.
+    // The poll waits once for dead peers that delay the cluster's list.
     bench.poll("cluster-hangs", Some("hung")).await;
     let again = bench.poll("cluster-hangs", Some("hung")).await;
     assert_eq!(again.usage.requests, 8, "version, nodes, each one's status, 3 numbers");
@@ -139,13 +139,13 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
         "ticket, version, cluster, 3 numbers; 4 queues, services, filters and certificates of 3 nodes"
     );
 
-    // One that is no longer taken is replaced: refused once, and a log-in.
+    // A refused ticket is replaced: one refused request, and a log-in.
     let renewed = bench.poll("key-renewed", Some("again")).await;
     assert!(matches!(renewed.outcome, Outcome::Success(_)), "{:?}", renewed.outcome);
     assert_eq!(renewed.usage.requests, 5 + 2);
     assert_eq!(bench.poll("key-renewed", Some("again")).await.usage.requests, 5);
 
-    // After an hour it is renewed with itself: the password is not sent again.
+    // After an hour the ticket renews itself: the password is not sent again.
     let hour = 3600;
     let (minutely, hourly) = (4 * 3 + 3, 3 * 3);
     for (later, requests) in [(hour - 1, 5 + minutely), (hour, 5 + 1 + hourly), (hour + 1, 5)] {

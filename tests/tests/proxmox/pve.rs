@@ -1,11 +1,11 @@
-//! Virtual Environment.
+//! Proxmox VE.
 
 use super::{COMPILE, check, fails, odd_bodies};
 use model::{FailureCategory, Outcome, Report};
 use tests::proxmox::{Bench, NOW, lines};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_says_what_is_wrong_and_nothing_else() {
+async fn pve_reports_each_fault_and_nothing_else() {
     let bench = Bench::new("pve", COMPILE).await;
     let healthy = bench.report("healthy").await;
     let bad: Vec<String> = lines(&healthy)
@@ -212,7 +212,7 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
                  updatecerts*; pve-root-ca.pem expires at 2026-11-22 12:00 UTC: it signs the certificates of all \
                  nodes*"],
         ),
-        // Nothing is read in another way than a healthy estate.
+        // These bodies mean the same as those of a healthy estate.
         ("strings", &[]),
         ("unwrapped", &[]),
     ];
@@ -239,7 +239,7 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_settings_say_what_counts() {
+async fn pve_settings_select_what_is_checked() {
     let status = |report: &Report, name: &str| lines(report).get(name).cloned().unwrap_or_default();
     let bench = Bench::new("pve", COMPILE).await.with_settings(
         r#"{"guests": {"expected": ["100"], "expected_by_ha": false, "exclude": ["tag:archive", "dns-*"]},
@@ -275,7 +275,7 @@ async fn pve_settings_say_what_counts() {
     assert_eq!(status(&report, "node/pve1"), "warning: memory: more than 40 % is used");
     assert!(status(&report, "subscription/pve1").starts_with("warning: there is no subscription (notfound"));
 
-    // What must run and is nowhere to be seen.
+    // Guests that are expected to run and do not exist.
     let bench =
         bench.with_settings(r#"{"guests": {"expected": ["tag:PROD", "999", "web-l*", "tag:proud", "gone", "9000"]}}"#);
     let report = bench.report("healthy").await;
@@ -296,14 +296,14 @@ async fn pve_settings_say_what_counts() {
         warnings.len() == 1 && warnings[0].starts_with("guests.expected names 9000, which is a template"),
         "{warnings:?}"
     );
-    // What is misspelt must not make a monitor that is green.
+    // A misspelt name must not make the target ok.
     assert!(api.starts_with("warning") && api.contains(&said("tag:proud")) && api.contains(&said("web-l*")), "{api}");
     let bench = bench.with_settings(r#"{"storages": {"include": ["x"]}, "nodes": {"include": ["pve-3"]}}"#);
     let api = status(&bench.report("healthy").await, "api");
     assert!(api.contains("no node is checked: see nodes.include"), "{api}");
     assert!(api.contains("no storage is checked: see"), "{api}");
 
-    // Started with its node: 20 configurations are read in a poll, and only where that is asked for.
+    // With `expected_by_onboot`, 20 configurations are read in a poll.
     let bench = bench.with_settings(r#"{"guests": {"expected_by_onboot": true, "expected_by_ha": false}}"#);
     let report = bench.report("guest-stopped").await;
     assert!(status(&report, "guest/100").starts_with("warning: expected to run"), "{:?}", lines(&report));
@@ -314,7 +314,7 @@ async fn pve_settings_say_what_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_odd_bodies_are_neither_ok_nor_critical() {
+async fn pve_unreadable_values_are_neither_ok_nor_critical() {
     let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"upkeep": {"disks": true, "updates": true}}"#);
     for wish in ["nulls", "minus", "huge", "lists", "alien"] {
         let lines = lines(&bench.report(wish).await);
@@ -327,8 +327,8 @@ async fn pve_odd_bodies_are_neither_ok_nor_critical() {
     odd_bodies("pve", "cluster/quorum", "quorate of the cluster is").await;
 }
 
-/// Requests do not grow with the number of guests, and stay within the default limits. What is asked less often than at every
-/// poll is asked for in addition.
+/// Requests do not grow with the number of guests, and stay within the default limits. Checks that do not run at every
+/// poll add requests of their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_requests_do_not_grow_with_guests() {
     let bench = Bench::new("pve", COMPILE).await;
@@ -344,7 +344,7 @@ async fn pve_requests_do_not_grow_with_guests() {
                 assert!(report.dependencies.len() > guests, "{wish}");
                 requests.push(done.usage.requests);
             }
-            // Each time what is asked more often is asked as well.
+            // Each poll runs the more frequent checks as well.
             let [first, later, minute, five, hour] = requests[..] else { panic!("five polls") };
             let row = [first, later, minute - later, five - minute, hour - five];
             println!("{nodes:>2}, {guests:>5}: {row:?}");

@@ -63,7 +63,7 @@ fn find_exactly(exchanges: &[Value]) -> Result<Dependency, PollError> {
 }
 
 #[test]
-fn the_first_origin_is_asked_and_the_next_only_when_it_is_silent() {
+fn the_next_origin_is_used_only_if_the_first_does_not_answer() {
     let api = find(&[exchange(ONE, version())]).unwrap();
     assert_eq!((api.status, api.title.as_deref()), (Status::Ok, Some("0 Proxmox VE")));
     assert_eq!(api.description.as_deref(), Some("Proxmox VE 9.1.6 at https://one:8006"));
@@ -91,7 +91,7 @@ fn the_first_origin_is_asked_and_the_next_only_when_it_is_silent() {
 
 /// A request that is not in the recording fails the test.
 #[test]
-fn only_an_origin_that_answered_at_the_last_poll_is_asked_for_more_than_its_version() {
+fn only_a_known_origin_is_asked_for_more_than_its_version() {
     let refused = || exchange(ONE, json!({ "status": 401, "reason": "permission denied - invalid PVE ticket" }));
     assert!(find_exactly(&[refused()]).is_err(), "a first poll");
     assert!(find(&[exchange(ONE, version())]).is_ok());
@@ -104,14 +104,14 @@ fn only_an_origin_that_answered_at_the_last_poll_is_asked_for_more_than_its_vers
 }
 
 #[test]
-fn a_proxy_without_its_server_is_silent_too() {
+fn a_proxy_whose_server_is_down_does_not_answer() {
     let api =
         find(&[exchange(ONE, json!({ "status": 503, "reason": "Service Unavailable" })), exchange(TWO, version())]);
     assert_eq!(api.unwrap().status, Status::Warning);
 }
 
 #[test]
-fn where_none_answers_each_is_named() {
+fn if_no_origin_answers_each_is_named() {
     let all = [exchange(ONE, error("tls_fingerprint_mismatch", false)), exchange(TWO, error("timeout", true))];
     let Err(PollError::Transient(failure)) = find(&all) else { panic!("one of them may be back") };
     assert_eq!(failure.code, "tls_fingerprint_mismatch");
@@ -120,7 +120,7 @@ fn where_none_answers_each_is_named() {
 }
 
 #[test]
-fn where_each_has_the_wrong_certificate_somebody_must_mend_it() {
+fn wrong_certificates_of_all_origins_are_permanent() {
     let wrong = || error("tls_fingerprint_mismatch", false);
     let Err(PollError::Permanent(failure)) = find(&[exchange(ONE, wrong()), exchange(TWO, wrong())]) else {
         panic!("it is permanent")
@@ -129,7 +129,7 @@ fn where_each_has_the_wrong_certificate_somebody_must_mend_it() {
 }
 
 #[test]
-fn who_gives_a_poll_more_time_gives_an_origin_more() {
+fn a_longer_timeout_gives_each_origin_more_time() {
     for (timeout_ms, origins, expected) in [
         (30_000, 1, (6_000, 10_000)),
         (30_000, 3, (6_000, 10_000)),

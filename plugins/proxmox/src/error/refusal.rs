@@ -84,7 +84,8 @@ pub(super) fn unauthorized(product: Product, said: &str, quoted: &str) -> String
             "this is Proxmox VE or Mail Gateway, not Backup Server ({quoted}): write the right kind, or the right URL"
         );
     }
-    // Before 9.1.5 Proxmox VE reports what is wrong with a token (pve-access-control: PVE/AccessControl.pm, verify_token).
+    // Before 9.1.5 Proxmox VE reports what is wrong with a token (pve-access-control: PVE/AccessControl.pm,
+    // verify_token).
     if product == Product::Ve
         && let Some(why) = TOKEN_ERRORS.iter().find_map(|(words, why)| has(words).then_some(why))
     {
@@ -108,7 +109,8 @@ pub(super) fn unauthorized(product: Product, said: &str, quoted: &str) -> String
     }
 }
 
-/// The message for a 403. `Permission check failed (/, Sys.Audit)` names object and privilege; Backup Server names neither.
+/// The message for a 403. `Permission check failed (/, Sys.Audit)` names object and privilege; Backup Server names
+/// neither.
 pub(super) fn forbidden(product: Product, path: &str, (said, quoted): (&str, &str)) -> String {
     if matches!(path, "/version" | "/access/ticket") {
         return format!(

@@ -32,6 +32,13 @@ fn failure<const PRODUCT: u8>(status: u16, reason: &str, body: &str) -> (bool, S
     (matches!(error, PollError::Permanent(_)), failure.code, failure.message)
 }
 
+/// Compares a failure: whether it is permanent, its code, and a part of its message.
+fn check(status: u16, reason: &str, body: &str, (permanent, code, says): (bool, &str, &str)) {
+    let found = failure::<0>(status, reason, body);
+    assert_eq!((found.0, found.1.as_str()), (permanent, code), "{status} {reason} {body}: {}", found.2);
+    assert!(found.2.contains(says), "{status} {reason} {body}: {}", found.2);
+}
+
 #[test]
 fn each_error_has_its_own_message() {
     for (status, reason, body, permanent, code, says) in [
@@ -105,6 +112,14 @@ fn each_error_has_its_own_message() {
         ),
         (503, "Service Unavailable", "<html>busy</html>", false, "server_error", "Service Unavailable"),
         (429, "Too Many Requests", "", false, "too_busy", "asks for fewer requests"),
+    ] {
+        check(status, reason, body, (permanent, code, says));
+    }
+}
+
+#[test]
+fn unreadable_answers_have_their_own_messages() {
+    for (status, reason, body, permanent, code, says) in [
         (302, "Found", "", true, "redirect", "https://sso.example/"),
         (200, "OK", "<!DOCTYPE html><title>Log in</title>", false, "web_page", "https://HOST:8006"),
         (200, "OK", r#"{"data":[{"a":1}"#, false, "truncated", "ends in the middle"),
@@ -113,9 +128,7 @@ fn each_error_has_its_own_message() {
         (200, "OK", "it works", false, "not_json", "begins \"it works\""),
         (200, "OK", "", false, "truncated", "ends in the middle"),
     ] {
-        let found = failure::<0>(status, reason, body);
-        assert_eq!((found.0, found.1.as_str()), (permanent, code), "{status} {reason} {body}: {}", found.2);
-        assert!(found.2.contains(says), "{status} {reason} {body}: {}", found.2);
+        check(status, reason, body, (permanent, code, says));
     }
 }
 
