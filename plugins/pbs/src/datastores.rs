@@ -71,7 +71,7 @@ pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option
         let verdict = match usage.get(name) {
             Some(Ok(usage)) if is_unmounted(entry, usage) => unmounted(),
             Some(Ok(usage)) => evaluate(context, name, entry, usage),
-            Some(Err(error)) => untold(error),
+            Some(Err(error)) => without_usage(error),
             None if is_unmounted(entry, &Usage::default()) => unmounted(),
             None => Verdict::of(Status::Unknown, "the server does not report its usage".to_owned()),
         };
@@ -159,7 +159,7 @@ impl Verdict {
 }
 
 /// Evaluates a missing usage: the server cannot use the datastore, or could not be asked.
-fn untold(error: &Error) -> Verdict {
+fn without_usage(error: &Error) -> Verdict {
     // The server's answer to an error that it does not expect, such as one of the disk.
     match error.class {
         // A proxy answers so when the server behind it does not.

@@ -40,12 +40,11 @@ struct Group {
 }
 
 pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
-    let mut asked = 0;
     let mut seen = Seen::default();
     for store in stores {
         let prefix = format!("group/{}/", store.name);
         let held = backoff::reason(context, &store.name);
-        if !store.readable || held.is_some() || asked >= LISTS || !context.is_due(&prefix) {
+        if !store.readable || held.is_some() || seen.lists >= LISTS || !context.is_due(&prefix) {
             if let Some(why) = held {
                 context
                     .diagnostics
@@ -60,7 +59,7 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
             continue;
         }
         let before = seen;
-        let walked = walk(context, &store.name, (&mut asked, &mut seen));
+        let walked = walk(context, &store.name, &mut seen);
         if let Err(error) = &walked {
             backoff::back_off(context, &store.name, error);
         }
@@ -82,9 +81,10 @@ pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
     }
 }
 
-/// The number of groups that were listed, and of those that are checked.
+/// The number of lists that were requested, of groups in them, and of groups that are checked.
 #[derive(Clone, Copy, Default)]
 struct Seen {
+    lists: usize,
     all: usize,
     wanted: usize,
 }
@@ -104,9 +104,9 @@ pub(crate) fn namespaces(context: &mut PollContext, store: &str) -> Result<Vec<S
 }
 
 /// Reports every namespace of a datastore. If some cannot be read, the others are reported.
-fn walk(context: &mut PollContext, store: &str, (asked, seen): (&mut usize, &mut Seen)) -> Result<(), Error> {
+fn walk(context: &mut PollContext, store: &str, seen: &mut Seen) -> Result<(), Error> {
     let names = namespaces(context, store)?;
-    *asked += names.len();
+    seen.lists += names.len();
     let path = |ns: &String| format!("/admin/datastore/{store}/groups?ns={}", encoded(ns));
     let answers = context.api.ask_all(names.iter().map(path).collect());
     let mut first_error = Ok(());

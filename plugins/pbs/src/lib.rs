@@ -158,7 +158,7 @@ fn certificate(context: &mut PollContext) {
 }
 
 fn subscribed(context: &mut PollContext, name: String, answer: Answer) -> Result<Dependency, Error> {
-    subscription(context, (name, "pbs-subscription"), answer)
+    subscription(context, name, "pbs-subscription", answer)
 }
 
 /// `/nodes/localhost/status`.

@@ -112,5 +112,5 @@ fn certificate(context: &mut PollContext, name: String, answer: Answer) -> Resul
 }
 
 fn subscribed(context: &mut PollContext, name: String, answer: Answer) -> Result<Dependency, Error> {
-    subscription(context, (name, "pmg-subscription"), answer)
+    subscription(context, name, "pmg-subscription", answer)
 }

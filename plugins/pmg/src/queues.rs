@@ -36,7 +36,7 @@ pub(crate) fn report(context: &mut PollContext, nodes: &[String]) {
             worst = worse(worst, (Status::Unknown, Some(uncounted(node))));
         }
         for (node, answer) in asked.into_iter().zip(answers) {
-            let verdict = count(context, (queue, node), answer).unwrap_or_else(|message| {
+            let verdict = count(context, queue, node, answer).unwrap_or_else(|message| {
                 late.extend(message.is_none().then_some(node));
                 (Status::Unknown, Some(message.unwrap_or_else(|| uncounted(node))))
             });
@@ -50,7 +50,7 @@ pub(crate) fn report(context: &mut PollContext, nodes: &[String]) {
 }
 
 /// Evaluates a queue of a node. Fails with the reason, or with `None` if the answer took too long.
-fn count(context: &mut PollContext, (queue, node): (&str, &String), answer: Answer) -> Result<Verdict, Option<String>> {
+fn count(context: &mut PollContext, queue: &str, node: &str, answer: Answer) -> Result<Verdict, Option<String>> {
     let count = answer
         .total(&mut context.diagnostics)
         .map_err(|error| (error.class != ErrorClass::Timeout).then(|| format!("{node}: {}", error.message)))?

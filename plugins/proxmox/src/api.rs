@@ -54,6 +54,13 @@ pub struct Connected {
     pub answers: Vec<Answer>,
 }
 
+/// Whether an origin answered at the last poll.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contact {
+    Known,
+    New,
+}
+
 /// The answer to `/version`.
 #[derive(Deserialize)]
 struct Version {
@@ -113,8 +120,11 @@ pub fn connect<M: PluginMemory>(
             certificate_ends: None,
             version: Default::default(),
         };
-        let answered = memory.answered.take().is_some_and(|answered| answered == base);
-        match authorize(api, memory).and_then(|api| api.first_requests(first, answered)) {
+        let contact = match memory.answered.take() {
+            Some(answered) if answered == base => Contact::Known,
+            Some(_) | None => Contact::New,
+        };
+        match authorize(api, memory).and_then(|api| api.first_requests(first, contact)) {
             Ok(connected) => {
                 memory.silent.remove(&base);
                 let dependency = with_fallback_warning(connected.dependency, target, &base, (&passed_over, memory));
@@ -214,8 +224,8 @@ impl Api {
 impl Api {
     /// Requests the version and the first paths: at once if the origin answered at the last poll, else one after the
     /// other.
-    fn first_requests(self, first: &[&str], answered: bool) -> Result<Connected, Error> {
-        let together = if answered { first } else { &[] };
+    fn first_requests(self, first: &[&str], contact: Contact) -> Result<Connected, Error> {
+        let together = if contact == Contact::Known { first } else { &[] };
         let version = self.get("/version").timeout_ms(self.probe_ms);
         let requests = std::iter::once(version).chain(together.iter().map(|path| self.get(path)));
         let mut results = send_all(requests.collect()).into_iter();
@@ -226,7 +236,7 @@ impl Api {
         let dependency = dependency(&self, &version, &response);
         let api = Self { certificate_ends, version: version.fields(), ..self };
         let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
-        let answers = if answered {
+        let answers = if contact == Contact::Known {
             paths(first).into_iter().zip(results).map(|(path, result)| api.answer(path, result)).collect()
         } else {
             api.ask_all(paths(first))

@@ -134,7 +134,7 @@ impl Error {
         let mut error = match status {
             300..=399 => Self::permanent("redirect", redirected(product, response)),
             401 => persists(ErrorClass::Unauthorized, "unauthorized", unauthorized(product, &said, &quoted)),
-            403 => persists(ErrorClass::Forbidden, "forbidden", forbidden(product, path, (&said, &quoted))),
+            403 => persists(ErrorClass::Forbidden, "forbidden", forbidden(product, path, &said, &quoted)),
             404 | 501 => {
                 let message = format!(
                     "{path} is not served ({quoted}): check that the server is {} and not older than this plugin supports, \

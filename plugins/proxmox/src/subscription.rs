@@ -18,7 +18,8 @@ struct Subscription {
 /// Evaluates whether the subscription is active.
 pub fn subscription<S, M: PluginMemory>(
     context: &mut PollContext<S, M>,
-    (name, kind): (String, &str),
+    name: String,
+    kind: &str,
     answer: Answer,
 ) -> Result<Dependency, Error> {
     let found: Subscription = answer.read()?;

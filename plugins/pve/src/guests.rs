@@ -36,7 +36,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &Cl
     let own = &mut context.memory.plugin;
     let before = Before { watched: std::mem::take(&mut own.watched), stopped: std::mem::take(&mut own.stopped) };
     let mut now = Before::default();
-    let (mut looked_at, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
+    let (mut checked, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
     let expected_names = context.settings.guests.expected.clone();
     let mut unseen = expected_names.unseen();
     for guest in guests {
@@ -47,21 +47,21 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &Cl
         if !wanted(&names, &settings.include, &settings.exclude) {
             continue;
         }
-        looked_at += 1;
+        checked += 1;
         let by_ha = view.services.get(&guest.id);
         let expected = settings.expected.match_any(names.iter().map(String::as_str))
             || settings.expected_by_ha && ha_wants(guest, by_ha)
             || onboot.contains(&guest.id);
         let state = view.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
-        let unheard = guest.status == "unknown" && view.unresponsive.contains(&guest.node);
-        if state == State::Offline || unheard {
+        let invisible = guest.status == "unknown" && view.unresponsive.contains(&guest.node);
+        if state == State::Offline || invisible {
             now.stopped.extend(before.stopped.get_key_value(&guest.id).map(|(id, it)| (*id, it.clone())));
         }
-        if unheard || guest.status == "unknown" && state != State::Offline {
+        if invisible || guest.status == "unknown" && state != State::Offline {
             // The guest is not visible for a moment. On an offline node anything may happen to it.
             now.watched.extend(before.watched.get(&guest.id));
         }
-        if unheard {
+        if invisible {
             context.report.keep(guest.dependency());
             continue;
         }
@@ -70,8 +70,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &Cl
         } else if !expected {
             may_rest(guest)
         } else {
-            let with_fallback_warning = by_ha.is_some_and(|service| service.wants_stopped());
-            let (verdict, down) = expected_to_run(guest, with_fallback_warning, (context, &before, view));
+            let (verdict, down) = before.expected_to_run(guest, by_ha, context, view);
             if guest.status != "unknown" {
                 now.watched.insert(guest.id);
             }
@@ -81,7 +80,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &Cl
         let verdict = if verdict == Verdict::Well { full(context, guest) } else { verdict };
         context.report.dependencies.push(verdict.of(guest));
     }
-    if looked_at == 0 && !guests.is_empty() && !context.settings.guests.exclude.is_all() {
+    if checked == 0 && !guests.is_empty() && !context.settings.guests.exclude.is_all() {
         context.warn_of_api("no guest is checked: see guests.include and guests.exclude in the settings");
     }
     absent(context, resources, unseen, nameless);
@@ -89,27 +88,34 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &Cl
     context.memory.plugin.stopped = now.stopped;
 }
 
-/// Evaluates a guest that is expected to run. Returns what is remembered until it runs.
-fn expected_to_run(
-    guest: &Guest,
-    told_to_stop: bool,
-    (context, before, view): (&mut PollContext, &Before, &ClusterView<'_>),
-) -> (Verdict, Option<Stopped>) {
-    let known = before.stopped.get(&guest.id).cloned();
-    let verdict = must_run(guest, told_to_stop);
-    let held = guest.lock.as_deref().filter(|lock| *lock != "suspended" && guest.status == "stopped");
-    match (verdict, held) {
-        (Some(Verdict::Well), _) => (Verdict::Well, None),
-        // It may return to its earlier state: a stopped guest is started for its backup, or is not visible for a while.
-        (Some(verdict), None) => (verdict, known),
-        (verdict, _) => {
-            let now = context.seconds();
-            let first = !before.watched.contains(&guest.id);
-            let stopped = known.unwrap_or_else(|| Stopped::new(now, first)).at(now, guest.lock.as_deref());
-            let stopped = stopped.explained(guest, context, view);
-            let stale = held.filter(|_| now - stopped.held >= STALE_LOCK).map(|lock| stale_lock(guest, lock, &stopped));
-            let verdict = stale.or(verdict).unwrap_or_else(|| down(&stopped, now, &context.settings.guests));
-            (verdict, Some(stopped))
+impl Before {
+    /// Evaluates a guest that is expected to run. Returns what is remembered until it runs.
+    fn expected_to_run(
+        &self,
+        guest: &Guest,
+        service: Option<&Service>,
+        context: &mut PollContext,
+        view: &ClusterView<'_>,
+    ) -> (Verdict, Option<Stopped>) {
+        let known = self.stopped.get(&guest.id).cloned();
+        let verdict = must_run(guest, service);
+        let held = guest.lock.as_deref().filter(|lock| *lock != "suspended" && guest.status == "stopped");
+        match (verdict, held) {
+            (Some(Verdict::Well), _) => (Verdict::Well, None),
+            // It may return to its earlier state: a stopped guest is started for its backup, or is not visible for a
+            // while.
+            (Some(verdict), None) => (verdict, known),
+            (verdict, _) => {
+                let now = context.seconds();
+                let ran_before = self.watched.contains(&guest.id);
+                let new = || if ran_before { Stopped::after_running(now) } else { Stopped::at_first_check(now) };
+                let stopped = known.unwrap_or_else(new).at(now, guest.lock.as_deref());
+                let stopped = stopped.explained(guest, context, view);
+                let lock = held.filter(|_| now - stopped.held >= STALE_LOCK);
+                let stale = lock.map(|lock| stale_lock(guest, lock, &stopped));
+                let verdict = stale.or(verdict).unwrap_or_else(|| down(&stopped, now, &context.settings.guests));
+                (verdict, Some(stopped))
+            }
         }
     }
 }
@@ -268,7 +274,7 @@ fn may_rest(guest: &Guest) -> Verdict {
 }
 
 /// Evaluates a guest that is expected to run; `None` if it is down and the time matters.
-fn must_run(guest: &Guest, told_to_stop: bool) -> Option<Verdict> {
+fn must_run(guest: &Guest, service: Option<&Service>) -> Option<Verdict> {
     if let Some(verdict) = broken(guest) {
         return Some(verdict);
     }
@@ -293,7 +299,7 @@ fn must_run(guest: &Guest, told_to_stop: bool) -> Option<Verdict> {
         "paused" | "suspended" | "prelaunch" | "debug" | "shutdown" | "watchdog" => {
             Some(Verdict::Warning(format!("{status}: expected to run")))
         }
-        "stopped" if told_to_stop => Some(Verdict::Rests("HA was told to stop it")),
+        "stopped" if service.is_some_and(Service::wants_stopped) => Some(Verdict::Rests("HA was told to stop it")),
         "stopped" => None,
         _ => Some(Verdict::Unknown(format!("{status}: a state that this plugin does not know"))),
     }
@@ -359,17 +365,18 @@ mod tests {
             ("dreaming", None, unknown, unknown),
         ] {
             let guest = guest(state, lock);
-            assert_eq!(status(must_run(&guest, false)), expected, "{state} {lock:?} expected");
+            assert_eq!(status(must_run(&guest, None)), expected, "{state} {lock:?} expected");
             assert_eq!(status(Some(may_rest(&guest))), unexpected, "{state} {lock:?} not expected");
         }
-        assert_eq!(status(must_run(&guest("stopped", None), true)), rests, "HA was told so");
+        let stopped = Service { requested: Some("stopped".to_owned()) };
+        assert_eq!(status(must_run(&guest("stopped", None), Some(&stopped))), rests, "HA was told to stop it");
     }
 
     #[test]
     fn a_stop_is_critical_after_its_grace_period_unless_it_was_on_purpose() {
         let settings = settings::Guests { grace_seconds: 60, ..settings::Guests::default() };
         let stopped = |by: Option<&str>| {
-            let mut stopped = Stopped::new(1000.0, true);
+            let mut stopped = Stopped::at_first_check(1000.0);
             stopped.by = by.map(|by| (by.to_owned(), 900.0));
             stopped
         };

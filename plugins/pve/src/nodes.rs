@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 use crate::resources::{self, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Error, ErrorClass, evaluated};
+use proxmox::{Error, ErrorClass, Verdict, evaluated};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ pub(crate) fn report(
             context.report.keep(own);
             continue;
         }
-        let verdict = presence(context, name, node, !hidden.contains(name))
+        let verdict = presence(context, name, node, hidden)
             .unwrap_or_else(|| node.itself.host.evaluate(&context.settings.usage, &own, &mut context.hysteresis));
         let dependency = evaluated(own, "pve-node", verdict);
         context.add(match node.itself.host.description() {
@@ -141,7 +141,7 @@ pub(crate) fn report(
 }
 
 /// Remembers whether a request that was passed on to a node got through.
-pub(crate) fn asked<T>(context: &mut PollContext, node: &str, answer: &Result<T, Error>) {
+pub(crate) fn record_answer<T>(context: &mut PollContext, node: &str, answer: &Result<T, Error>) {
     match answer {
         Err(error) if error.class == ErrorClass::NodeUnreachable => unreachable_because(context, node, &error.message),
         Err(_) => {}
@@ -157,7 +157,7 @@ pub(crate) fn unreachable_because(context: &mut PollContext, node: &str, why: &s
 }
 
 /// What is wrong with a node, before its usage matters.
-fn presence(context: &PollContext, name: &str, node: &Node, heard: bool) -> Option<(Status, Option<String>)> {
+fn presence(context: &PollContext, name: &str, node: &Node, hidden: &BTreeSet<String>) -> Option<Verdict> {
     let ha = node.itself.ha.as_deref();
     let maintenance = ha == Some("maintenance");
     let (status, why) = match node.state {
@@ -171,7 +171,7 @@ fn presence(context: &PollContext, name: &str, node: &Node, heard: bool) -> Opti
             Status::Warning,
             format!("{name} is online, and its HA state is {:?}: see \"ha-manager status\"", ha.unwrap_or_default()),
         ),
-        State::Online if heard && !node.itself.speaks => (
+        State::Online if !hidden.contains(name) && !node.itself.speaks => (
             Status::Warning,
             format!(
                 "{name} does not report its state: check the node for a storage that hangs (\"pvesm status\"), and \

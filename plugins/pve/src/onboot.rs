@@ -55,7 +55,7 @@ fn ask(context: &mut PollContext, guests: &[Guest], nodes: &Nodes) -> Known {
     let replies = context.api.ask_all(asked.iter().map(path).collect());
     for (guest, answer) in asked.iter().zip(replies) {
         let config = answer.read::<Config>();
-        crate::nodes::asked(context, &guest.node, &config);
+        crate::nodes::record_answer(context, &guest.node, &config);
         let onboot = match config.map(|config| config.onboot) {
             Ok(Field::Absent) => Some(false),
             Ok(onboot) => context.diagnostics.flag(&onboot, || format!("onboot of {}", guest.shown())),

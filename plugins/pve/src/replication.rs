@@ -87,14 +87,14 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, nodes: &N
     let sources: BTreeSet<String> = jobs.iter().filter_map(source).collect();
     let asked: Vec<&String> = sources.iter().filter(|node| answers(context, nodes, node)).collect();
     let replies = context.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/replication")).collect());
-    let said: BTreeMap<&String, Result<Vec<Job>, String>> =
-        asked.into_iter().zip(replies).map(|(node, answer)| (node, read(context, node, answer))).collect();
+    let answers = asked.into_iter().zip(replies).map(|(node, answer)| (node, read(context, node, answer))).collect();
+    let sources_by_node = Sources { nodes, answers };
     for job in &jobs {
-        let dependency = one(context, job, source(job), (nodes, &said));
+        let dependency = one(context, job, source(job), &sources_by_node);
         context.report.dependencies.extend(dependency);
     }
     if context.settings.samples {
-        for job in said.values().flatten().flatten() {
+        for job in sources_by_node.answers.values().flatten().flatten() {
             context.report.samples.extend(job.samples());
         }
     }
@@ -103,16 +103,17 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, nodes: &N
 
 fn read(context: &mut PollContext, node: &str, answer: Answer) -> Result<Vec<Job>, String> {
     let jobs = answer.list(&mut context.diagnostics);
-    crate::nodes::asked(context, node, &jobs);
+    crate::nodes::record_answer(context, node, &jobs);
     jobs.map_err(|error| error.message)
 }
 
-fn one(
-    context: &mut PollContext,
-    job: &Job,
-    source: Option<String>,
-    (nodes, said): (&Nodes, &BTreeMap<&String, Result<Vec<Job>, String>>),
-) -> Option<Dependency> {
+/// The nodes, and the jobs that the nodes of their sources list.
+struct Sources<'a> {
+    nodes: &'a Nodes,
+    answers: BTreeMap<&'a String, Result<Vec<Job>, String>>,
+}
+
+fn one(context: &mut PollContext, job: &Job, source: Option<String>, sources: &Sources<'_>) -> Option<Dependency> {
     let Some(id) = job.id() else {
         context.diagnostics.add(|| "a replication job has no id: it is skipped".to_owned());
         return None;
@@ -129,10 +130,10 @@ fn one(
         let unknown = |why: String| (evaluated(name.as_str(), "pve-replication", (Status::Unknown, Some(why))), None);
         let (dependency, description) = match &source {
             None => unknown("its guest is not visible: it was removed, or the token may not see it".to_owned()),
-            Some(node) if nodes.get(node).is_none_or(|node| node.state != State::Online) => {
+            Some(node) if sources.nodes.get(node).is_none_or(|node| node.state != State::Online) => {
                 unknown(format!("it cannot be checked: the guest's node {node} is not online"))
             }
-            Some(node) => match said.get(node) {
+            Some(node) => match sources.answers.get(node) {
                 Some(Ok(jobs)) => match jobs.iter().find(|found| found.id() == Some(id)) {
                     Some(job) => {
                         let (verdict, synced) = evaluate(context, id, job);

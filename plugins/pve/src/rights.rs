@@ -39,7 +39,7 @@ pub(crate) fn report(context: &mut PollContext, resources: &Resources, nodes: &N
                         .mark_unknown(*members, format!("the token lacks {privilege}, so it is hidden: see \"api\""));
                 }
             }
-            missing(&permissions).or_else(|| unheard(&silent))
+            missing(&permissions).or_else(|| unreadable_nodes(&silent))
         }
         // Without an answer it is not known whether the lists are complete.
         Err(error) => Some(format!("it is not known whether the token may see everything: {}", error.message)),
@@ -62,7 +62,7 @@ fn is_held(permissions: &Permissions, privilege: &str, path: &str) -> bool {
     permissions.iter().filter(here).any(|(_, held)| held.contains_key(privilege))
 }
 
-fn unheard(nodes: &BTreeSet<String>) -> Option<String> {
+fn unreadable_nodes(nodes: &BTreeSet<String>) -> Option<String> {
     let names: Vec<String> = nodes.iter().cloned().collect();
     let lacking = || format!("the token lacks {} on {}: {}", NEEDED[0].0, list(&names), Product::Ve.grant_rights());
     (!names.is_empty()).then(lacking)

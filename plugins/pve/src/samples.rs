@@ -41,7 +41,8 @@ const SUBSCRIPTIONS: [&str; 6] = ["new", "notfound", "active", "invalid", "expir
 pub(crate) fn report(context: &mut PollContext, cluster: &Cluster, resources: &[Resource]) {
     let mut samples = cluster_samples(cluster);
     samples.push(version(context));
-    let zeros = resources.iter().filter(|resource| is_guest(resource)).count() <= WITH_ZEROS;
+    let guests = resources.iter().filter(|resource| is_guest(resource)).count();
+    let zeros = if guests <= WITH_ZEROS { Zeros::Included } else { Zeros::Omitted };
     resources.iter().for_each(|resource| add(resource, &mut samples, zeros));
     context.report.samples.extend(samples);
 }
@@ -129,12 +130,18 @@ fn version(context: &PollContext) -> Sample {
     context.api.version().iter().fold(sample, |sample, (label, text)| sample.with_label(*label, text))
 }
 
+/// Whether a guest without an HA state or lock has samples for them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Zeros {
+    Included,
+    Omitted,
+}
+
 fn is_guest(resource: &Resource) -> bool {
     resource.kind.get().is_some_and(|Text(kind)| matches!(kind.as_str(), "qemu" | "lxc"))
 }
 
-/// `zeros`: also for a guest without a state.
-fn add(resource: &Resource, samples: &mut Vec<Sample>, zeros: bool) {
+fn add(resource: &Resource, samples: &mut Vec<Sample>, zeros: Zeros) {
     let (Some(Text(kind)), Some(Text(id))) = (resource.kind.get(), resource.id.get()) else { return };
     let guest = is_guest(resource);
     if !guest && !matches!(kind.as_str(), "node" | "storage") {
@@ -152,10 +159,10 @@ fn add(resource: &Resource, samples: &mut Vec<Sample>, zeros: bool) {
         let up = status == if guest { "running" } else { "available" };
         samples.push(Sample::gauge("pve_up", f64::from(u8::from(up))).with_label("id", id));
     }
-    if guest && (zeros || resource.hastate != Field::Absent) {
+    if guest && (zeros == Zeros::Included || resource.hastate != Field::Absent) {
         states(samples, ("pve_ha_state", id), &resource.hastate, &GUEST_STATES);
     }
-    if guest && (zeros || resource.lock != Field::Absent) {
+    if guest && (zeros == Zeros::Included || resource.lock != Field::Absent) {
         states(samples, ("pve_lock_state", id), &resource.lock, &LOCKS);
     }
     if kind == "node" {

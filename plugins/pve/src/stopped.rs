@@ -12,10 +12,14 @@ use proxmox::Diagnostics;
 const RECENT: f64 = 15.0 * 60.0;
 
 impl Stopped {
-    /// `first`: it is not known whether the guest ran before.
-    pub(crate) fn new(now: f64, first: bool) -> Self {
-        let not_before = if first { 0.0 } else { now - RECENT };
-        Self { since: now, lock: None, held: now, by: None, not_before, asked: !first }
+    /// A guest that was already stopped at its first check: it is not known whether it ran before.
+    pub(crate) fn at_first_check(now: f64) -> Self {
+        Self { since: now, lock: None, held: now, by: None, not_before: 0.0, asked: false }
+    }
+
+    /// A guest that ran at the last poll.
+    pub(crate) fn after_running(now: f64) -> Self {
+        Self { not_before: now - RECENT, asked: true, ..Self::at_first_check(now) }
     }
 
     /// Whether it was already stopped at its first check, so that the time of the stop is not known.
@@ -42,7 +46,7 @@ impl Stopped {
             let [answer] = context.api.ask([path.as_str()]);
             view.lookups.set(view.lookups.get() - 1);
             let tasks = answer.list(&mut Diagnostics::default());
-            crate::nodes::asked(context, &guest.node, &tasks);
+            crate::nodes::record_answer(context, &guest.node, &tasks);
             if let Ok(tasks) = tasks {
                 self.asked = true;
                 found = last_act(guest.id, &tasks);

@@ -85,7 +85,7 @@ fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked
     let replies = context.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/storage?enabled=1")).collect());
     let read = |(node, answer): (&&String, proxmox::Answer)| {
         let entries = answer.list::<Entry>(&mut context.diagnostics);
-        crate::nodes::asked(context, node, &entries);
+        crate::nodes::record_answer(context, node, &entries);
         let entries = entries.map_err(|error| error.message);
         if let Err(why) = &entries {
             // Another request would make it worse if a mount hangs.

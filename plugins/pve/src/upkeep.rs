@@ -86,7 +86,7 @@ fn renew(file: &str) -> &'static str {
 
 fn subscribed(context: &mut PollContext, name: String, answer: Answer) -> Read {
     samples::subscription(context, &name, answer.clone());
-    subscription(context, (name, "pve-subscription"), answer)
+    subscription(context, name, "pve-subscription", answer)
 }
 
 fn pools(context: &mut PollContext, name: String, answer: Answer) -> Read {

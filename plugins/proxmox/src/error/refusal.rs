@@ -111,7 +111,7 @@ pub(super) fn unauthorized(product: Product, said: &str, quoted: &str) -> String
 
 /// The message for a 403. `Permission check failed (/, Sys.Audit)` names object and privilege; Backup Server names
 /// neither.
-pub(super) fn forbidden(product: Product, path: &str, (said, quoted): (&str, &str)) -> String {
+pub(super) fn forbidden(product: Product, path: &str, said: &str, quoted: &str) -> String {
     if matches!(path, "/version" | "/access/ticket") {
         return format!(
             "{path} is refused ({quoted}), which {} allows for everyone: check the URL, and any proxy or list of allowed \

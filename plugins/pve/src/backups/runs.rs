@@ -32,7 +32,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes,
     let mut unread_nodes: Vec<String> = nodes.keys().filter(|name| !asked.contains(name)).cloned().collect();
     for (node, answer) in asked.iter().zip(replies) {
         let tasks = answer.list::<Task>(&mut context.diagnostics);
-        crate::nodes::asked(context, node, &tasks);
+        crate::nodes::record_answer(context, node, &tasks);
         match tasks {
             Ok(tasks) if tasks.is_empty() => {
                 let due = |guest: &&Guest| guest.node == **node && !excluded(context, guest);
@@ -65,7 +65,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes,
         context.report.keep(format!("backup/node/{name}"));
     }
     for guest in guests {
-        let Some(task) = newest.get(&guest.id).filter(|_| is_looked_at(context, guest)) else {
+        let Some(task) = newest.get(&guest.id).filter(|_| is_checked(context, guest)) else {
             if nodes.get(&guest.node).is_some_and(Node::is_offline) {
                 // The backup gets older, and its last run may be among the tasks of that node.
                 let why = format!("it cannot be checked: the guest's node {} is offline", guest.node);
@@ -85,7 +85,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes,
     whole
 }
 
-fn is_looked_at(context: &PollContext, guest: &Guest) -> bool {
+fn is_checked(context: &PollContext, guest: &Guest) -> bool {
     let guests = &context.settings.guests;
     wanted(&guest.names(), &guests.include, &guests.exclude) && !excluded(context, guest)
 }
