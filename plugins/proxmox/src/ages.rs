@@ -31,8 +31,8 @@ impl AgeRule {
     pub fn problems(rules: &[Self], setting: &str) -> Vec<String> {
         let problem = |(index, rule): (usize, &Self)| {
             let name = |field: &str| format!("{setting}[{index}].{field}");
-            let nobody = rule.of.is_empty().then(|| format!("\"{}\" is empty: write names or patterns", name("for")));
-            nobody.or_else(|| rule.limits().problem(&name("warning_hours"), &name("critical_hours")))
+            let empty = rule.of.is_empty().then(|| format!("\"{}\" is empty: write names or patterns", name("for")));
+            empty.or_else(|| rule.limits().problem(&name("warning_hours"), &name("critical_hours")))
         };
         rules.iter().enumerate().filter_map(problem).collect()
     }

@@ -143,8 +143,11 @@ impl<P: PluginMemory> Memory<P> {
                 break;
             }
             drop(self);
-            dropped.push(what);
-            document = self.bytes();
+            let smaller = self.bytes();
+            if smaller.len() < document.len() {
+                dropped.push(what);
+            }
+            document = smaller;
         }
         (document, dropped)
     }

@@ -268,5 +268,5 @@ async fn pbs_settings_select_what_is_checked() {
     assert!(resting.kept.contains(&"group/archive/".to_owned()), "{resting:?}");
     let archive = resting.dependencies.iter().find(|found| found.name == "datastore/archive");
     let said = archive.and_then(|archive| archive.description.as_deref());
-    assert_eq!(said, Some("its removable disk is not mounted"), "what is named needs no advice to name it");
+    assert_eq!(said, Some("its removable disk is not mounted"), "a listed datastore needs no hint to list it");
 }

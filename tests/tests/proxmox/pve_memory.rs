@@ -60,7 +60,7 @@ async fn pve_remembers_what_a_dead_node_cannot_report() {
     assert!(status(&poll("ha-recovery", 9_000).await).starts_with("warning: recovery"));
     assert!(status(&poll("ha-recovery", 9_300).await).starts_with("critical: recovery: HA has found no node"));
     assert_eq!(status(&poll("healthy", 9_310).await), "ok");
-    assert!(status(&poll("ha-recovery", 9_320).await).starts_with("warning"), "its time begins anew");
+    assert!(status(&poll("ha-recovery", 9_320).await).starts_with("warning"), "its time starts again");
 
     // A part that cannot be read keeps its state for two minutes, and is unknown after that.
     let kept = poll("broken", 20_000).await.kept;
@@ -72,7 +72,7 @@ async fn pve_remembers_what_a_dead_node_cannot_report() {
         lines(&late)
     );
     assert!(lines(&poll("healthy", 20_310).await)["cluster/quorum"] == "ok");
-    assert!(poll("broken", 20_320).await.kept.contains(&"cluster/quorum".to_owned()), "its time begins anew");
+    assert!(poll("broken", 20_320).await.kept.contains(&"cluster/quorum".to_owned()), "its time starts again");
 }
 
 /// Dependencies that cannot be checked are unknown and not removed. A check that no longer complains is ok.

@@ -142,3 +142,10 @@ fn a_document_that_is_too_large_loses_what_matters_least() {
         assert_eq!(memory.inventory.names("guest/").is_empty(), expected >= 3);
     }
 }
+
+#[test]
+fn sections_that_are_empty_are_not_reported_as_dropped() {
+    let mut memory = Memory::load(&target("{}", 1_000));
+    memory.plugin.names = names(1_200_000);
+    assert_eq!(memory.save(), [Names::SHED]);
+}
