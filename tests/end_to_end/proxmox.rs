@@ -1,4 +1,4 @@
-//! What belongs to Proxmox products on the command line: `setup`, `replay`, and `poll` as the test button.
+//! Proxmox products on the command line: `setup`, `replay`, and `poll` as the test button.
 
 use crate::command_line::tls_server;
 use crate::support::{folder, output, poll_json, polliwog};
@@ -11,12 +11,12 @@ use std::process::{Child, Stdio};
 const TOKEN: &str = "monitor@pve!polliwog=11111111-2222-3333-4444-555555555555";
 
 #[test]
-fn setup_shows_the_certificate_and_prints_a_target_that_is_one() {
+fn setup_shows_the_certificate_and_prints_a_valid_target() {
     let (_keep, folder) = folder();
     let url = format!("https://localhost:{}", tls_server());
     let (code, stdout, stderr) = output(&folder, &["setup", "pve", &url, "--json"]);
     let found: Value = serde_json::from_str(&stdout).unwrap();
-    // It answers a list to everything, as no Proxmox does.
+    // The server answers every request with a list, which Proxmox never does.
     assert!(code == 1 && found["doubt"].as_str().unwrap().contains("does not answer as Proxmox VE does"), "{stderr}");
     assert_eq!(found["certificate"]["trusted"], false);
     let fingerprint = found["certificate"]["fingerprint"].as_str().unwrap();
@@ -37,13 +37,13 @@ fn setup_shows_the_certificate_and_prints_a_target_that_is_one() {
     assert!(doubt.contains("does not answer as Proxmox VE does"), "it answers a list to everything: {doubt}");
     assert!(text.contains(fingerprint) && text.contains("pvenode cert info") && text.contains("[[target]]"), "{text}");
 
-    // Another certificate than the one that was confirmed ends it, with nothing to paste.
+    // Another certificate than the confirmed one fails, and prints nothing to paste.
     let other = "00".repeat(32);
     let arguments = ["setup", "pve", &url, "--fingerprint", &other];
     let (code, stdout, stderr) = output(&folder, &arguments);
     assert!(code == 1 && stdout.is_empty() && stderr.contains("not the one that you confirmed"), "{stdout}{stderr}");
 
-    // A token is sent to nobody whose certificate is not confirmed.
+    // A token is sent only to a server whose certificate is confirmed.
     let asked = polliwog(&folder, &["setup", "pve", &url, "--secret", "token=env:T"]).env("T", TOKEN).output().unwrap();
     let stderr = String::from_utf8(asked.stderr).unwrap();
     assert!(asked.status.code() == Some(1) && stderr.contains("so that the token is not sent"), "{stderr}");
@@ -57,11 +57,11 @@ fn setup_shows_the_certificate_and_prints_a_target_that_is_one() {
     }
 }
 
-/// A replay server; ended when dropped.
+/// A replay server. It stops when dropped.
 struct Replay(Child);
 
 impl Replay {
-    /// One that serves the folder `bodies`, and its URL.
+    /// Serves the folder `bodies`. Returns the URL as well.
     fn of(folder: &Path) -> (Self, String) {
         let mut child = polliwog(folder, &["replay", "bodies", "--port", "0"]).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -85,7 +85,7 @@ fn setup_asks_a_cluster_for_its_members() {
     for product in ["pve", "pmg"] {
         let bodies = folder.join("bodies").join(product);
         fs::create_dir_all(&bodies).unwrap();
-        // Everything else is the simulated estate's.
+        // Every other path is served by the simulated estate.
         fs::write(bodies.join("unused.json"), "{}").unwrap();
     }
     let (_server, base) = Replay::of(&folder);
@@ -108,7 +108,7 @@ fn setup_asks_a_cluster_for_its_members() {
 
     let (code, found, stderr) = setup("pmg", "password=env:P", &["--username", "monitor@pmg"]);
     assert_eq!(code, Some(0), "{stderr}");
-    // Without a certificate it cannot be told which of them answered.
+    // Without a certificate it is not known which of them answered.
     assert_eq!(names(&found), ["pmg1", "pmg2", "pmg3"]);
     assert!(found["toml"].as_str().unwrap().contains("username = \"monitor@pmg\""), "{found}");
     assert!(found["commands"][0].as_str().unwrap().contains("--userid monitor@pmg"), "{found}");
@@ -157,7 +157,7 @@ fn recorded_bodies_and_recordings_are_served_and_polled() {
     assert_eq!(status(&found, "cluster/quorum").as_deref(), Some("ok"), "the rest is the simulated estate's");
     drop(server);
 
-    // What was recorded is served, and is the same again.
+    // A recording is served, and gives the same result.
     let (_server, base) = Replay::of(&folder);
     let (_, again) = poll(&format!("{base}/recorded"), &[]);
     assert_eq!(

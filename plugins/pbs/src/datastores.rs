@@ -1,28 +1,28 @@
-//! Datastores: whether they are there, how full they are, and when they will be full.
+//! Datastores: whether they are available, how full they are, and when they will be full.
 
-use crate::{Look, hold};
+use crate::{Memory, PollContext, backoff};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Grade, Limits, Trouble, bytes, judged, moment, percent, worse};
+use proxmox::{Answer, Error, ErrorClass, Evaluation, Thresholds, bytes, evaluated, moment, percent, worse};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 const DAY: f64 = 24.0 * 3600.0;
-/// From here on the server's estimate is judged. Percent used.
+/// From this usage on the server's estimate is evaluated. Percent.
 const HALF: f64 = 50.0;
-/// After the list of all did not come in time, each is asked for by itself for so long.
+/// How long each datastore is asked by itself after the list of all did not come in time.
 const SINGLY: Duration = Duration::from_secs(10 * 60);
 const HUNG: &str = "datastore-usage";
 const UNMOUNTED: &str = "its removable disk is not mounted";
-const SWAPPED: &str = "where it is taken away in turn, name it in datastores.may_rest";
+const SWAPPED: &str = "if it is swapped regularly, list it in datastores.may_rest";
 
 /// One entry of `/admin/datastore`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub(crate) struct Listed {
     store: Field<Text>,
-    /// `/config/datastore` calls it so.
+    /// The name in `/config/datastore`.
     name: Field<Text>,
     maintenance: Field<Text>,
     mount_status: Field<Text>,
@@ -42,19 +42,19 @@ struct Usage {
     mount_status: Field<Text>,
 }
 
-/// A datastore that is looked at, and whether anything in it can be read.
+/// A datastore that is checked.
 pub(crate) struct Store {
     pub name: String,
     pub readable: bool,
-    /// Whether somebody took it out of use, so that no job runs on it.
+    /// Whether an operator took it out of use, so that no job runs on it.
     pub rests: bool,
-    /// Whether nobody can say how what is in it is; not where it did not answer once, or may rest.
+    /// True if the state of its contents is unknown. A single timeout or an expected maintenance window does not count.
     pub lost: bool,
 }
 
-/// Reports each datastore, and gives those that are looked at.
-pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) -> Vec<Store> {
-    let settings = &look.settings.datastores;
+/// Reports each datastore. Returns those that are checked.
+pub(crate) fn report(context: &mut PollContext, list: Vec<Listed>, usage: Option<Answer>) -> Vec<Store> {
+    let settings = &context.settings.datastores;
     let wanted = |name: &str| settings.include.match_any([name]) && !settings.exclude.match_any([name]);
     let named = |entry: Listed| {
         let name = entry.store.get().or(entry.name.get())?.0.clone();
@@ -63,33 +63,34 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) 
     let all = list.len();
     let stores: Vec<(String, Listed)> = list.into_iter().filter_map(named).collect();
     if stores.is_empty() && all > 0 && !settings.exclude.is_all() {
-        look.warn_of_api("no datastore is looked at: see datastores.include and datastores.exclude in the settings");
+        context.warn_of_api("no datastore is checked: see datastores.include and datastores.exclude in the settings");
     }
-    let usage = usages(look, &stores, usage);
+    let usage = usages(context, &stores, usage);
     let mut seen = Vec::new();
     for (name, entry) in &stores {
         let verdict = match usage.get(name) {
             Some(Ok(usage)) if is_unmounted(entry, usage) => unmounted(),
-            Some(Ok(usage)) => judge(look, name, entry, usage),
-            Some(Err(trouble)) => untold(trouble),
+            Some(Ok(usage)) => evaluate(context, name, entry, usage),
+            Some(Err(error)) => without_usage(error),
             None if is_unmounted(entry, &Usage::default()) => unmounted(),
-            None => Verdict::of(Status::Unknown, "the server does not say how full it is".to_owned()),
+            None => Verdict::of(Status::Unknown, "the server does not report its usage".to_owned()),
         };
         let verdict = match maintained(entry) {
-            // It is used still, and may be broken or full.
+            // A read-only datastore is in use, and may be broken or full.
             Some(maintained) if maintained.readable && usage.contains_key(name) => maintained.or_worse(verdict),
             Some(maintained) => maintained,
             None => verdict,
         };
         let rests = verdict.rests || maintained(entry).is_some();
-        let may_rest =
-            rests && verdict.status == Status::Warning && look.settings.datastores.may_rest.match_any([name.as_str()]);
+        let may_rest = rests
+            && verdict.status == Status::Warning
+            && context.settings.datastores.may_rest.match_any([name.as_str()]);
         let shown = format!("datastore/{name}");
-        look.add(match verdict.why {
+        context.add(match verdict.why {
             Some(why) if may_rest => Dependency::skipped(shown).with_kind("pbs-datastore").with_description(why),
             why => {
                 let hint = |why| if why == UNMOUNTED { format!("{why}; {SWAPPED}") } else { why };
-                let dependency = judged(shown, "pbs-datastore", (verdict.status, why.map(hint)));
+                let dependency = evaluated(shown, "pbs-datastore", (verdict.status, why.map(hint)));
                 Dependency { description: verdict.description, ..dependency }
             }
         });
@@ -99,36 +100,39 @@ pub(crate) fn report(look: &mut Look, list: Vec<Listed>, usage: Option<Answer>) 
     seen
 }
 
-/// How full each is, or why that cannot be told.
-type Usages = BTreeMap<String, Result<Usage, Trouble>>;
+/// The usage of each datastore, or why it is not known.
+type Usages = BTreeMap<String, Result<Usage, Error>>;
 
-/// Where all are asked about at once, unless one of them held that up a moment ago: its disk hangs, perhaps, and each such
-/// question holds one of the server's threads until it is restarted.
-pub(crate) fn usage_of_all(look: &mut Look) -> Option<String> {
-    look.is_due(HUNG).then(|| "/status/datastore-usage".to_owned())
+/// The path for the usage of all datastores. `None` if one of them delayed it a moment ago: its disk may hang, and each
+/// such request blocks a thread of the server until the server restarts.
+pub(crate) fn usage_of_all(memory: &Memory) -> Option<&'static str> {
+    memory.is_due(HUNG).then_some("/status/datastore-usage")
 }
 
-fn usages(look: &mut Look, stores: &[(String, Listed)], answer: Option<Answer>) -> Usages {
-    let list = answer.map(|answer| answer.list::<Usage>(&mut look.notes));
+fn usages(context: &mut PollContext, stores: &[(String, Listed)], answer: Option<Answer>) -> Usages {
+    let list = answer.map(|answer| answer.list::<Usage>(&mut context.diagnostics));
     match list {
         Some(Ok(list)) => {
             return list.into_iter().filter_map(|usage| Some((usage.store.get()?.0.clone(), Ok(usage)))).collect();
         }
-        Some(Err(trouble)) if trouble.silent => look.looked(HUNG, SINGLY),
-        // One whose disk fails makes the list of all fail.
+        Some(Err(error)) if error.no_answer => context.checked(HUNG, SINGLY),
+        // A datastore whose disk fails makes the list of all fail.
         Some(Err(_)) | None => {}
     }
     let is_used = |entry: &Listed| maintained(entry).is_none() && !is_unmounted(entry, &Usage::default());
     let in_use = stores.iter().filter(|(_, entry)| is_used(entry)).map(|(name, _)| name);
-    let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| hold::why(name).is_some());
-    let answers = look.api.ask_all(asked.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
+    let (held, asked): (Vec<&String>, Vec<&String>) = in_use.partition(|name| backoff::reason(context, name).is_some());
+    let answers = context.api.ask_all(asked.iter().map(|name| format!("/admin/datastore/{name}/status")).collect());
     let mut usages: Usages = asked.into_iter().cloned().zip(answers.into_iter().map(Answer::read::<Usage>)).collect();
     for (name, usage) in &usages {
-        if let Err(trouble) = usage {
-            hold::back(name, trouble);
+        if let Err(error) = usage {
+            backoff::back_off(context, name, error);
         }
     }
-    usages.extend(held.into_iter().map(|name| (name.clone(), Err(Trouble::held(hold::why(name).unwrap_or_default())))));
+    usages.extend(
+        held.into_iter()
+            .map(|name| (name.clone(), Err(Error::backing_off(backoff::reason(context, name).unwrap_or_default())))),
+    );
     usages
 }
 
@@ -138,7 +142,7 @@ struct Verdict {
     description: Option<String>,
     /// Whether its contents can be listed.
     readable: bool,
-    /// Whether it was taken away.
+    /// Whether an operator took it out of use.
     rests: bool,
 }
 
@@ -154,23 +158,23 @@ impl Verdict {
     }
 }
 
-/// Why it cannot be told how full one is: the server cannot use it, or this poll could not ask.
-fn untold(trouble: &Trouble) -> Verdict {
-    // What the server answers when it did not expect an error: that of the disk.
-    match trouble.code.as_str() {
-        // A proxy in front says so when what is behind it does not answer.
-        "refused" | "server_error" if !trouble.silent => {
-            Verdict::of(Status::Critical, format!("the server cannot use it: {}", trouble.sentence))
+/// Evaluates a missing usage: the server cannot use the datastore, or could not be asked.
+fn without_usage(error: &Error) -> Verdict {
+    // The server's answer to an error that it does not expect, such as one of the disk.
+    match error.class {
+        // A proxy answers so when the server behind it does not.
+        ErrorClass::Refused | ErrorClass::ServerFailed if !error.no_answer => {
+            Verdict::of(Status::Critical, format!("the server cannot use it: {}", error.message))
         }
         _ => {
-            let verdict = Verdict::of(Status::Unknown, format!("how full it is cannot be told: {}", trouble.sentence));
-            // One that does not answer this would hold another of the server's threads.
-            Verdict { readable: !trouble.silent, ..verdict }
+            let verdict = Verdict::of(Status::Unknown, format!("its usage is not known: {}", error.message));
+            // Listing its contents would block another thread of the server.
+            Verdict { readable: !error.no_answer, ..verdict }
         }
     }
 }
 
-/// That somebody took it out of use on purpose: `offline,message=disk swap tonight`, `read-only`.
+/// The maintenance mode of a datastore: `offline,message=disk swap tonight`, `read-only`.
 fn maintained(entry: &Listed) -> Option<Verdict> {
     let Text(maintenance) = entry.maintenance.get()?;
     let (mode, message) = maintenance.split_once(',').unwrap_or((maintenance, ""));
@@ -190,18 +194,19 @@ fn unmounted() -> Verdict {
     Verdict { readable: false, rests: true, ..Verdict::of(Status::Warning, UNMOUNTED.to_owned()) }
 }
 
-fn judge(look: &mut Look, name: &str, entry: &Listed, usage: &Usage) -> Verdict {
+fn evaluate(context: &mut PollContext, name: &str, entry: &Listed, usage: &Usage) -> Verdict {
     if let Some(Text(error)) = usage.error.get() {
         return Verdict::of(Status::Critical, format!("the server cannot use it: {}", error.trim()));
     }
-    let notes = &mut look.notes;
-    let mut number = |field: &Field<Number>, what: &str| notes.number(field, || format!("{what} of datastore {name}"));
+    let diagnostics = &mut context.diagnostics;
+    let mut number =
+        |field: &Field<Number>, what: &str| diagnostics.number(field, || format!("{what} of datastore {name}"));
     let (total, used) = (number(&usage.total, "total"), number(&usage.used, "used"));
     let avail = number(&usage.avail, "avail");
-    // Blocks that are reserved are neither used nor to be had: what is left counts, as for df.
+    // Reserved blocks are neither used nor available. As for df, the available space counts.
     let whole = used.zip(avail).map(|(used, avail)| used + avail).or(total);
     let Some(share) = used.zip(whole).and_then(|(used, whole)| percent(used, whole)) else {
-        let why = "the server does not say how full it is: either its disk says nothing sensible, or the token lacks \
+        let why = "the server does not report its usage: either its disk reports nonsense, or the token lacks \
                    Datastore.Audit on it";
         return Verdict::of(Status::Unknown, why.to_owned());
     };
@@ -210,41 +215,42 @@ fn judge(look: &mut Look, name: &str, entry: &Listed, usage: &Usage) -> Verdict 
         let description = format!("in an S3 bucket; its local cache of {size} is {share:.0} % used");
         return Verdict { status: Status::Ok, why: None, description: Some(description), readable: true, rests: false };
     }
-    let (estimated, full) = estimate(look, name, usage, share);
-    let (status, why) = worse(fullness(look, name, share), estimated);
+    let (estimated, full) = estimate(context, name, usage, share);
+    let (status, why) = worse(fullness(context, name, share), estimated);
     let description = format!("{share:.0} % of {size} used{full}");
     Verdict { status, why, description: Some(description), readable: true, rests: false }
 }
 
-fn fullness(look: &mut Look, name: &str, share: f64) -> proxmox::Verdict {
-    let limits = look.settings.datastores.usage();
-    let Grade { status, limit, after } = look.grades.judge(&format!("datastore/{name}"), limits, share);
+fn fullness(context: &mut PollContext, name: &str, share: f64) -> proxmox::Verdict {
+    let limits = context.settings.datastores.usage();
+    let Evaluation { status, limit, after } = context.hysteresis.evaluate(&format!("datastore/{name}"), limits, share);
     let why = format!("more than {limit} % is used{after}: make room (prune and garbage collection), or give it more");
     (status, (status != Status::Ok).then_some(why))
 }
 
-/// When it will be full, by the server's own estimate, and the same for a person: 0 is never, and a date that is over means
-/// that it shrinks. The first backups fill a new one so fast that it would be full in days: it is judged when half is used.
-fn estimate(look: &mut Look, name: &str, usage: &Usage, share: f64) -> (proxmox::Verdict, String) {
+/// Evaluates the server's estimate of when the datastore will be full, and describes it. 0 means never, and a date in
+/// the past means that it shrinks. The first backups fill a new datastore so fast that it would be full in days, so the
+/// estimate counts once half is used.
+fn estimate(context: &mut PollContext, name: &str, usage: &Usage, share: f64) -> (proxmox::Verdict, String) {
     let none = ((Status::Ok, None), String::new());
-    // Up to the largest 64-bit number for far away.
+    // A date in the far future may be the largest 64-bit number.
     let Some(Number(date)) = usage.estimated_full_date.get() else {
         if let Field::Odd(odd) = &usage.estimated_full_date {
-            look.notes.say(|| {
-                format!("estimated-full-date of datastore {name} is {odd}, which is no number: it is not judged")
-            });
+            context
+                .diagnostics
+                .add(|| format!("estimated-full-date of datastore {name} is {odd}, which is not a number: ignored"));
         }
         return none;
     };
-    let Some(when) = moment(*date).filter(|_| *date > look.seconds()) else { return none };
+    let Some(when) = moment(*date).filter(|_| *date > context.seconds()) else { return none };
     let day = &when[..10];
-    let full = format!("; full on {day}, as it grows now");
-    let half = Limits { warning: HALF, critical: 0.0 };
-    if look.grades.judge(&format!("datastore/{name} half"), half, share).status == Status::Ok {
+    let full = format!("; full on {day}, at the current rate");
+    let half = Thresholds { warning: HALF, critical: 0.0 };
+    if context.hysteresis.evaluate(&format!("datastore/{name} half"), half, share).status == Status::Ok {
         return ((Status::Ok, None), full);
     }
-    let (limits, days) = (look.settings.datastores.full(), (date - look.seconds()) / DAY);
-    let Grade { status, limit, .. } = look.grades.judge(&format!("datastore/{name} full"), limits, days);
-    let why = format!("it will be full in fewer than {limit} days ({day}), as it grows now");
+    let (limits, days) = (context.settings.datastores.full(), (date - context.seconds()) / DAY);
+    let Evaluation { status, limit, .. } = context.hysteresis.evaluate(&format!("datastore/{name} full"), limits, days);
+    let why = format!("it will be full in fewer than {limit} days ({day}), at the current rate");
     ((status, (status != Status::Ok).then_some(why)), full)
 }

@@ -1,23 +1,23 @@
 //! Backup groups: the newest backup of each guest or host, in each namespace of each datastore.
 //!
-//! Listing them walks the datastore. A walk that hangs holds one of the server's threads until it is restarted, so that a
-//! datastore which did not answer in time is left alone for an hour.
+//! The server walks the datastore to list them. A walk that hangs blocks a thread of the server until the server
+//! restarts, so a datastore that did not answer in time is not asked for an hour.
 
 use crate::datastores::Store;
-use crate::{Look, hold};
+use crate::{PollContext, backoff};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Limits, Trouble, count, judged, moment, percent_encoded};
+use proxmox::{Answer, Error, Thresholds, count, evaluated, moment, percent_encoded};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// How often they are looked at.
+/// How often groups are listed.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
-/// Where something could not be read it is looked again sooner.
+/// A check that could not read everything runs again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Namespaces of one datastore that are looked at.
+/// The number of namespaces of one datastore that are checked.
 const NAMESPACES: usize = 100;
-/// Lists of groups that are asked for in one poll, before the other datastores have to wait for the next: a poll has 512
+/// The number of lists that are requested in one poll. The other datastores follow at the next poll: a poll has 512
 /// requests.
 const LISTS: usize = 250;
 
@@ -39,87 +39,89 @@ struct Group {
     owner: Field<Text>,
 }
 
-pub(crate) fn report(look: &mut Look, stores: &[Store]) {
-    let mut asked = 0;
+pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
     let mut seen = Seen::default();
     for store in stores {
         let prefix = format!("group/{}/", store.name);
-        let held = hold::why(&store.name);
-        if !store.readable || held.is_some() || asked >= LISTS || !look.is_due(&prefix) {
+        let held = backoff::reason(context, &store.name);
+        if !store.readable || held.is_some() || seen.lists >= LISTS || !context.is_due(&prefix) {
             if let Some(why) = held {
-                look.notes.say(|| format!("the backups in datastore {} are not listed for an hour: {why}", store.name));
+                context
+                    .diagnostics
+                    .add(|| format!("the backups in datastore {} are not listed for an hour: {why}", store.name));
             }
-            look.report.keep(format!("groups/{}", store.name));
-            look.report.keep(prefix.as_str());
+            context.report.keep(format!("groups/{}", store.name));
+            context.report.keep(prefix.as_str());
             if store.lost {
-                // They grow old, and nobody can see by how much.
-                look.lose(prefix, format!("nobody can see it: \"datastore/{}\" says why", store.name));
+                // They get older, and it is not known by how much.
+                context.mark_unknown(prefix, format!("it cannot be checked: see \"datastore/{}\"", store.name));
             }
             continue;
         }
         let before = seen;
-        let walked = walk(look, &store.name, (&mut asked, &mut seen));
-        if let Err(trouble) = &walked {
-            hold::back(&store.name, trouble);
+        let walked = walk(context, &store.name, &mut seen);
+        if let Err(error) = &walked {
+            backoff::back_off(context, &store.name, error);
         }
         if walked.is_ok() && seen.all > before.all && seen.wanted == before.wanted {
-            look.notes.say(|| {
+            context.diagnostics.add(|| {
                 format!(
-                    "no backup group of datastore {} is looked at: see groups.include and groups.exclude in the settings",
+                    "no backup group of datastore {} is checked: see groups.include and groups.exclude in the settings",
                     store.name
                 )
             });
         }
-        look.looked(&prefix, if walked.is_ok() { PERIOD } else { AGAIN });
+        context.checked(&prefix, if walked.is_ok() { PERIOD } else { AGAIN });
         let umbrella = format!("groups/{}", store.name);
-        if look.part((&umbrella, &[&prefix]), walked).is_some() {
+        if context.part((&umbrella, &[&prefix]), walked).is_some() {
             let groups = count(seen.all - before.all, "backup group");
             let dependency = Dependency::ok(umbrella).with_kind("pbs-groups").with_description(groups);
-            look.add(dependency.with_parent(format!("datastore/{}", store.name)));
+            context.add(dependency.with_parent(format!("datastore/{}", store.name)));
         }
     }
 }
 
-/// How many groups were listed, and how many of them are looked at.
+/// The number of lists that were requested, of groups in them, and of groups that are checked.
 #[derive(Clone, Copy, Default)]
 struct Seen {
+    lists: usize,
     all: usize,
     wanted: usize,
 }
 
-/// The namespaces of a datastore that are looked at; the first, without a name, is its root.
-pub(crate) fn namespaces(look: &mut Look, store: &str) -> Result<Vec<String>, Trouble> {
-    let [answer] = look.api.ask([format!("/admin/datastore/{store}/namespace").as_str()]);
-    let namespaces: Vec<Namespace> = answer.list(&mut look.notes)?;
+/// Returns the namespaces of a datastore that are checked. The first, with an empty name, is its root.
+pub(crate) fn namespaces(context: &mut PollContext, store: &str) -> Result<Vec<String>, Error> {
+    let [answer] = context.api.ask([format!("/admin/datastore/{store}/namespace").as_str()]);
+    let namespaces: Vec<Namespace> = answer.list(&mut context.diagnostics)?;
     let mut names: Vec<String> =
         namespaces.iter().map(|entry| entry.ns.get().map(|Text(ns)| ns.clone()).unwrap_or_default()).collect();
     if names.len() > NAMESPACES {
         let more = names.len() - NAMESPACES;
-        look.notes.say(|| format!("datastore {store} has {more} more namespaces than are looked at"));
+        context.diagnostics.add(|| format!("datastore {store} has {more} more namespaces than are checked"));
         names.truncate(NAMESPACES);
     }
     Ok(names)
 }
 
-/// Every namespace of a datastore. What of it was read is reported, also when the rest was not.
-fn walk(look: &mut Look, store: &str, (asked, seen): (&mut usize, &mut Seen)) -> Result<(), Trouble> {
-    let names = namespaces(look, store)?;
-    *asked += names.len();
+/// Reports every namespace of a datastore. If some cannot be read, the others are reported.
+fn walk(context: &mut PollContext, store: &str, seen: &mut Seen) -> Result<(), Error> {
+    let names = namespaces(context, store)?;
+    seen.lists += names.len();
     let path = |ns: &String| format!("/admin/datastore/{store}/groups?ns={}", encoded(ns));
-    let answers = look.api.ask_all(names.iter().map(path).collect());
-    let mut first_trouble = Ok(());
+    let answers = context.api.ask_all(names.iter().map(path).collect());
+    let mut first_error = Ok(());
     for (ns, answer) in names.iter().zip(answers) {
-        if let Err(trouble) = groups(look, (store, ns), answer, seen) {
-            first_trouble = first_trouble.and(Err(trouble));
+        if let Err(error) = groups(context, (store, ns), answer, seen) {
+            first_error = first_error.and(Err(error));
         }
     }
-    first_trouble
+    first_error
 }
 
-fn groups(look: &mut Look, (store, ns): (&str, &str), answer: Answer, seen: &mut Seen) -> Result<(), Trouble> {
-    for group in answer.list::<Group>(&mut look.notes)? {
+fn groups(context: &mut PollContext, (store, ns): (&str, &str), answer: Answer, seen: &mut Seen) -> Result<(), Error> {
+    for group in answer.list::<Group>(&mut context.diagnostics)? {
         let (Some(Text(kind)), Some(Text(id))) = (group.backup_type.get(), group.backup_id.get()) else {
-            look.notes.say(|| format!("a backup group in datastore {store} has no type or id: it is left out"));
+            context.diagnostics.add(|| format!("a backup group in datastore {store} has no type or id: it is skipped"));
             continue;
         };
         seen.all += 1;
@@ -127,18 +129,18 @@ fn groups(look: &mut Look, (store, ns): (&str, &str), answer: Answer, seen: &mut
         let mut names = vec![own.clone(), format!("store:{store}"), format!("ns:{ns}")];
         names.extend(group.owner.get().map(|Text(owner)| format!("owner:{owner}")));
         names.extend(group.comment.get().map(|Text(comment)| format!("comment:{comment}")));
-        // As the report calls it, too.
+        // The name in the report.
         names.push(if ns.is_empty() { format!("{store}/{own}") } else { format!("{store}/{ns}/{own}") });
         let names = || names.iter().map(String::as_str);
-        let settings = &look.settings.groups;
+        let settings = &context.settings.groups;
         if !settings.include.match_any(names()) || settings.exclude.match_any(names()) {
             continue;
         }
         seen.wanted += 1;
         let name = if ns.is_empty() { format!("group/{store}/{own}") } else { format!("group/{store}/{ns}/{own}") };
         let limits = settings.age(names());
-        let dependency = one(look, name, &group, limits).with_parent(format!("datastore/{store}"));
-        look.add(match group.comment.get() {
+        let dependency = one(context, name, &group, limits).with_parent(format!("datastore/{store}"));
+        context.add(match group.comment.get() {
             Some(Text(comment)) => {
                 dependency.with_title(format!("{own}: {}", comment.lines().next().unwrap_or_default()))
             }
@@ -148,18 +150,19 @@ fn groups(look: &mut Look, (store, ns): (&str, &str), answer: Answer, seen: &mut
     Ok(())
 }
 
-fn one(look: &mut Look, name: String, group: &Group, limits: Limits) -> Dependency {
-    let last = look.notes.number(&group.last_backup, || format!("last-backup of {name}")).filter(|last| *last > 0.0);
+fn one(context: &mut PollContext, name: String, group: &Group, limits: Thresholds) -> Dependency {
+    let last =
+        context.diagnostics.number(&group.last_backup, || format!("last-backup of {name}")).filter(|last| *last > 0.0);
     let Some((last, when)) = last.and_then(|last| Some((last, moment(last)?))) else {
-        return judged(
+        return evaluated(
             name,
             "pbs-group",
-            (Status::Unknown, Some("when it was last backed up is not known".to_owned())),
+            (Status::Unknown, Some("it is not known when it was last backed up".to_owned())),
         );
     };
-    let (status, limit) = limits.judge((look.seconds() - last) / 3600.0);
+    let (status, limit) = limits.evaluate((context.seconds() - last) / 3600.0);
     let why = (status != Status::Ok).then(|| format!("its newest backup is of {when}, more than {limit} hours ago"));
-    judged(name, "pbs-group", (status, why)).with_description(format!("newest backup of {when}"))
+    evaluated(name, "pbs-group", (status, why)).with_description(format!("newest backup of {when}"))
 }
 
 /// A namespace in a query: `a/b`.

@@ -1,19 +1,19 @@
-//! Jobs: garbage collection, verify, sync and prune, by their last run and when the next one is due.
+//! Jobs: garbage collection, verify, sync and prune, with their last run and the time of the next one.
 
 use crate::datastores::Store;
-use crate::{Look, Permissions};
+use crate::{Permissions, PollContext};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Answer, Ended, Trouble, judged, moment, worse};
+use proxmox::{Answer, Ended, Error, ErrorClass, evaluated, moment, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// How often they are looked at.
+/// How often jobs are checked.
 const PERIOD: Duration = Duration::from_secs(60);
-const RHYTHM: &str = "jobs";
+const CHECK: &str = "jobs";
 const REMOTES: &str = "remotes";
 const REMOTES_PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Each sort of job: its name, and where its jobs are listed.
+/// Each sort of job: its name, and the path that lists its jobs.
 const SORTS: [(&str, &str); 4] = [
     ("gc", "/admin/gc"),
     ("verify", "/admin/verify"),
@@ -21,7 +21,7 @@ const SORTS: [(&str, &str); 4] = [
     ("sync", "/admin/sync?sync-direction=all"),
 ];
 
-/// One job, of any sort.
+/// A job of any sort.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 struct Job {
@@ -40,89 +40,89 @@ struct Job {
     sync_direction: Field<Text>,
 }
 
-pub(crate) fn report(look: &mut Look, stores: &[Store]) {
-    hidden(look);
-    if !look.is_due(RHYTHM) {
+pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
+    hidden(context);
+    if !context.is_due(CHECK) {
         for (sort, _) in SORTS {
-            look.report.keep(sort);
-            look.report.keep(format!("{sort}/"));
+            context.report.keep(sort);
+            context.report.keep(format!("{sort}/"));
         }
         return;
     }
-    let answers = look.api.ask(SORTS.map(|(_, path)| path));
+    let answers = context.api.ask(SORTS.map(|(_, path)| path));
     for ((sort, _), answer) in SORTS.into_iter().zip(answers) {
-        let jobs = read(look, sort, answer);
+        let jobs = read(context, sort, answer);
         let members = [format!("{sort}/")];
-        let Some(jobs) = look.part((sort, &[members[0].as_str()]), jobs) else { continue };
-        jobs.iter().for_each(|job| one(look, sort, job, stores));
+        let Some(jobs) = context.part((sort, &[members[0].as_str()]), jobs) else { continue };
+        jobs.iter().for_each(|job| one(context, sort, job, stores));
         if sort == "gc" {
-            unlisted(look, &jobs, stores);
+            unlisted(context, &jobs, stores);
         }
     }
-    // Also where one did not come: waiting for it would take ten seconds of each poll.
-    look.looked(RHYTHM, PERIOD);
+    // Also after an error: another time-out would take ten seconds of each poll.
+    context.checked(CHECK, PERIOD);
 }
 
-/// The server leaves out whatever datastore it cannot use.
-fn unlisted(look: &mut Look, jobs: &[Job], stores: &[Store]) {
+/// Keeps the garbage collection of datastores that the server cannot use: it does not list them.
+fn unlisted(context: &mut PollContext, jobs: &[Job], stores: &[Store]) {
     for Store { name, lost, rests, .. } in stores {
         if jobs.iter().all(|job| job.store.get().is_none_or(|Text(store)| store != name)) {
-            look.report.keep(format!("gc/{name}"));
+            context.report.keep(format!("gc/{name}"));
             if *lost || !rests {
-                look.lose(format!("gc/{name}"), format!("nobody can see it: \"datastore/{name}\" says why"));
+                context.mark_unknown(format!("gc/{name}"), format!("it cannot be checked: see \"datastore/{name}\""));
             }
         }
     }
 }
 
-/// Sync jobs with a remote are hidden from a token that may not see the remote.
-fn hidden(look: &mut Look) {
-    if !look.is_due(REMOTES) {
+/// Warns if the token may not see sync jobs with a remote.
+fn hidden(context: &mut PollContext) {
+    if !context.is_due(REMOTES) {
         return;
     }
-    let [answer] = look.api.ask(["/access/permissions"]);
+    let [answer] = context.api.ask(["/access/permissions"]);
     let audits = |path: &String| path.as_str() == "/" || path.starts_with("/remote");
     let lacks = answer.read::<Permissions>().is_ok_and(|permissions| {
         !permissions.iter().any(|(path, held)| audits(path) && held.contains_key("Remote.Audit"))
     });
     if lacks {
-        look.notes.say(|| {
-            "the token lacks Remote.Audit, so that sync jobs with a remote are hidden from it: where there are some, run there \
-             \"proxmox-backup-manager acl update /remote RemoteAudit --auth-id USER@REALM\" and the same for --auth-id \
-             'USER@REALM!NAME'"
+        context.diagnostics.add(|| {
+            "the token lacks Remote.Audit, so sync jobs with a remote are hidden from it: if there are any, run on \
+             the server \"proxmox-backup-manager acl update /remote RemoteAudit --auth-id USER@REALM\" and the same \
+             for --auth-id 'USER@REALM!NAME'"
                 .to_owned()
         });
     }
-    look.looked(REMOTES, REMOTES_PERIOD);
+    context.checked(REMOTES, REMOTES_PERIOD);
 }
 
-fn read(look: &mut Look, sort: &str, answer: Answer) -> Result<Vec<Job>, Trouble> {
-    match answer.list::<Job>(&mut look.notes) {
-        // Before 3.3 there are no directions to ask for, and only jobs that pull.
-        Err(trouble) if sort == "sync" && trouble.code == "refused" => {
-            let [answer] = look.api.ask(["/admin/sync"]);
-            answer.list(&mut look.notes)
+fn read(context: &mut PollContext, sort: &str, answer: Answer) -> Result<Vec<Job>, Error> {
+    match answer.list::<Job>(&mut context.diagnostics) {
+        // Before 3.3 there are no directions, and all sync jobs pull.
+        Err(error) if sort == "sync" && error.class == ErrorClass::Refused => {
+            let [answer] = context.api.ask(["/admin/sync"]);
+            answer.list(&mut context.diagnostics)
         }
         jobs => jobs,
     }
 }
 
-fn one(look: &mut Look, sort: &str, job: &Job, stores: &[Store]) {
-    // Garbage collection is a datastore's own and has no id.
+fn one(context: &mut PollContext, sort: &str, job: &Job, stores: &[Store]) {
+    // Garbage collection belongs to a datastore and has no id.
     let Some(Text(id)) = (if sort == "gc" { job.store.get() } else { job.id.get() }) else {
-        return look.notes.say(|| format!("a {sort} job has no name: it is left out"));
+        return context.diagnostics.add(|| format!("a {sort} job has no name: it is skipped"));
     };
     let name = format!("{sort}/{id}");
-    if look.settings.jobs.exclude.match_any([name.as_str()]) {
+    if context.settings.jobs.exclude.match_any([name.as_str()]) {
         return;
     }
     let before = format!("{sort}/");
-    if job.is_running() && look.reported_before(&before).contains(&name) {
-        // How the run before it ended stands until this one does.
-        return look.report.keep(name);
+    if job.is_running() && context.reported_before(&before).contains(&name) {
+        // The result of the run before is kept until this run ends.
+        return context.report.keep(name);
     }
-    let rests = match rests(look, job, &name) {
-        // What can be read only can be verified.
+    let rests = match rests(context, job, &name) {
+        // A datastore that is read-only can be verified.
         None if store(job, stores).is_some_and(|store| store.rests && !(store.readable && sort == "verify")) => {
             Some("Its datastore was taken out of use".to_owned())
         }
@@ -131,7 +131,7 @@ fn one(look: &mut Look, sort: &str, job: &Job, stores: &[Store]) {
     let dependency = match rests {
         Some(why) => Dependency::skipped(name).with_kind(format!("pbs-{sort}")).with_description(why),
         None => {
-            let dependency = judged(name.clone(), &format!("pbs-{sort}"), judge(look, &name, job));
+            let dependency = evaluated(name.clone(), &format!("pbs-{sort}"), evaluate(context, &name, job));
             Dependency { description: job.description(), ..dependency }
         }
     };
@@ -139,13 +139,13 @@ fn one(look: &mut Look, sort: &str, job: &Job, stores: &[Store]) {
         Some(title) => dependency.with_title(title),
         None => dependency,
     };
-    look.add(match job.store.get() {
+    context.add(match job.store.get() {
         Some(Text(store)) => dependency.with_parent(format!("datastore/{store}")),
         None => dependency,
     });
 }
 
-/// What it works on, where its name does not say so.
+/// What a job works on; `None` if its name contains it.
 fn title(sort: &str, id: &str, job: &Job) -> Option<String> {
     let Text(store) = job.store.get().filter(|_| sort != "gc")?;
     let ns = job.ns.get().map(|Text(ns)| format!("/{ns}")).unwrap_or_default();
@@ -157,25 +157,25 @@ fn title(sort: &str, id: &str, job: &Job) -> Option<String> {
     })
 }
 
-/// The datastore that it works on.
+/// The datastore of a job.
 fn store<'a>(job: &Job, stores: &'a [Store]) -> Option<&'a Store> {
     let Text(name) = job.store.get()?;
     stores.iter().find(|store| store.name == *name)
 }
 
-/// That nobody expects it to run, or not yet.
-fn rests(look: &mut Look, job: &Job, name: &str) -> Option<String> {
-    if look.notes.flag(&job.disable, || format!("disable of {name}")) == Some(true) {
-        return Some("The job is switched off".to_owned());
+/// Why a job is not expected to run, or not yet; `None` if it is.
+fn rests(context: &mut PollContext, job: &Job, name: &str) -> Option<String> {
+    if context.diagnostics.flag(&job.disable, || format!("disable of {name}")) == Some(true) {
+        return Some("The job is disabled".to_owned());
     }
     if job.has_run() {
         return None;
     }
     if job.schedule == Field::Absent {
-        return Some("It runs only when somebody starts it".to_owned());
+        return Some("It runs only when it is started manually".to_owned());
     }
     let Number(next) = job.next_run.get()?;
-    let first = moment(*next).filter(|_| *next > look.seconds())?;
+    let first = moment(*next).filter(|_| *next > context.seconds())?;
     Some(format!("Its first run is due at {first}"))
 }
 
@@ -190,11 +190,12 @@ impl Job {
         started && self.last_run_state == Field::Absent && self.last_run_endtime == Field::Absent
     }
 
-    /// When it last ran, and will again.
+    /// The time of the last run and of the next one.
     fn description(&self) -> Option<String> {
         let when =
             |field: &Field<Number>| field.get().filter(|Number(at)| *at > 0.0).and_then(|Number(at)| moment(*at));
-        let running = self.is_running().then(|| "it runs, and how the run before ended is not to be had".to_owned());
+        let running =
+            self.is_running().then(|| "it is running, and the result of the run before is not available".to_owned());
         let last = when(&self.last_run_endtime).map(|last| format!("last run ended at {last}"));
         let next = when(&self.next_run).map(|next| format!("next due at {next}"));
         let all: Vec<String> = running.into_iter().chain(last).chain(next).collect();
@@ -202,42 +203,46 @@ impl Job {
     }
 }
 
-fn judge(look: &mut Look, name: &str, job: &Job) -> (Status, Option<String>) {
-    let now = look.seconds();
-    let mut number = |field: &Field<Number>, what: &str| look.notes.number(field, || format!("{what} of {name}"));
+fn evaluate(context: &mut PollContext, name: &str, job: &Job) -> (Status, Option<String>) {
+    let now = context.seconds();
+    let mut number =
+        |field: &Field<Number>, what: &str| context.diagnostics.number(field, || format!("{what} of {name}"));
     let ended_at = number(&job.last_run_endtime, "last-run-endtime").filter(|at| *at > 0.0);
     let next = number(&job.next_run, "next-run").filter(|at| *at > 0.0);
     let bad = number(&job.still_bad, "still-bad").unwrap_or_default();
     let when = ended_at.and_then(moment).map(|when| format!(" of {when}")).unwrap_or_default();
     let state = job.last_run_state.get().map(|Text(state)| state.as_str());
     if let Field::Odd(odd) = &job.last_run_state {
-        return (Status::Unknown, Some(format!("its last run{when} ended with {odd}, which is no state")));
+        return (Status::Unknown, Some(format!("its last run{when} ended with {odd}, which is not a state")));
     }
     if !job.has_run() {
-        return overdue(look, next, now).unwrap_or((Status::Warning, Some("it has not run yet".to_owned())));
+        return overdue(context, next, now).unwrap_or((Status::Warning, Some("it has not run yet".to_owned())));
     }
-    let (status, why) = Ended::read(state, ended_at.is_some()).judged();
+    let (status, why) = Ended::read(state, ended_at.is_some()).evaluated();
     if let Some(why) = why {
         return (status, Some(format!("its last run{when} {why}")));
     }
     if bad > 0.0 {
         return (
             Status::Warning,
-            Some(format!("{bad:.0} damaged chunks are still there: verify, and look at the backups that fail")),
+            Some(format!(
+                "{bad:.0} damaged chunks are still there: verify the datastore, and check the backups that \
+                          fail"
+            )),
         );
     }
-    // One that is running is not late.
+    // A job that is running is not late.
     if state.is_none() {
         return (Status::Ok, None);
     }
-    let (status, limit) = look.settings.jobs.age().judge(ended_at.map_or(0.0, |at| (now - at) / 3600.0));
+    let (status, limit) = context.settings.jobs.age().evaluate(ended_at.map_or(0.0, |at| (now - at) / 3600.0));
     let old = (status, (status != Status::Ok).then(|| format!("its last run{when} is more than {limit} hours ago")));
-    worse(overdue(look, next, now).unwrap_or((Status::Ok, None)), old)
+    worse(overdue(context, next, now).unwrap_or((Status::Ok, None)), old)
 }
 
-fn overdue(look: &Look, next: Option<f64>, now: f64) -> Option<(Status, Option<String>)> {
+fn overdue(context: &PollContext, next: Option<f64>, now: f64) -> Option<(Status, Option<String>)> {
     let due = next?;
-    let (status, limit) = look.settings.jobs.overdue().judge((now - due) / 3600.0);
+    let (status, limit) = context.settings.jobs.overdue().evaluate((now - due) / 3600.0);
     let why =
         format!("it was due at {} and has not run for more than {limit} hours since", moment(due).unwrap_or_default());
     (status != Status::Ok).then_some((status, Some(why)))

@@ -1,28 +1,29 @@
 //! Kind `pbs`: a Proxmox Backup Server.
 //!
-//! | asked | how often |
+//! | request | how often |
 //! |---|---|
 //! | `/version`, `/nodes/localhost/status`, `/admin/datastore`, `/status/datastore-usage` | each poll |
-//! | `/admin/datastore/S/status` | each poll, where the list of all fails, because one of them is broken, or ten minutes after it hung |
+//! | `/admin/datastore/S/status` | each poll, if the list of all fails because one of them is broken, and for ten minutes after it hung |
 //! | `/admin/gc`, `/admin/verify`, `/admin/prune`, `/admin/sync` | each minute |
-//! | `/admin/datastore/S/namespace`, and `/admin/datastore/S/groups` of each namespace | each five minutes |
-//! | `/nodes/localhost/tasks`, those that failed in the last day | each five minutes |
-//! | `/admin/datastore/S/snapshots` of each namespace | each hour, a few in a poll where they are long |
-//! | `/nodes/localhost/subscription` where that is wanted | each hour |
-//! | `/access/permissions` | each hour, for sync jobs that may not be seen; and where no datastore is seen: is there none, or are there no rights? |
+//! | `/admin/datastore/S/namespace`, and `/admin/datastore/S/groups` of each namespace | every five minutes |
+//! | `/nodes/localhost/tasks`, those that failed in the last day | every five minutes |
+//! | `/admin/datastore/S/snapshots` of each namespace | each hour, a few in a poll if the lists are long |
+//! | `/nodes/localhost/subscription`, optional | each hour |
+//! | `/access/permissions` | each hour, for hidden sync jobs; and if the list of datastores is empty, which may be a missing privilege |
 //!
-//! Dependencies: `api`, `node`, `datastore/S`, `gc/S`, `verify/ID`, `sync/ID`, `prune/ID`, `groups/S` (whether a datastore's
-//! groups could be listed), and for each backup group `group/S/TYPE/ID`, or `group/S/NAMESPACE/TYPE/ID`; `verification/S`, `tasks`, `certificate`,
-//! `subscription`.
+//! Dependencies: `api`, `node`, `datastore/S`, `gc/S`, `verify/ID`, `sync/ID`, `prune/ID`, `groups/S` (whether the
+//! groups of a datastore could be listed), `group/S/TYPE/ID` or `group/S/NAMESPACE/TYPE/ID` for each backup group,
+//! `verification/S`, `tasks`, `certificate`, `subscription`.
 //!
-//! One broken datastore never hides the others: whatever concerns one of them is asked and judged by itself.
+//! Invariant: a broken datastore never hides the others. Each is asked and evaluated by itself.
 
 #![deny(unsafe_code)]
 
+mod backoff;
 mod datastores;
 mod groups;
-mod hold;
 mod jobs;
+mod memory;
 mod settings;
 mod tasks;
 mod verification;
@@ -30,7 +31,7 @@ mod verification;
 use polliwog_sdk::lenient::{Field, Flag, Number};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::{SecretSpec, Status};
-use proxmox::{Answer, Api, Fact, Host, Part, Product, Space, Trouble, connect, hourly, judged, subscription};
+use proxmox::{Answer, Api, Error, Fact, Host, Part, Product, Space, connect, evaluated, hourly, subscription};
 use serde::Deserialize;
 use settings::Settings;
 use std::collections::BTreeMap;
@@ -61,7 +62,7 @@ impl Poller for Pbs {
             ),
             hint: Some(
                 "write the whole token, as in monitor@pbs!polliwog:12345678-1234-1234-1234-123456789abc: user, realm, \
-                 name of the token, and its secret behind a colon (not =, which Proxmox VE has)"
+                 name of the token, and its secret after a colon (not =, as for Proxmox VE)"
                     .to_owned(),
             ),
         }]
@@ -72,74 +73,92 @@ impl Poller for Pbs {
     }
 
     fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
-        let authorize = |api: Api| Ok(api.with_header("authorization", "PBSAPIToken=${secret.token}"));
-        let mut look = Look::new(connect(target, Product::Backup, authorize)?, settings, target);
-        poll(&mut look);
-        Ok(look.finish())
+        let authorize = |api: Api, _: &mut Memory| Ok(api.with_header("authorization", "PBSAPIToken=${secret.token}"));
+        let mut memory = Memory::load(target);
+        let first = first_paths(&memory);
+        match connect(target, Product::Backup, &mut memory, &first, authorize) {
+            Ok(connected) => {
+                let (mut context, answers) = PollContext::new(connected, memory, settings);
+                poll(&mut context, answers);
+                Ok(context.finish())
+            }
+            Err(error) => {
+                memory.save();
+                Err(error.into())
+            }
+        }
     }
 }
 
 polliwog_sdk::register!(Pbs);
 
-/// One poll under way.
-type Look = proxmox::Look<Settings>;
+/// The state of one poll.
+type PollContext = proxmox::PollContext<Settings, memory::Memory>;
 
-/// Privileges by object, and whether each is handed down.
+type Memory = proxmox::Memory<memory::Memory>;
+
+/// Privileges by path, and whether each is propagated.
 type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
 
 const NODE: Part<'_> = ("node", &[]);
 const DATASTORES: Part<'_> = ("datastores", &["datastore/", "groups/", "group/", "verification/"]);
 
-fn poll(look: &mut Look) {
-    let mut paths = vec!["/nodes/localhost/status".to_owned(), "/admin/datastore".to_owned()];
-    paths.extend(datastores::usage_of_all(look));
-    let mut answers = look.api.ask_all(paths).into_iter();
+/// The paths that are requested at every poll, beside `/version`.
+fn first_paths(memory: &Memory) -> Vec<&'static str> {
+    let paths = ["/nodes/localhost/status", "/admin/datastore"];
+    paths.into_iter().chain(datastores::usage_of_all(memory)).collect()
+}
+
+/// `answers` are the answers to [`first_paths`].
+fn poll(context: &mut PollContext, answers: Vec<Answer>) {
+    let mut answers = answers.into_iter();
     let mut next = || answers.next();
     let (Some(status), Some(list), usage) = (next(), next(), next()) else { return };
-    node(look, status);
-    let list = list.list(&mut look.notes);
-    let stores = look.part(DATASTORES, list).map(|list| {
+    node(context, status);
+    let list = list.list(&mut context.diagnostics);
+    let stores = context.part(DATASTORES, list).map(|list| {
         if list.is_empty() {
-            rights(look);
+            rights(context);
         }
-        let stores = datastores::report(look, list, usage);
-        groups::report(look, &stores);
+        let stores = datastores::report(context, list, usage);
+        groups::report(context, &stores);
         stores
     });
-    jobs::report(look, stores.as_deref().unwrap_or_default());
-    tasks::report(look);
-    certificate(look);
-    if look.settings.subscription {
+    jobs::report(context, stores.as_deref().unwrap_or_default());
+    tasks::report(context);
+    certificate(context);
+    if context.settings.subscription {
         let subscription = Fact::new("subscription", "/subscription", subscribed);
-        hourly(look, &["localhost".to_owned()], false, &[subscription]);
+        hourly(context, &["localhost".to_owned()], false, &[subscription]);
     }
     if let Some(stores) = stores {
-        verification::report(look, &stores);
+        verification::report(context, &stores);
     }
 }
 
-/// The one that the server shows: to list its files takes Sys.Modify (proxmox-backup: api2/node/certificates.rs), which who
-/// only looks has not.
-fn certificate(look: &mut Look) {
+/// Evaluates the certificate that the server presents. Listing its files needs Sys.Modify (proxmox-backup:
+/// api2/node/certificates.rs), which an auditor does not have.
+fn certificate(context: &mut PollContext) {
     const NAME: &str = "certificate";
-    const RENEW: &str = "order it anew where it was bought or from ACME; one of the server's own is made anew with \
-                         \"proxmox-backup-manager cert update --force true\" and \"systemctl reload proxmox-backup-proxy\" \
-                         there, and whoever pins it, storages of Proxmox VE among them, needs the new fingerprint";
-    let limits = look.settings.certificates;
-    let dependency = match look.api.certificate_ends() {
+    const RENEW: &str = "renew it where it was bought or with ACME; the server's own certificate is created again \
+                         with \"proxmox-backup-manager cert update --force true\" and \"systemctl reload \
+                         proxmox-backup-proxy\" on the server; then update the fingerprint wherever it is pinned, such \
+                         as in storages of Proxmox VE";
+    let limits = context.settings.certificates;
+    let dependency = match context.api.certificate_ends() {
         Some(end) => {
-            let shown = (end, "the certificate that it shows".to_owned());
-            proxmox::certificate(look, (NAME.to_owned(), "pbs-certificate", |_| RENEW), limits, vec![shown])
+            let shown = (end, "the server's certificate".to_owned());
+            proxmox::certificate(context, (NAME.to_owned(), "pbs-certificate", |_| RENEW), limits, vec![shown])
         }
         None => Dependency::skipped(NAME)
             .with_kind("pbs-certificate")
-            .with_description("The connection is not encrypted, so that there is none to look at"),
+            .with_description("The connection is not encrypted, so there is no certificate"),
     };
-    look.add(dependency);
+    context.add(dependency);
 }
 
-fn subscribed(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
-    subscription(look, (name, "pbs-subscription"), answer)
+fn subscribed(context: &mut PollContext, name: String, answer: Answer) -> Result<Dependency, Error> {
+    subscription(context, name, "pbs-subscription", answer)
 }
 
 /// `/nodes/localhost/status`.
@@ -151,43 +170,43 @@ struct NodeStatus {
     root: Space,
 }
 
-fn node(look: &mut Look, answer: Answer) {
-    let Some(node) = look.part(NODE, answer.read::<NodeStatus>()) else { return };
-    let notes = &mut look.notes;
+fn node(context: &mut PollContext, answer: Answer) {
+    let Some(node) = context.part(NODE, answer.read::<NodeStatus>()) else { return };
+    let diagnostics = &mut context.diagnostics;
     let host = Host {
-        cpu: Host::cpu(notes.number(&node.cpu, || "cpu of the server".to_owned())),
-        memory: node.memory.percent("memory of the server", notes),
-        root: node.root.percent("root file system of the server", notes),
+        cpu: Host::cpu(diagnostics.number(&node.cpu, || "cpu of the server".to_owned())),
+        memory: node.memory.percent("memory of the server", diagnostics),
+        root: node.root.percent("root file system of the server", diagnostics),
     };
     let verdict = if host == Host::default() {
-        (Status::Unknown, Some("the server says nothing of its memory, root file system and CPU".to_owned()))
+        (Status::Unknown, Some("the server does not report its memory, root file system and CPU".to_owned()))
     } else {
-        host.judge(&look.settings.usage, "node", &mut look.grades)
+        host.evaluate(&context.settings.usage, "node", &mut context.hysteresis)
     };
-    look.add(Dependency { description: host.description(), ..judged("node", "pbs-node", verdict) });
+    context.add(Dependency { description: host.description(), ..evaluated("node", "pbs-node", verdict) });
 }
 
-/// No datastore is seen. Backup Server hides what a token may not see, so that can mean either.
-fn rights(look: &mut Look) {
-    let [answer] = look.api.ask(["/access/permissions"]);
+/// Explains an empty list of datastores. Backup Server hides what a token may not see, so there may be datastores.
+fn rights(context: &mut PollContext) {
+    let [answer] = context.api.ask(["/access/permissions"]);
     let why = match answer.read::<Permissions>() {
         Ok(permissions) if permissions.values().any(|held| held.contains_key("Datastore.Audit")) => {
             "there is no datastore yet".to_owned()
         }
         Ok(_) => {
             for members in DATASTORES.1 {
-                look.lose(*members, "the token lacks Datastore.Audit, so that it is hidden: \"api\" says more");
+                context.mark_unknown(*members, "the token lacks Datastore.Audit, so it is hidden: see \"api\"");
             }
             format!(
                 "the token lacks Datastore.Audit, so datastores are hidden from it: {}",
-                look.api.product().grant_rights()
+                context.api.product().grant_rights()
             )
         }
-        Err(trouble) => {
-            format!("no datastore is to be seen, and whether there is one is not known: {}", trouble.sentence)
+        Err(error) => {
+            format!("no datastore is visible, and it is not known whether there is one: {}", error.message)
         }
     };
-    look.warn_of_api(&why);
+    context.warn_of_api(&why);
 }
 
 #[cfg(test)]
@@ -195,7 +214,7 @@ mod tests {
     use super::*;
     use polliwog_sdk::testing::{Recording, poll, target};
 
-    /// Looks at the certificate only.
+    /// Only evaluates the certificate.
     struct Shown;
 
     impl Poller for Shown {
@@ -203,13 +222,15 @@ mod tests {
         const INFO: Info = Pbs::INFO;
 
         fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
-            let mut look = Look::new(connect(target, Product::Backup, Ok)?, settings, target);
-            super::certificate(&mut look);
-            Ok(look.finish())
+            let mut memory = Memory::load(target);
+            let connected = connect(target, Product::Backup, &mut memory, &[], |api, _| Ok(api))?;
+            let (mut context, _) = PollContext::new(connected, memory, settings);
+            super::certificate(&mut context);
+            Ok(context.finish())
         }
     }
 
-    /// What is said of the certificate that a server shows which ends so many days after the poll.
+    /// Returns the dependency for a certificate that expires this many days after the poll.
     fn certificate(days: i64) -> Dependency {
         let now = target("{}").now as i64;
         let recording = serde_json::json!([{
@@ -227,11 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_is_the_one_that_the_server_shows() {
+    fn the_certificate_of_the_connection_is_evaluated() {
         for (days, status, says) in [
             (300, Status::Ok, None),
-            (5, Status::Warning, Some("the certificate that it shows expires at 2026-07-25")),
-            (-1, Status::Critical, Some("the certificate that it shows has expired")),
+            (5, Status::Warning, Some("the server's certificate expires at 2026-07-25")),
+            (-1, Status::Critical, Some("the server's certificate has expired")),
         ] {
             let found = certificate(days);
             let said = found.error_message.unwrap_or_default();

@@ -1,23 +1,23 @@
-//! What an operator writes.
+//! Settings of a target.
 
 use polliwog_sdk::prelude::*;
-use proxmox::{AgeRule, CertificateLimits, HostLimits, Limits, Patterns, Remaining};
+use proxmox::{AgeRule, CertificateLimits, HostLimits, Patterns, Remaining, Thresholds};
 
-/// How a Proxmox Backup Server is judged.
+/// How a Proxmox Backup Server is evaluated.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// How full and how busy the server itself may be.
+    /// Thresholds for the usage of the server itself.
     pub usage: HostLimits,
     /// Certificates.
     pub certificates: CertificateLimits,
-    /// Whether a subscription that is missing or not active is reported.
+    /// Whether a missing or inactive subscription is reported.
     pub subscription: bool,
-    /// Whether snapshots that verification found damaged are looked for, once an hour. Their list is long.
+    /// Whether damaged snapshots are reported, once an hour. The list of snapshots is long.
     pub verification: bool,
-    /// This much of the snapshots that were never verified is a warning; 0 for never. Percent.
+    /// Share of snapshots that were never verified that is a warning; 0 for never. Percent.
     pub unverified_warning_percent: f64,
-    /// Tasks that failed.
+    /// Failed tasks.
     pub tasks: Tasks,
     /// Datastores.
     pub datastores: Datastores,
@@ -43,26 +43,24 @@ impl Default for Settings {
     }
 }
 
-/// Datastores, by their names, with `*` for any text.
+/// Datastores, by name, with `*` for any text.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Datastores {
-    /// Those that are looked at.
+    /// Datastores that are checked.
     pub include: Patterns,
-    /// Those of them that are left out.
+    /// Datastores that are left out of these.
     pub exclude: Patterns,
-    /// Those that may be unmounted or in maintenance mode, such as disks that are taken away in turn: they are skipped then, and
-    /// else are a warning.
+    /// Datastores that may be unmounted or in maintenance mode, such as disks that are swapped. They are then skipped
+    /// instead of a warning.
     pub may_rest: Patterns,
-    /// This much used is a warning; 0 for never. Percent.
+    /// Usage that is a warning; 0 for never. Percent.
     pub warning_percent: f64,
-    /// This much used is critical; 0 for never. Percent.
+    /// Usage that is critical; 0 for never. Percent.
     pub critical_percent: f64,
-    /// Full in fewer days than this, by the server's own estimate, is a warning, where half of it is used already; 0 for never.
-    /// Days.
+    /// Fewer days until it is full, by the server's own estimate, are a warning once half is used; 0 for never. Days.
     pub full_warning_days: f64,
-    /// Full in fewer days than this, by the server's own estimate, is critical, where half of it is used already; 0 for never.
-    /// Days.
+    /// Fewer days until it is full, by the server's own estimate, are critical once half is used; 0 for never. Days.
     pub full_critical_days: f64,
 }
 
@@ -70,26 +68,26 @@ pub struct Datastores {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Jobs {
-    /// Those that are left out.
+    /// Jobs that are left out.
     pub exclude: Patterns,
-    /// A job that is due for so long and has not run is a warning; 0 for never. Hours.
+    /// How long a due job may not run before it is a warning; 0 for never. Hours.
     pub overdue_warning_hours: f64,
-    /// A job that is due for so long and has not run is critical; 0 for never. Hours.
+    /// How long a due job may not run before it is critical; 0 for never. Hours.
     pub overdue_critical_hours: f64,
-    /// A last run this old is a warning, whatever the schedule says; 0 for never. Hours.
+    /// Age of the last run that is a warning, whatever the schedule is; 0 for never. Hours.
     pub age_warning_hours: f64,
-    /// A last run this old is critical, whatever the schedule says; 0 for never. Hours.
+    /// Age of the last run that is critical, whatever the schedule is; 0 for never. Hours.
     pub age_critical_hours: f64,
 }
 
-/// Tasks that failed in the last day, whatever they did.
+/// Tasks of any type that failed in the last day.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tasks {
-    /// Whether one is a warning.
+    /// Whether a failed task is a warning.
     pub warn: bool,
-    /// Those that do not matter: by type (`aptupdate`), or by type and what they worked on (`backup:fast:vm/100`), with `*` for
-    /// any text.
+    /// Tasks that are ignored: by type (`aptupdate`), or by type and object (`backup:fast:vm/100`), with `*` for any
+    /// text.
     pub exclude: Patterns,
 }
 
@@ -99,18 +97,19 @@ impl Default for Tasks {
     }
 }
 
-/// Backup groups. Each is named by `vm/100`, `ct/101` or `host/NAME`, by `store:DATASTORE`, `ns:NAMESPACE`, `owner:USER` and
-/// `comment:TEXT`, with `*` for any text.
+/// Backup groups. A group is named by `vm/100`, `ct/101` or `host/NAME`, by `store:DATASTORE`, `ns:NAMESPACE`,
+/// `owner:USER` and `comment:TEXT`, with `*` for any text.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Groups {
-    /// Those that are looked at.
+    /// Groups that are checked.
     pub include: Patterns,
-    /// Those of them that are left out, such as guests that are gone: `comment:*no-monitor*` leaves it to a comment there.
+    /// Groups that are left out of these, such as those of removed guests. `comment:*no-monitor*` excludes groups by
+    /// their comment.
     pub exclude: Patterns,
-    /// A newest backup this old is a warning; 0 for never. Hours.
+    /// Age of the newest backup that is a warning; 0 for never. Hours.
     pub age_warning_hours: f64,
-    /// A newest backup this old is critical; 0 for never. Hours.
+    /// Age of the newest backup that is critical; 0 for never. Hours.
     pub age_critical_hours: f64,
     /// Other ages for some groups: `[{ for = ["ns:weekly"], warning_hours = 200, critical_hours = 400 }]`.
     pub ages: Vec<AgeRule>,
@@ -156,43 +155,43 @@ impl Default for Groups {
 }
 
 impl Datastores {
-    pub(crate) fn usage(&self) -> Limits {
-        Limits { warning: self.warning_percent, critical: self.critical_percent }
+    pub(crate) fn usage(&self) -> Thresholds {
+        Thresholds { warning: self.warning_percent, critical: self.critical_percent }
     }
 
-    /// In how many days it may be full.
+    /// Thresholds for the days until a datastore is full.
     pub(crate) fn full(&self) -> Remaining {
         Remaining { warning: self.full_warning_days, critical: self.full_critical_days }
     }
 }
 
 impl Jobs {
-    pub(crate) fn overdue(&self) -> Limits {
-        Limits { warning: self.overdue_warning_hours, critical: self.overdue_critical_hours }
+    pub(crate) fn overdue(&self) -> Thresholds {
+        Thresholds { warning: self.overdue_warning_hours, critical: self.overdue_critical_hours }
     }
 
-    pub(crate) fn age(&self) -> Limits {
-        Limits { warning: self.age_warning_hours, critical: self.age_critical_hours }
+    pub(crate) fn age(&self) -> Thresholds {
+        Thresholds { warning: self.age_warning_hours, critical: self.age_critical_hours }
     }
 }
 
 impl Groups {
-    /// How old the newest backup of a group of these names may be.
-    pub(crate) fn age<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Limits {
+    /// Returns the thresholds for the age of a group with these names.
+    pub(crate) fn age<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Thresholds {
         AgeRule::age(&self.ages, names, self.all())
     }
 
-    fn all(&self) -> Limits {
-        Limits { warning: self.age_warning_hours, critical: self.age_critical_hours }
+    fn all(&self) -> Thresholds {
+        Thresholds { warning: self.age_warning_hours, critical: self.age_critical_hours }
     }
 }
 
 impl Settings {
-    pub(crate) fn unverified(&self) -> Limits {
-        Limits { warning: self.unverified_warning_percent, critical: 0.0 }
+    pub(crate) fn unverified(&self) -> Thresholds {
+        Thresholds { warning: self.unverified_warning_percent, critical: 0.0 }
     }
 
-    /// Everything that is wrong with them.
+    /// Returns all problems of the settings.
     pub(crate) fn problems(&self) -> Vec<String> {
         let own = [
             (self.datastores.usage(), "datastores.warning_percent", "datastores.critical_percent"),

@@ -1,23 +1,23 @@
 //! Tasks that failed in the last day.
 
-use crate::{Look, Permissions};
+use crate::{Permissions, PollContext};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number, Text};
-use proxmox::{Ended, Part, count, judged, list};
+use proxmox::{Ended, Part, count, evaluated, list};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 const PART: Part<'_> = ("tasks", &[]);
-/// How often they are looked at.
+/// How often tasks are checked.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
-/// Where they could not be read it is looked again sooner.
+/// A check that could not read them runs again after this time.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How far back they may have ended. Seconds.
+/// How long ago a task may have ended. Seconds.
 const BACK: f64 = 24.0 * 3600.0;
-/// How long one that ended then may have taken. Seconds.
+/// How long a task may have run. Seconds.
 const LONGEST: f64 = 48.0 * 3600.0;
-/// So many are read.
+/// The number of tasks that are read.
 const MOST: usize = 200;
 
 /// One entry of `/nodes/localhost/tasks`.
@@ -30,28 +30,28 @@ struct Task {
     endtime: Field<Number>,
 }
 
-pub(crate) fn report(look: &mut Look) {
-    if !look.settings.tasks.warn {
+pub(crate) fn report(context: &mut PollContext) {
+    if !context.settings.tasks.warn {
         return;
     }
-    if !look.is_due(PART.0) {
-        return look.report.keep(PART.0);
+    if !context.is_due(PART.0) {
+        return context.report.keep(PART.0);
     }
-    // The server counts from when a task began.
-    let ended_after = look.seconds() - BACK;
+    // The server compares with the start of a task.
+    let ended_after = context.seconds() - BACK;
     let since = (ended_after - LONGEST).max(0.0);
-    let [answer] = look.api.ask([format!("/nodes/localhost/tasks?errors=1&since={since:.0}&limit={MOST}").as_str()]);
-    let tasks = answer.list::<Task>(&mut look.notes);
-    let Some(tasks) = look.part(PART, tasks) else { return look.looked(PART.0, AGAIN) };
+    let [answer] = context.api.ask([format!("/nodes/localhost/tasks?errors=1&since={since:.0}&limit={MOST}").as_str()]);
+    let tasks = answer.list::<Task>(&mut context.diagnostics);
+    let Some(tasks) = context.part(PART, tasks) else { return context.checked(PART.0, AGAIN) };
     let mut failed: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for task in &tasks {
-        let ended = look.notes.number(&task.endtime, || "endtime of a task that failed".to_owned());
+        let ended = context.diagnostics.number(&task.endtime, || "endtime of a task that failed".to_owned());
         let names = task.names();
-        let excluded = look.settings.tasks.exclude.match_any(names.iter().map(String::as_str));
+        let excluded = context.settings.tasks.exclude.match_any(names.iter().map(String::as_str));
         if excluded || ended.is_some_and(|ended| ended < ended_after) {
             continue;
         }
-        // Older versions list those with warnings too.
+        // Older versions list tasks with warnings as well.
         if let Ended::Failed(why) = Ended::read(task.status.get().map(|Text(status)| status.as_str()), true) {
             let what = task.worker_type.get().map_or("a task", |Text(kind)| kind.as_str());
             let on = task.worker_id.get().map(|Text(id)| format!(" of {id}")).unwrap_or_default();
@@ -67,16 +67,16 @@ pub(crate) fn report(look: &mut Look) {
     };
     let names: Vec<String> = failed.into_iter().map(shown).collect();
     let verdict = if all == 0 {
-        whose(look)
+        whose(context)
     } else {
         (Status::Warning, Some(format!("{} failed in the last day: {}", count(all, "task"), list(&names))))
     };
-    look.add(judged(PART.0, "pbs-tasks", verdict));
-    look.looked(PART.0, PERIOD);
+    context.add(evaluated(PART.0, "pbs-tasks", verdict));
+    context.checked(PART.0, PERIOD);
 }
 
 impl Task {
-    /// What it can be named by in the settings.
+    /// All names that match a task in the settings.
     fn names(&self) -> Vec<String> {
         let word = |field: &Field<Text>| field.get().map(|Text(word)| word.clone());
         let kind = word(&self.worker_type).unwrap_or_default();
@@ -85,15 +85,17 @@ impl Task {
     }
 }
 
-/// None failed, or none may be seen: without Sys.Audit the list holds the token's own tasks only.
-fn whose(look: &mut Look) -> (Status, Option<String>) {
-    let [answer] = look.api.ask(["/access/permissions"]);
+/// Evaluates an empty list: without Sys.Audit it contains the token's own tasks only.
+fn whose(context: &mut PollContext) -> (Status, Option<String>) {
+    let [answer] = context.api.ask(["/access/permissions"]);
     match answer.read::<Permissions>() {
         Ok(permissions) if permissions.values().any(|held| held.contains_key("Sys.Audit")) => (Status::Ok, None),
         Ok(_) => {
-            let grant = look.api.product().grant_rights();
+            let grant = context.api.product().grant_rights();
             (Status::Unknown, Some(format!("the token lacks Sys.Audit, so others' tasks are hidden from it: {grant}")))
         }
-        Err(trouble) => (Status::Unknown, Some(format!("whose tasks may be seen is not known: {}", trouble.sentence))),
+        Err(error) => {
+            (Status::Unknown, Some(format!("it is not known whose tasks the token may see: {}", error.message)))
+        }
     }
 }

@@ -1,28 +1,29 @@
-//! Whether what was backed up can be read back, as far as it was verified.
+//! Verification: whether snapshots can be read back, as far as they were verified.
 //!
-//! A list of snapshots is long and slow to make: each is asked for once an hour, one after the other, and no more of them in
-//! one poll than leaves time and room for everything else. A datastore that did not answer in time is left alone as one is
-//! whose groups did not come.
+//! A list of snapshots is long and takes the server long. Each list is requested once an hour, one after the other, and
+//! a poll requests only as many as leave time and room for the other checks. A datastore that did not answer in time is
+//! not asked for a while, as in `groups`.
 
-use crate::Look;
+use crate::PollContext;
 use crate::datastores::Store;
-use crate::{groups, hold};
+use crate::memory::Walk;
+use crate::{backoff, groups};
+use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number, Text};
-use polliwog_sdk::{Status, cache};
-use proxmox::{Grade, Trouble, Verdict, count, judged, list, moment, percent, remember, remembered};
-use serde::{Deserialize, Serialize};
+use proxmox::{Error, Evaluation, Verdict, count, evaluated, list, moment, percent};
+use serde::Deserialize;
 use std::time::Duration;
 
-/// How often it is looked at.
+/// How often snapshots are checked.
 const PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Where something could not be read it is looked again sooner.
+/// A check that could not read everything runs again after this time.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
-/// A walk that is not finished after so long begins anew.
+/// How long an unfinished walk is remembered.
 const WALK: Duration = Duration::from_secs(30 * 60);
-/// Damaged snapshots that are remembered by name.
+/// The number of damaged snapshots that are named.
 const NAMED: usize = 20;
 
-/// What one poll may spend on lists. The last of them may go beyond it.
+/// What one poll may spend on lists. The last list may exceed it.
 struct Budget {
     requests: u32,
     bytes: usize,
@@ -41,75 +42,65 @@ struct Snapshot {
     verification: Verification,
 }
 
-/// Missing where a snapshot was never verified.
+/// Missing if a snapshot was never verified.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Verification {
     state: Field<Text>,
 }
 
-/// What was found in one datastore so far, and the namespaces that are left.
-#[derive(Default, Deserialize, Serialize)]
-struct Walk {
-    left: Vec<String>,
-    all: usize,
-    verified: usize,
-    damaged: usize,
-    named: Vec<String>,
-}
-
-/// Last of all, so that nothing else waits for it.
-pub(crate) fn report(look: &mut Look, stores: &[Store]) {
-    if !look.settings.verification {
+/// Runs last, so that no other check waits for it.
+pub(crate) fn report(context: &mut PollContext, stores: &[Store]) {
+    if !context.settings.verification {
         return;
     }
     let mut budget = EACH_POLL;
     for store in stores {
         let name = format!("verification/{}", store.name);
-        let snapshots = hold::snapshots(&store.name);
-        let held = hold::why(&store.name).or_else(|| hold::why(&snapshots)).is_some();
-        let due = store.readable && !held && look.is_due(&name);
+        let snapshots = backoff::snapshots(&store.name);
+        let held = backoff::reason(context, &store.name).or_else(|| backoff::reason(context, &snapshots)).is_some();
+        let due = store.readable && !held && context.is_due(&name);
         if !due || budget.is_spent() {
-            look.report.keep(name.as_str());
+            context.report.keep(name.as_str());
             if store.lost {
-                look.lose(name, format!("nobody can see it: \"datastore/{}\" says why", store.name));
+                context.mark_unknown(name, format!("it cannot be checked: see \"datastore/{}\"", store.name));
             }
             continue;
         }
-        let walk = walk(look, &store.name, &mut budget).map_err(|trouble| {
-            let hint = "where that is always so, raise the target's timeout, or set verification to false";
-            let sentence = format!("{}; {hint}", trouble.sentence);
-            if trouble.silent { Trouble { sentence, ..trouble } } else { trouble }
+        let walk = walk(context, &store.name, &mut budget).map_err(|error| {
+            let hint = "if that is always so, raise the target's timeout, or set verification to false";
+            let message = format!("{}; {hint}", error.message);
+            if error.no_answer { Error { message, ..error } } else { error }
         });
-        if let Err(trouble) = &walk {
-            hold::back(&snapshots, trouble);
-            look.looked(&name, AGAIN);
+        if let Err(error) = &walk {
+            backoff::back_off(context, &snapshots, error);
+            context.checked(&name, AGAIN);
         }
-        let Some(walk) = look.part((&name, &[]), walk) else { continue };
+        let Some(walk) = context.part((&name, &[]), walk) else { continue };
         if !walk.left.is_empty() {
-            // The rest has its turn at the next poll.
-            look.report.keep(name);
+            // The next poll continues the walk.
+            context.report.keep(name);
             continue;
         }
-        look.looked(&name, PERIOD);
+        context.checked(&name, PERIOD);
         let verdict = match walk.damaged {
-            0 => unverified(look, &name, &walk),
+            0 => unverified(context, &name, &walk),
             damaged => {
                 let are = if damaged == 1 { "is" } else { "are" };
                 let why = format!("{} {are} damaged: {}", count(damaged, "snapshot"), list(&walk.named));
                 (Status::Critical, Some(why))
             }
         };
-        let dependency = judged(name, "pbs-verification", verdict).with_parent(format!("datastore/{}", store.name));
+        let dependency = evaluated(name, "pbs-verification", verdict).with_parent(format!("datastore/{}", store.name));
         let of = count(walk.all, "snapshot");
-        look.add(dependency.with_description(format!("{} of {of} were verified", walk.verified)));
+        context.add(dependency.with_description(format!("{} of {of} were verified", walk.verified)));
     }
 }
 
-/// None is damaged, as far as they were verified.
-fn unverified(look: &mut Look, name: &str, walk: &Walk) -> Verdict {
+/// Evaluates the share of snapshots that were never verified, if none is damaged.
+fn unverified(context: &mut PollContext, name: &str, walk: &Walk) -> Verdict {
     let Some(share) = percent((walk.all - walk.verified) as f64, walk.all as f64) else { return (Status::Ok, None) };
-    let Grade { status, limit, after } = look.grades.judge(name, look.settings.unverified(), share);
+    let Evaluation { status, limit, after } = context.hysteresis.evaluate(name, context.settings.unverified(), share);
     let why = format!(
         "more than {limit} % of its snapshots were never verified{after}: add a verify job, or run it more often"
     );
@@ -122,29 +113,31 @@ impl Budget {
     }
 }
 
-/// Goes on with a datastore's walk, or begins one.
-fn walk(look: &mut Look, store: &str, budget: &mut Budget) -> Result<Walk, Trouble> {
-    let key = format!("walk/{store}");
-    let mut walk = match remembered::<Option<Walk>>(&key) {
-        Some(walk) => walk,
-        None => Walk { left: groups::namespaces(look, store)?, ..Walk::default() },
+/// Continues the walk of a datastore, or starts one.
+fn walk(context: &mut PollContext, store: &str, budget: &mut Budget) -> Result<Walk, Error> {
+    let now = context.milliseconds();
+    let mut walk = match context.memory.plugin.walks.get(store, now) {
+        Some(walk) => walk.clone(),
+        None => Walk { left: groups::namespaces(context, store)?, ..Walk::default() },
     };
     while let Some(ns) = walk.left.last().filter(|_| !budget.is_spent()) {
         let path = format!("/admin/datastore/{store}/snapshots?ns={}", groups::encoded(ns));
-        let [answer] = look.api.patient().ask([path.as_str()]);
+        let [answer] = context.api.patient().ask([path.as_str()]);
         let (bytes, milliseconds) = answer.cost();
         budget.requests -= 1;
         budget.bytes = budget.bytes.saturating_sub(bytes);
         budget.milliseconds -= milliseconds;
         let ns = ns.clone();
-        let snapshots = answer.list::<Snapshot>(&mut look.notes).inspect_err(|_| cache::remove(&key))?;
+        let snapshots = answer
+            .list::<Snapshot>(&mut context.diagnostics)
+            .inspect_err(|_| context.memory.plugin.walks.remove(store))?;
         walk.left.pop();
         walk.take(&snapshots, &ns);
     }
     if walk.left.is_empty() {
-        cache::remove(&key);
+        context.memory.plugin.walks.remove(store);
     } else {
-        remember(&key, &walk, WALK);
+        context.memory.plugin.walks.set(store, walk.clone(), now, WALK);
     }
     Ok(walk)
 }
@@ -172,7 +165,7 @@ impl Snapshot {
     fn shown(&self, ns: &str) -> String {
         let word = |field: &Field<Text>| field.get().map_or("?", |Text(word)| word.as_str()).to_owned();
         let time = self.backup_time.get().and_then(|Number(time)| moment(*time));
-        let time = time.unwrap_or_else(|| "a time that is not known".to_owned());
+        let time = time.unwrap_or_else(|| "an unknown time".to_owned());
         let inside = if ns.is_empty() { String::new() } else { format!("{ns}/") };
         format!("{inside}{}/{} of {time}", word(&self.backup_type), word(&self.backup_id))
     }

@@ -1,18 +1,18 @@
-//! How old the signatures of viruses are, and whether there are newer rules for spam.
+//! The age of virus signatures, and whether there are newer spam rules.
 //!
-//! Asking about the rules has the gateway look them up on the network, which takes seconds: once an hour is often enough.
+//! For the rules, the gateway queries the network, which takes seconds. They are checked once an hour.
 
-use crate::Look;
+use crate::PollContext;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
-use proxmox::{Answer, Trouble, Verdict, judged, list, moment, worse};
+use proxmox::{Answer, Error, ErrorClass, Verdict, evaluated, list, moment, worse};
 use serde::Deserialize;
 use std::time::Duration;
 
 const CLAMAV: &str = "clamav";
 const SPAMASSASSIN: &str = "spamassassin";
 const PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Where something could not be read it is looked again sooner.
+/// A check that could not read everything runs again after this time.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
 
 /// One entry of `/nodes/N/clamav/database`.
@@ -35,12 +35,12 @@ struct Channel {
     last_updated: Field<Number>,
 }
 
-pub(crate) fn report(look: &mut Look, nodes: &[String]) {
+pub(crate) fn report(context: &mut PollContext, nodes: &[String]) {
     for (part, path, read) in [
-        (CLAMAV, "/clamav/database", clamav as fn(&mut Look, &str, Answer) -> _),
+        (CLAMAV, "/clamav/database", clamav as fn(&mut PollContext, &str, Answer) -> _),
         (SPAMASSASSIN, "/spamassassin/rules", spamassassin),
     ] {
-        let filters = &look.settings.filters;
+        let filters = &context.settings.filters;
         let unwanted = match part {
             CLAMAV => filters.clamav_warning_hours <= 0.0 && filters.clamav_critical_hours <= 0.0,
             _ => filters.rules_warning_hours <= 0.0,
@@ -48,59 +48,59 @@ pub(crate) fn report(look: &mut Look, nodes: &[String]) {
         if unwanted {
             continue;
         }
-        if !look.is_due(part) || nodes.is_empty() {
-            look.report.keep(part);
+        if !context.is_due(part) || nodes.is_empty() {
+            context.report.keep(part);
             continue;
         }
-        let answers = look.api.patient().ask_all(nodes.iter().map(|node| format!("/nodes/{node}{path}")).collect());
+        let answers = context.api.patient().ask_all(nodes.iter().map(|node| format!("/nodes/{node}{path}")).collect());
         let (mut worst, mut whole): (Verdict, bool) = ((Status::Ok, None), true);
         for (node, answer) in nodes.iter().zip(answers) {
-            let verdict: Result<Verdict, Trouble> = read(look, node, answer);
-            let unread = |trouble: Trouble| {
-                // Looking the rules up takes a name server, and long where that does not answer.
-                let hint = if part == SPAMASSASSIN && trouble.code == "timeout" {
+            let verdict: Result<Verdict, Error> = read(context, node, answer);
+            let unread = |error: Error| {
+                // The gateway looks rules up by DNS, which takes long if the name server does not answer.
+                let hint = if part == SPAMASSASSIN && error.class == ErrorClass::Timeout {
                     "; it looks rules up by DNS: check the gateway's name servers, or set filters.rules_warning_hours to 0"
                 } else {
                     ""
                 };
-                (Status::Unknown, Some(format!("{node}: {}{hint}", trouble.sentence)))
+                (Status::Unknown, Some(format!("{node}: {}{hint}", error.message)))
             };
             whole &= verdict.is_ok();
             worst = worse(worst, verdict.unwrap_or_else(unread));
         }
-        // Of the rules, asking is what costs, whatever comes of it.
-        look.looked(part, if whole || part == SPAMASSASSIN { PERIOD } else { AGAIN });
-        look.add(judged(part, "pmg-filter", worst));
+        // For the rules, the request itself is expensive, whatever its result is.
+        context.checked(part, if whole || part == SPAMASSASSIN { PERIOD } else { AGAIN });
+        context.add(evaluated(part, "pmg-filter", worst));
     }
 }
 
-fn clamav(look: &mut Look, node: &str, answer: Answer) -> Result<Verdict, Trouble> {
-    let databases: Vec<Database> = answer.list(&mut look.notes)?;
+fn clamav(context: &mut PollContext, node: &str, answer: Answer) -> Result<Verdict, Error> {
+    let databases: Vec<Database> = answer.list(&mut context.diagnostics)?;
     let daily = |database: &&Database| {
         let says = |field: &Field<Text>| field.get().is_some_and(|Text(word)| word.starts_with("daily"));
         says(&database.kind) || says(&database.name)
     };
     let built = databases.iter().find(daily).and_then(|daily| daily.build_time.get());
     let Some(at) = built.and_then(|Text(text)| built_at(text)) else {
-        return Ok((Status::Unknown, Some(format!("{node} does not say how old its daily signatures are"))));
+        return Ok((Status::Unknown, Some(format!("{node} does not report how old its daily signatures are"))));
     };
-    let (status, limit) = look.settings.filters.clamav().judge((look.seconds() - at) / 3600.0);
+    let (status, limit) = context.settings.filters.clamav().evaluate((context.seconds() - at) / 3600.0);
     let when = moment(at).unwrap_or_default();
     let why = format!(
-        "the daily signatures of {node} are of {when}, more than {limit} hours old: look at clamav-freshclam there"
+        "the daily signatures of {node} are of {when}, more than {limit} hours old: check clamav-freshclam on the node"
     );
     Ok((status, (status != Status::Ok).then_some(why)))
 }
 
-/// Rules are fetched once a night, at a time that differs: what came out since is no failure yet.
-fn spamassassin(look: &mut Look, node: &str, answer: Answer) -> Result<Verdict, Trouble> {
-    let limits = look.settings.filters.rules();
+/// Evaluates spam rules. They are downloaded once a night, at a varying time, so newer rules alone are not a failure.
+fn spamassassin(context: &mut PollContext, node: &str, answer: Answer) -> Result<Verdict, Error> {
+    let limits = context.settings.filters.rules();
     let (mut behind, mut unsaid) = (Vec::new(), Vec::new());
-    for channel in answer.list::<Channel>(&mut look.notes)? {
+    for channel in answer.list::<Channel>(&mut context.diagnostics)? {
         let name = channel.channel.get().map_or("a channel", |Text(name)| name.as_str());
-        let updated = look.notes.number(&channel.last_updated, || format!("last_updated of {name}"));
-        let is_old = updated.is_none_or(|at| limits.judge((look.seconds() - at) / 3600.0).0 != Status::Ok);
-        match look.notes.flag(&channel.update_avail, || format!("update_avail of {name}")) {
+        let updated = context.diagnostics.number(&channel.last_updated, || format!("last_updated of {name}"));
+        let is_old = updated.is_none_or(|at| limits.evaluate((context.seconds() - at) / 3600.0).0 != Status::Ok);
+        match context.diagnostics.flag(&channel.update_avail, || format!("update_avail of {name}")) {
             Some(true) if !is_old => {}
             Some(true) => behind.push(format!("{name} on {node}")),
             Some(false) => {}
@@ -108,21 +108,24 @@ fn spamassassin(look: &mut Look, node: &str, answer: Answer) -> Result<Verdict, 
         }
     }
     if behind.is_empty() && !unsaid.is_empty() {
-        return Ok((Status::Unknown, Some(format!("whether there are newer rules is not said by {}", list(&unsaid)))));
+        return Ok((
+            Status::Unknown,
+            Some(format!("whether there are newer rules is not reported by {}", list(&unsaid))),
+        ));
     }
     if behind.is_empty() {
         return Ok((Status::Ok, None));
     }
     let what = list(&behind);
     let why = format!(
-        "there are newer rules, and those there are more than {} hours old: {what}; run \"pmgsh create \
-         /nodes/{node}/spamassassin/rules\" there, and look why the nightly pmg-daily does not",
+        "there are newer rules, and the installed ones are more than {} hours old: {what}; run \"pmgsh create \
+         /nodes/{node}/spamassassin/rules\" on the node, and check why the nightly pmg-daily does not",
         limits.warning
     );
     Ok((Status::Warning, Some(why)))
 }
 
-/// Seconds since 1970, from ClamAV's way to write a time: `16 Dec 2025 23-18 +0000`.
+/// Seconds since 1970, from a time as ClamAV writes it: `16 Dec 2025 23-18 +0000`.
 fn built_at(text: &str) -> Option<f64> {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let mut words = text.split_whitespace();
@@ -139,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clamavs_times_are_read() {
+    fn times_of_clamav_are_parsed() {
         for (text, expected) in [
             ("16 Dec 2025 23-18 +0000", Some(1_765_927_080.0)),
             ("1 Jan 1970 01-00 +0100", Some(0.0)),

@@ -1,22 +1,23 @@
 //! Kind `pmg`: a Proxmox Mail Gateway, or a cluster of them.
 //!
-//! | asked | how often |
+//! | request | how often |
 //! |---|---|
-//! | `/access/ticket` | once an hour |
+//! | `/access/ticket` | each hour |
 //! | `/version`, `/config/cluster/status` | each poll |
-//! | `/nodes/N/postfix/queue/Q` of each node, for four queues, one after the other: each has the node list all its mail | each minute |
+//! | `/nodes/N/postfix/queue/Q` of each node, for four queues one after the other: for each, the node lists all its mail | each minute |
 //! | `/nodes/N/services` of each node | each minute |
-//! | `/statistics/mail`, `/quarantine/spamstatus`, `/quarantine/virusstatus` | each poll: they are numbers for graphs |
-//! | `/nodes/N/clamav/database`, `/nodes/N/spamassassin/rules`, `/nodes/N/certificates/info`, and `/nodes/N/subscription` where that is wanted | each hour |
-//! | `/nodes`, `/nodes/N/status` of each node | where the cluster's list does not come, because a node in it is dead; then for five minutes |
+//! | `/statistics/mail`, `/quarantine/spamstatus`, `/quarantine/virusstatus` | each poll, for samples |
+//! | `/nodes/N/clamav/database`, `/nodes/N/spamassassin/rules`, `/nodes/N/certificates/info`, and optionally `/nodes/N/subscription` | each hour |
+//! | `/nodes`, `/nodes/N/status` of each node | if the cluster's list does not come because a node in it is down; then for five minutes |
 //!
-//! Dependencies: `api`, `cluster`, `node/N`, `queue/Q` and `service/S` by the node where they are worst,
-//! `clamav`, `spamassassin`, `certificate/N`, `subscription/N`.
+//! Dependencies: `api`, `cluster`, `node/N`, `queue/Q` and `service/S` (the worst node counts), `clamav`,
+//! `spamassassin`, `certificate/N`, `subscription/N`.
 
 #![deny(unsafe_code)]
 
 mod filters;
 mod login;
+mod memory;
 mod nodes;
 mod queues;
 mod services;
@@ -25,7 +26,7 @@ mod statistics;
 
 use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
-use proxmox::{Answer, Fact, Trouble, certificates, hourly, subscription};
+use proxmox::{Answer, Error, Fact, certificates, hourly, subscription};
 use settings::Settings;
 
 /// The plugin.
@@ -60,41 +61,56 @@ impl Poller for Pmg {
         if let Some(problem) = settings.problems().into_iter().next() {
             return Err(PollError::permanent("bad_settings", problem));
         }
-        let connected = login::log_in(target, &settings.username)?;
-        let mut look = Look::new(connected, settings, target);
-        let nodes = nodes::report(&mut look);
-        queues::report(&mut look, &nodes.answering);
-        services::report(&mut look, &nodes);
-        filters::report(&mut look, &nodes.answering);
-        statistics::report(&mut look);
-        let certificate = Fact::new("certificate", "/certificates/info", certificate);
-        let subscription = Fact::new("subscription", "/subscription", subscribed);
-        let facts = if look.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
-        hourly(&mut look, &nodes.answering, true, &facts);
-        Ok(look.finish())
+        let mut memory = Memory::load(target);
+        match login::log_in(target, &settings.username, &mut memory) {
+            Ok(connected) => {
+                let (mut context, answers) = PollContext::new(connected, memory, settings);
+                poll(&mut context, answers);
+                Ok(context.finish())
+            }
+            Err(error) => {
+                memory.save();
+                Err(error.into())
+            }
+        }
     }
 }
 
 polliwog_sdk::register!(Pmg);
 
-/// One poll under way.
-type Look = proxmox::Look<Settings>;
+/// The state of one poll.
+type PollContext = proxmox::PollContext<Settings, memory::Memory>;
 
-fn certificate(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
-    let renew = |file: &str| match file {
-        "pmg-tls.pem" => {
-            "order it anew where it was bought or from ACME; one of the gateway's own is made anew with \"pmgconfig tlscert \
-             --force 1\" and \"systemctl reload postfix\" on the node"
-        }
-        _ => {
-            "order it anew where it was bought or from ACME; one of the gateway's own is made anew with \"pmgconfig apicert \
-             --force 1\" and \"systemctl restart pmgproxy\" on the node, and in a cluster then \"pmgcm update-fingerprints\" \
-             on the master; whoever pins it needs the new fingerprint"
-        }
-    };
-    certificates(look, (name, "pmg-certificate", renew), look.settings.certificates, answer)
+type Memory = proxmox::Memory<memory::Memory>;
+
+/// `answers` are the answers to [`nodes::first_path`].
+fn poll(context: &mut PollContext, answers: Vec<Answer>) {
+    let nodes = nodes::report(context, answers);
+    queues::report(context, &nodes.answering);
+    services::report(context, &nodes);
+    filters::report(context, &nodes.answering);
+    statistics::report(context);
+    let certificate = Fact::new("certificate", "/certificates/info", certificate);
+    let subscription = Fact::new("subscription", "/subscription", subscribed);
+    let facts = if context.settings.subscription { vec![certificate, subscription] } else { vec![certificate] };
+    hourly(context, &nodes.answering, true, &facts);
 }
 
-fn subscribed(look: &mut Look, name: String, answer: Answer) -> Result<Dependency, Trouble> {
-    subscription(look, (name, "pmg-subscription"), answer)
+fn certificate(context: &mut PollContext, name: String, answer: Answer) -> Result<Dependency, Error> {
+    let renew = |file: &str| match file {
+        "pmg-tls.pem" => {
+            "renew it where it was bought or with ACME; the gateway's own certificate is created again with \
+             \"pmgconfig tlscert --force 1\" and \"systemctl reload postfix\" on the node"
+        }
+        _ => {
+            "renew it where it was bought or with ACME; the gateway's own certificate is created again with \
+             \"pmgconfig apicert --force 1\" and \"systemctl restart pmgproxy\" on the node, and in a cluster then \
+             \"pmgcm update-fingerprints\" on the master; update the fingerprint wherever it is pinned"
+        }
+    };
+    certificates(context, (name, "pmg-certificate", renew), context.settings.certificates, answer)
+}
+
+fn subscribed(context: &mut PollContext, name: String, answer: Answer) -> Result<Dependency, Error> {
+    subscription(context, name, "pmg-subscription", answer)
 }

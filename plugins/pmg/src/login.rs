@@ -1,22 +1,24 @@
-//! Logging in. Mail Gateway has no API tokens: it gives a ticket for user and password, good for two hours.
+//! The log-in. Mail Gateway has no API tokens: it returns a ticket for user and password, valid for two hours.
 //!
-//! The host keeps the ticket and the plugin never sees it. It is renewed with itself after an hour; when the gateway no
-//! longer takes it, because it was restarted with another key or was away for too long, the password is sent again.
+//! The host keeps the ticket, and the plugin never sees it. After an hour, the ticket itself renews it. If the gateway
+//! does not accept it any more, because it restarted with another key or was down for too long, the password is sent
+//! again.
 
+use crate::{Memory, nodes};
+use polliwog_sdk::Target;
 use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret};
 use polliwog_sdk::lenient::{Field, Flag};
-use polliwog_sdk::{Dependency, Target};
-use proxmox::{Api, Product, Trouble, connect, percent_encoded, remember, remembered};
+use proxmox::{Api, Connected, Error, ErrorClass, Product, connect, percent_encoded};
 use serde::Deserialize;
 use std::cell::Cell;
 use std::time::Duration;
 
-/// A ticket is good for two hours; clocks may differ by a few minutes.
+/// A ticket is valid for two hours; clocks may differ by a few minutes.
 const GOOD: Duration = Duration::from_secs(110 * 60);
-/// It is renewed after so long.
+/// A ticket is renewed after this time.
 const FRESH: Duration = Duration::from_secs(60 * 60);
 
-/// What a log-in is answered with, as far as the plugin may see it.
+/// The part of the answer to a log-in that the plugin may see.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Granted {
@@ -24,53 +26,53 @@ struct Granted {
     need_tfa: Field<Flag>,
 }
 
-/// The API of an origin that answers, with a ticket for it.
-pub(crate) fn log_in(target: &Target, username: &str) -> Result<(Api, Dependency), Trouble> {
+/// Finds an origin that answers, and logs in to it.
+pub(crate) fn log_in(target: &Target, username: &str, memory: &mut Memory) -> Result<Connected, Error> {
+    let first = [nodes::first_path(memory)];
     let (reused, granted) = (Cell::new(None), Cell::new(false));
-    let authorize = |api: Api| {
+    let authorize = |api: Api, memory: &mut Memory| {
         let ticket = ticket(&api);
         let known = has_secret(&ticket);
-        if known && remembered::<u64>(&fresh(&ticket)) > target.now {
+        if known && memory.plugin.fresh.get(&ticket, target.now).is_some() {
             reused.set(Some(ticket.clone()));
         } else {
             match known.then(|| grant(&api, username, &ticket)) {
                 Some(Ok(())) => {}
-                // Whoever does not answer needs no password either.
-                Some(Err(trouble)) if trouble.silent => return Err(trouble),
+                // An origin that does not answer gets no password.
+                Some(Err(error)) if error.no_answer => return Err(error),
                 Some(Err(_)) | None => grant(&api, username, "password")?,
             }
-            // What cannot be kept is a renewal more.
-            remember(&fresh(&ticket), &(target.now + FRESH.as_millis() as u64), FRESH);
+            memory.plugin.fresh.set(ticket.as_str(), (), target.now, FRESH);
             granted.set(true);
         }
         Ok(api.with_header("cookie", format!("PMGAuthCookie=${{secret.{ticket}}}")))
     };
-    let found = connect(target, Product::Mail, authorize);
-    let refused = |found: &Result<_, Trouble>| found.as_ref().is_err_and(|trouble| trouble.code == "unauthorized");
+    let found = connect(target, Product::Mail, memory, &first, authorize);
+    let refused = |found: &Result<_, Error>| found.as_ref().is_err_and(|error| error.class == ErrorClass::Unauthorized);
     let found = match reused.take() {
         Some(ticket) if refused(&found) => {
             forget_secret(&ticket);
-            connect(target, Product::Mail, authorize)
+            connect(target, Product::Mail, memory, &first, authorize)
         }
         _ => found,
     };
     found.map_err(
-        |trouble| if granted.get() && trouble.code == "unauthorized" { ticket_refused(trouble) } else { trouble },
+        |error| if granted.get() && error.class == ErrorClass::Unauthorized { ticket_refused(error) } else { error },
     )
 }
 
-/// The log-in went well, and what it gave is not taken.
-fn ticket_refused(trouble: Trouble) -> Trouble {
-    let sentence = format!(
-        "the log-in went well, and the ticket that it gave is refused: check the gateway's clock, and that all its nodes have \
-         the same /etc/pmg/pmg-authkey ({})",
-        trouble.sentence
+/// The log-in succeeded, and its ticket is refused.
+fn ticket_refused(error: Error) -> Error {
+    let message = format!(
+        "the log-in succeeded, and its ticket is refused: check the gateway's clock, and that all its nodes have the \
+         same /etc/pmg/pmg-authkey ({})",
+        error.message
     );
-    Trouble { code: "ticket_refused".to_owned(), sentence, permanent: false, ..trouble }
+    Error { class: ErrorClass::Other, code: "ticket_refused".to_owned(), message, permanent: false, ..error }
 }
 
-/// Asks for a ticket, with the password, or with the ticket before as the password.
-fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
+/// Requests a ticket. The proof is the password, or the ticket before.
+fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Error> {
     let ticket = ticket(api);
     let body = format!("username={}&password=${{secret.{proof}}}", percent_encoded(username, b""));
     let request = api
@@ -78,36 +80,33 @@ fn grant(api: &Api, username: &str, proof: &str) -> Result<(), Trouble> {
         .header("content-type", "application/x-www-form-urlencoded")
         .body(body, BodyEncoding::Form)
         .capture(&ticket, CaptureSource::JsonPointer("/data/ticket".to_owned()), GOOD)
-        // It is not needed to read, and nobody else's business.
+        // The token is not needed to read, and is captured so that the plugin does not see it.
         .capture("csrf", CaptureSource::JsonPointer("/data/CSRFPreventionToken".to_owned()), GOOD)
         .timeout_ms(api.probe_ms());
     let granted: Granted = api.read("/access/ticket", &api.send(request)?)?;
     if granted.need_tfa.get().is_some_and(|Flag(needed)| *needed) {
         forget_secret(&ticket);
-        return Err(Trouble::permanent(
+        return Err(Error::permanent(
             "second_factor",
             format!(
-                "the account {username} wants a second factor, which no program can give: make one without it for Polliwog, \
-             with \"pmgsh create /access/users --userid polliwog@pmg --role audit --enable 1 --password …\" there"
+                "the account {username} wants a second factor, which a program cannot enter: create an account \
+                 without it for Polliwog, with \"pmgsh create /access/users --userid polliwog@pmg --role audit \
+                 --enable 1 --password …\" on the server"
             ),
         ));
     }
     if !has_secret(&ticket) {
-        return Err(Trouble::permanent(
+        return Err(Error::permanent(
             "no_ticket",
-            "the gateway took the log-in and gave no ticket: check that the URL is that of Proxmox Mail Gateway"
+            "the gateway accepted the log-in and returned no ticket: check that the URL is that of Proxmox Mail \
+             Gateway"
                 .to_owned(),
         ));
     }
     Ok(())
 }
 
-/// The ticket's name: each origin gives its own.
+/// The name of the ticket. Each origin issues its own.
 fn ticket(api: &Api) -> String {
     format!("ticket_{}", api.origin())
-}
-
-/// Under this stands until when it need not be renewed, in milliseconds since 1970.
-fn fresh(ticket: &str) -> String {
-    format!("fresh/{ticket}")
 }

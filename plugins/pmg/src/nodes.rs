@@ -1,26 +1,25 @@
-//! Nodes, and whether they hold the same configuration and mail.
+//! Nodes, and whether they have the same configuration and mail.
 //!
-//! The list of the cluster has no word for how a node is: it is well when there is no `conn_error`, and in step when
-//! `insync` is 1. Asking for it waits for peers that are dead; then each node is asked for itself.
+//! The cluster's list has no status of a node: a node is fine if it has no `conn_error`, and synchronised if `insync`
+//! is 1. The gateway waits for peers that are down before it returns the list. Then each node is asked by itself.
 
-use crate::Look;
+use crate::{Memory, PollContext};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Host, Part, Space, Trouble, judged, list, remember, remembered};
+use proxmox::{Answer, Error, ErrorClass, Expiring, Host, Part, Space, evaluated, list};
 use serde::Deserialize;
 use std::time::Duration;
 
 const PART: Part<'_> = ("cluster", &["node/"]);
-/// After the cluster's list did not come in time, each node is asked by itself for so long.
+/// How long each node is asked by itself after the cluster's list did not come in time.
 const APART: Duration = Duration::from_secs(5 * 60);
-const HUNG: &str = "cluster-hung";
 
 /// One entry of `/config/cluster/status`, or `/nodes/N/status`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Node {
     name: Field<Text>,
-    /// In `/nodes`.
+    /// The name in `/nodes`.
     node: Field<Text>,
     conn_error: Field<Text>,
     insync: Field<Flag>,
@@ -29,35 +28,49 @@ struct Node {
     rootfs: Space,
 }
 
-/// The nodes of a cluster, or the one gateway that there is.
+/// The nodes of a cluster, or the single gateway.
 #[derive(Default)]
 pub(crate) struct Nodes {
-    /// Those that answer.
+    /// Nodes that answer.
     pub answering: Vec<String>,
-    /// Whether there is one only.
+    /// Whether there is only one node.
     pub alone: bool,
 }
 
-/// Reports each node.
-pub(crate) fn report(look: &mut Look) -> Nodes {
-    let (cluster, unseen) = cluster(look);
-    let Some(nodes) = look.part(PART, cluster) else { return Nodes::default() };
+/// The list of nodes that is requested at this poll, beside `/version`.
+pub(crate) fn first_path(memory: &Memory) -> &'static str {
+    match why_hung(memory) {
+        // The cluster's list would wait for the same dead peers.
+        Some(_) => "/nodes",
+        None => "/config/cluster/status?list_single_node=1",
+    }
+}
+
+fn why_hung(memory: &Memory) -> Option<&String> {
+    memory.plugin.cluster_hung.as_ref()?.get(memory.now())
+}
+
+/// Reports each node. `answers` are the answers to [`first_path`].
+pub(crate) fn report(context: &mut PollContext, answers: Vec<Answer>) -> Nodes {
+    let Some(answer) = answers.into_iter().next() else { return Nodes::default() };
+    let (cluster, unseen) = cluster(context, answer);
+    let Some(nodes) = context.part(PART, cluster) else { return Nodes::default() };
     let mut answering = Vec::new();
     let mut apart = Vec::new();
     let mut unsaid = Vec::new();
     let unreached = nodes.iter().any(|node| node.conn_error != Field::Absent);
     for node in &nodes {
         let Some(Text(name)) = node.name.get().or(node.node.get()) else {
-            look.notes.say(|| "a node of the cluster has no name: it is left out".to_owned());
+            context.diagnostics.add(|| "a node of the cluster has no name: it is skipped".to_owned());
             continue;
         };
-        if let Some(dependency) = one(look, name, node) {
-            look.add(dependency);
+        if let Some(dependency) = one(context, name, node) {
+            context.add(dependency);
         }
-        match (&node.conn_error, look.notes.flag(&node.insync, || format!("insync of {name}"))) {
+        match (&node.conn_error, context.diagnostics.flag(&node.insync, || format!("insync of {name}"))) {
             (Field::Absent, Some(true)) => {}
             (Field::Absent, None) => unsaid.push(name.clone()),
-            // Nobody is in step with one that cannot be reached.
+            // No node is synchronised with one that cannot be reached.
             (Field::Absent, Some(false)) if unreached => {}
             _ => apart.push(name.clone()),
         }
@@ -65,61 +78,60 @@ pub(crate) fn report(look: &mut Look) -> Nodes {
             answering.push(name.clone());
         } else {
             for sort in ["certificate", "subscription"] {
-                look.report.keep(format!("{sort}/{name}"));
-                look.lose(format!("{sort}/{name}"), format!("nobody can see it: \"node/{name}\" says why"));
+                context.report.keep(format!("{sort}/{name}"));
+                context.mark_unknown(format!("{sort}/{name}"), format!("it cannot be checked: see \"node/{name}\""));
             }
         }
     }
     let dependency = match unseen {
         Some(why) => {
-            let why = format!("how its nodes see one another is not known: {why}");
-            judged("cluster", "pmg-cluster", (Status::Unknown, Some(why)))
+            let why = format!("it is not known whether its nodes are synchronised: {why}");
+            evaluated("cluster", "pmg-cluster", (Status::Unknown, Some(why)))
         }
         None => in_step(&nodes, &apart, &unsaid),
     };
-    look.add(dependency);
+    context.add(dependency);
     Nodes { answering, alone: nodes.len() == 1 }
 }
 
-/// The nodes, and why the cluster itself does not say how they are, where each had to be asked.
-fn cluster(look: &mut Look) -> (Result<Vec<Node>, Trouble>, Option<String>) {
-    if let Some(why) = remembered::<Option<String>>(HUNG) {
-        // Asking again at once would wait for the same dead peers.
-        return (by_themselves(look), Some(why));
+/// Returns the nodes. If each node was asked by itself, returns also why the cluster's list is missing.
+fn cluster(context: &mut PollContext, answer: Answer) -> (Result<Vec<Node>, Error>, Option<String>) {
+    if let Some(why) = why_hung(&context.memory).cloned() {
+        return (by_themselves(context, answer), Some(why));
     }
-    let [answer] = look.api.ask(["/config/cluster/status?list_single_node=1"]);
-    let trouble = match answer.list::<Node>(&mut look.notes) {
+    let error = match answer.list::<Node>(&mut context.diagnostics) {
         Ok(nodes) => return (Ok(nodes), None),
-        Err(trouble) => trouble,
+        Err(error) => error,
     };
-    if trouble.permanent {
-        look.warn_of_api(&trouble.sentence);
-        return (Err(trouble), None);
+    if error.permanent {
+        context.warn_of_api(&error.message);
+        return (Err(error), None);
     }
-    let Ok(nodes) = by_themselves(look) else { return (Err(trouble), None) };
-    if trouble.silent {
-        remember(HUNG, &trouble.sentence, APART);
+    let [names] = context.api.ask(["/nodes"]);
+    let Ok(nodes) = by_themselves(context, names) else { return (Err(error), None) };
+    if error.no_answer {
+        let now = context.milliseconds();
+        context.memory.plugin.cluster_hung = Some(Expiring::new(error.message.clone(), now, APART));
     }
-    (Ok(nodes), Some(trouble.sentence))
+    (Ok(nodes), Some(error.message))
 }
 
-/// Each node's own word, where the cluster's does not come.
-fn by_themselves(look: &mut Look) -> Result<Vec<Node>, Trouble> {
-    let [names] = look.api.ask(["/nodes"]);
-    let names: Vec<Node> = names.list(&mut look.notes)?;
+/// Asks each node by itself. `names` is the answer to `/nodes`.
+fn by_themselves(context: &mut PollContext, names: Answer) -> Result<Vec<Node>, Error> {
+    let names: Vec<Node> = names.list(&mut context.diagnostics)?;
     let names: Vec<String> = names.into_iter().filter_map(|node| Some(node.node.get()?.0.clone())).collect();
-    let answers = look.api.ask_all(names.iter().map(|name| format!("/nodes/{name}/status")).collect());
+    let answers = context.api.ask_all(names.iter().map(|name| format!("/nodes/{name}/status")).collect());
     let alone = names.len() == 1;
-    let node = |(name, answer): (String, proxmox::Answer)| {
+    let node = |(name, answer): (String, Answer)| {
         let named = Field::Is(Text(name));
         match answer.read::<Node>() {
             Ok(node) => Node { name: named, ..node },
-            // One that is asked itself, and has much to do, is no node that cannot be reached.
-            Err(trouble) if trouble.code == "node_unreachable" && !alone => {
-                Node { name: named, conn_error: Field::Is(Text(trouble.sentence)), ..Node::default() }
+            // A single gateway that is overloaded is not unreachable.
+            Err(error) if error.class == ErrorClass::NodeUnreachable && !alone => {
+                Node { name: named, conn_error: Field::Is(Text(error.message)), ..Node::default() }
             }
-            Err(trouble) => {
-                look.notes.say(|| trouble.sentence);
+            Err(error) => {
+                context.diagnostics.add(|| error.message);
                 Node { name: named, ..Node::default() }
             }
         }
@@ -127,40 +139,42 @@ fn by_themselves(look: &mut Look) -> Result<Vec<Node>, Trouble> {
     Ok(names.into_iter().zip(answers).map(node).collect())
 }
 
-fn one(look: &mut Look, name: &str, node: &Node) -> Option<Dependency> {
+fn one(context: &mut PollContext, name: &str, node: &Node) -> Option<Dependency> {
     let own = format!("node/{name}");
     if let Field::Is(Text(error)) | Field::Odd(error) = &node.conn_error {
         let why = format!("{name} cannot be reached from the node that was asked: {}", error.trim());
-        return Some(judged(own, "pmg-node", (Status::Critical, Some(why))));
+        return Some(evaluated(own, "pmg-node", (Status::Critical, Some(why))));
     }
-    let notes = &mut look.notes;
+    let diagnostics = &mut context.diagnostics;
     let host = Host {
-        cpu: Host::cpu(notes.number(&node.cpu, || format!("cpu of {name}"))),
-        memory: node.memory.percent(&format!("memory of {name}"), notes),
-        root: node.rootfs.percent(&format!("root file system of {name}"), notes),
+        cpu: Host::cpu(diagnostics.number(&node.cpu, || format!("cpu of {name}"))),
+        memory: node.memory.percent(&format!("memory of {name}"), diagnostics),
+        root: node.rootfs.percent(&format!("root file system of {name}"), diagnostics),
     };
     let verdict = if host == Host::default() {
-        (Status::Unknown, Some(format!("{name} says nothing of its memory, root file system and CPU")))
+        (Status::Unknown, Some(format!("{name} does not report its memory, root file system and CPU")))
     } else {
-        host.judge(&look.settings.usage, &own, &mut look.grades)
+        host.evaluate(&context.settings.usage, &own, &mut context.hysteresis)
     };
-    Some(Dependency { description: host.description(), ..judged(own, "pmg-node", verdict) })
+    Some(Dependency { description: host.description(), ..evaluated(own, "pmg-node", verdict) })
 }
 
 fn in_step(nodes: &[Node], apart: &[String], unsaid: &[String]) -> Dependency {
     if nodes.len() == 1 && apart.is_empty() {
-        return Dependency::skipped("cluster").with_kind("pmg-cluster").with_description("A gateway that stands alone");
+        return Dependency::skipped("cluster").with_kind("pmg-cluster").with_description("A standalone gateway");
     }
     let verdict = if !apart.is_empty() {
         let why = format!(
-            "not in step with the others: {}; look there with \"pmgcm status\", and at the services pmgmirror and pmgtunnel",
+            "not synchronised with the others: {}; check \"pmgcm status\" there, and the services pmgmirror and \
+             pmgtunnel",
             list(apart)
         );
         (Status::Warning, Some(why))
     } else if !unsaid.is_empty() || nodes.is_empty() {
-        (Status::Unknown, Some(format!("whether all are in step is not said by: {}", list(unsaid))))
+        (Status::Unknown, Some(format!("it is not reported whether these are synchronised: {}", list(unsaid))))
     } else {
         (Status::Ok, None)
     };
-    judged("cluster".to_owned(), "pmg-cluster", verdict).with_description(format!("Cluster of {} nodes", nodes.len()))
+    evaluated("cluster".to_owned(), "pmg-cluster", verdict)
+        .with_description(format!("Cluster of {} nodes", nodes.len()))
 }

@@ -1,17 +1,17 @@
 //! Services of each node.
 
-use crate::Look;
+use crate::PollContext;
 use crate::nodes::Nodes;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
-use proxmox::{judged, list};
+use proxmox::{evaluated, list};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often they are looked at.
+/// How often services are checked.
 const PERIOD: Duration = Duration::from_secs(60);
-const RHYTHM: &str = "services";
+const CHECK: &str = "services";
 
 /// One entry of `/nodes/N/services`.
 #[derive(Debug, Default, Deserialize)]
@@ -25,80 +25,85 @@ struct Service {
     unit_state: Field<Text>,
 }
 
-/// How a service is on every node.
+/// The state of a service on all nodes.
 #[derive(Default)]
 struct Everywhere {
     title: Option<String>,
     down: Vec<String>,
-    /// Where it does not run and nobody is harmed by it.
+    /// Nodes on which it does not run and is not needed.
     idle: Vec<String>,
     unknown: Vec<String>,
     up: usize,
 }
 
-/// What copies mail and settings between nodes: it is switched on everywhere, and runs in clusters only (pmg-api:
-/// debian/pmgmirror.service, ConditionPathExists).
+/// Services that copy mail and settings between nodes. They are enabled on every node, and run in clusters only
+/// (pmg-api: debian/pmgmirror.service, ConditionPathExists).
 const OF_CLUSTERS: [&str; 2] = ["pmgmirror", "pmgtunnel"];
-/// What sets the clock. In a container the machine does that, and these cannot run.
+/// Services that set the clock. They cannot run in a container, whose host sets the clock.
 const CLOCKS: [&str; 4] = ["chrony", "systemd-timesyncd", "ntp", "openntpd"];
 
-pub(crate) fn report(look: &mut Look, Nodes { answering: nodes, alone }: &Nodes) {
-    if nodes.is_empty() || !look.is_due(RHYTHM) {
-        return look.report.keep("service/");
+pub(crate) fn report(context: &mut PollContext, Nodes { answering: nodes, alone }: &Nodes) {
+    if nodes.is_empty() || !context.is_due(CHECK) {
+        return context.report.keep("service/");
     }
-    let answers = look.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/services")).collect());
+    let answers = context.api.ask_all(nodes.iter().map(|node| format!("/nodes/{node}/services")).collect());
     let mut all: BTreeMap<String, Everywhere> = BTreeMap::new();
     let mut whole = true;
     for (node, answer) in nodes.iter().zip(answers) {
-        match answer.list::<Service>(&mut look.notes) {
-            Ok(services) => services.iter().for_each(|service| sort(look, (node, *alone), service, &mut all)),
-            Err(trouble) => {
-                look.notes.say(|| format!("the services of {node} are not known: {}", trouble.sentence));
+        match answer.list::<Service>(&mut context.diagnostics) {
+            Ok(services) => services.iter().for_each(|service| sort(context, (node, *alone), service, &mut all)),
+            Err(error) => {
+                context.diagnostics.add(|| format!("the services of {node} are not known: {}", error.message));
                 whole = false;
             }
         }
     }
     if whole {
-        look.looked(RHYTHM, PERIOD);
+        context.checked(CHECK, PERIOD);
     } else {
-        look.report.keep("service/");
+        context.report.keep("service/");
     }
     for (name, service) in all {
         let down = |nodes: &[String]| {
-            format!("it does not run on {}: look there with \"systemctl status {}\"", list(nodes), unit(&name))
+            format!("it is not running on {}: check it there with \"systemctl status {}\"", list(nodes), unit(&name))
         };
         let verdict = if !service.down.is_empty() {
             (Status::Critical, Some(down(&service.down)))
         } else if !service.unknown.is_empty() {
             (Status::Unknown, Some(format!("whether it runs is not known: {}", list(&service.unknown))))
         } else if !service.idle.is_empty() {
-            let elsewhere = "; in a container the machine keeps the clock: then leave it out with services.exclude";
+            let elsewhere = "; in a container the host sets the clock: then exclude it with services.exclude";
             (Status::Warning, Some(format!("{}{elsewhere}", down(&service.idle))))
         } else {
             (Status::Ok, None)
         };
-        // Where it is on no node, nobody misses it.
+        // A service that is on no node is not missed.
         if service.up == 0 && verdict.0 == Status::Ok {
             continue;
         }
-        let dependency = judged(format!("service/{name}"), "pmg-service", verdict);
-        look.add(match service.title {
+        let dependency = evaluated(format!("service/{name}"), "pmg-service", verdict);
+        context.add(match service.title {
             Some(title) => dependency.with_title(title),
             None => dependency,
         });
     }
 }
 
-/// What systemd calls it.
+/// The name of the systemd unit.
 fn unit(service: &str) -> &str {
     if service == "postgres" { "postgresql" } else { service }
 }
 
-fn sort(look: &mut Look, (node, alone): (&str, bool), service: &Service, all: &mut BTreeMap<String, Everywhere>) {
+fn sort(
+    context: &mut PollContext,
+    (node, alone): (&str, bool),
+    service: &Service,
+    all: &mut BTreeMap<String, Everywhere>,
+) {
     let Some(Text(name)) = service.service.get().or(service.name.get()) else {
-        return look.notes.say(|| format!("a service of {node} has no name: it is left out"));
+        return context.diagnostics.add(|| format!("a service of {node} has no name: it is skipped"));
     };
-    if look.settings.services.exclude.match_any([name.as_str()]) {
+    if context.settings.services.exclude.match_any([name.as_str()]) {
         return;
     }
     let everywhere = all.entry(name.clone()).or_default();
@@ -118,17 +123,17 @@ fn sort(look: &mut Look, (node, alone): (&str, bool), service: &Service, all: &m
 enum State {
     Up,
     Down,
-    /// It does not run, and did not fail.
+    /// It is not running, and did not fail.
     Idle,
-    /// Not installed, or switched off on purpose.
+    /// Not installed, or disabled on purpose.
     Absent,
     Unknown,
 }
 
-/// From systemd's words. A unit that does its work and ends is `exited`, and up.
+/// Returns the state from the words of systemd. A unit that did its work and ended is `exited`, which is up.
 fn state(state: &str, active: &str, unit: &str) -> State {
     match (unit, state, active) {
-        // What ran once, and well; what runs by a timer is "static".
+        // `success` is a unit that ran once and succeeded; a unit with a timer is `static`.
         (_, "running" | "exited" | "listening" | "waiting" | "success", _) => State::Up,
         ("not-found" | "disabled" | "masked" | "static" | "indirect", state, _) if state != "failed" => State::Absent,
         (_, "failed", _) | (_, _, "failed") => State::Down,
@@ -143,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_systemds() {
+    fn states_of_systemd_are_mapped() {
         for (words, expected) in [
             (("running", "active", "enabled"), State::Up),
             (("exited", "active", "enabled"), State::Up),

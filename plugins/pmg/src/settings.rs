@@ -1,24 +1,24 @@
-//! What an operator writes.
+//! Settings of a target.
 
 use polliwog_sdk::prelude::*;
-use proxmox::{CertificateLimits, HostLimits, Limits, Patterns};
+use proxmox::{CertificateLimits, HostLimits, Patterns, Thresholds};
 
-/// How a Proxmox Mail Gateway, or a cluster of them, is judged.
+/// How a Proxmox Mail Gateway, or a cluster of them, is evaluated.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Who logs in, with the realm: monitor@pmg. The role Auditor is enough. There are no API tokens.
+    /// The account that logs in, with its realm: monitor@pmg. The role Auditor is enough. There are no API tokens.
     pub username: String,
-    /// How full and how busy a node may be.
+    /// Thresholds for the usage of a node.
     #[serde(default)]
     pub usage: HostLimits,
     /// Certificates.
     #[serde(default)]
     pub certificates: CertificateLimits,
-    /// Whether a subscription that is missing or not active is reported.
+    /// Whether a missing or inactive subscription is reported.
     #[serde(default)]
     pub subscription: bool,
-    /// Signatures of viruses and rules for spam.
+    /// Virus signatures and spam rules.
     #[serde(default)]
     pub filters: Filters,
     /// Mail queues.
@@ -29,54 +29,54 @@ pub struct Settings {
     pub services: Services,
 }
 
-/// Mail queues of each node. Messages, each counted once for each recipient.
+/// Mail queues of each node. A message counts once for each recipient.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Queues {
-    /// So many messages that could not be delivered yet are a warning; 0 for never.
+    /// Number of deferred messages that is a warning; 0 for never.
     pub deferred_warning: f64,
-    /// So many messages that could not be delivered yet are critical; 0 for never.
+    /// Number of deferred messages that is critical; 0 for never.
     pub deferred_critical: f64,
-    /// So many messages under way are a warning; 0 for never.
+    /// Number of active messages that is a warning; 0 for never.
     pub active_warning: f64,
-    /// So many messages under way are critical; 0 for never.
+    /// Number of active messages that is critical; 0 for never.
     pub active_critical: f64,
-    /// So many messages that just came in are a warning; 0 for never.
+    /// Number of incoming messages that is a warning; 0 for never.
     pub incoming_warning: f64,
-    /// So many messages that just came in are critical; 0 for never.
+    /// Number of incoming messages that is critical; 0 for never.
     pub incoming_critical: f64,
-    /// So many messages that somebody put on hold are a warning; 0 for never.
+    /// Number of messages on hold that is a warning; 0 for never.
     pub hold_warning: f64,
-    /// So many messages that somebody put on hold are critical; 0 for never.
+    /// Number of messages on hold that is critical; 0 for never.
     pub hold_critical: f64,
 }
 
-/// Signatures of viruses and rules for spam.
+/// Virus signatures and spam rules.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filters {
-    /// ClamAV's daily signatures this old are a warning; 0 for never. Hours.
+    /// Age of ClamAV's daily signatures that is a warning; 0 for never. Hours.
     pub clamav_warning_hours: f64,
-    /// ClamAV's daily signatures this old are critical; 0 for never, and with 0 for both they are not asked for. Hours.
+    /// Age of ClamAV's daily signatures that is critical; 0 for never. With 0 for both, they are not checked. Hours.
     pub clamav_critical_hours: f64,
-    /// SpamAssassin's rules this old, while there are newer ones, are a warning; with 0 they are not asked for. Hours.
+    /// Age of SpamAssassin's rules that is a warning while there are newer ones. With 0, they are not checked. Hours.
     pub rules_warning_hours: f64,
 }
 
 impl Default for Filters {
     fn default() -> Self {
-        // They are made once a day, sometimes a day late.
+        // Signatures are released once a day, sometimes a day late.
         Self { clamav_warning_hours: 72.0, clamav_critical_hours: 168.0, rules_warning_hours: 72.0 }
     }
 }
 
 impl Filters {
-    pub(crate) fn clamav(&self) -> Limits {
-        Limits { warning: self.clamav_warning_hours, critical: self.clamav_critical_hours }
+    pub(crate) fn clamav(&self) -> Thresholds {
+        Thresholds { warning: self.clamav_warning_hours, critical: self.clamav_critical_hours }
     }
 
-    pub(crate) fn rules(&self) -> Limits {
-        Limits { warning: self.rules_warning_hours, critical: 0.0 }
+    pub(crate) fn rules(&self) -> Thresholds {
+        Thresholds { warning: self.rules_warning_hours, critical: 0.0 }
     }
 
     fn problem(&self) -> Option<String> {
@@ -85,11 +85,11 @@ impl Filters {
     }
 }
 
-/// Services, by their names, with `*` for any text.
+/// Services, by name, with `*` for any text.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Services {
-    /// Those that are left out.
+    /// Services that are left out.
     pub exclude: Patterns,
 }
 
@@ -109,25 +109,25 @@ impl Default for Queues {
 }
 
 impl Queues {
-    pub(crate) fn limits(&self, queue: &str) -> Limits {
+    pub(crate) fn limits(&self, queue: &str) -> Thresholds {
         let (warning, critical) = match queue {
             "deferred" => (self.deferred_warning, self.deferred_critical),
             "active" => (self.active_warning, self.active_critical),
             "incoming" => (self.incoming_warning, self.incoming_critical),
             _ => (self.hold_warning, self.hold_critical),
         };
-        Limits { warning, critical }
+        Thresholds { warning, critical }
     }
 }
 
 impl Settings {
-    /// Everything that is wrong with them.
+    /// Returns all problems of the settings.
     pub(crate) fn problems(&self) -> Vec<String> {
         let who = match self.username.split_once('@') {
             Some((user, realm)) if !user.is_empty() && !realm.is_empty() => None,
             _ => Some(format!(
-                "\"username\" is {:?}: write it with its realm, as in monitor@pmg or root@pam; without one the gateway takes \
-                 it for somebody who reads the quarantine",
+                "\"username\" is {:?}: write it with its realm, as in monitor@pmg or root@pam; without one the \
+                 gateway takes it for a quarantine user",
                 self.username
             )),
         };

@@ -1,12 +1,12 @@
-//! Today's mail and the quarantine, as numbers for graphs: there is nothing in them that is well or not.
+//! Today's mail and the quarantine, as samples. They have no status.
 
-use crate::Look;
+use crate::PollContext;
 use polliwog_sdk::Sample;
 use polliwog_sdk::lenient::{Field, Number};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// What of `/statistics/mail` is shown, and how: direction and kind.
+/// Fields of `/statistics/mail`, with the labels of their samples: direction and kind.
 const COUNTS: [(&str, &str, &str); 8] = [
     ("count_in", "in", "all"),
     ("count_out", "out", "all"),
@@ -18,7 +18,7 @@ const COUNTS: [(&str, &str, &str); 8] = [
     ("bounces_out", "out", "bounce"),
 ];
 
-/// One of `/quarantine/spamstatus` and `/quarantine/virusstatus`.
+/// `/quarantine/spamstatus` or `/quarantine/virusstatus`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Quarantine {
@@ -26,31 +26,33 @@ struct Quarantine {
     mbytes: Field<Number>,
 }
 
-pub(crate) fn report(look: &mut Look) {
-    let [mail, spam, virus] = look.api.ask(["/statistics/mail", "/quarantine/spamstatus", "/quarantine/virusstatus"]);
+pub(crate) fn report(context: &mut PollContext) {
+    let [mail, spam, virus] =
+        context.api.ask(["/statistics/mail", "/quarantine/spamstatus", "/quarantine/virusstatus"]);
     match mail.read::<BTreeMap<String, Field<Number>>>() {
         Ok(counts) => {
             for (field, direction, kind) in COUNTS {
                 let Some(count) = counts.get(field) else { continue };
-                if let Some(count) = look.notes.number(count, || format!("{field} of the mail statistics")) {
+                if let Some(count) = context.diagnostics.number(count, || format!("{field} of the mail statistics")) {
                     let sample = Sample::gauge("pmg_mail_today_messages", count);
-                    look.report.samples.push(sample.with_label("direction", direction).with_label("kind", kind));
+                    context.report.samples.push(sample.with_label("direction", direction).with_label("kind", kind));
                 }
             }
         }
-        Err(trouble) => look.notes.say(|| format!("the mail statistics are not known: {}", trouble.sentence)),
+        Err(error) => context.diagnostics.add(|| format!("the mail statistics are not known: {}", error.message)),
     }
     for (kind, answer) in [("spam", spam), ("virus", virus)] {
         match answer.read::<Quarantine>() {
             Ok(quarantine) => {
-                let count = look.notes.number(&quarantine.count, || format!("count of the {kind} quarantine"));
-                let mbytes = look.notes.number(&quarantine.mbytes, || format!("mbytes of the {kind} quarantine"));
+                let count = context.diagnostics.number(&quarantine.count, || format!("count of the {kind} quarantine"));
+                let mbytes =
+                    context.diagnostics.number(&quarantine.mbytes, || format!("mbytes of the {kind} quarantine"));
                 let sample = |name: &str, value: f64| Sample::gauge(name, value).with_label("kind", kind);
-                look.report.samples.extend(count.map(|count| sample("pmg_quarantine_messages", count)));
+                context.report.samples.extend(count.map(|count| sample("pmg_quarantine_messages", count)));
                 let bytes = mbytes.map(|mbytes| sample("pmg_quarantine_bytes", mbytes * 1024.0 * 1024.0));
-                look.report.samples.extend(bytes);
+                context.report.samples.extend(bytes);
             }
-            Err(trouble) => look.notes.say(|| format!("the {kind} quarantine is not known: {}", trouble.sentence)),
+            Err(error) => context.diagnostics.add(|| format!("the {kind} quarantine is not known: {}", error.message)),
         }
     }
 }

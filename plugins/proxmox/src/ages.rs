@@ -1,39 +1,38 @@
-//! How old a backup may be, for all and for some.
+//! The maximum age of a backup, for all backups and for some.
 
-use crate::{Limits, Patterns};
+use crate::{Patterns, Thresholds};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Other ages for some. The first rule that means one of them counts.
+/// The maximum age of some backups. The first rule that matches a backup applies.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AgeRule {
-    /// Which: by the same names as in `exclude`, with `*` for any text.
+    /// The backups, by the same names as in `exclude`, with `*` for any text.
     #[serde(rename = "for")]
     pub of: Patterns,
-    /// A newest backup this old is a warning; 0 for never. Hours.
+    /// Age of the newest backup that is a warning; 0 for never. Hours.
     pub warning_hours: f64,
-    /// A newest backup this old is critical; 0 for never. Hours.
+    /// Age of the newest backup that is critical; 0 for never. Hours.
     pub critical_hours: f64,
 }
 
 impl AgeRule {
-    fn limits(&self) -> Limits {
-        Limits { warning: self.warning_hours, critical: self.critical_hours }
+    fn limits(&self) -> Thresholds {
+        Thresholds { warning: self.warning_hours, critical: self.critical_hours }
     }
 
-    /// The ages for one of these names.
-    pub fn age<'a>(rules: &[Self], names: impl Iterator<Item = &'a str> + Clone, otherwise: Limits) -> Limits {
+    /// Returns the thresholds for a backup with any of these names.
+    pub fn age<'a>(rules: &[Self], names: impl Iterator<Item = &'a str> + Clone, otherwise: Thresholds) -> Thresholds {
         rules.iter().find(|rule| rule.of.match_any(names.clone())).map_or(otherwise, Self::limits)
     }
 
-    /// Everything that is wrong with rules, as this setting.
+    /// Returns all problems of the rules in this setting.
     pub fn problems(rules: &[Self], setting: &str) -> Vec<String> {
         let problem = |(index, rule): (usize, &Self)| {
             let name = |field: &str| format!("{setting}[{index}].{field}");
-            let nobody =
-                rule.of.is_empty().then(|| format!("\"{}\" names nothing: write names or patterns", name("for")));
-            nobody.or_else(|| rule.limits().problem(&name("warning_hours"), &name("critical_hours")))
+            let empty = rule.of.is_empty().then(|| format!("\"{}\" is empty: write names or patterns", name("for")));
+            empty.or_else(|| rule.limits().problem(&name("warning_hours"), &name("critical_hours")))
         };
         rules.iter().enumerate().filter_map(problem).collect()
     }
@@ -44,10 +43,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_rule_that_means_it_counts() {
+    fn the_first_matching_rule_applies() {
         let rule = |of: &str, warning_hours| AgeRule { of: Patterns::from([of]), warning_hours, critical_hours: 0.0 };
         let rules = [rule("ns:weekly", 200.0), rule("vm/*", 30.0)];
-        let otherwise = Limits { warning: 48.0, critical: 168.0 };
+        let otherwise = Thresholds { warning: 48.0, critical: 168.0 };
         for (names, expected) in
             [(&["vm/100", "ns:weekly"][..], 200.0), (&["vm/100", "ns:"], 30.0), (&["host/nas", "ns:"], 48.0)]
         {
@@ -58,7 +57,7 @@ mod tests {
             AgeRule::problems(&[rule("x", -1.0), wrong], "groups.ages"),
             [
                 "\"groups.ages[0].warning_hours\" is -1: write 0 for never, or a number above it",
-                "\"groups.ages[1].for\" names nothing: write names or patterns",
+                "\"groups.ages[1].for\" is empty: write names or patterns",
             ]
         );
     }

@@ -1,32 +1,33 @@
-//! Which of a target's origins answers, and requests to it.
+//! Finds the origin of a target that answers, and sends requests to it.
 //!
-//! An origin that does not answer at all is passed over, and asked last for the next minute, so that nobody waits for it
-//! at each poll. One that answers, whatever it says, is the one that is asked: a 401 or 403 is not better elsewhere, and
-//! asking there would only lock an account faster.
+//! An origin that does not answer is skipped, and for a minute it is tried last, so that not every poll waits for it.
+//! The first origin that answers is used, whatever it answers: another origin would refuse with 401 or 403 as well, and
+//! asking there would lock an account faster.
 
-use crate::memory::{remember, remembered};
-use crate::notes::{Listed, Notes};
-use crate::trouble::{Product, Trouble, read};
+use crate::diagnostics::{Diagnostics, Listed};
+use crate::error::{Error, ErrorClass};
+use crate::memory::{Memory, PluginMemory};
+use crate::origins::{ROOT, SilentOrigin, base, in_order};
+use crate::product::Product;
+use crate::reply::read;
 use polliwog_sdk::http::{HttpError, Method, Request, Response, send_all};
 use polliwog_sdk::lenient::{Field, Number, Text};
-use polliwog_sdk::{Dependency, Status, Target, cache};
+use polliwog_sdk::{Dependency, Status, Target};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// An origin has this long to answer at all, or a fifth of the poll's time where that is more. A refused log-in alone takes
-/// Proxmox 3 s.
+/// Time for the first answer of an origin, or a fifth of the poll's time if that is more. A refused log-in alone takes
+/// Proxmox 3 s. Milliseconds.
 const PROBE_MS: u32 = 6_000;
-/// One request has this part of the poll's time, by default 10 s: what hangs must leave time for the rest. Far less than the
-/// 30 s that a node waits for another one.
+/// A request may take this fraction of the poll's time, by default 10 s: a request that hangs must leave time for the
+/// rest. A node waits 30 s for another node.
 const REQUEST: u32 = 3;
-/// This part of a poll's time may go into finding an origin that answers.
+/// The fraction of a poll's time for finding an origin that answers.
 const PROBING: f64 = 0.7;
-/// An origin that was silent is asked last for so long.
+/// How long an origin that did not answer is tried last.
 const SILENT: Duration = Duration::from_secs(60);
-/// Where the API begins.
-const ROOT: &str = "/api2/json";
 
 /// The API of an origin that answers.
 #[derive(Clone, Debug)]
@@ -36,14 +37,31 @@ pub struct Api {
     origin: usize,
     probe_ms: u32,
     request_ms: u32,
-    /// Whether what is asked may take long by itself, which says nothing of the node that it is passed on to.
+    /// Whether requests may take long by themselves. Then a timeout does not mean that the node behind a path is down.
     patient: bool,
     header: Option<(&'static str, String)>,
     certificate_ends: Option<f64>,
     version: [(&'static str, String); 3],
 }
 
-/// What `/version` says.
+/// The API of an origin that answers.
+pub struct Connected {
+    /// The API.
+    pub api: Api,
+    /// The dependency `api`.
+    pub dependency: Dependency,
+    /// The answers to the first paths, in their order.
+    pub answers: Vec<Answer>,
+}
+
+/// Whether an origin answered at the last poll.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contact {
+    Known,
+    New,
+}
+
+/// The answer to `/version`.
 #[derive(Deserialize)]
 struct Version {
     #[serde(default)]
@@ -55,13 +73,13 @@ struct Version {
 }
 
 impl Version {
-    /// Its fields, by their names.
+    /// Returns the fields by name.
     fn fields(&self) -> [(&'static str, String); 3] {
         [("version", &self.version), ("release", &self.release), ("repoid", &self.repoid)]
             .map(|(name, field)| (name, field.get().map(|Text(text)| text.clone()).unwrap_or_default()))
     }
 
-    /// As people write it: `9.1.6`; Backup Server gives it in two parts.
+    /// Returns the version as people write it, `9.1.6`. Backup Server reports it in two parts.
     fn text(&self, product: Product) -> Option<String> {
         let version = &self.version.get()?.0;
         match (product, self.release.get()) {
@@ -71,16 +89,24 @@ impl Version {
     }
 }
 
-/// Finds the origin that answers, in the operator's order, and says how it is: the dependency `api`.
+/// Finds the first origin that answers, in the operator's order.
 ///
-/// `authorize` is given the API of an origin that may answer and makes it one that may ask.
-pub fn connect(
+/// `first` are the paths that the poll requests in any case. They are requested beside `/version`, which saves a round
+/// trip, if the origin answered at the last poll. Any other origin is asked for `/version` alone, because it may be
+/// down or refuse the credentials.
+///
+/// `authorize` adds the credentials to the API of an origin that is about to be tried.
+///
+/// Fails if no origin answers, or if the first one that answers refuses.
+pub fn connect<M: PluginMemory>(
     target: &Target,
     product: Product,
-    authorize: impl Fn(Api) -> Result<Api, Trouble>,
-) -> Result<(Api, Dependency), Trouble> {
-    let mut passed_over: Vec<(String, Trouble)> = Vec::new();
-    let origins = in_order(target);
+    memory: &mut Memory<M>,
+    first: &[&str],
+    authorize: impl Fn(Api, &mut Memory<M>) -> Result<Api, Error>,
+) -> Result<Connected, Error> {
+    let mut passed_over: Vec<(String, Error)> = Vec::new();
+    let origins = in_order(target, &memory.silent);
     let (probe_ms, request_ms) = limits(target.timeout_ms, origins.len());
     for (origin, base) in origins {
         let api = Api {
@@ -94,76 +120,76 @@ pub fn connect(
             certificate_ends: None,
             version: Default::default(),
         };
-        let attempt = authorize(api).and_then(|api| {
-            let response = api.send(api.get("/version").timeout_ms(api.probe_ms))?;
-            let version: Version = read(product, "/version", &response)?;
-            let certificate_ends = response.tls().map(|tls| tls.not_after as f64 / 1000.0);
-            Ok((dependency(&api, &version, &response), Api { certificate_ends, version: version.fields(), ..api }))
-        });
-        match attempt {
-            Ok((dependency, api)) => {
-                cache::remove(&silent(&base));
-                return Ok((api, told(dependency, target, &base, &passed_over)));
+        let contact = match memory.answered.take() {
+            Some(answered) if answered == base => Contact::Known,
+            Some(_) | None => Contact::New,
+        };
+        match authorize(api, memory).and_then(|api| api.first_requests(first, contact)) {
+            Ok(connected) => {
+                memory.silent.remove(&base);
+                let dependency = with_fallback_warning(connected.dependency, target, &base, (&passed_over, memory));
+                memory.answered = Some(base);
+                return Ok(Connected { dependency, ..connected });
             }
-            Err(trouble) if trouble.silent => {
-                // A cache that is full means one probe too many.
-                remember(&silent(&base), &Silent { since: target.now, why: trouble.sentence.clone() }, SILENT);
-                passed_over.push((base, trouble));
+            Err(error) if error.no_answer => {
+                let silent = SilentOrigin { since: target.now, why: error.message.clone() };
+                memory.silent.set(base.as_str(), silent, target.now, SILENT);
+                passed_over.push((base, error));
             }
-            Err(trouble) if trouble.code == "poll_over" => {
-                passed_over.push((base, trouble));
+            Err(error) if error.class == ErrorClass::PollOver => {
+                passed_over.push((base, error));
                 break;
             }
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         }
     }
     Err(none_answers(passed_over))
 }
 
 impl Api {
-    /// The same, with a header on each request: what proves who asks.
+    /// Adds a header to each request: the credentials.
     #[must_use]
     pub fn with_header(self, name: &'static str, value: impl Into<String>) -> Self {
         Self { header: Some((name, value.into())), ..self }
     }
 
-    /// The same, for what takes long by itself: half as long again.
+    /// Allows requests to take half as long again.
     #[must_use]
     pub fn patient(&self) -> Self {
         Self { patient: true, request_ms: self.request_ms / 2 * 3, ..self.clone() }
     }
 
-    /// How long this origin has to answer at all, in milliseconds.
+    /// The time for the first answer of this origin, in milliseconds.
     pub fn probe_ms(&self) -> u32 {
         self.probe_ms
     }
 
-    /// When the certificate of this origin ends, in seconds since 1970; nothing where the connection is not encrypted.
+    /// When the certificate of this origin expires, in seconds since 1970; `None` if the connection is not encrypted.
     pub fn certificate_ends(&self) -> Option<f64> {
         self.certificate_ends
     }
 
-    /// What `/version` says: `version`, `release` and `repoid`.
+    /// The fields `version`, `release` and `repoid` of `/version`.
     pub fn version(&self) -> &[(&'static str, String); 3] {
         &self.version
     }
 
-    /// Which product this is.
+    /// The product.
     pub fn product(&self) -> Product {
         self.product
     }
 
-    /// Which of the target's origins it is: 0 for its URL, 1 for the first of the others.
+    /// The index of this origin in the target: 0 for its URL, 1 for the first of the others.
     pub fn origin(&self) -> usize {
         self.origin
     }
 
-    /// A request for a path of the API, `/version`, without what proves who asks.
+    /// A request for a path of the API, such as `/version`, without credentials.
     pub fn request(&self, method: Method, path: &str) -> Request {
         Request::new(method, format!("{}{ROOT}{path}", self.base))
     }
 
-    /// A GET with what proves who asks.
+    /// A GET with credentials.
     pub fn get(&self, path: &str) -> Request {
         let request = self.request(Method::Get, path).timeout_ms(self.request_ms);
         match &self.header {
@@ -172,64 +198,92 @@ impl Api {
         }
     }
 
-    /// Sends a request.
-    pub fn send(&self, request: Request) -> Result<Response, Trouble> {
-        request.send().map_err(|error| Trouble::unanswered(self.product, &self.base, error))
+    /// Sends a request. Fails if there is no answer.
+    pub fn send(&self, request: Request) -> Result<Response, Error> {
+        request.send().map_err(|error| Error::unanswered(self.product, &self.base, error))
     }
 
-    /// What an answer to a path holds.
-    pub fn read<T: DeserializeOwned>(&self, path: &str, response: &Response) -> Result<T, Trouble> {
+    /// Reads the answer to a path.
+    pub fn read<T: DeserializeOwned>(&self, path: &str, response: &Response) -> Result<T, Error> {
         read(self.product, path, response)
     }
 
-    /// Asks for all of these paths at once.
+    /// Sends a GET for each of these paths at once.
     pub fn ask<const N: usize>(&self, paths: [&str; N]) -> [Answer; N] {
         let mut answers = self.ask_all(paths.map(str::to_owned).into()).into_iter();
         std::array::from_fn(|_| answers.next().expect("an answer to each"))
     }
 
-    /// Asks for all of these paths at once.
+    /// Sends a GET for each of these paths at once.
     pub fn ask_all(&self, paths: Vec<String>) -> Vec<Answer> {
         let results = send_all(paths.iter().map(|path| self.get(path)).collect());
-        let answer = |(path, result): (String, Result<Response, HttpError>)| {
-            let result = result.map_err(|error| self.passed_on(&path, error));
-            Answer { product: self.product, path, limit_ms: self.request_ms, result }
-        };
-        paths.into_iter().zip(results).map(answer).collect()
+        paths.into_iter().zip(results).map(|(path, result)| self.answer(path, result)).collect()
     }
 }
 
 impl Api {
-    /// Why there is no answer from an origin that did answer before. A node that another one passes a request on to has 30 s
-    /// for it, and nobody here waits that long.
-    fn passed_on(&self, path: &str, error: HttpError) -> Trouble {
+    /// Requests the version and the first paths: at once if the origin answered at the last poll, else one after the
+    /// other.
+    fn first_requests(self, first: &[&str], contact: Contact) -> Result<Connected, Error> {
+        let together = if contact == Contact::Known { first } else { &[] };
+        let version = self.get("/version").timeout_ms(self.probe_ms);
+        let requests = std::iter::once(version).chain(together.iter().map(|path| self.get(path)));
+        let mut results = send_all(requests.collect()).into_iter();
+        let response = results.next().expect("an answer to each");
+        let response = response.map_err(|error| Error::unanswered(self.product, &self.base, error))?;
+        let version: Version = read(self.product, "/version", &response)?;
+        let certificate_ends = response.tls().map(|tls| tls.not_after as f64 / 1000.0);
+        let dependency = dependency(&self, &version, &response);
+        let api = Self { certificate_ends, version: version.fields(), ..self };
+        let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+        let answers = if contact == Contact::Known {
+            paths(first).into_iter().zip(results).map(|(path, result)| api.answer(path, result)).collect()
+        } else {
+            api.ask_all(paths(first))
+        };
+        Ok(Connected { api, dependency, answers })
+    }
+
+    fn answer(&self, path: String, result: Result<Response, HttpError>) -> Answer {
+        let result = result.map_err(|error| self.passed_on(&path, error));
+        Answer { product: self.product, path, limit_ms: self.request_ms, result }
+    }
+
+    /// The error for a missing answer of an origin that answered before. A node waits 30 s for the node that it passes
+    /// a request on to, which is longer than the poll waits.
+    fn passed_on(&self, path: &str, error: HttpError) -> Error {
         if error.code == "timeout" {
-            let node = self.product != Product::Backup && path.starts_with("/nodes/") && !self.patient;
-            return Trouble::too_slow(path, &error.message, node);
+            let of_node = self.product != Product::Backup && path.starts_with("/nodes/") && !self.patient;
+            return if of_node {
+                Error::node_too_slow(path, &error.message)
+            } else {
+                Error::server_too_slow(path, &error.message)
+            };
         }
-        Trouble::unanswered(self.product, &self.base, error)
+        Error::unanswered(self.product, &self.base, error)
     }
 }
 
-/// What came of asking for a path.
+/// The answer to a path, or the reason why there is none.
 #[derive(Clone)]
 pub struct Answer {
     product: Product,
     path: String,
-    /// How long it may take.
+    /// The time limit of the request.
     limit_ms: u32,
-    result: Result<Response, Trouble>,
+    result: Result<Response, Error>,
 }
 
 impl Answer {
-    /// What it holds.
-    pub fn read<T: DeserializeOwned>(self) -> Result<T, Trouble> {
-        // The query is noise in a sentence.
+    /// Reads the content.
+    pub fn read<T: DeserializeOwned>(self) -> Result<T, Error> {
+        // The message names the path without its query.
         let path = self.path.split('?').next().unwrap_or_default();
         read(self.product, path, &self.result?)
     }
 
-    /// The bytes of its body, and how long it took in milliseconds; without an answer the longest that it may take.
+    /// Returns the size of the body in bytes, and the time of the request in milliseconds. Without an answer, the time
+    /// is the limit.
     pub fn cost(&self) -> (usize, f64) {
         match &self.result {
             Ok(response) => (response.body().len(), response.total_ms()),
@@ -237,8 +291,8 @@ impl Answer {
         }
     }
 
-    /// How many there are of what the path lists, of which only a part may have been asked for.
-    pub fn total(self, notes: &mut Notes) -> Result<Option<f64>, Trouble> {
+    /// Returns the number of items that the path lists. The answer may hold only some of them.
+    pub fn total(self, diagnostics: &mut Diagnostics) -> Result<Option<f64>, Error> {
         #[derive(Deserialize)]
         struct Counted {
             #[serde(default)]
@@ -247,55 +301,23 @@ impl Answer {
 
         let (product, path, response) = (self.product, self.path, self.result?);
         read::<IgnoredAny>(product, &path, &response)?;
-        // It stands beside the data.
+        // The field is beside `data`.
         let counted = serde_json::from_slice(response.body()).unwrap_or(Counted { total: Field::Absent });
-        Ok(notes.number(&counted.total, || format!("total of {path}")))
+        Ok(diagnostics.number(&counted.total, || format!("total of {path}")))
     }
 
-    /// A list, with a note of what in it was no object.
-    pub fn list<T: DeserializeOwned>(self, notes: &mut Notes) -> Result<Vec<T>, Trouble> {
+    /// Reads a list. Items that are not objects are dropped, with a warning.
+    pub fn list<T: DeserializeOwned>(self, diagnostics: &mut Diagnostics) -> Result<Vec<T>, Error> {
         let path = self.path.clone();
-        Ok(self.read::<Listed<T>>()?.noted(notes, &path))
+        Ok(self.read::<Listed<T>>()?.checked_items(diagnostics, &path))
     }
 }
 
-/// How long an origin has to answer at all, and how long one request may take, by how long the poll may. Each origin has its
-/// share, and enough is left for what is to be asked then. Milliseconds.
+/// Returns the time for the first answer of an origin and the time for one request, in milliseconds. Each origin gets
+/// its share of the poll's time, and enough is left for the other requests.
 fn limits(timeout_ms: u32, origins: usize) -> (u32, u32) {
     let share = (f64::from(timeout_ms) * PROBING / origins as f64) as u32;
     (share.min(PROBE_MS.max(timeout_ms / 5)), timeout_ms / REQUEST)
-}
-
-/// That an origin did not answer.
-#[derive(Default, Deserialize, Serialize)]
-struct Silent {
-    /// Milliseconds since 1970.
-    since: u64,
-    why: String,
-}
-
-/// Every origin once, those that were silent a moment ago last, and of them first whose turn was longest ago: so each has its
-/// turn, however many are silent.
-fn in_order(target: &Target) -> Vec<(usize, String)> {
-    let mut bases: Vec<(usize, String)> = Vec::new();
-    for (origin, url) in std::iter::once(&target.url).chain(&target.also).enumerate() {
-        let base = base(url);
-        if bases.iter().all(|(_, known)| *known != base) {
-            bases.push((origin, base));
-        }
-    }
-    bases.sort_by_cached_key(|(_, base)| remembered::<Silent>(&silent(base)).since);
-    bases
-}
-
-/// A URL without what people copy along: a query, a slash at the end, the API's own path.
-fn base(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
-    url.strip_suffix(ROOT).or_else(|| url.strip_suffix("/api2")).unwrap_or(url).to_owned()
-}
-
-fn silent(base: &str) -> String {
-    format!("silent/{base}")
 }
 
 fn dependency(api: &Api, version: &Version, response: &Response) -> Dependency {
@@ -312,33 +334,38 @@ fn dependency(api: &Api, version: &Version, response: &Response) -> Dependency {
     Dependency::ok("api").with_kind(kind).with_description(description).with_latency_ms(response.total_ms())
 }
 
-/// That another origin than the first had to be asked.
-fn told(dependency: Dependency, target: &Target, asked: &str, passed_over: &[(String, Trouble)]) -> Dependency {
+/// Adds a warning if the first origin was skipped.
+fn with_fallback_warning<M: PluginMemory>(
+    dependency: Dependency,
+    target: &Target,
+    asked: &str,
+    (passed_over, memory): (&[(String, Error)], &Memory<M>),
+) -> Dependency {
     let first = base(&target.url);
     if asked == first {
         return dependency;
     }
     let why = match passed_over.iter().find(|(base, _)| *base == first) {
-        Some((_, trouble)) => trouble.sentence.clone(),
-        None => remembered::<Silent>(&silent(&first)).why,
+        Some((_, error)) => error.message.clone(),
+        None => memory.silent.get(&first, target.now).map(|silent| silent.why.clone()).unwrap_or_default(),
     };
-    let message = format!("{first} is passed over, and {asked} is asked: {why}");
+    let message = format!("{first} does not answer, and {asked} is used instead: {why}");
     Dependency { status: Status::Warning, error_message: Some(message), ..dependency }
 }
 
-fn none_answers(mut passed_over: Vec<(String, Trouble)>) -> Trouble {
+fn none_answers(mut passed_over: Vec<(String, Error)>) -> Error {
     if passed_over.len() == 1
-        && let Some((_, trouble)) = passed_over.pop()
+        && let Some((_, error)) = passed_over.pop()
     {
-        return trouble;
+        return error;
     }
-    // One that may come back is worth another try, whatever ails the others.
-    let permanent = passed_over.iter().all(|(_, trouble)| trouble.permanent);
-    let retry_after_ms = passed_over.iter().filter_map(|(_, trouble)| trouble.retry_after_ms).min();
-    let each: Vec<String> = passed_over.iter().map(|(base, trouble)| format!("{base}: {}", trouble.sentence)).collect();
-    let sentence = format!("none of {} origins answers. {}", each.len(), each.join(". "));
-    let code = passed_over.swap_remove(0).1.code;
-    Trouble { code, sentence, permanent, silent: true, retry_after_ms }
+    // One origin that may answer again is worth another try, whatever the errors of the others are.
+    let permanent = passed_over.iter().all(|(_, error)| error.permanent);
+    let retry_after_ms = passed_over.iter().filter_map(|(_, error)| error.retry_after_ms).min();
+    let each: Vec<String> = passed_over.iter().map(|(base, error)| format!("{base}: {}", error.message)).collect();
+    let message = format!("none of {} origins answers. {}", each.len(), each.join(". "));
+    let Error { class, code, .. } = passed_over.swap_remove(0).1;
+    Error { class, code, message, permanent, no_answer: true, retry_after_ms }
 }
 
 #[cfg(test)]

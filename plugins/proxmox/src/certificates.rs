@@ -1,6 +1,6 @@
 //! Certificates of a node, and when they expire. All three products list them in the same way.
 
-use crate::{Answer, Look, Remaining, Trouble, judged, moment};
+use crate::{Answer, Error, PluginMemory, PollContext, Remaining, evaluated, moment};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use schemars::JsonSchema;
@@ -8,19 +8,19 @@ use serde::Deserialize;
 
 const DAY: f64 = 24.0 * 3600.0;
 
-/// When a certificate is to be renewed.
+/// When a certificate is about to expire.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CertificateLimits {
-    /// Fewer days than this left are a warning; 0 for never. Days.
+    /// Fewer remaining days are a warning; 0 for never. Days.
     pub warning_days: f64,
-    /// Fewer days than this left are critical; 0 for never. Days.
+    /// Fewer remaining days are critical; 0 for never. Days.
     pub critical_days: f64,
 }
 
 impl Default for CertificateLimits {
     fn default() -> Self {
-        // Proxmox renews its own two weeks before they end, and those of ACME a month before.
+        // Proxmox renews its own certificates two weeks before they expire, and those of ACME a month before.
         Self { warning_days: 10.0, critical_days: 3.0 }
     }
 }
@@ -30,7 +30,7 @@ impl CertificateLimits {
         Remaining { warning: self.warning_days, critical: self.critical_days }
     }
 
-    /// What is wrong with them, as the setting `certificates`.
+    /// Returns a problem of the setting `certificates`.
     pub fn problem(self) -> Option<String> {
         self.remaining().problem("certificates.warning_days", "certificates.critical_days")
     }
@@ -44,48 +44,48 @@ struct Entry {
     notafter: Field<Number>,
 }
 
-/// A node's certificates. `renew` says how that of a file is renewed there.
-pub fn certificates<S>(
-    look: &mut Look<S>,
+/// Evaluates the certificates of a node. `renew` returns the command that renews the certificate in a file.
+pub fn certificates<S, M: PluginMemory>(
+    context: &mut PollContext<S, M>,
     naming: (String, &str, fn(&str) -> &'static str),
     limits: CertificateLimits,
     answer: Answer,
-) -> Result<Dependency, Trouble> {
-    let entries: Vec<Entry> = answer.list(&mut look.notes)?;
+) -> Result<Dependency, Error> {
+    let entries: Vec<Entry> = answer.list(&mut context.diagnostics)?;
     let mut ends: Vec<(f64, String)> = Vec::new();
     for entry in &entries {
         let file = entry.filename.get().map_or_else(|| "a certificate".to_owned(), |Text(file)| file.clone());
-        let end = look.notes.number(&entry.notafter, || format!("notafter of {file}"));
+        let end = context.diagnostics.number(&entry.notafter, || format!("notafter of {file}"));
         ends.extend(end.map(|end| (end, file)));
     }
-    Ok(certificate(look, naming, limits, ends))
+    Ok(certificate(context, naming, limits, ends))
 }
 
-/// Certificates by when they end, in seconds since 1970, and the names of their files.
-pub fn certificate<S>(
-    look: &Look<S>,
+/// Evaluates certificates: when each expires, in seconds since 1970, and the name of its file.
+pub fn certificate<S, M: PluginMemory>(
+    context: &PollContext<S, M>,
     (name, kind, renew): (String, &str, fn(&str) -> &'static str),
     limits: CertificateLimits,
     mut ends: Vec<(f64, String)>,
 ) -> Dependency {
     ends.sort_by(|(one, _), (other, _)| one.total_cmp(other));
-    let is_over = |end: f64| end <= look.seconds();
+    let is_over = |end: f64| end <= context.seconds();
     let when = |end: f64| moment(end).unwrap_or_default();
-    let judge = |(end, file): &(f64, String)| {
-        let (status, _) = limits.remaining().judge((end - look.seconds()) / DAY);
+    let evaluate = |(end, file): &(f64, String)| {
+        let (status, _) = limits.remaining().evaluate((end - context.seconds()) / DAY);
         let ends = if is_over(*end) { "has expired, at" } else { "expires at" };
         (status, format!("{file} {ends} {}: {}", when(*end), renew(file)))
     };
     let Some((first, file)) = ends.first() else {
-        let why = "the node does not say when its certificates end".to_owned();
-        return judged(name, kind, (Status::Unknown, Some(why)));
+        let why = "the node does not report when its certificates expire".to_owned();
+        return evaluated(name, kind, (Status::Unknown, Some(why)));
     };
-    let bad: Vec<(Status, String)> = ends.iter().map(judge).filter(|(status, _)| *status != Status::Ok).collect();
-    // The first to end is the worst.
+    let bad: Vec<(Status, String)> = ends.iter().map(evaluate).filter(|(status, _)| *status != Status::Ok).collect();
+    // The certificate that expires first is the worst.
     let status = bad.first().map_or(Status::Ok, |(status, _)| *status);
     let why: Vec<String> = bad.into_iter().map(|(_, why)| why).collect();
-    judged(name, kind, (status, (!why.is_empty()).then(|| why.join("; ")))).with_description(format!(
-        "{file} {} good until {}",
+    evaluated(name, kind, (status, (!why.is_empty()).then(|| why.join("; ")))).with_description(format!(
+        "{file} {} valid until {}",
         if is_over(*first) { "was" } else { "is" },
         when(*first)
     ))

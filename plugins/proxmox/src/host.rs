@@ -1,26 +1,27 @@
-//! How busy and how full a machine is.
+//! Usage of a machine: CPU, memory, root file system.
 
-use crate::{Grade, Grades, Limits, Notes, Verdict, percent, worse};
+use crate::{Diagnostics, Evaluation, Hysteresis, Thresholds, Verdict, percent, worse};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// From where on a machine is too full or too busy. What was past a limit is so until it is back by a twentieth of it.
+/// Thresholds for the usage of a machine, with a hysteresis of 5 %: a value that crossed a threshold stays flagged
+/// until it is 5 % back.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostLimits {
-    /// This much of the memory used is a warning; 0 for never. Percent. What ZFS caches counts as used.
+    /// Memory usage that is a warning; 0 for never. Percent. The cache of ZFS counts as used.
     pub memory_warning_percent: f64,
-    /// This much of the memory used is critical; 0 for never. Percent.
+    /// Memory usage that is critical; 0 for never. Percent.
     pub memory_critical_percent: f64,
-    /// This much of the root file system used is a warning; 0 for never. Percent.
+    /// Usage of the root file system that is a warning; 0 for never. Percent.
     pub root_warning_percent: f64,
-    /// This much of the root file system used is critical; 0 for never. Percent.
+    /// Usage of the root file system that is critical; 0 for never. Percent.
     pub root_critical_percent: f64,
-    /// This much of all CPUs used, at one look, is a warning; 0 for never. Percent.
+    /// CPU usage at one poll that is a warning; 0 for never. Percent of all CPUs.
     pub cpu_warning_percent: f64,
-    /// This much of all CPUs used, at one look, is critical; 0 for never. Percent.
+    /// CPU usage at one poll that is critical; 0 for never. Percent of all CPUs.
     pub cpu_critical_percent: f64,
 }
 
@@ -38,19 +39,19 @@ impl Default for HostLimits {
 }
 
 impl HostLimits {
-    fn memory(&self) -> Limits {
-        Limits { warning: self.memory_warning_percent, critical: self.memory_critical_percent }
+    fn memory(&self) -> Thresholds {
+        Thresholds { warning: self.memory_warning_percent, critical: self.memory_critical_percent }
     }
 
-    fn root(&self) -> Limits {
-        Limits { warning: self.root_warning_percent, critical: self.root_critical_percent }
+    fn root(&self) -> Thresholds {
+        Thresholds { warning: self.root_warning_percent, critical: self.root_critical_percent }
     }
 
-    fn cpu(&self) -> Limits {
-        Limits { warning: self.cpu_warning_percent, critical: self.cpu_critical_percent }
+    fn cpu(&self) -> Thresholds {
+        Thresholds { warning: self.cpu_warning_percent, critical: self.cpu_critical_percent }
     }
 
-    /// Everything that is wrong with them, as the setting `usage`.
+    /// Returns all problems of the setting `usage`.
     pub fn problems(&self) -> impl Iterator<Item = String> {
         [
             self.memory().problem("usage.memory_warning_percent", "usage.memory_critical_percent"),
@@ -62,18 +63,18 @@ impl HostLimits {
     }
 }
 
-/// A machine's shares, in percent, as far as they are known.
+/// The usage of a machine, in percent; `None` if it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Host {
-    /// Of all CPUs.
+    /// All CPUs.
     pub cpu: Option<f64>,
-    /// Of the memory.
+    /// Memory.
     pub memory: Option<f64>,
-    /// Of the root file system.
+    /// Root file system.
     pub root: Option<f64>,
 }
 
-/// A part of a whole, as the API gives it.
+/// A total and its used part, as the API reports them.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Space {
@@ -84,32 +85,32 @@ pub struct Space {
 }
 
 impl Space {
-    /// What is used of it, in percent. `what` names it: `memory of pmg1`.
-    pub fn percent(&self, what: &str, notes: &mut Notes) -> Option<f64> {
-        let used = notes.number(&self.used, || format!("used {what}"));
-        let total = notes.number(&self.total, || format!("total {what}"));
-        share(used, total, what, notes)
+    /// Returns the used part in percent. `what` names it: `memory of pmg1`.
+    pub fn percent(&self, what: &str, diagnostics: &mut Diagnostics) -> Option<f64> {
+        let used = diagnostics.number(&self.used, || format!("used {what}"));
+        let total = diagnostics.number(&self.total, || format!("total {what}"));
+        share(used, total, what, diagnostics)
     }
 }
 
-/// What is used of a whole, in percent, with a note where that cannot be.
-pub fn share(used: Option<f64>, total: Option<f64>, what: &str, notes: &mut Notes) -> Option<f64> {
+/// Returns the used part in percent. Adds a diagnostic if the numbers are impossible.
+pub fn share(used: Option<f64>, total: Option<f64>, what: &str, diagnostics: &mut Diagnostics) -> Option<f64> {
     let (used, total) = (used?, total?);
     let share = percent(used, total);
     if share.is_none() && total > 0.0 {
-        notes.say(|| format!("{what}: {used} of {total} is used, which cannot be: it is not judged"));
+        diagnostics.add(|| format!("{what}: {used} of {total} is used, which is impossible: ignored"));
     }
     share
 }
 
 impl Host {
-    /// CPU in percent, from a fraction of all CPUs, which may be a little above 1.
+    /// CPU usage in percent, from a fraction of all CPUs, which may be a little above 1.
     pub fn cpu(fraction: Option<f64>) -> Option<f64> {
         fraction.filter(|&cpu| cpu <= 2.0).map(|cpu| (cpu * 100.0).min(100.0))
     }
 
-    /// The worst of its shares, and why. `name` is the machine's dependency.
-    pub fn judge(&self, limits: &HostLimits, name: &str, grades: &mut Grades) -> Verdict {
+    /// Returns the worst status, and why. `name` is the name of the machine's dependency.
+    pub fn evaluate(&self, limits: &HostLimits, name: &str, hysteresis: &mut Hysteresis) -> Verdict {
         let mut worst = (Status::Ok, None);
         for (what, share, limits) in [
             ("memory", self.memory, limits.memory()),
@@ -117,13 +118,14 @@ impl Host {
             ("CPU", self.cpu, limits.cpu()),
         ] {
             let Some(share) = share else { continue };
-            let Grade { status, limit, after } = grades.judge(&format!("{name} {what}"), limits, share);
+            let Evaluation { status, limit, after } = hysteresis.evaluate(&format!("{name} {what}"), limits, share);
             worst = worse(worst, (status, Some(format!("{what}: more than {limit} % is used{after}"))));
         }
         worst
     }
 
-    /// What is used, in whole percent; CPU is left out, because a text that changes at every poll is written at every poll.
+    /// Describes the usage in whole percent, without the CPU: a text that changes at every poll is written to disk at
+    /// every poll.
     pub fn description(&self) -> Option<String> {
         let shares = [("memory", self.memory), ("root file system", self.root)];
         let used = shares.map(|(what, share)| share.map(|share| format!("{what} {share:.0} % used")));
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_share_counts() {
+    fn the_worst_usage_counts() {
         let limits = HostLimits { cpu_warning_percent: 90.0, ..HostLimits::default() };
         let host = |cpu, memory, root| Host { cpu: Some(cpu), memory: Some(memory), root: Some(root) };
         for (host, expected) in [
@@ -147,7 +149,7 @@ mod tests {
             (host(99.0, 50.0, 50.0), (Status::Warning, Some("CPU: more than 90 % is used"))),
             (Host::default(), (Status::Ok, None)),
         ] {
-            let (status, why) = host.judge(&limits, "node", &mut Grades::default());
+            let (status, why) = host.evaluate(&limits, "node", &mut Hysteresis::default());
             assert_eq!((status, why.as_deref()), expected, "{host:?}");
         }
         assert_eq!(host(1.0, 41.6, 2.0).description().unwrap(), "memory 42 % used, root file system 2 % used");

@@ -1,96 +1,101 @@
-//! What changes so slowly that each node is asked for it once an hour.
+//! Checks of each node that run once an hour, because their results change slowly.
 
-use crate::{Answer, Look, Trouble};
+use crate::{Answer, Error, ErrorClass, PluginMemory, PollContext};
 use polliwog_sdk::Dependency;
 use std::time::Duration;
 
 const PERIOD: Duration = Duration::from_secs(60 * 60);
-/// Where something could not be read it is looked again sooner.
+/// A check that could not read everything runs again after this time.
 const AGAIN: Duration = Duration::from_secs(5 * 60);
 
-/// One such thing.
-pub struct Fact<S> {
+/// A check of each node.
+pub struct Fact<S, M> {
     sort: &'static str,
     path: &'static str,
     slow: bool,
-    numbers_only: bool,
-    read: Read<S>,
+    samples_only: bool,
+    read: Read<S, M>,
 }
 
-/// What an answer means for the dependency of this name.
-type Read<S> = fn(&mut Look<S>, String, Answer) -> Result<Dependency, Trouble>;
+/// Evaluates an answer for the dependency of this name.
+type Read<S, M> = fn(&mut PollContext<S, M>, String, Answer) -> Result<Dependency, Error>;
 
-impl<S> Fact<S> {
-    /// One whose dependency is called `certificate/pve1`, or `certificate` where there is one node only, and that is behind
-    /// `/nodes/N` at this path.
-    pub fn new(sort: &'static str, path: &'static str, read: Read<S>) -> Self {
-        Self { sort, path, slow: false, numbers_only: false, read }
+impl<S, M> Fact<S, M> {
+    /// A check whose dependency is named `certificate/pve1`, or `certificate` if there is one node only. It requests
+    /// `/nodes/N` followed by `path`.
+    pub fn new(sort: &'static str, path: &'static str, read: Read<S, M>) -> Self {
+        Self { sort, path, slow: false, samples_only: false, read }
     }
 
-    /// The same, where it takes long by itself.
+    /// Allows the request to take long.
     #[must_use]
     pub fn slow(self) -> Self {
         Self { slow: true, ..self }
     }
 
-    /// The same, where it is only asked for samples: there is no dependency of it.
+    /// The check only adds samples and has no dependency.
     #[must_use]
-    pub fn numbers_only(self) -> Self {
-        Self { numbers_only: true, ..self }
+    pub fn samples_only(self) -> Self {
+        Self { samples_only: true, ..self }
     }
 
-    /// What its dependency is called; nothing where there is none.
+    /// The name of the dependency; `None` if there is none.
     pub fn name(&self, node: &str) -> Option<String> {
-        (!self.numbers_only).then(|| format!("{}/{node}", self.sort))
+        (!self.samples_only).then(|| format!("{}/{node}", self.sort))
     }
 }
 
-/// Reports each of these facts of each of these nodes; `by_node` says whether their names are in those of the dependencies.
-/// Gives the nodes that a request did not get through to, each with why; they are asked nothing more.
-pub fn hourly<S>(look: &mut Look<S>, nodes: &[String], by_node: bool, facts: &[Fact<S>]) -> Vec<(String, String)> {
+/// Runs these checks for each of these nodes. Returns the nodes that could not be reached, with the reason. They are
+/// not queried again in this poll.
+pub fn hourly<S, M: PluginMemory>(
+    context: &mut PollContext<S, M>,
+    nodes: &[String],
+    by_node: bool,
+    facts: &[Fact<S, M>],
+) -> Vec<(String, String)> {
     let mut unreachable: Vec<(String, String)> = Vec::new();
-    for Fact { sort, path, slow, numbers_only, read } in facts {
+    for Fact { sort, path, slow, samples_only, read } in facts {
         let key = format!("hourly/{sort}");
-        let keep = |look: &mut Look<S>, name: String| {
-            if !numbers_only {
-                look.report.keep(name);
+        let keep = |context: &mut PollContext<S, M>, name: String| {
+            if !samples_only {
+                context.report.keep(name);
             }
         };
-        if nodes.is_empty() || !look.is_due(&key) {
-            keep(look, if by_node { format!("{sort}/") } else { (*sort).to_owned() });
+        if nodes.is_empty() || !context.is_due(&key) {
+            keep(context, if by_node { format!("{sort}/") } else { (*sort).to_owned() });
             continue;
         }
         let named = |node: &str| if by_node { format!("{sort}/{node}") } else { (*sort).to_owned() };
-        let (spared, asked): (Vec<&String>, Vec<&String>) =
+        let (skipped, asked): (Vec<&String>, Vec<&String>) =
             nodes.iter().partition(|node| unreachable.iter().any(|(known, _)| known == *node));
-        spared.iter().for_each(|node| keep(look, named(node)));
-        let mut whole = spared.is_empty();
-        let api = if *slow { look.api.patient() } else { look.api.clone() };
+        skipped.iter().for_each(|node| keep(context, named(node)));
+        let mut whole = skipped.is_empty();
+        let api = if *slow { context.api.patient() } else { context.api.clone() };
         let answers = api.ask_all(asked.iter().map(|node| format!("/nodes/{node}{path}")).collect());
         for (node, answer) in asked.into_iter().zip(answers) {
             let name = named(node);
-            let dependency = read(look, name.clone(), answer);
-            if let Err(trouble) = &dependency
-                && trouble.code == "node_unreachable"
+            let dependency = read(context, name.clone(), answer);
+            if let Err(error) = &dependency
+                && error.class == ErrorClass::NodeUnreachable
             {
-                unreachable.push((node.clone(), trouble.sentence.clone()));
+                unreachable.push((node.clone(), error.message.clone()));
             }
-            if *numbers_only {
-                if let Err(trouble) = dependency {
-                    look.notes.say(|| format!("{name}: {}", trouble.sentence));
+            if *samples_only {
+                if let Err(error) = dependency {
+                    context.diagnostics.add(|| format!("{name}: {}", error.message));
                     whole = false;
                 }
                 continue;
             }
-            match look.detail((&name, &[]), dependency) {
+            match context.detail((&name, &[]), dependency) {
                 Some(dependency) => {
                     let parent = by_node.then(|| format!("node/{node}"));
-                    look.add(Dependency { parent, ..dependency });
+                    context.add(Dependency { parent, ..dependency });
                 }
                 None => whole = false,
             }
         }
-        look.looked(&key, if whole { PERIOD } else { AGAIN });
+        context.checked(&key, if whole { PERIOD } else { AGAIN });
     }
     unreachable
 }

@@ -1,49 +1,56 @@
-//! What the plugins for Proxmox VE, Backup Server and Mail Gateway have in common: asking, reading, and saying what is wrong.
+//! Code that the plugins for Proxmox VE, Backup Server and Mail Gateway share.
 //!
-//! - [`Api`]: which of a target's origins answers, and requests to it.
-//! - [`Trouble`]: why there is no answer, in a sentence with the command or privilege that mends it.
-//! - [`Notes`]: fields that hold something else than they should become warnings that name them.
-//! - [`Look`]: one poll under way, what its report says of a part that could not be read, and what is looked at less often
-//!   than at every poll.
-//! - [`Ended`]: how a task ended. [`Limits`]: how full is too full, how old is too old. [`Host`]: how busy and full
-//!   a machine is. [`Patterns`]: what is meant by name.
-//! - [`hourly`]: what each node is asked for once an hour; [`certificates`] and [`subscription`], which are alike everywhere.
-//! - [`remember`]: what one poll keeps for the next. [`Grades`]: what is past a limit, which is so until it is clearly not.
+//! - [`connect`] finds the origin of a target that answers. [`Api`] sends requests to it.
+//! - [`Error`] is the reason why a part could not be read, with the command or privilege that corrects it.
+//! - [`Diagnostics`] collects fields of an unexpected type as warnings that name them.
+//! - [`PollContext`] is the state of one poll. It reports parts that cannot be read as unknown, and schedules parts
+//!   that are checked less often than at every poll.
+//! - [`Memory`] is what one poll remembers for the next.
+//! - [`Thresholds`] are limits of usage and age, [`Hysteresis`] keeps a value from flapping around one, [`Host`] is the
+//!   usage of a machine, [`Ended`] the result of a task, and [`Patterns`] are names in settings.
+//! - [`hourly`] checks each node once an hour; [`certificates`] and [`subscription`] are such checks.
 //!
-//! It decides nothing about any one product, beyond what [`Product`] says. It depends on the SDK only.
+//! The crate decides nothing about a single product, except for [`Product`]. It depends on the SDK only.
 
 #![forbid(unsafe_code)]
 
 mod ages;
 mod api;
 mod certificates;
-mod grades;
+mod context;
+mod diagnostics;
+mod error;
+mod expiring;
+mod format;
 mod host;
 mod hourly;
-mod judge;
-mod look;
+mod hysteresis;
+mod inventory;
 mod memory;
-mod notes;
+mod origins;
 mod patterns;
-mod rhythm;
-mod roll;
+mod product;
+mod reply;
+mod schedule;
 mod subscription;
 mod task;
-mod trouble;
-mod words;
+mod thresholds;
+mod visibility;
 
 pub use ages::AgeRule;
-pub use api::{Answer, Api, connect};
+pub use api::{Answer, Api, Connected, connect};
 pub use certificates::{CertificateLimits, certificate, certificates};
-pub use grades::{Grade, Graded, Grades};
+pub use context::{Part, PollContext, evaluated};
+pub use diagnostics::Diagnostics;
+pub use error::{Error, ErrorClass};
+pub use expiring::{Expiring, ExpiringMap, Section};
+pub use format::{bytes, count, list, moment, percent_encoded, seconds};
 pub use host::{Host, HostLimits, Space, share};
 pub use hourly::{Fact, hourly};
-pub use judge::{Limits, Remaining, Verdict, percent, worse};
-pub use look::{Look, Part, judged};
-pub use memory::{LONG, remember, remembered};
-pub use notes::Notes;
+pub use hysteresis::{Evaluation, Hysteresis};
+pub use memory::{LONG, Memory, PluginMemory};
 pub use patterns::{Patterns, Unseen};
+pub use product::Product;
 pub use subscription::subscription;
 pub use task::Ended;
-pub use trouble::{Product, Trouble};
-pub use words::{bytes, count, list, moment, percent_encoded, seconds};
+pub use thresholds::{Remaining, ThresholdPair, Thresholds, Verdict, percent, worse};

@@ -1,20 +1,161 @@
-//! What one poll of a target remembers for the next, in the target's cache.
+//! The memory of a target: what one poll remembers for the next, as one document in the target's cache.
+//!
+//! [`Memory::load`] reads the document once, at the start of a poll. [`Memory::save`] writes it once, at the end, if it
+//! changed. A value that is valid for a limited time carries its own expiry, see [`crate::Expiring`]. All times are
+//! times of polls, in milliseconds since 1970.
+//!
+//! Invariant: a plugin works without its memory. A missing, damaged or older document reads as empty, and a document
+//! that is too large loses its least important sections.
 
-use polliwog_sdk::cache;
-use serde::Serialize;
+use crate::expiring::ExpiringMap;
+use crate::hysteresis::Crossed;
+use crate::inventory::Inventory;
+use crate::origins::SilentOrigin;
+use crate::schedule::Schedule;
+use crate::visibility::Visibility;
+use polliwog_sdk::{Target, cache};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// Longer than anything is out of order.
+/// Longer than any fault lasts. The host keeps a value for 49 days at most.
 pub const LONG: Duration = Duration::from_secs(45 * 24 * 60 * 60);
+/// A document that does not change is written again after this time, before it expires. Milliseconds.
+const RENEWED: u64 = 24 * 60 * 60 * 1000;
+/// The largest document, in bytes. The host keeps 1 MiB for each target, with the key and an overhead.
+const LARGEST: usize = 1_000_000;
+const KEY: &str = "memory";
 
-/// What was remembered under a key; the default where nothing is, or it is no longer of this shape.
-pub fn remembered<T: DeserializeOwned + Default>(key: &str) -> T {
-    cache::get(key).and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default()
+/// The part of the memory that belongs to one plugin.
+pub trait PluginMemory: Default + Serialize + DeserializeOwned {
+    /// Names the values that [`PluginMemory::shed`] drops, for a warning.
+    const SHED: &'static str;
+
+    /// Drops expired values.
+    fn purge(&mut self, now: u64);
+
+    /// Drops the values that need the most room and matter least.
+    fn shed(&mut self);
 }
 
-/// Remembers something for so long, and says whether there was room for it. A plugin has to do without its cache at any time:
-/// what cannot be kept is forgotten.
-pub fn remember<T: Serialize>(key: &str, value: &T, ttl: Duration) -> bool {
-    serde_json::to_vec(value).is_ok_and(|kept| cache::set(key, &kept, ttl).is_ok())
+/// A plugin that remembers nothing of its own.
+impl PluginMemory for () {
+    const SHED: &'static str = "nothing";
+
+    fn purge(&mut self, _: u64) {}
+
+    fn shed(&mut self) {}
 }
+
+/// What is dropped from a document that is too large, and how.
+type Step<P> = (&'static str, fn(&mut Memory<P>));
+
+/// The document. `P` is the plugin's own part.
+#[derive(Debug, Default, Deserialize, Serialize)]
+// A document of another version of these structs reads as empty.
+#[serde(deny_unknown_fields, bound = "P: PluginMemory")]
+pub struct Memory<P> {
+    /// When it was written.
+    written: u64,
+    /// Hash of the target's settings.
+    settings: u64,
+    /// The URL of the origin that answered at the last poll.
+    pub(crate) answered: Option<String>,
+    /// Origins that did not answer, by their URLs.
+    pub(crate) silent: ExpiringMap<SilentOrigin>,
+    /// Parts of the report that were read.
+    pub(crate) read: ExpiringMap<()>,
+    /// Parts of the report that could not be read at the last poll, and the time since when.
+    pub(crate) missed: ExpiringMap<u64>,
+    pub(crate) schedule: Schedule,
+    pub(crate) visibility: Visibility,
+    /// Values beyond a threshold.
+    pub(crate) crossed: ExpiringMap<Crossed>,
+    pub(crate) inventory: Inventory,
+    /// The plugin's own part.
+    pub plugin: P,
+    /// The document as it was read.
+    #[serde(skip)]
+    stored: Vec<u8>,
+    /// The time of this poll.
+    #[serde(skip)]
+    now: u64,
+}
+
+impl<P: PluginMemory> Memory<P> {
+    /// Reads the document. Changed settings make everything due again.
+    pub fn load(target: &Target) -> Self {
+        let stored = cache::get(KEY).unwrap_or_default();
+        let mut memory: Self = serde_json::from_slice(&stored).unwrap_or_default();
+        let mut hasher = DefaultHasher::new();
+        target.settings.hash(&mut hasher);
+        let settings = hasher.finish();
+        if memory.settings != settings {
+            memory.schedule = Schedule::default();
+        }
+        Self { settings, stored, now: target.now, ..memory }
+    }
+
+    /// Writes the document if it changed. Returns what had to be dropped because the document was too large.
+    pub fn save(mut self) -> Vec<&'static str> {
+        self.silent.purge(self.now);
+        self.read.purge(self.now);
+        self.missed.purge(self.now);
+        self.crossed.purge(self.now);
+        self.schedule.purge(self.now);
+        self.plugin.purge(self.now);
+        let (document, dropped) = self.fit();
+        let fresh = (self.written..self.written + RENEWED).contains(&self.now);
+        if document != self.stored || !fresh {
+            self.written = self.now;
+            // The host may refuse it. Then the next poll starts without a memory.
+            let _ = cache::set(KEY, &self.bytes(), LONG);
+        }
+        dropped
+    }
+
+    /// Whether the last check of a part has expired.
+    pub fn is_due(&self, part: &str) -> bool {
+        self.schedule.valid(part, self.now).is_none()
+    }
+
+    /// The time of this poll.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// The document, without its least important sections if it is too large, and what was dropped.
+    fn fit(&mut self) -> (Vec<u8>, Vec<&'static str>) {
+        // The least important section comes first. Without samples, graphs have gaps. Without names, titles are
+        // missing. Without the inventory, dependencies that cannot be checked are reported as removed. Without the
+        // schedule, everything is checked at each poll.
+        let steps: [Step<P>; 4] = [
+            ("samples between two checks", |memory| memory.schedule.drop_samples()),
+            (P::SHED, |memory| memory.plugin.shed()),
+            ("the names of all dependencies", |memory| memory.inventory = Inventory::default()),
+            ("when each part was checked", |memory| memory.schedule = Schedule::default()),
+        ];
+        let mut dropped = Vec::new();
+        let mut document = self.bytes();
+        for (what, drop) in steps {
+            if document.len() <= LARGEST {
+                break;
+            }
+            drop(self);
+            let smaller = self.bytes();
+            if smaller.len() < document.len() {
+                dropped.push(what);
+            }
+            document = smaller;
+        }
+        (document, dropped)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

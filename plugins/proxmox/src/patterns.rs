@@ -1,21 +1,21 @@
-//! Names as operators write them in settings.
+//! Names in settings.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// Names, each in full or with `*` for any text. Upper and lower case are the same.
+/// Names, each in full or with `*` for any text. Case does not matter.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(from = "Vec<Written>")]
 #[schemars(with = "Vec<Written>")]
 pub struct Patterns {
-    /// Those in full, in lower case: there may be as many as there are guests.
+    /// Names in full, in lower case. There may be as many as there are guests.
     exact: BTreeSet<String>,
-    /// Those with a `*`, in lower case.
+    /// Names with a `*`, in lower case.
     starred: Vec<String>,
 }
 
-/// A name, or a guest's number, as people write it.
+/// A name, or the ID of a guest, as people write it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum Written {
@@ -24,16 +24,16 @@ enum Written {
 }
 
 impl Patterns {
-    /// Those that begin with `WORD:` where WORD is none of these, as the setting of this name.
+    /// Returns a problem if a name begins with `WORD:` and the word is unknown. `setting` is the name of the setting.
     pub fn problem(&self, setting: &str, words: &[&str]) -> Option<String> {
         let all = self.exact.iter().chain(&self.starred);
         let unknown = |name: &&String| name.split_once(':').is_some_and(|(word, _)| !words.contains(&word));
         let name = all.into_iter().find(unknown)?;
         let words: Vec<String> = words.iter().map(|word| format!("{word}:")).collect();
-        Some(format!("\"{setting}\" names {name:?}: before a colon stands one of {}", words.join(", ")))
+        Some(format!("\"{setting}\" names {name:?}: the word before the colon must be one of {}", words.join(", ")))
     }
 
-    /// Whether one of them is any of these names.
+    /// Whether any pattern matches any of these names.
     pub fn match_any<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> bool {
         if self.is_all() {
             return true;
@@ -41,22 +41,22 @@ impl Patterns {
         !self.is_empty() && names.into_iter().any(|name| self.matches(&name.to_lowercase()))
     }
 
-    /// Whether they mean everything, which nobody writes by mistake.
+    /// Whether a pattern matches everything.
     pub fn is_all(&self) -> bool {
         self.starred.iter().any(|pattern| pattern == "*")
     }
 
-    /// Those without a `*`, in lower case.
+    /// The names without a `*`, in lower case.
     pub fn exact(&self) -> impl Iterator<Item = &str> {
         self.exact.iter().map(String::as_str)
     }
 
-    /// Those that are none of the names that will be shown.
+    /// Returns all patterns, to find those that match nothing.
     pub fn unseen(&self) -> Unseen<'_> {
         Unseen { exact: self.exact().collect(), starred: self.starred.iter().map(String::as_str).collect() }
     }
 
-    /// Whether there are none.
+    /// Whether there are no patterns.
     pub fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.starred.is_empty()
     }
@@ -66,14 +66,14 @@ impl Patterns {
     }
 }
 
-/// Patterns that fit nothing so far.
+/// Patterns that have matched nothing so far.
 pub struct Unseen<'a> {
     exact: BTreeSet<&'a str>,
     starred: Vec<&'a str>,
 }
 
 impl<'a> Unseen<'a> {
-    /// Leaves out those that are this name.
+    /// Removes the patterns that match this name.
     pub fn see(&mut self, name: &str) {
         if self.exact.is_empty() && self.starred.is_empty() {
             return;
@@ -83,7 +83,7 @@ impl<'a> Unseen<'a> {
         self.starred.retain(|pattern| !matches(pattern, &name));
     }
 
-    /// Those that are left, in lower case.
+    /// Returns the remaining patterns, in lower case.
     pub fn left(self) -> impl Iterator<Item = &'a str> {
         self.exact.into_iter().chain(self.starred)
     }
@@ -113,14 +113,14 @@ impl<const N: usize> From<[&str; N]> for Patterns {
     }
 }
 
-/// Whether a pattern with a `*` is a name, both in lower case.
+/// Whether a pattern with a `*` matches a name. Both are in lower case.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
     let mut parts: Vec<&str> = parts.collect();
     let Some(last) = parts.pop() else { return rest.is_empty() };
     for part in parts {
-        // The first place where it fits leaves most for the parts behind it.
+        // The first match leaves most of the name for the parts after it.
         match rest.find(part) {
             Some(at) => rest = &rest[at + part.len()..],
             None => return false,
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_any_text() {
+    fn a_star_matches_any_text() {
         for (pattern, name, expected) in [
             ("web", "web", true),
             ("web", "WEB", true),
@@ -156,17 +156,17 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_names_and_words_before_a_colon_are_known() {
+    fn ids_are_names_and_unknown_words_before_a_colon_are_problems() {
         let patterns: Patterns = serde_json::from_str(r#"[100, "web*", "tag:prod"]"#).expect("they are patterns");
         assert!(patterns.match_any(["100"]) && patterns.match_any(["tag:PROD"]) && !patterns.match_any(["101"]));
         assert_eq!(patterns.problem("x", &["tag", "pool"]), None);
         let wrong = Patterns::from(["tags:prod"]).problem("guests.expected", &["tag", "pool"]);
-        let said = "\"guests.expected\" names \"tags:prod\": before a colon stands one of tag:, pool:";
+        let said = "\"guests.expected\" names \"tags:prod\": the word before the colon must be one of tag:, pool:";
         assert_eq!(wrong.as_deref(), Some(said));
     }
 
     #[test]
-    fn patterns_that_fit_nothing_are_known() {
+    fn patterns_that_match_nothing_are_found() {
         let patterns = Patterns::from(["web", "tag:prod", "100", "db*", "x*"]);
         let mut unseen = patterns.unseen();
         for name in ["WEB", "100", "db-1", "tag:test"] {

@@ -1,6 +1,6 @@
-//! A node's subscription. Most nodes have none, so that it is looked at only where somebody asks for it.
+//! The subscription of a node. Most nodes have none, so a setting turns the check on.
 
-use crate::{Answer, Look, Trouble, judged};
+use crate::{Answer, Error, PluginMemory, PollContext, evaluated};
 use polliwog_sdk::lenient::{Field, Text};
 use polliwog_sdk::{Dependency, Status};
 use serde::Deserialize;
@@ -15,12 +15,13 @@ struct Subscription {
     productname: Field<Text>,
 }
 
-/// Whether it is active.
-pub fn subscription<S>(
-    look: &mut Look<S>,
-    (name, kind): (String, &str),
+/// Evaluates whether the subscription is active.
+pub fn subscription<S, M: PluginMemory>(
+    context: &mut PollContext<S, M>,
+    name: String,
+    kind: &str,
     answer: Answer,
-) -> Result<Dependency, Trouble> {
+) -> Result<Dependency, Error> {
     let found: Subscription = answer.read()?;
     let word = |field: &Field<Text>| field.get().map(|Text(text)| text.to_lowercase());
     let said = match found.message.get() {
@@ -29,19 +30,25 @@ pub fn subscription<S>(
     };
     let verdict = match word(&found.status).as_deref() {
         Some("active") => (Status::Ok, None),
-        Some(status @ ("new" | "notfound")) => (Status::Warning, Some(format!("there is none ({status}{said})"))),
+        Some(status @ ("new" | "notfound")) => (
+            Status::Warning,
+            Some(format!(
+                "there is no subscription \
+                                                                               ({status}{said})"
+            )),
+        ),
         Some(status @ ("invalid" | "expired" | "suspended")) => {
             (Status::Critical, Some(format!("it is {status}{said}")))
         }
         Some(status) => (Status::Unknown, Some(format!("it is {status:?}, which this plugin does not know"))),
         None => {
             if let Field::Odd(odd) = &found.status {
-                look.notes.say(|| format!("status of {name} is {odd}, which is no text: it is not judged"));
+                context.diagnostics.add(|| format!("status of {name} is {odd}, which is not a text: ignored"));
             }
-            (Status::Unknown, Some("the node does not say whether it has one".to_owned()))
+            (Status::Unknown, Some("the node does not report its subscription".to_owned()))
         }
     };
-    let dependency = judged(name, kind, verdict);
+    let dependency = evaluated(name, kind, verdict);
     Ok(match (found.productname.get(), found.nextduedate.get()) {
         (Some(Text(product)), Some(Text(due))) => dependency.with_description(format!("{product}, due on {due}")),
         (Some(Text(product)), None) => dependency.with_description(product),

@@ -1,30 +1,31 @@
-//! How a task ended.
+//! The result of a task.
 
 use crate::count;
 use polliwog_sdk::Status;
 
-/// What a task's `status` and `endtime` say, on all three products.
+/// The result of a task, from its `status` and `endtime`, on all three products.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It has not.
+    /// It is running.
     Running,
-    /// Well.
+    /// It succeeded.
     Ok,
-    /// Well, with so many warnings.
+    /// It succeeded, with this number of warnings.
     Warnings(u32),
-    /// Nobody knows: its node went down, or its log is gone.
+    /// The result is not known: the node went down, or the log is gone.
     Unknown,
-    /// Badly, and why.
+    /// It failed, for this reason.
     Failed(String),
 }
 
 impl Ended {
-    /// Reads a task's status: missing while it runs, `OK`, `WARNINGS: 3`, `unexpected status`, or what went wrong.
+    /// Reads the status of a task: missing while it runs, `OK`, `WARNINGS: 3`, `unexpected status`, or the reason of a
+    /// failure.
     pub fn read(status: Option<&str>, has_end: bool) -> Self {
         match status.map(str::trim) {
             None | Some("") if has_end => Self::Unknown,
             None | Some("") => Self::Running,
-            // As Proxmox VE fills it in itself, in one of its lists.
+            // Proxmox VE writes it in one of its lists.
             Some(status) if status.eq_ignore_ascii_case("running") => Self::Running,
             Some("OK") => Self::Ok,
             Some("unexpected status" | "unknown" | "stopped: unknown") => Self::Unknown,
@@ -35,14 +36,14 @@ impl Ended {
         }
     }
 
-    /// What that means for what the task was to do, and why, when it is not well.
-    pub fn judged(&self) -> (Status, Option<String>) {
+    /// Returns the status, and the reason if it is not ok.
+    pub fn evaluated(&self) -> (Status, Option<String>) {
         match self {
             Self::Ok | Self::Running => (Status::Ok, None),
             Self::Warnings(number) => {
                 (Status::Warning, Some(format!("ended with {}", count(*number as usize, "warning"))))
             }
-            Self::Unknown => (Status::Unknown, Some("ended, and nobody knows how".to_owned())),
+            Self::Unknown => (Status::Unknown, Some("ended with an unknown result".to_owned())),
             Self::Failed(why) => (Status::Critical, Some(format!("failed: {why}"))),
         }
     }

@@ -1,28 +1,24 @@
-//! Ceph: its health, and each of its checks that is not well.
+//! Ceph: its health, and each health check that complains.
 //!
-//! The answer is what `ceph -s` says, up to a megabyte of it, and differs from version to version: only its health and how
-//! many OSDs are up is read.
+//! The answer is the output of `ceph -s`, up to a megabyte, and differs between versions. Only the health and the
+//! number of OSDs are read.
 
-use crate::Look;
+use crate::PollContext;
 use crate::nodes::{Nodes, answers};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
-use polliwog_sdk::{Dependency, Status, cache};
-use proxmox::{Part, Trouble, judged, remember, remembered};
+use polliwog_sdk::{Dependency, Status};
+use proxmox::{Error, ErrorClass, Expiring, Part, evaluated};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 const PART: Part<'_> = ("ceph", &["ceph/"]);
-/// How often it is looked at, where there is Ceph.
+/// How often Ceph is checked.
 const PERIOD: Duration = Duration::from_secs(60);
-/// How often it is looked whether there is Ceph by now.
+/// How often a cluster without Ceph is checked for it.
 const ABSENT: Duration = Duration::from_secs(60 * 60);
-/// Where it is asked, when that is another place than `/cluster/ceph/status`.
-const ASKED: &str = "ceph/asked";
+/// How long another path than `/cluster/ceph/status` is remembered.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
-/// What a cluster without Ceph says, and a node without its programs, which has nothing to do with the cluster's.
-const NOT_THERE: [&str; 3] = ["not initialized", NO_PROGRAMS, "missing '/etc/pve/ceph.conf'"];
-const NO_PROGRAMS: &str = "not installed";
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -60,82 +56,87 @@ struct Osds {
     num_in_osds: Field<Number>,
 }
 
-pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
-    if !look.is_due(PART.0) {
-        // Nothing is kept where there is none.
-        look.report.keep(PART.0);
-        return look.report.keep(PART.1[0]);
+pub(crate) fn report(context: &mut PollContext, nodes: &Nodes) {
+    if !context.is_due(PART.0) {
+        // A cluster without Ceph has nothing to keep.
+        context.report.keep(PART.0);
+        return context.report.keep(PART.1[0]);
     }
-    let ceph = ask(look, nodes);
-    if let Err(trouble) = &ceph
-        && (is_absent(trouble) || trouble.code == "forbidden")
+    let ceph = ask(context, nodes);
+    if let Err(error) = &ceph
+        && (is_absent(error) || error.class == ErrorClass::Forbidden)
     {
-        // One that may not be seen is said to be by the quorum, which wants the same right.
-        return look.looked(PART.0, ABSENT);
+        // The quorum needs the same privilege and reports that it is missing.
+        return context.checked(PART.0, ABSENT);
     }
-    if let Err(trouble) = &ceph
-        && !look.is_known(PART.0)
+    if let Err(error) = &ceph
+        && !context.is_known(PART.0)
     {
-        look.notes.say(|| format!("whether there is Ceph is not known: {}", trouble.sentence));
-        return look.looked(PART.0, PERIOD);
+        context.diagnostics.add(|| format!("it is not known whether there is Ceph: {}", error.message));
+        return context.checked(PART.0, PERIOD);
     }
-    // Also where it did not answer: a Ceph that hangs would take ten seconds of each poll.
-    let Some(ceph) = look.part(PART, ceph) else { return look.looked(PART.0, PERIOD) };
-    let dependency = judged(PART.0, "pve-ceph", overall(&ceph.health));
-    let osds = osds(look, &ceph.osdmap);
-    look.add(Dependency { description: osds, ..dependency });
+    // Also after an error: a Ceph that hangs would take ten seconds of each poll.
+    let Some(ceph) = context.part(PART, ceph) else { return context.checked(PART.0, PERIOD) };
+    let dependency = evaluated(PART.0, "pve-ceph", overall(&ceph.health));
+    let osds = osds(context, &ceph.osdmap);
+    context.add(Dependency { description: osds, ..dependency });
     for (name, check) in &ceph.health.checks {
         let dependency = one(name, check);
-        look.add(dependency);
+        context.add(dependency);
     }
-    // Ceph names a check only while it complains. One that is over is well, and not gone.
-    for name in look.reported_before(PART.1[0]) {
-        if look.report.dependencies.iter().all(|found| found.name != name) {
-            look.add(Dependency::ok(name).with_kind("pve-ceph").with_description("Ceph complains of it no more"));
+    // Ceph lists a check only while it complains. A check that no longer complains is ok, and was not removed.
+    for name in context.reported_before(PART.1[0]) {
+        if context.report.dependencies.iter().all(|found| found.name != name) {
+            context
+                .add(Dependency::ok(name).with_kind("pve-ceph").with_description("Ceph no longer reports this check"));
         }
     }
-    look.looked(PART.0, PERIOD);
+    context.checked(PART.0, PERIOD);
 }
 
-/// A node without Ceph's programs cannot say how Ceph is; another one may.
-fn ask(look: &mut Look, nodes: &Nodes) -> Result<Ceph, Trouble> {
-    let path = remembered::<Option<String>>(ASKED).unwrap_or_else(|| "/cluster/ceph/status".to_owned());
-    let [answer] = look.api.ask([path.as_str()]);
+/// Requests the status. A node without Ceph's programs does not know it; another node may.
+fn ask(context: &mut PollContext, nodes: &Nodes) -> Result<Ceph, Error> {
+    let now = context.milliseconds();
+    let known = context.memory.plugin.ceph_path.as_ref().and_then(|path| path.get(now));
+    let path = known.cloned().unwrap_or_else(|| "/cluster/ceph/status".to_owned());
+    let [answer] = context.api.ask([path.as_str()]);
     let ceph = answer.read::<Ceph>();
-    if !ceph.as_ref().is_err_and(|trouble| trouble.sentence.contains(NO_PROGRAMS) || trouble.code == "node_unreachable")
-    {
+    let elsewhere = |error: &Error| matches!(error.class, ErrorClass::NotInstalled | ErrorClass::NodeUnreachable);
+    if !ceph.as_ref().is_err_and(elsewhere) {
         return ceph;
     }
-    let paths = nodes.keys().filter(|name| answers(nodes, name)).map(|name| format!("/nodes/{name}/ceph/status"));
+    let paths =
+        nodes.keys().filter(|name| answers(context, nodes, name)).map(|name| format!("/nodes/{name}/ceph/status"));
     let paths: Vec<String> = paths.filter(|other| *other != path).collect();
-    let others = look.api.ask_all(paths.clone());
-    let mut silent = ceph.as_ref().err().filter(|trouble| !is_absent(trouble)).cloned();
+    let others = context.api.ask_all(paths.clone());
+    let mut silent = ceph.as_ref().err().filter(|error| !is_absent(error)).cloned();
     for (path, other) in paths.into_iter().zip(others) {
         match other.read() {
             Ok(found) => {
-                remember(ASKED, &path, REMEMBERED);
+                context.memory.plugin.ceph_path = Some(Expiring::new(path, now, REMEMBERED));
                 return Ok(found);
             }
-            Err(trouble) if is_absent(&trouble) => {}
-            Err(trouble) => silent = silent.or(Some(trouble)),
+            Err(error) if is_absent(&error) => {}
+            Err(error) => silent = silent.or(Some(error)),
         }
     }
-    // There is none only where nobody has it: one that does not answer may.
+    // The cluster has no Ceph only if no node has it. A node that does not answer may.
     match silent {
-        Some(trouble) => Err(trouble),
+        Some(error) => Err(error),
         None => {
-            cache::remove(ASKED);
+            context.memory.plugin.ceph_path = None;
             ceph
         }
     }
 }
 
-fn is_absent(trouble: &Trouble) -> bool {
-    NOT_THERE.iter().any(|words| trouble.sentence.contains(words))
+fn is_absent(error: &Error) -> bool {
+    matches!(error.class, ErrorClass::NotInstalled | ErrorClass::NotConfigured)
 }
 
-fn osds(look: &mut Look, osds: &Osds) -> Option<String> {
-    let mut number = |field: &Field<Number>, what: &str| look.notes.number(field, || format!("{what} of Ceph"));
+fn osds(context: &mut PollContext, osds: &Osds) -> Option<String> {
+    let mut number =
+        |field: &Field<Number>, what: &str| context.diagnostics.number(field, || format!("{what} of Ceph"));
     let all = number(&osds.num_osds, "num_osds")?;
     let (up, within) = (number(&osds.num_up_osds, "num_up_osds")?, number(&osds.num_in_osds, "num_in_osds")?);
     Some(format!("{up:.0} of {all:.0} OSDs up, {within:.0} in"))
@@ -152,7 +153,7 @@ fn overall(health: &Health) -> (Status, Option<String>) {
         Some(word @ "HEALTH_WARN") => of(Status::Warning, word),
         Some(word @ "HEALTH_ERR") => of(Status::Critical, word),
         Some(other) => (Status::Unknown, Some(format!("its health is {other:?}, which this plugin does not know"))),
-        None => (Status::Unknown, Some("it does not say how it is".to_owned())),
+        None => (Status::Unknown, Some("it does not report its state".to_owned())),
     }
 }
 
@@ -169,5 +170,5 @@ fn one(name: &str, check: &Check) -> Dependency {
         Some("HEALTH_ERR") => Status::Critical,
         _ => Status::Unknown,
     };
-    judged(dependency, "pve-ceph", (status, Some(said)))
+    evaluated(dependency, "pve-ceph", (status, Some(said)))
 }

@@ -1,8 +1,8 @@
-//! `/cluster/status`: who is in the cluster, and whether it has quorum.
+//! `/cluster/status`: the members of the cluster, and whether it has quorum.
 
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Notes, judged};
+use proxmox::{Diagnostics, evaluated};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -22,16 +22,16 @@ pub(crate) struct Entry {
     version: Field<Number>,
 }
 
-/// What it says.
+/// The members and the quorum.
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
-    /// The cluster's own entry; a node that stands alone has none.
+    /// The entry of the cluster. A standalone node has none.
     itself: Option<Entry>,
-    /// Whether each node is online, where it says so.
+    /// Whether each node is online; `None` if the entry does not tell.
     pub online: BTreeMap<String, Option<bool>>,
     /// The node that was asked.
     local: Option<String>,
-    /// What is said of each node for dashboards: its name, number and level of support.
+    /// Labels of each node for dashboards: name, number and level of support.
     pub labels: Vec<[String; 3]>,
 }
 
@@ -56,47 +56,47 @@ impl Cluster {
         cluster
     }
 
-    /// The cluster's name.
+    /// The name of the cluster.
     pub(crate) fn name(&self) -> Option<&str> {
         self.itself.as_ref()?.name.get().map(|Text(name)| name.as_str())
     }
 
-    /// How many nodes it has, and the version of its configuration.
+    /// The number of nodes, and the version of the configuration.
     pub(crate) fn size(&self) -> Option<(f64, f64)> {
         let itself = self.itself.as_ref()?;
         let number = |field: &Field<Number>| field.get().map(|Number(number)| *number);
         number(&itself.nodes).zip(number(&itself.version))
     }
 
-    /// Whether it has quorum, where it says so.
+    /// Whether the cluster has quorum; `None` if the entry does not tell.
     pub(crate) fn quorate(&self) -> Option<bool> {
         self.itself.as_ref()?.quorate.get().map(|Flag(quorate)| *quorate)
     }
 
-    /// How the quorum is. A node that stands alone needs none.
-    pub(crate) fn quorum(&self, notes: &mut Notes) -> Dependency {
+    /// Evaluates the quorum. A standalone node needs none.
+    pub(crate) fn quorum(&self, diagnostics: &mut Diagnostics) -> Dependency {
         for (name, online) in &self.online {
             if online.is_none() {
-                notes.say(|| format!("/cluster/status does not say whether {name} is online"));
+                diagnostics.add(|| format!("/cluster/status does not report whether {name} is online"));
             }
         }
         let Some(itself) = &self.itself else {
             if self.online.len() == 1 {
                 let skipped = Dependency::skipped("cluster/quorum").with_kind("pve-cluster");
-                return skipped.with_description("A node that stands alone needs no quorum");
+                return skipped.with_description("A standalone node needs no quorum");
             }
             let why = match self.online.len() {
                 0 => "/cluster/status is empty".to_owned(),
-                nodes => format!("/cluster/status names {nodes} nodes, and not the cluster that they are in"),
+                nodes => format!("/cluster/status lists {nodes} nodes, and not their cluster"),
             };
-            return judged("cluster/quorum", "pve-cluster", (Status::Unknown, Some(why)));
+            return evaluated("cluster/quorum", "pve-cluster", (Status::Unknown, Some(why)));
         };
-        let quorate = notes.flag(&itself.quorate, || "quorate of the cluster".to_owned());
+        let quorate = diagnostics.flag(&itself.quorate, || "quorate of the cluster".to_owned());
         let online = self.online.values().filter(|online| **online == Some(true)).count();
-        let all = notes
+        let all = diagnostics
             .number(&itself.nodes, || "nodes of the cluster".to_owned())
             .map_or(self.online.len(), |all| all as usize);
-        let name = notes.text(&itself.name, || "name of the cluster".to_owned());
+        let name = diagnostics.text(&itself.name, || "name of the cluster".to_owned());
         let verdict = match quorate {
             Some(true) => (Status::Ok, None),
             Some(false) => (
@@ -104,16 +104,16 @@ impl Cluster {
                 Some(format!(
                     "the cluster has no quorum{}: {online} of {all} nodes are online; nothing can be started or changed until \
                      more of them are back",
-                    // It may be the one that is cut off.
+                    // The node that was asked may be cut off itself.
                     self.local
                         .as_ref()
-                        .map(|local| format!(", as {local} sees it, which was asked"))
+                        .map(|local| format!(", as seen by {local}, the node that was asked"))
                         .unwrap_or_default()
                 )),
             ),
-            None => (Status::Unknown, Some("the cluster does not say whether it has quorum".to_owned())),
+            None => (Status::Unknown, Some("the cluster does not report whether it has quorum".to_owned())),
         };
-        let dependency = judged("cluster/quorum".to_owned(), "pve-cluster", verdict);
+        let dependency = evaluated("cluster/quorum".to_owned(), "pve-cluster", verdict);
         match name {
             Some(name) => dependency.with_description(format!("Cluster {name} of {all} nodes")),
             None => dependency,

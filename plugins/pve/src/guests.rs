@@ -1,195 +1,183 @@
 //! Guests: virtual machines and containers.
 //!
-//! A stopped guest is a failure only where somebody said that it must run. Even then it may be stopped for a reason: a
-//! backup or migration holds it, HA was told to stop it, or a person did.
+//! A stopped guest is a failure only if it is expected to run. Even then there may be a reason: a backup or migration
+//! holds it, HA was told to stop it, or a person stopped it.
 
-use crate::Look;
-use crate::ha::{Service, Services};
-use crate::nodes::{Nodes, State, parent};
+use crate::PollContext;
+use crate::cluster_view::ClusterView;
+use crate::ha::Service;
+use crate::memory::{GuestNames, Names, Stopped};
+use crate::nodes::{State, parent};
 use crate::resources::{Guest, Resources, wanted};
 use crate::settings;
-use crate::stopped::{Memory, Stopped};
-use crate::tasks::Task;
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Grade, LONG, Unseen, judged, moment, remember, remembered};
-use serde::{Deserialize, Serialize};
-use std::cell::Cell;
+use proxmox::{Evaluation, Section, Unseen, evaluated, moment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A lock of this age holds nothing any more: its task ended without it, with its node perhaps. Seconds.
+/// A lock of this age is stale: its task ended without removing it, for example when its node failed. Seconds.
 const STALE_LOCK: f64 = 12.0 * 3600.0;
-/// Where stopped guests that must run are remembered between polls.
-const STOPPED: &str = "stopped";
-const DAY: f64 = 24.0 * 3600.0;
 
-/// What guests are called, by their numbers, for when their node is gone and its guests have only numbers; and how often that
-/// is remembered anew.
+/// The names of guests are remembered for when their node is offline and the cluster lists only IDs; and how often they
+/// are remembered again.
 const NAMES: &str = "names";
 const NAMED: Duration = Duration::from_secs(5 * 60);
 
-/// What else is known of the cluster.
-pub(crate) struct Seen<'a> {
-    pub nodes: &'a Nodes,
-    pub services: &'a Services,
-    pub tasks: &'a [Task],
-    /// Nodes that fell silent a moment ago.
-    pub quiet: &'a BTreeSet<String>,
-    /// How many guests' own tasks may be asked for at this poll.
-    pub lookups: Cell<u8>,
+/// Guests that are expected to run, at one poll.
+#[derive(Default)]
+struct Before {
+    watched: BTreeSet<u64>,
+    stopped: BTreeMap<u64, Stopped>,
 }
 
-pub(crate) fn report(look: &mut Look, resources: &Resources, seen: &Seen<'_>) {
+pub(crate) fn report(context: &mut PollContext, resources: &Resources, view: &ClusterView<'_>) {
     let guests = &resources.guests;
-    let onboot = crate::onboot::report(look, guests, seen.nodes);
-    let before: Memory = remembered(STOPPED);
-    let mut memory = Memory { day: (look.seconds() / DAY) as u64, ..Memory::default() };
-    let (mut looked_at, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
-    let expected_names = look.settings.guests.expected.clone();
+    let onboot = crate::onboot::report(context, guests, view.nodes);
+    let own = &mut context.memory.plugin;
+    let before = Before { watched: std::mem::take(&mut own.watched), stopped: std::mem::take(&mut own.stopped) };
+    let mut now = Before::default();
+    let (mut checked, mut nameless) = (0, guests.is_empty() || resources.unread > 0);
+    let expected_names = context.settings.guests.expected.clone();
     let mut unseen = expected_names.unseen();
     for guest in guests {
         let names = guest.names();
         names.iter().for_each(|name| unseen.see(name));
         nameless |= guest.name.is_none();
-        let settings = &look.settings.guests;
+        let settings = &context.settings.guests;
         if !wanted(&names, &settings.include, &settings.exclude) {
             continue;
         }
-        looked_at += 1;
-        let by_ha = seen.services.get(&guest.id);
+        checked += 1;
+        let by_ha = view.services.get(&guest.id);
         let expected = settings.expected.match_any(names.iter().map(String::as_str))
             || settings.expected_by_ha && ha_wants(guest, by_ha)
             || onboot.contains(&guest.id);
-        let state = seen.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
-        let unheard = guest.status == "unknown" && seen.quiet.contains(&guest.node);
-        if state == State::Offline || unheard {
-            memory.stopped.extend(before.stopped.get_key_value(&guest.id).map(|(id, it)| (*id, it.clone())));
+        let state = view.nodes.get(&guest.node).map_or(State::Unknown, |node| node.state);
+        let invisible = guest.status == "unknown" && view.unresponsive.contains(&guest.node);
+        if state == State::Offline || invisible {
+            now.stopped.extend(before.stopped.get_key_value(&guest.id).map(|(id, it)| (*id, it.clone())));
         }
-        if unheard || guest.status == "unknown" && state != State::Offline {
-            // It is not seen for a moment. Behind a node that is offline anything may be done to it.
-            memory.watched.extend(before.watched.get(&guest.id));
+        if invisible || guest.status == "unknown" && state != State::Offline {
+            // The guest is not visible for a moment. On an offline node anything may happen to it.
+            now.watched.extend(before.watched.get(&guest.id));
         }
-        if unheard {
-            look.report.keep(guest.dependency());
+        if invisible {
+            context.report.keep(guest.dependency());
             continue;
         }
         let verdict = if state == State::Offline {
-            Verdict::Unknown(format!("nobody can see it: its node {} is offline", guest.node))
+            Verdict::Unknown(format!("it cannot be checked: its node {} is offline", guest.node))
         } else if !expected {
             may_rest(guest)
         } else {
-            let told = by_ha.is_some_and(|service| service.wants_stopped());
-            let (verdict, down) = expected_to_run(guest, told, (look, &before, seen));
+            let (verdict, down) = before.expected_to_run(guest, by_ha, context, view);
             if guest.status != "unknown" {
-                memory.watched.insert(guest.id);
+                now.watched.insert(guest.id);
             }
-            memory.stopped.extend(down.map(|down| (guest.id, down)));
+            now.stopped.extend(down.map(|down| (guest.id, down)));
             verdict
         };
-        let verdict = if verdict == Verdict::Well { full(look, guest) } else { verdict };
-        look.report.dependencies.push(verdict.of(guest));
+        let verdict = if verdict == Verdict::Well { full(context, guest) } else { verdict };
+        context.report.dependencies.push(verdict.of(guest));
     }
-    if looked_at == 0 && !guests.is_empty() && !look.settings.guests.exclude.is_all() {
-        look.warn_of_api("no guest is looked at: see guests.include and guests.exclude in the settings");
+    if checked == 0 && !guests.is_empty() && !context.settings.guests.exclude.is_all() {
+        context.warn_of_api("no guest is checked: see guests.include and guests.exclude in the settings");
     }
-    absent(look, resources, unseen, nameless);
-    if before != memory && !remember(STOPPED, &memory, LONG) {
-        look.notes.say(|| "there is no room to remember which guests stand still, and since when".to_owned());
-    }
+    absent(context, resources, unseen, nameless);
+    context.memory.plugin.watched = now.watched;
+    context.memory.plugin.stopped = now.stopped;
 }
 
-/// A guest that must run, and what is to be remembered of it until it does.
-fn expected_to_run(
-    guest: &Guest,
-    told_to_stop: bool,
-    (look, before, seen): (&Look, &Memory, &Seen<'_>),
-) -> (Verdict, Option<Stopped>) {
-    let known = before.stopped.get(&guest.id).cloned();
-    let verdict = must_run(guest, told_to_stop);
-    let held = guest.lock.as_deref().filter(|lock| *lock != "suspended" && guest.status == "stopped");
-    match (verdict, held) {
-        (Some(Verdict::Well), _) => (Verdict::Well, None),
-        // It may be back where it was: a stopped guest is started for its backup, and nobody hears of it for a while.
-        (Some(verdict), None) => (verdict, known),
-        (verdict, _) => {
-            let now = look.seconds();
-            let first = !before.watched.contains(&guest.id);
-            let stopped = known.unwrap_or_else(|| Stopped::new(now, first)).at(now, guest.lock.as_deref());
-            let stopped = stopped.explained(guest, look, seen);
-            let stale = held.filter(|_| now - stopped.held >= STALE_LOCK).map(|lock| stale_lock(guest, lock, &stopped));
-            let verdict = stale.or(verdict).unwrap_or_else(|| down(&stopped, now, &look.settings.guests));
-            (verdict, Some(stopped))
+impl Before {
+    /// Evaluates a guest that is expected to run. Returns what is remembered until it runs.
+    fn expected_to_run(
+        &self,
+        guest: &Guest,
+        service: Option<&Service>,
+        context: &mut PollContext,
+        view: &ClusterView<'_>,
+    ) -> (Verdict, Option<Stopped>) {
+        let known = self.stopped.get(&guest.id).cloned();
+        let verdict = must_run(guest, service);
+        let held = guest.lock.as_deref().filter(|lock| *lock != "suspended" && guest.status == "stopped");
+        match (verdict, held) {
+            (Some(Verdict::Well), _) => (Verdict::Well, None),
+            // It may return to its earlier state: a stopped guest is started for its backup, or is not visible for a
+            // while.
+            (Some(verdict), None) => (verdict, known),
+            (verdict, _) => {
+                let now = context.seconds();
+                let ran_before = self.watched.contains(&guest.id);
+                let new = || if ran_before { Stopped::after_running(now) } else { Stopped::at_first_check(now) };
+                let stopped = known.unwrap_or_else(new).at(now, guest.lock.as_deref());
+                let stopped = stopped.explained(guest, context, view);
+                let lock = held.filter(|_| now - stopped.held >= STALE_LOCK);
+                let stale = lock.map(|lock| stale_lock(guest, lock, &stopped));
+                let verdict = stale.or(verdict).unwrap_or_else(|| down(&stopped, now, &context.settings.guests));
+                (verdict, Some(stopped))
+            }
         }
     }
 }
 
-/// Guests that must run and are not there at all: critical where the list of guests is whole, unknown where it may not be.
-fn absent(look: &mut Look, resources: &Resources, unseen: Unseen<'_>, nameless: bool) {
+/// Reports expected guests that do not exist: critical if the list of guests is complete, unknown if it may not be.
+fn absent(context: &mut PollContext, resources: &Resources, unseen: Unseen<'_>, nameless: bool) {
     for name in unseen.left() {
         let id = name.parse::<u64>();
         if let Ok(id) = &id
             && resources.templates.contains_key(id)
         {
-            look.notes.say(|| format!("guests.expected names {id}, which is a template: templates never run"));
+            context.diagnostics.add(|| format!("guests.expected names {id}, which is a template: templates never run"));
             continue;
         }
         if name.contains('*') || name.starts_with("tag:") || name.starts_with("pool:") {
             if !nameless {
-                look.warn_of_api(&format!(
-                    "guests.expected names {name:?}, and no guest has that name, tag or pool: look whether it is spelt so"
+                context.warn_of_api(&format!(
+                    "guests.expected names {name:?}, and no guest has that name, tag or pool: check its spelling"
                 ));
             }
             continue;
         }
         let whole = !resources.guests.is_empty() && resources.unread == 0 && (id.is_ok() || !nameless);
         let verdict = if whole {
-            let why = "it must run, and there is no such guest: it was removed or renamed, or the token may not see it";
+            let why = "expected to run, but there is no such guest: it was removed or renamed, or the token may not \
+                       see it";
             (Status::Critical, Some(why.to_owned()))
         } else {
-            let why = "it must run, and is not to be seen; not all guests could be read or may be seen";
+            let why = "expected to run, but not visible; not all guests could be read, or the token may not see them";
             (Status::Unknown, Some(why.to_owned()))
         };
-        look.add(judged(format!("guest/{name}"), "pve-vm", verdict));
+        context.add(evaluated(format!("guest/{name}"), "pve-vm", verdict));
     }
 }
 
-/// What a guest is called by, which is forgotten with its node: name, tags, pool. There may be thousands.
-#[derive(Debug, Serialize, Deserialize)]
-struct Called(Option<String>, Vec<String>, Option<String>);
-
-/// What is remembered of all: what each guest is called, and which are templates.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Names {
-    guests: BTreeMap<u64, Called>,
-    templates: BTreeSet<u64>,
-}
-
-/// Calls those by their names of before that say them no more: of their nodes nothing has been heard for five minutes.
-pub(crate) fn recall(look: &mut Look, resources: &mut Resources) {
-    let due = look.is_due(NAMES);
+/// Restores the names of guests whose nodes have reported nothing for five minutes.
+pub(crate) fn restore_names(context: &mut PollContext, resources: &mut Resources) {
+    let due = context.is_due(NAMES);
     if !due && resources.guests.iter().all(|guest| guest.name.is_some()) {
         return;
     }
-    let mut names: Names = remembered(NAMES);
+    let mut names: Names = context.memory.plugin.names.read();
     let (templates, mut guests): (Vec<Guest>, Vec<Guest>) =
         resources.guests.drain(..).partition(|guest| guest.name.is_none() && names.templates.contains(&guest.id));
     resources.templates.extend(templates.into_iter().map(|template| (template.id, template.node)));
     for guest in guests.iter_mut().filter(|guest| guest.name.is_none()) {
-        if let Some(Called(name, tags, pool)) = names.guests.get(&guest.id) {
+        if let Some(GuestNames { name, tags, pool }) = names.guests.get(&guest.id) {
             (guest.name, guest.tags, guest.pool) = (name.clone(), tags.clone(), pool.clone());
         }
     }
     resources.guests = guests;
     if due {
-        let called = |guest: &Guest| Called(guest.name.clone(), guest.tags.clone(), guest.pool.clone());
+        let called =
+            |guest: &Guest| GuestNames { name: guest.name.clone(), tags: guest.tags.clone(), pool: guest.pool.clone() };
         names.guests = resources.guests.iter().map(|guest| (guest.id, called(guest))).collect();
         names.templates = resources.templates.keys().copied().collect();
-        remember(NAMES, &names, LONG);
-        look.looked(NAMES, NAMED);
+        context.memory.plugin.names = Section::of(&names);
+        context.checked(NAMES, NAMED);
     }
 }
 
-/// Whether HA wants it to run: by what it was told, or, where that could not be read, by what it does with it.
+/// Whether HA wants a guest to run: by the requested state, or, if that could not be read, by what HA does with it.
 fn ha_wants(guest: &Guest, service: Option<&Service>) -> bool {
     match (service, guest.ha.as_deref()) {
         (Some(service), _) if service.requested.is_some() => service.wants_running(),
@@ -198,20 +186,22 @@ fn ha_wants(guest: &Guest, service: Option<&Service>) -> bool {
     }
 }
 
-/// A lock that was left behind keeps a guest from being started.
+/// A stale lock prevents the guest from being started.
 fn stale_lock(guest: &Guest, lock: &str, stopped: &Stopped) -> Verdict {
     let tool = if guest.container { "pct" } else { "qm" };
     let since = moment(stopped.since).unwrap_or_default();
     Verdict::Critical(format!(
-        "it must run, and is stopped with the lock {lock} since {since}: where no task holds it, run \"{tool} unlock {}\"",
+        "expected to run, but is stopped with the lock {lock} since {since}: if no task holds it, run \"{tool} unlock \
+         {}\"",
         guest.id
     ))
 }
 
-/// A container that runs, by how full it is.
-fn full(look: &mut Look, guest: &Guest) -> Verdict {
+/// Evaluates the root file system of a running container.
+fn full(context: &mut PollContext, guest: &Guest) -> Verdict {
     let Some(share) = guest.root.filter(|_| guest.status == "running") else { return Verdict::Well };
-    let Grade { status, limit, after } = look.grades.judge(&guest.dependency(), look.settings.guests.root(), share);
+    let Evaluation { status, limit, after } =
+        context.hysteresis.evaluate(&guest.dependency(), context.settings.guests.root(), share);
     let why = format!(
         "it runs, and more than {limit} % of its root file system is used{after}: make room, or \"pct resize\" it"
     );
@@ -226,7 +216,7 @@ fn full(look: &mut Look, guest: &Guest) -> Verdict {
 #[derive(Clone, Debug, PartialEq)]
 enum Verdict {
     Well,
-    /// It rests, and nobody minds.
+    /// It is not running, and that is fine.
     Rests(&'static str),
     Warning(String),
     Critical(String),
@@ -242,7 +232,7 @@ impl Verdict {
             Self::Critical(ref why) => (Status::Critical, Some(why.clone())),
             Self::Unknown(ref why) => (Status::Unknown, Some(why.clone())),
         };
-        let dependency = parent(judged(guest.dependency(), kind, verdict), &guest.node);
+        let dependency = parent(evaluated(guest.dependency(), kind, verdict), &guest.node);
         let dependency = match &guest.name {
             Some(name) => dependency.with_title(name),
             None => dependency,
@@ -254,37 +244,37 @@ impl Verdict {
     }
 }
 
-/// What ails a guest whoever expects it to run; nothing when that depends.
+/// Returns what is wrong with a guest whether or not it is expected to run; `None` if that depends.
 fn broken(guest: &Guest) -> Option<Verdict> {
     let because = |why: &str| Some(Verdict::Critical(format!("{}: {why}", guest.status)));
     match guest.status.as_str() {
         "io-error" => {
-            because("the guest is halted because its storage failed or is full; mend that, then run \"qm resume\"")
+            because("the guest is halted because its storage failed or is full; correct that, then run \"qm resume\"")
         }
-        "internal-error" => because("QEMU failed inside; stop and start the guest"),
-        "guest-panicked" => because("the guest's kernel panicked; look at its console"),
+        "internal-error" => because("QEMU has an internal error; stop and start the guest"),
+        "guest-panicked" => because("the guest's kernel panicked; see its console"),
         "unknown" => Some(Verdict::Unknown(format!(
-            "{} does not say how it is: look there for a storage that hangs (\"pvesm status\"), and at pvestatd",
+            "{} does not report its state: check the node for a storage that hangs (\"pvesm status\"), and pvestatd",
             guest.node
         ))),
         _ => None,
     }
 }
 
-/// A guest that nobody expects to run.
+/// Evaluates a guest that is not expected to run.
 fn may_rest(guest: &Guest) -> Verdict {
     broken(guest).unwrap_or(match guest.status.as_str() {
         "running" => Verdict::Well,
         "stopped" | "paused" | "suspended" | "prelaunch" | "shutdown" | "watchdog" | "debug" | "inmigrate"
         | "finish-migrate" | "postmigrate" | "save-vm" | "restore-vm" | "colo" => {
-            Verdict::Rests("It does not run, and nothing says that it must")
+            Verdict::Rests("It is not running, and not expected to run")
         }
         other => Verdict::Unknown(format!("{other}: a state that this plugin does not know")),
     })
 }
 
-/// A guest that must run; nothing when it is down, and how long counts.
-fn must_run(guest: &Guest, told_to_stop: bool) -> Option<Verdict> {
+/// Evaluates a guest that is expected to run; `None` if it is down and the time matters.
+fn must_run(guest: &Guest, service: Option<&Service>) -> Option<Verdict> {
     if let Some(verdict) = broken(guest) {
         return Some(verdict);
     }
@@ -294,43 +284,43 @@ fn must_run(guest: &Guest, told_to_stop: bool) -> Option<Verdict> {
     }
     if let Some(lock) = &guest.lock {
         let why = match lock.as_str() {
-            "backup" => "It rests while it is backed up",
-            "migrate" => "It rests while it is migrated",
-            "snapshot" | "snapshot-delete" => "It rests while a snapshot is made or removed",
-            "rollback" => "It rests while it is rolled back",
-            "clone" | "create" | "disk" => "It rests while it is made or copied",
+            "backup" => "It is down while it is backed up",
+            "migrate" => "It is down while it is migrated",
+            "snapshot" | "snapshot-delete" => "It is down while a snapshot is created or removed",
+            "rollback" => "It is down while it is rolled back",
+            "clone" | "create" | "disk" => "It is down while it is created or copied",
             "suspended" | "suspending" => "It was suspended to disk on purpose",
-            "fstrim" | "mounted" => "It rests while its disks are worked on",
-            _ => return Some(Verdict::Warning(format!("{status}, with the lock {lock:?}: look at its task"))),
+            "fstrim" | "mounted" => "It is down while its disks are worked on",
+            _ => return Some(Verdict::Warning(format!("{status}, with the lock {lock:?}: check its task"))),
         };
         return Some(Verdict::Rests(why));
     }
     match status {
         "paused" | "suspended" | "prelaunch" | "debug" | "shutdown" | "watchdog" => {
-            Some(Verdict::Warning(format!("{status}: it must run")))
+            Some(Verdict::Warning(format!("{status}: expected to run")))
         }
-        "stopped" if told_to_stop => Some(Verdict::Rests("HA was told to stop it")),
+        "stopped" if service.is_some_and(Service::wants_stopped) => Some(Verdict::Rests("HA was told to stop it")),
         "stopped" => None,
         _ => Some(Verdict::Unknown(format!("{status}: a state that this plugin does not know"))),
     }
 }
 
-/// A guest that must run, is stopped, and nothing holds it.
+/// Evaluates a guest that is expected to run, is stopped, and has no lock.
 fn down(stopped: &Stopped, now: f64, settings: &settings::Guests) -> Verdict {
     if let Some((by, at)) = &stopped.by {
         let when = moment(*at).map(|when| format!(" at {when}")).unwrap_or_default();
-        return Verdict::Warning(format!("it must run, and was stopped on purpose by {by}{when}"));
+        return Verdict::Warning(format!("expected to run, but was stopped on purpose by {by}{when}"));
     }
     let since = moment(stopped.since).unwrap_or_default();
     if now - stopped.held < f64::from(settings.grace_seconds) {
         return Verdict::Warning(if stopped.began_unseen() {
-            "it must run, and is stopped; since when is not known at a first look".to_owned()
+            "expected to run, but is stopped; since when is not known at the first check".to_owned()
         } else {
-            format!("it must run, and is stopped since {since}")
+            format!("expected to run, but is stopped since {since}")
         });
     }
     Verdict::Critical(format!(
-        "it must run, and is stopped since {since}{}: start it, or look at its last task",
+        "expected to run, but is stopped since {since}{}: start it, or check its last task",
         if stopped.began_unseen() { " or longer" } else { "" }
     ))
 }
@@ -354,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_judged_by_what_is_expected() {
+    fn states_are_evaluated_by_expectation() {
         let (ok, rests) = (Some((Status::Ok, false)), Some((Status::Ok, true)));
         let (warning, critical) = (Some((Status::Warning, false)), Some((Status::Critical, false)));
         let unknown = Some((Status::Unknown, false));
@@ -375,24 +365,25 @@ mod tests {
             ("dreaming", None, unknown, unknown),
         ] {
             let guest = guest(state, lock);
-            assert_eq!(status(must_run(&guest, false)), expected, "{state} {lock:?} expected");
+            assert_eq!(status(must_run(&guest, None)), expected, "{state} {lock:?} expected");
             assert_eq!(status(Some(may_rest(&guest))), unexpected, "{state} {lock:?} not expected");
         }
-        assert_eq!(status(must_run(&guest("stopped", None), true)), rests, "HA was told so");
+        let stopped = Service { requested: Some("stopped".to_owned()) };
+        assert_eq!(status(must_run(&guest("stopped", None), Some(&stopped))), rests, "HA was told to stop it");
     }
 
     #[test]
-    fn a_stop_is_critical_after_its_grace_unless_somebody_meant_it() {
+    fn a_stop_is_critical_after_its_grace_period_unless_it_was_on_purpose() {
         let settings = settings::Guests { grace_seconds: 60, ..settings::Guests::default() };
         let stopped = |by: Option<&str>| {
-            let mut stopped = Stopped::new(1000.0, true);
+            let mut stopped = Stopped::at_first_check(1000.0);
             stopped.by = by.map(|by| (by.to_owned(), 900.0));
             stopped
         };
         assert!(matches!(down(&stopped(None), 1059.0, &settings), Verdict::Warning(_)));
         assert!(matches!(down(&stopped(None), 1060.0, &settings), Verdict::Critical(_)));
         assert!(matches!(down(&stopped(Some("alice@pve")), 9999.0, &settings), Verdict::Warning(_)));
-        // What held it let go, and its grace begins.
+        // The lock is gone, and the grace period begins.
         let held = stopped(None).at(1010.0, Some("backup")).at(5000.0, None);
         assert!(matches!(down(&held, 5059.0, &settings), Verdict::Warning(_)));
         assert!(matches!(down(&held, 5060.0, &settings), Verdict::Critical(_)));

@@ -1,25 +1,22 @@
 //! `/cluster/ha/status/current`: the quorum, the master, a resource manager for each node (LRM), and the services.
 //!
-//! How master and LRM are stands in a text: `pve1 (active, Wed Nov 18 12:00:00 2026)`.
+//! The state of master and LRM is part of a text: `pve1 (active, Wed Nov 18 12:00:00 2026)`.
 
-use crate::Look;
+use crate::PollContext;
 use crate::nodes::{Node, Nodes, parent, reports};
 use polliwog_sdk::lenient::{Field, Flag, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Notes, judged, remember, remembered};
+use proxmox::{Diagnostics, evaluated};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A node is found within seconds of the fence that was waited for, where there is one. Seconds.
+/// HA finds another node within seconds after the fence, if there is one. Seconds.
 const RECOVERY_TAKES: f64 = 300.0;
-/// Where services in recovery are remembered, each with when it was seen so first, in seconds since 1970; and for how long.
-const RECOVERING: &str = "recovering";
+/// How long the start of a service's recovery is remembered.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
-type Recovering = BTreeMap<String, f64>;
-
-/// One entry of any type; unknown ones are ignored.
+/// One entry of any type. Unknown types are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Entry {
@@ -38,7 +35,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// How a service is; older versions say it elsewhere.
+    /// The state of a service. Older versions report it in another field.
     fn state(&self) -> Option<&str> {
         self.state.get().or(self.crm_state.get()).map(|Text(state)| state.as_str())
     }
@@ -47,12 +44,12 @@ impl Entry {
 /// What HA does with a guest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Service {
-    /// What it was told: `started`, `stopped`, `disabled`, `ignored`.
+    /// The requested state: `started`, `stopped`, `disabled`, `ignored`.
     pub requested: Option<String>,
 }
 
 impl Service {
-    /// Whether the guest must run.
+    /// Whether HA is to keep the guest running.
     pub(crate) fn wants_running(&self) -> bool {
         self.requested.as_deref().is_some_and(|state| matches!(state, "started" | "enabled"))
     }
@@ -63,39 +60,38 @@ impl Service {
     }
 }
 
-/// Services by the guest's number.
+/// Services by the ID of the guest.
 pub(crate) type Services = BTreeMap<u64, Service>;
 
-/// Reports what HA says of itself, and gives what it does with each guest.
-pub(crate) fn report(look: &mut Look, entries: &[Entry], nodes: &Nodes) -> Services {
-    let now = look.seconds();
-    let (report, notes) = (&mut look.report, &mut look.notes);
+/// Reports the state of HA. Returns the service of each guest.
+pub(crate) fn report(context: &mut PollContext, entries: &[Entry], nodes: &Nodes) -> Services {
+    let (now, time) = (context.milliseconds(), context.seconds());
+    let before = &mut context.memory.plugin.recovering;
+    let (report, diagnostics) = (&mut context.report, &mut context.diagnostics);
     let of_type = |kind: &str| {
         let kind = kind.to_owned();
         entries.iter().filter(move |entry| entry.kind.get().is_some_and(|Text(found)| *found == kind))
     };
     let mut services = Services::new();
-    let before: Recovering = remembered(RECOVERING);
-    let mut recovering = Recovering::new();
+    let mut recovering: BTreeMap<String, f64> = BTreeMap::new();
     for entry in of_type("service") {
         let Some(sid) = sid(entry) else {
-            notes.say(|| "a service of HA has no sid: it is left out".to_owned());
+            diagnostics.add(|| "a service of HA has no sid: it is skipped".to_owned());
             continue;
         };
         if let Some(id) = sid.split(':').nth(1).and_then(|id| id.parse().ok()) {
             let requested = entry.request_state.get().map(|Text(state)| state.clone());
             services.insert(id, Service { requested });
         }
-        if look.settings.ha.exclude.match_any([sid.as_str()]) {
+        if context.settings.ha.exclude.match_any([sid.as_str()]) {
             continue;
         }
-        let since = (entry.state() == Some("recovery")).then(|| before.get(&sid).copied().unwrap_or(now));
-        report.dependencies.push(service(&sid, entry, since.map(|since| now - since), notes));
+        let since = (entry.state() == Some("recovery")).then(|| before.get(&sid, now).copied().unwrap_or(time));
+        report.dependencies.push(service(&sid, entry, since.map(|since| time - since), diagnostics));
         recovering.extend(since.map(|since| (sid, since)));
     }
-    if recovering != before {
-        remember(RECOVERING, &recovering, REMEMBERED);
-    }
+    before.retain(|sid| recovering.contains_key(sid));
+    recovering.iter().for_each(|(sid, since)| before.renew(sid, *since, now, REMEMBERED));
     for entry in of_type("lrm") {
         report.dependencies.extend(resource_manager(entry, nodes));
     }
@@ -105,7 +101,7 @@ pub(crate) fn report(look: &mut Look, entries: &[Entry], nodes: &Nodes) -> Servi
     services
 }
 
-/// HA as a whole. Where nothing is managed there is nothing to be said.
+/// Evaluates HA as a whole. If HA manages nothing, it is skipped.
 fn itself((quorum, master): (Option<&Entry>, Option<&Entry>), managed: bool, armed: &str) -> Option<Dependency> {
     if !managed && master.is_none() {
         return quorum.map(|_| Dependency::skipped("ha").with_kind("pve-ha").with_description("HA manages nothing"));
@@ -113,7 +109,7 @@ fn itself((quorum, master): (Option<&Entry>, Option<&Entry>), managed: bool, arm
     let quorate = quorum.and_then(|quorum| quorum.quorate.get()).map(|Flag(quorate)| *quorate);
     if quorate == Some(false) {
         let why = "HA has no quorum: it moves and restarts nothing until more nodes are back".to_owned();
-        return Some(judged("ha".to_owned(), "pve-ha", (Status::Critical, Some(why))));
+        return Some(evaluated("ha".to_owned(), "pve-ha", (Status::Critical, Some(why))));
     }
     let verdict = match master.and_then(|master| master.status.get()) {
         _ if matches!(armed, "disarming" | "disarmed") => {
@@ -125,35 +121,34 @@ fn itself((quorum, master): (Option<&Entry>, Option<&Entry>), managed: bool, arm
         Some(Text(text)) => manager(text, "the HA master"),
         None => (Status::Warning, Some("services are managed by HA, and there is no master yet".to_owned())),
     };
-    Some(judged("ha".to_owned(), "pve-ha", verdict))
+    Some(evaluated("ha".to_owned(), "pve-ha", verdict))
 }
 
 fn resource_manager(entry: &Entry, nodes: &Nodes) -> Option<Dependency> {
     let Text(node) = entry.node.get().filter(|Text(node)| reports(nodes, node))?;
     if !nodes.is_empty() && !nodes.contains_key(node) {
-        // It was removed from the cluster, and HA remembers it for a while.
+        // The node was removed from the cluster, and HA remembers it for a while.
         return None;
     }
     let verdict = match entry.status.get() {
-        // The node itself is what is critical then.
+        // The node itself is critical then.
         _ if nodes.get(node).is_some_and(Node::is_offline) => {
-            (Status::Unknown, Some(format!("nobody can see it: its node {node} is offline")))
+            (Status::Unknown, Some(format!("it cannot be checked: its node {node} is offline")))
         }
         Some(Text(text)) => manager(text, &format!("the HA resource manager of {node}")),
-        None => (Status::Unknown, Some(format!("the HA resource manager of {node} does not say how it is"))),
+        None => (Status::Unknown, Some(format!("the HA resource manager of {node} does not report its state"))),
     };
-    Some(parent(judged(format!("ha/lrm/{node}"), "pve-ha-lrm", verdict), node))
+    Some(parent(evaluated(format!("ha/lrm/{node}"), "pve-ha-lrm", verdict), node))
 }
 
-/// What a master or LRM says of itself, from its text. The date in it changes at every look and is left out.
+/// Evaluates the text of a master or LRM. The date in it changes at every poll and is ignored.
 fn manager(text: &str, who: &str) -> (Status, Option<String>) {
-    // Behind the first comma stand its watchdog, which is "active" as well, and the date.
+    // The watchdog, which may be "active" as well, and the date follow the first comma.
     let inside = text.split_once('(').map_or(text, |(_, inside)| inside).to_lowercase();
     let state = inside.split([',', ')']).next().unwrap_or_default();
     let has = |what: &str| state.contains(what);
     if has("old timestamp") || has("dead") {
-        let why =
-            format!("{who} has not been heard of for more than 30 s: look at its services pve-ha-crm and pve-ha-lrm");
+        let why = format!("{who} has not reported for more than 30 s: check its services pve-ha-crm and pve-ha-lrm");
         return (Status::Critical, Some(why));
     }
     if has("lost_agent_lock") {
@@ -169,7 +164,7 @@ fn manager(text: &str, who: &str) -> (Status, Option<String>) {
         return (Status::Warning, Some(format!("{who} is disarmed")));
     }
     if has("restart mode") || has("shutdown mode") {
-        return (Status::Warning, Some(format!("{who} ends its services: its node goes down or restarts")));
+        return (Status::Warning, Some(format!("{who} stops its services: its node shuts down or restarts")));
     }
     if has("wait_for_agent_lock") {
         return (Status::Warning, Some(format!("{who} waits for its lock")));
@@ -178,33 +173,33 @@ fn manager(text: &str, who: &str) -> (Status, Option<String>) {
         return (Status::Ok, None);
     }
     let said: String = text.chars().take(80).collect();
-    (Status::Unknown, Some(format!("{who} says {said:?}, which this plugin does not know")))
+    (Status::Unknown, Some(format!("{who} reports {said:?}, which this plugin does not know")))
 }
 
-/// `vm:100`: the entry has it as `sid`, older ones as `service:vm:100` or plain in `id`.
+/// `vm:100`: newer versions report it as `sid`, older ones in `id` as `service:vm:100` or `vm:100`.
 fn sid(entry: &Entry) -> Option<String> {
     let Text(sid) = entry.sid.get().or(entry.id.get())?;
     Some(sid.strip_prefix("service:").unwrap_or(sid).to_owned())
 }
 
-/// `recovering`: for how long HA looks for another node for it by now, in seconds.
-fn service(sid: &str, entry: &Entry, recovering: Option<f64>, notes: &mut Notes) -> Dependency {
+/// `recovering` is how long HA has been looking for another node, in seconds.
+fn service(sid: &str, entry: &Entry, recovering: Option<f64>, diagnostics: &mut Diagnostics) -> Dependency {
     if let Field::Odd(odd) = &entry.state {
-        notes.say(|| format!("state of HA service {sid} is {odd}, which is no text: it is not judged"));
+        diagnostics.add(|| format!("state of HA service {sid} is {odd}, which is not a text: ignored"));
     }
-    let (status, why) = judge(entry.state(), recovering.unwrap_or_default());
-    // With the service's own name, as it is to be typed there.
+    let (status, why) = evaluate(entry.state(), recovering.unwrap_or_default());
+    // The command contains the name of the service.
     let why = why.map(|why| why.replace("SID", sid));
-    let dependency = judged(format!("ha/service/{sid}"), "pve-ha-service", (status, why));
+    let dependency = evaluated(format!("ha/service/{sid}"), "pve-ha-service", (status, why));
     match entry.node.get() {
         Some(Text(node)) => parent(dependency, node),
         None => dependency,
     }
 }
 
-fn judge(state: Option<&str>, recovering: f64) -> (Status, Option<String>) {
+fn evaluate(state: Option<&str>, recovering: f64) -> (Status, Option<String>) {
     let Some(state) = state else {
-        return (Status::Unknown, Some("HA does not say how the service is".to_owned()));
+        return (Status::Unknown, Some("HA does not report how the service is".to_owned()));
     };
     let because = |status, why: &str| (status, Some(format!("{state}: {why}")));
     match state {
@@ -221,14 +216,15 @@ fn judge(state: Option<&str>, recovering: f64) -> (Status, Option<String>) {
         | "clearing error flag" => (Status::Ok, None),
         "recovery" if recovering >= RECOVERY_TAKES => because(
             Status::Critical,
-            "HA has found no node that can run it for more than five minutes: look at its HA group or rules, and at what of it \
-             only the node that failed has",
+            "HA has found no node that can run it for more than five minutes: check its HA group or rules, and which \
+             of its resources only the failed node has",
         ),
-        "recovery" => because(Status::Warning, "HA looks for a node that can run it"),
+        "recovery" => because(Status::Warning, "HA is looking for a node that can run it"),
         "fence" => because(Status::Critical, "its node is being fenced"),
         "error" => because(
             Status::Critical,
-            "HA has given up; when the cause is mended, run \"ha-manager set SID --state disabled\" and then started",
+            "HA has given up; when the cause is corrected, run \"ha-manager set SID --state disabled\" and then \
+             started",
         ),
         "not found" => because(Status::Critical, "HA manages a guest that does not exist"),
         _ => because(Status::Unknown, "a state that this plugin does not know"),
@@ -240,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn managers_are_read_from_their_text() {
+    fn managers_are_evaluated_by_their_text() {
         for (text, expected) in [
             ("pve1 (active, Wed Nov 18 12:00:00 2026)", Status::Ok),
             ("pve2 (idle, Wed Nov 18 12:00:00 2026)", Status::Ok),
@@ -264,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn services_are_judged_by_state() {
+    fn services_are_evaluated_by_state() {
         for (state, expected) in [
             (Some("started"), Status::Ok),
             (Some("migrate"), Status::Ok),
@@ -275,9 +271,9 @@ mod tests {
             (Some("perplexed"), Status::Unknown),
             (None, Status::Unknown),
         ] {
-            assert_eq!(judge(state, 0.0).0, expected, "{state:?}");
+            assert_eq!(evaluate(state, 0.0).0, expected, "{state:?}");
         }
-        assert_eq!(judge(Some("recovery"), RECOVERY_TAKES - 1.0).0, Status::Warning);
-        assert_eq!(judge(Some("recovery"), RECOVERY_TAKES).0, Status::Critical);
+        assert_eq!(evaluate(Some("recovery"), RECOVERY_TAKES - 1.0).0, Status::Warning);
+        assert_eq!(evaluate(Some("recovery"), RECOVERY_TAKES).0, Status::Critical);
     }
 }

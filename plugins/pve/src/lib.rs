@@ -1,35 +1,38 @@
-//! Kind `pve`: a Proxmox VE cluster, or a node that stands alone.
+//! Kind `pve`: a Proxmox VE cluster, or a standalone node.
 //!
-//! One request of the whole cluster is worth one of each guest: what `/cluster/...` says is asked at every poll, what only
-//! a node itself can say where it matters, and nothing of a guest unless that is asked for. So the number of requests depends
-//! on the number of nodes, and not on that of guests.
+//! One request to the cluster replaces one for each guest. Paths below `/cluster` are requested at every poll, paths of
+//! a node where only the node has the information, and paths of a guest only if a setting asks for it. The number of
+//! requests depends on the number of nodes and not on the number of guests.
 //!
-//! | asked | how often |
+//! | request | how often |
 //! |---|---|
 //! | `/version`, `/cluster/status`, `/cluster/resources`, `/cluster/ha/status/current`, `/cluster/tasks` | each poll |
-//! | `/nodes/N/storage` | each poll, of nodes that have a storage which nobody hears of |
-//! | `/cluster/replication`, and `/nodes/N/replication` of nodes with a job's source | each minute |
-//! | `/cluster/config/qdevice` of a cluster | each five minutes |
-//! | `/cluster/backup-info/not-backed-up` (`/cluster/backupinfo/not_backed_up` before 7.0), `/cluster/backup`, `/nodes/N/tasks` of each node | each five minutes |
-//! | `/nodes/N/certificates/info`, `/nodes/N/disks/zfs` of each node; where that is wanted `/nodes/N/disks/list`, `/nodes/N/apt/update`, `/nodes/N/subscription` (for samples too) | each hour |
-//! | `/cluster/ceph/status`, or `/nodes/N/ceph/status` where the node that was asked has no Ceph | each minute, where there is Ceph; else each hour |
-//! | `/access/permissions` | where nothing is seen, or a node is not heard: is there nothing, or are there no rights? |
-//! | `/nodes/N/qemu/ID/config`, `/nodes/N/lxc/ID/config` | where `onboot` is asked for: of 20 guests at each poll at most, and of none more often than each ten minutes |
-//! | `/nodes/N/tasks` of a guest | at a first look, of ten guests at most that must run and do not: who stopped them? |
+//! | `/nodes/N/storage` | each poll, for nodes with a storage that the cluster's list does not know |
+//! | `/cluster/replication`, and `/nodes/N/replication` of nodes with the source of a job | each minute |
+//! | `/cluster/config/qdevice` of a cluster | every five minutes |
+//! | `/cluster/backup-info/not-backed-up` (`/cluster/backupinfo/not_backed_up` before 7.0), `/cluster/backup`, `/nodes/N/tasks` of each node | every five minutes |
+//! | `/nodes/N/certificates/info`, `/nodes/N/disks/zfs` of each node; optional: `/nodes/N/disks/list`, `/nodes/N/apt/update`, `/nodes/N/subscription` (also for samples) | each hour |
+//! | `/cluster/ceph/status`, or `/nodes/N/ceph/status` if the node that was asked has no Ceph | each minute; each hour if there is no Ceph |
+//! | `/access/permissions` | if a list is empty or a node reports nothing, which may be a missing privilege |
+//! | `/nodes/N/qemu/ID/config`, `/nodes/N/lxc/ID/config` | if a setting needs `onboot`: at most 20 guests in a poll, and each guest every ten minutes at most |
+//! | `/nodes/N/tasks` of a guest | at the first check, for at most ten guests that are expected to run and do not: who stopped them? |
 //!
-//! Dependencies: `api`, `cluster/quorum`, `cluster/qdevice`, `resources` (whether it is known what there is), `node/N`, `guest/ID`, `storage/S` where shared and `storage/S@N` else, `ha`,
-//! `ha/lrm/N`, `ha/service/SID`, `replication/ID`, `backup/coverage`, `backup/node/N`, `backup/guest/ID`, `ceph`, `ceph/CHECK`,
-//! `certificate/N`, `zfs/N`, `disks/N`, `updates/N`, `subscription/N`.
+//! Dependencies: `api`, `cluster/quorum`, `cluster/qdevice`, `resources` (the list of resources as a whole), `node/N`,
+//! `guest/ID`, `storage/S` if shared, else `storage/S@N`, `ha`, `ha/lrm/N`, `ha/service/SID`, `replication/ID`,
+//! `backup/coverage`, `backup/node/N`, `backup/guest/ID`, `ceph`, `ceph/CHECK`, `certificate/N`, `zfs/N`, `disks/N`,
+//! `updates/N`, `subscription/N`.
 //!
-//! An offline node is critical by itself; what runs on it is unknown, because nobody can see it.
+//! An offline node is critical itself. Whatever runs on it is unknown.
 
 #![deny(unsafe_code)]
 
 mod backups;
 mod ceph;
 mod cluster;
+mod cluster_view;
 mod guests;
 mod ha;
+mod memory;
 mod nodes;
 mod onboot;
 mod qdevice;
@@ -46,8 +49,8 @@ mod upkeep;
 use cluster::Cluster;
 use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
-use proxmox::{Api, Part, Product, connect};
-use resources::Resources;
+use proxmox::{Answer, Api, Part, Product, connect};
+use resources::{Resource, Resources};
 use settings::Settings;
 use std::cell::Cell;
 
@@ -70,10 +73,13 @@ impl Poller for Pve {
             name: "token".to_owned(),
             description: "An API token with the role PVEAuditor on /, whole: USER@REALM!NAME=SECRET".to_owned(),
             required: true,
-            pattern: Some("[^ :/=\u{feff}]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z][A-Za-z0-9._-]*=[A-Za-z0-9-]{8,}".to_owned()),
+            pattern: Some(
+                "[^ :/=\u{feff}]+@[A-Za-z][A-Za-z0-9._-]+![A-Za-z][A-Za-z0-9._-]*=[A-Za-z0-9-]{8,}".to_owned(),
+            ),
             hint: Some(
                 "write the whole token, as in monitor@pve!polliwog=12345678-1234-1234-1234-123456789abc: user, realm, \
-                 name of the token, and its secret behind the = (not :, which Backup Server has), without PVEAPIToken= before it"
+                 name of the token, and its secret after the = (not :, as for Backup Server), without PVEAPIToken= \
+                 before it"
                     .to_owned(),
             ),
         }]
@@ -84,24 +90,36 @@ impl Poller for Pve {
     }
 
     fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
-        let authorize = |api: Api| Ok(api.with_header("authorization", "PVEAPIToken=${secret.token}"));
-        let mut look = Look::new(connect(target, Product::Ve, authorize)?, settings, target);
-        poll(&mut look);
-        samples::bound(&mut look);
-        Ok(look.finish())
+        let authorize = |api: Api, _: &mut Memory| Ok(api.with_header("authorization", "PVEAPIToken=${secret.token}"));
+        let mut memory = Memory::load(target);
+        match connect(target, Product::Ve, &mut memory, &FIRST, authorize) {
+            Ok(connected) => {
+                let (mut context, answers) = PollContext::new(connected, memory, settings);
+                poll(&mut context, answers);
+                samples::bound(&mut context);
+                Ok(context.finish())
+            }
+            Err(error) => {
+                memory.save();
+                Err(error.into())
+            }
+        }
     }
 }
 
 polliwog_sdk::register!(Pve);
 
-/// One poll under way.
-type Look = proxmox::Look<Settings>;
+/// The state of one poll.
+type PollContext = proxmox::PollContext<Settings, memory::Memory>;
 
-/// Guests that stood still when this plugin began to look, and of which the cluster's tasks say nothing: so many are asked about.
+type Memory = proxmox::Memory<memory::Memory>;
+
+/// How many guests that were stopped at their first check, and that the cluster's tasks do not mention, are looked up
+/// in one poll.
 const LOOKUPS: u8 = 10;
 const QUORUM: Part<'_> = ("cluster/quorum", &["cluster/qdevice"]);
-/// Without the list of what there is nothing of it can be looked at.
-const ESTATE: Part<'_> = (
+/// Without the list of resources none of these can be checked.
+const RESOURCES: Part<'_> = (
     "resources",
     &[
         "node/",
@@ -119,44 +137,54 @@ const ESTATE: Part<'_> = (
 );
 const HA: Part<'_> = ("ha", &["ha/"]);
 
-fn poll(look: &mut Look) {
-    let [status, resources, ha, tasks] =
-        look.api.ask(["/cluster/status", "/cluster/resources", "/cluster/ha/status/current", "/cluster/tasks"]);
-    let cluster = status.list(&mut look.notes).map(Cluster::new);
-    let cluster = look.part(QUORUM, cluster);
-    let quorum = cluster.as_ref().map(|cluster| cluster.quorum(&mut look.notes));
-    look.report.dependencies.extend(quorum);
+/// The paths that are requested at every poll, beside `/version`.
+const FIRST: [&str; 4] = ["/cluster/status", "/cluster/resources", "/cluster/ha/status/current", "/cluster/tasks"];
+
+/// `answers` are the answers to the paths of [`FIRST`].
+fn poll(context: &mut PollContext, answers: Vec<Answer>) {
+    let Ok([status, resources, ha, tasks]) = <[Answer; FIRST.len()]>::try_from(answers) else { return };
+    let cluster = status.list(&mut context.diagnostics).map(Cluster::new);
+    let cluster = context.part(QUORUM, cluster);
+    let quorum = cluster.as_ref().map(|cluster| cluster.quorum(&mut context.diagnostics));
+    context.report.dependencies.extend(quorum);
     let cluster = cluster.unwrap_or_default();
-    if look.settings.samples {
-        samples::report(look, &cluster, resources.clone());
+    let resources = resources.list::<Resource>(&mut context.diagnostics);
+    if let (true, Ok(resources)) = (context.settings.samples, &resources) {
+        samples::report(context, &cluster, resources);
     }
-    let resources = resources.list(&mut look.notes).map(|entries| Resources::new(entries, &mut look.notes));
-    let mut resources = look.part(ESTATE, resources);
+    let resources = resources.map(|resources| Resources::new(resources, &mut context.diagnostics));
+    let mut resources = context.part(RESOURCES, resources);
     if let Some(resources) = &mut resources {
-        guests::recall(look, resources);
+        guests::restore_names(context, resources);
     }
-    look.report.dependencies.extend(resources.as_ref().map(Resources::dependency));
-    qdevice::report(look, &cluster);
-    let nodes = nodes::merge(&cluster, resources.as_ref(), &look.settings.nodes);
-    let ha = ha.list(&mut look.notes);
-    let services = look.part(HA, ha).map(|entries| ha::report(look, &entries, &nodes)).unwrap_or_default();
-    let tasks = tasks.list(&mut look.notes).unwrap_or_else(|trouble| {
-        // Without it a stop on purpose looks like any other; nothing else is lost.
-        look.notes.say(|| format!("who stopped which guest is not known: {}", trouble.sentence));
+    context.report.dependencies.extend(resources.as_ref().map(Resources::dependency));
+    qdevice::report(context, &cluster);
+    let nodes = nodes::merge(&cluster, resources.as_ref(), &context.settings.nodes);
+    let ha = ha.list(&mut context.diagnostics);
+    let services = context.part(HA, ha).map(|entries| ha::report(context, &entries, &nodes)).unwrap_or_default();
+    let tasks = tasks.list(&mut context.diagnostics).unwrap_or_else(|error| {
+        // Without the tasks, a stop on purpose looks like any other.
+        context.diagnostics.add(|| format!("it is not known who stopped which guest: {}", error.message));
         Vec::new()
     });
-    ceph::report(look, &nodes);
+    ceph::report(context, &nodes);
     let Some(resources) = resources else { return };
-    let hidden = rights::report(look, &resources, &nodes);
-    let quiet = nodes::quiet(look, &nodes);
+    let hidden = rights::report(context, &resources, &nodes);
+    let unresponsive = nodes::unresponsive(context, &nodes);
     let lookups = Cell::new(LOOKUPS);
-    let seen = guests::Seen { nodes: &nodes, services: &services, tasks: &tasks, quiet: &quiet, lookups };
-    guests::report(look, &resources, &seen);
-    storages::report(look, &resources.storages, &nodes);
-    replication::report(look, &resources, &nodes);
+    let cluster_view = cluster_view::ClusterView {
+        nodes: &nodes,
+        services: &services,
+        tasks: &tasks,
+        unresponsive: &unresponsive,
+        lookups,
+    };
+    guests::report(context, &resources, &cluster_view);
+    storages::report(context, &resources.storages, &nodes);
+    replication::report(context, &resources, &nodes);
     let named = cluster.name().or(nodes.keys().next().map(String::as_str)).unwrap_or_default();
-    backups::report(look, &resources.guests, &nodes, named);
-    upkeep::report(look, &nodes);
-    // Last: whether a node could be reached is known by now.
-    nodes::report(look, &nodes, &quiet, &hidden);
+    backups::report(context, &resources.guests, &nodes, named);
+    upkeep::report(context, &nodes);
+    // Nodes come last: the requests before show whether each can be reached.
+    nodes::report(context, &nodes, &unresponsive, &hidden);
 }

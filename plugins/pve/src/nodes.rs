@@ -1,34 +1,35 @@
 //! Nodes.
 
-use crate::Look;
+use crate::PollContext;
 use crate::cluster::Cluster;
 use crate::resources::{self, Resources, wanted};
 use crate::settings;
-use polliwog_sdk::{Dependency, Status, cache};
-use proxmox::{Trouble, judged, remember, remembered};
+use polliwog_sdk::{Dependency, Status};
+use proxmox::{Error, ErrorClass, Verdict, evaluated};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// That a node could not be reached by the one that was asked is remembered until it is asked again, which is minutes.
+/// How long it is remembered that a node could not be reached by the one that was asked. The next request to it comes
+/// within minutes.
 const UNREACHABLE: Duration = Duration::from_secs(15 * 60);
-/// Nodes that say nothing of themselves are remembered, each with since when, in seconds since 1970; and for how long.
-const MUTE: &str = "mute";
+/// How long it is remembered since when a node has reported nothing about itself.
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
-/// What is known of one that fell silent stands for so long. Seconds.
-const QUIET: f64 = 60.0;
-/// A node that did not answer is asked nothing for so long, so that a poll waits for it once at most: a mount may hang there.
-const SPARED: Duration = Duration::from_secs(60);
+/// How long the last state of such a node is kept. Seconds.
+const UNRESPONSIVE: f64 = 60.0;
+/// How long a node that did not answer is not asked again: a mount may hang there, and a poll waits for it once at
+/// most.
+const BACKING_OFF: Duration = Duration::from_secs(60);
 
-/// A node, as the cluster and as it itself sees it.
+/// A node, as the cluster and as the node itself reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
     pub state: State,
     pub itself: resources::Node,
-    /// Whether it, and what is its own, is reported.
+    /// Whether the node and its own dependencies are reported.
     pub wanted: bool,
 }
 
-/// Whether it is there.
+/// Whether the cluster sees a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
     Online,
@@ -37,7 +38,7 @@ pub(crate) enum State {
     Unknown,
 }
 
-/// Every node by its name.
+/// All nodes by name.
 pub(crate) type Nodes = BTreeMap<String, Node>;
 
 impl Node {
@@ -47,26 +48,23 @@ impl Node {
     }
 }
 
-/// Whether a node is worth a request of its own: the cluster sees it, and it answered the last one.
-pub(crate) fn answers(nodes: &Nodes, name: &str) -> bool {
-    nodes.get(name).is_some_and(|node| node.state == State::Online) && spared(name).is_none()
+/// Whether a node is worth a request of its own: the cluster sees it, and it answered the last request.
+pub(crate) fn answers(context: &PollContext, nodes: &Nodes, name: &str) -> bool {
+    nodes.get(name).is_some_and(|node| node.state == State::Online) && backing_off(context, name).is_none()
 }
 
-/// Why a node is not asked again yet.
-pub(crate) fn spared(name: &str) -> Option<String> {
-    remembered(&sparing(name))
+/// The reason why a node is not asked again yet; `None` if it may be asked.
+pub(crate) fn backing_off(context: &PollContext, name: &str) -> Option<String> {
+    context.memory.plugin.backing_off.get(name, context.milliseconds()).cloned()
 }
 
-/// Leaves a node alone for a while.
-pub(crate) fn spare(name: &str, why: &str) {
-    remember(&sparing(name), &why, SPARED);
+/// Stops asking a node for a while.
+pub(crate) fn back_off(context: &mut PollContext, name: &str, why: &str) {
+    let now = context.milliseconds();
+    context.memory.plugin.backing_off.set(name, why.to_owned(), now, BACKING_OFF);
 }
 
-fn sparing(name: &str) -> String {
-    format!("spared/{name}")
-}
-
-/// Those that either of both knows. What the cluster says of who is online counts: it is seconds old, the other minutes.
+/// Merges the nodes of both lists. The cluster's list tells which are online: it is seconds old, the other one minutes.
 pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>, settings: &settings::Nodes) -> Nodes {
     let mut nodes = Nodes::new();
     for node in resources.iter().flat_map(|resources| &resources.nodes) {
@@ -90,73 +88,76 @@ pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>, settings: 
     nodes
 }
 
-/// Nodes that fell silent a moment ago, as when they or their cluster file system start anew: what is known of them and of
-/// what runs there stands for a minute.
-pub(crate) fn quiet(look: &Look, nodes: &Nodes) -> BTreeSet<String> {
-    let before: BTreeMap<String, f64> = remembered(MUTE);
-    let mute = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
-    let since = |name: &String| before.get(name).copied().unwrap_or(look.seconds());
-    let mute: BTreeMap<String, f64> = mute.map(|(name, _)| (name.clone(), since(name))).collect();
-    if mute != before {
-        remember(MUTE, &mute, REMEMBERED);
-    }
-    if mute.is_empty() {
+/// Returns the nodes that have reported nothing about themselves for less than a minute, for example because they or
+/// their cluster file system restart. They and their guests keep their last state.
+pub(crate) fn unresponsive(context: &mut PollContext, nodes: &Nodes) -> BTreeSet<String> {
+    let (now, time) = (context.milliseconds(), context.seconds());
+    let before = &mut context.memory.plugin.silent;
+    let silent = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
+    let since = |name: &String| before.get(name, now).copied().unwrap_or(time);
+    let silent: BTreeMap<String, f64> = silent.map(|(name, _)| (name.clone(), since(name))).collect();
+    before.retain(|name| silent.contains_key(name));
+    silent.iter().for_each(|(name, since)| before.renew(name, *since, now, REMEMBERED));
+    if silent.is_empty() {
         return BTreeSet::new();
     }
-    let known = look.reported_before("node/");
+    let known = context.reported_before("node/");
     let fresh = |(name, since): &(String, f64)| {
-        look.seconds() - since < QUIET && known.iter().any(|known| known.strip_prefix("node/") == Some(name.as_str()))
+        context.seconds() - since < UNRESPONSIVE
+            && known.iter().any(|known| known.strip_prefix("node/") == Some(name.as_str()))
     };
-    mute.into_iter().filter(fresh).map(|(name, _)| name).collect()
+    silent.into_iter().filter(fresh).map(|(name, _)| name).collect()
 }
 
-/// Whether what is a node's own is reported: its resource manager, its storages, its last backups.
+/// Whether the dependencies of a node are reported: its resource manager, its storages, its last backups.
 pub(crate) fn reports(nodes: &Nodes, name: &str) -> bool {
     nodes.get(name).is_none_or(|node| node.wanted)
 }
 
-/// `hidden`: nodes that the token may not hear. That is a matter of rights, which is said elsewhere.
-pub(crate) fn report(look: &mut Look, nodes: &Nodes, quiet: &BTreeSet<String>, hidden: &BTreeSet<String>) {
-    if !nodes.is_empty() && !nodes.values().any(|node| node.wanted) && !look.settings.nodes.exclude.is_all() {
-        look.warn_of_api("no node is looked at: see nodes.include and nodes.exclude in the settings");
+/// Reports the nodes. `hidden` are nodes whose status the token may not read, which is reported elsewhere.
+pub(crate) fn report(
+    context: &mut PollContext,
+    nodes: &Nodes,
+    unresponsive: &BTreeSet<String>,
+    hidden: &BTreeSet<String>,
+) {
+    if !nodes.is_empty() && !nodes.values().any(|node| node.wanted) && !context.settings.nodes.exclude.is_all() {
+        context.warn_of_api("no node is checked: see nodes.include and nodes.exclude in the settings");
     }
     for (name, node) in nodes.iter().filter(|(_, node)| node.wanted) {
         let own = format!("node/{name}");
-        if quiet.contains(name) && !hidden.contains(name) {
-            look.report.keep(own);
+        if unresponsive.contains(name) && !hidden.contains(name) {
+            context.report.keep(own);
             continue;
         }
-        let verdict = presence(name, node, !hidden.contains(name))
-            .unwrap_or_else(|| node.itself.host.judge(&look.settings.usage, &own, &mut look.grades));
-        let dependency = judged(own, "pve-node", verdict);
-        look.add(match node.itself.host.description() {
+        let verdict = presence(context, name, node, hidden)
+            .unwrap_or_else(|| node.itself.host.evaluate(&context.settings.usage, &own, &mut context.hysteresis));
+        let dependency = evaluated(own, "pve-node", verdict);
+        context.add(match node.itself.host.description() {
             Some(description) => dependency.with_description(description),
             None => dependency,
         });
     }
 }
 
-/// Remembers whether a request that was passed on to a node came through.
-pub(crate) fn asked<T>(node: &str, answer: &Result<T, Trouble>) {
+/// Remembers whether a request that was passed on to a node got through.
+pub(crate) fn record_answer<T>(context: &mut PollContext, node: &str, answer: &Result<T, Error>) {
     match answer {
-        Err(trouble) if trouble.code == "node_unreachable" => unreachable_because(node, &trouble.sentence),
+        Err(error) if error.class == ErrorClass::NodeUnreachable => unreachable_because(context, node, &error.message),
         Err(_) => {}
-        Ok(_) => cache::remove(&unreachable(node)),
+        Ok(_) => context.memory.plugin.unreachable.remove(node),
     }
 }
 
-/// Remembers that no request came through to a node.
-pub(crate) fn unreachable_because(node: &str, why: &str) {
-    remember(&unreachable(node), &why, UNREACHABLE);
-    spare(node, why);
+/// Remembers that no request gets through to a node.
+pub(crate) fn unreachable_because(context: &mut PollContext, node: &str, why: &str) {
+    let now = context.milliseconds();
+    context.memory.plugin.unreachable.set(node, why.to_owned(), now, UNREACHABLE);
+    back_off(context, node, why);
 }
 
-fn unreachable(node: &str) -> String {
-    format!("unreachable/{node}")
-}
-
-/// What is wrong with a node before its numbers count.
-fn presence(name: &str, node: &Node, heard: bool) -> Option<(Status, Option<String>)> {
+/// What is wrong with a node, before its usage matters.
+fn presence(context: &PollContext, name: &str, node: &Node, hidden: &BTreeSet<String>) -> Option<Verdict> {
     let ha = node.itself.ha.as_deref();
     let maintenance = ha == Some("maintenance");
     let (status, why) = match node.state {
@@ -164,31 +165,28 @@ fn presence(name: &str, node: &Node, heard: bool) -> Option<(Status, Option<Stri
         State::Offline => {
             (Status::Critical, format!("{name} is offline: the cluster does not see it; check its power and network"))
         }
-        State::Unknown => (Status::Unknown, format!("nobody says whether {name} is online")),
+        State::Unknown => (Status::Unknown, format!("it is not known whether {name} is online")),
         State::Online if maintenance => (Status::Warning, format!("{name} is in HA maintenance mode")),
         State::Online if matches!(ha, Some("fence" | "gone")) => (
             Status::Warning,
-            format!(
-                "{name} is online, and for HA it is in the state {:?}: look at \"ha-manager status\"",
-                ha.unwrap_or_default()
-            ),
+            format!("{name} is online, and its HA state is {:?}: see \"ha-manager status\"", ha.unwrap_or_default()),
         ),
-        State::Online if heard && !node.itself.speaks => (
+        State::Online if !hidden.contains(name) && !node.itself.speaks => (
             Status::Warning,
             format!(
-                "{name} does not say how it is: look there for a storage that hangs (\"pvesm status\"), and at \"systemctl status \
-                 pvestatd\""
+                "{name} does not report its state: check the node for a storage that hangs (\"pvesm status\"), and \
+                 \"systemctl status pvestatd\""
             ),
         ),
-        State::Online => match remembered::<Option<String>>(&unreachable(name)) {
-            Some(why) => (Status::Warning, why),
+        State::Online => match context.memory.plugin.unreachable.get(name, context.milliseconds()) {
+            Some(why) => (Status::Warning, why.clone()),
             None => return None,
         },
     };
     Some((status, Some(why)))
 }
 
-/// The same node's dependency as the parent of what runs there.
+/// Sets a node as the parent of a dependency.
 pub(crate) fn parent(dependency: Dependency, node: &str) -> Dependency {
     dependency.with_parent(format!("node/{node}"))
 }

@@ -1,22 +1,24 @@
-//! Which guests are started with their node: only a guest's own configuration says so, which costs a request for each.
+//! Which guests are started with their node. Only the configuration of a guest tells, which costs a request for each
+//! guest.
 //!
-//! So it is an option, for what must run and for samples, and a few are asked in a poll, those first whose answer is oldest.
+//! The check is therefore an option, for expected guests and for samples, and a poll reads only a few configurations:
+//! those that were read longest ago.
 
+use crate::memory::Onboot;
 use crate::nodes::{Nodes, answers};
 use crate::resources::Guest;
-use crate::{Look, samples};
+use crate::{PollContext, samples};
 use polliwog_sdk::lenient::{Field, Flag};
-use proxmox::{remember, remembered};
+use proxmox::Expiring;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Configurations that are read in one poll.
+/// The number of configurations that are read in one poll.
 const EACH_POLL: usize = 20;
-/// An answer is good for so long. Seconds.
+/// How long a configuration is valid. Seconds.
 const FRESH: f64 = 600.0;
 const REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
-const KEY: &str = "onboot";
 
 #[derive(Deserialize)]
 struct Config {
@@ -24,57 +26,57 @@ struct Config {
     onboot: Field<Flag>,
 }
 
-/// What is known of each guest: whether it is started with its node, where that could be read, and when it was asked, in seconds
-/// since 1970.
-type Known = BTreeMap<u64, (Option<bool>, f64)>;
+/// What is known of each guest, by ID.
+type Known = BTreeMap<u64, Onboot>;
 
-/// Gives the samples, and the guests that must run because they are started with their node: both where they are wanted, and as
-/// far as it is known by now.
-pub(crate) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> BTreeSet<u64> {
-    let expects = look.settings.guests.expected_by_onboot;
-    if !expects && !look.settings.samples_onboot {
+/// Adds samples, and returns the guests that are expected to run because they are started with their node. Both depend
+/// on the settings, and on what has been read so far.
+pub(crate) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes) -> BTreeSet<u64> {
+    let expects = context.settings.guests.expected_by_onboot;
+    if !expects && !context.settings.samples_onboot {
         return BTreeSet::new();
     }
-    let known = ask(look, guests, nodes);
-    if look.settings.samples || look.settings.samples_onboot {
-        samples::onboot(look, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.0?))));
+    let known = ask(context, guests, nodes);
+    if context.settings.samples || context.settings.samples_onboot {
+        samples::onboot(context, guests.iter().filter_map(|guest| Some((guest, known.get(&guest.id)?.onboot?))));
     }
-    known.into_iter().filter(|(_, (onboot, _))| expects && *onboot == Some(true)).map(|(id, _)| id).collect()
+    known.into_iter().filter(|(_, known)| expects && known.onboot == Some(true)).map(|(id, _)| id).collect()
 }
 
-/// Asks for the next few, and gives what is known of all.
-fn ask(look: &mut Look, guests: &[Guest], nodes: &Nodes) -> Known {
-    let mut known: Known = remembered(KEY);
+/// Reads the next few configurations. Returns what is known of all guests.
+fn ask(context: &mut PollContext, guests: &[Guest], nodes: &Nodes) -> Known {
+    let now = context.milliseconds();
+    let known = context.memory.plugin.onboot.take();
+    let mut known: Known = known.as_ref().and_then(|known| known.get(now)).cloned().unwrap_or_default();
     let ids: BTreeSet<u64> = guests.iter().map(|guest| guest.id).collect();
     known.retain(|id, _| ids.contains(id));
-    let asked = oldest(guests, nodes, &known, look.seconds());
+    let asked = oldest(context, guests, nodes, &known);
     let path = |guest: &&Guest| format!("/nodes/{}/{}/{}/config", guest.node, guest.kind(), guest.id);
-    let replies = look.api.ask_all(asked.iter().map(path).collect());
+    let replies = context.api.ask_all(asked.iter().map(path).collect());
     for (guest, answer) in asked.iter().zip(replies) {
         let config = answer.read::<Config>();
-        crate::nodes::asked(&guest.node, &config);
+        crate::nodes::record_answer(context, &guest.node, &config);
         let onboot = match config.map(|config| config.onboot) {
             Ok(Field::Absent) => Some(false),
-            Ok(onboot) => look.notes.flag(&onboot, || format!("onboot of {}", guest.shown())),
-            Err(trouble) => {
-                look.notes.say(|| format!("onboot of {}: {}", guest.shown(), trouble.sentence));
+            Ok(onboot) => context.diagnostics.flag(&onboot, || format!("onboot of {}", guest.shown())),
+            Err(error) => {
+                context.diagnostics.add(|| format!("onboot of {}: {}", guest.shown(), error.message));
                 None
             }
         };
-        // Where it could not be read what was known stands, and others have their turn first.
-        let before = known.get(&guest.id).and_then(|(onboot, _)| *onboot);
-        known.insert(guest.id, (onboot.or(before), look.seconds()));
+        // If the configuration could not be read, the last value is kept, and other guests come first.
+        let before = known.get(&guest.id).and_then(|known| known.onboot);
+        known.insert(guest.id, Onboot { onboot: onboot.or(before), at: context.seconds() });
     }
-    if !remember(KEY, &known, REMEMBERED) {
-        look.notes.say(|| "there is no room to remember which guests are started with their node".to_owned());
-    }
+    context.memory.plugin.onboot = Some(Expiring::new(known.clone(), now, REMEMBERED));
     known
 }
 
-fn oldest<'a>(guests: &'a [Guest], nodes: &Nodes, known: &Known, now: f64) -> Vec<&'a Guest> {
-    let asked_at = |guest: &Guest| known.get(&guest.id).map_or(f64::NEG_INFINITY, |(_, at)| *at);
-    let there = |guest: &&Guest| answers(nodes, &guest.node);
-    // One of tomorrow was asked before the clock was set back.
+fn oldest<'a>(context: &PollContext, guests: &'a [Guest], nodes: &Nodes, known: &Known) -> Vec<&'a Guest> {
+    let now = context.seconds();
+    let asked_at = |guest: &Guest| known.get(&guest.id).map_or(f64::NEG_INFINITY, |known| known.at);
+    let there = |guest: &&Guest| answers(context, nodes, &guest.node);
+    // A time in the future was remembered before the clock was set back.
     let mut old: Vec<&Guest> =
         guests.iter().filter(there).filter(|guest| !(0.0..FRESH).contains(&(now - asked_at(guest)))).collect();
     old.sort_by(|one, other| asked_at(one).total_cmp(&asked_at(other)).then(one.id.cmp(&other.id)));

@@ -1,17 +1,17 @@
-//! The QDevice: a vote from outside, on which a cluster of two nodes depends for its quorum.
+//! The QDevice: an external vote. A cluster of two nodes depends on it for its quorum.
 
 use crate::cluster::Cluster;
-use crate::{Look, samples};
+use crate::{PollContext, samples};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
-use proxmox::{Part, judged};
+use proxmox::{ErrorClass, Part, evaluated};
 use serde::Deserialize;
 use std::time::Duration;
 
 const PART: Part<'_> = ("cluster/qdevice", &[]);
 const PERIOD: Duration = Duration::from_secs(5 * 60);
 
-/// `/cluster/config/qdevice`: empty where there is none, else the words of corosync-qdevice-tool.
+/// `/cluster/config/qdevice`: empty if there is none, else the output of corosync-qdevice-tool.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Device {
@@ -28,7 +28,7 @@ struct Device {
 }
 
 impl Device {
-    /// By prometheus-pve-exporter's names.
+    /// The labels that prometheus-pve-exporter uses.
     fn labels(&self) -> [(&'static str, &Field<Text>); 5] {
         [
             ("model", &self.model),
@@ -40,25 +40,25 @@ impl Device {
     }
 }
 
-pub(crate) fn report(look: &mut Look, cluster: &Cluster) {
-    // A node that stands alone has no votes. Where the cluster could not be read, this is a part of what could not.
+pub(crate) fn report(context: &mut PollContext, cluster: &Cluster) {
+    // A standalone node has no votes. If the cluster could not be read, the QDevice is a part of it.
     let Some(name) = cluster.name() else { return };
-    if !look.is_due(PART.0) {
-        return look.report.keep(PART.0);
+    if !context.is_due(PART.0) {
+        return context.report.keep(PART.0);
     }
-    let [answer] = look.api.ask(["/cluster/config/qdevice"]);
+    let [answer] = context.api.ask(["/cluster/config/qdevice"]);
     let device = match answer.read::<Device>() {
-        // The quorum wants the same right, and says so.
-        Err(trouble) if trouble.code == "forbidden" => return,
-        read => look.part(PART, read),
+        // The quorum needs the same privilege and reports that it is missing.
+        Err(error) if error.class == ErrorClass::Forbidden => return,
+        read => context.part(PART, read),
     };
     let Some(device) = device else { return };
     let there = !matches!((&device.state, &device.model), (Field::Absent, Field::Absent));
     let connected = device.state.get().is_some_and(|Text(state)| state == "Connected");
-    if there && look.settings.samples {
-        samples::qdevice(look, name, connected, device.labels());
+    if there && context.settings.samples {
+        samples::qdevice(context, name, connected, device.labels());
     }
-    look.looked(PART.0, PERIOD);
+    context.checked(PART.0, PERIOD);
     if !there {
         return;
     }
@@ -66,15 +66,15 @@ pub(crate) fn report(look: &mut Look, cluster: &Cluster) {
         Field::Is(_) if connected => (Status::Ok, None),
         Field::Is(Text(state)) => {
             let why = format!(
-                "its state is {state:?}: the cluster lacks its vote; look at \"corosync-qdevice-tool -s\" on the nodes, and \
-                 at corosync-qnetd on its host"
+                "its state is {state:?}: the cluster lacks its vote; check \"corosync-qdevice-tool -s\" on the nodes, \
+                 and corosync-qnetd on its host"
             );
             (Status::Warning, Some(why))
         }
-        _ => (Status::Unknown, Some("it does not say how it is".to_owned())),
+        _ => (Status::Unknown, Some("it does not report its state".to_owned())),
     };
-    let dependency = judged(PART.0, "pve-qdevice", verdict);
-    look.add(match device.host.get() {
+    let dependency = evaluated(PART.0, "pve-qdevice", verdict);
+    context.add(match device.host.get() {
         Some(Text(host)) => dependency.with_description(format!("QDevice at {host}")),
         None => dependency,
     });

@@ -1,22 +1,22 @@
-//! Replication jobs. The cluster knows how they are set up, and only the source's node knows when they last ran.
+//! Replication jobs. The cluster has their configuration, and only the node of the source has their last run.
 
-use crate::Look;
-use crate::nodes::{Nodes, State, answers, parent, spared};
+use crate::PollContext;
+use crate::nodes::{Nodes, State, answers, backing_off, parent};
 use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Sample, Status};
-use proxmox::{Answer, Part, Verdict, count, judged, moment};
+use proxmox::{Answer, Part, Verdict, count, evaluated, moment};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const PART: Part<'_> = ("replication", &["replication/"]);
-/// No job is due before this. Seconds since 1970.
+/// No job is due before this time. Seconds since 1970.
 const EARLIEST: f64 = 1e9;
-/// How often it is looked at.
+/// How often jobs are checked.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// A job, as `/cluster/replication` (without times) and `/nodes/N/replication` (with them) list it.
+/// A job, as `/cluster/replication` (without times) and `/nodes/N/replication` (with times) list it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Job {
@@ -32,16 +32,16 @@ struct Job {
     last_try: Field<Number>,
     duration: Field<Number>,
     next_sync: Field<Number>,
-    /// Set while it is being removed.
+    /// Set while the job is being removed.
     remove_job: Field<Text>,
     fail_count: Field<Number>,
     error: Field<Text>,
-    /// Of the run that is under way.
+    /// The process of the run in progress.
     pid: Field<Number>,
 }
 
 impl Job {
-    /// Under prometheus-pve-exporter's names.
+    /// The samples, with the names that prometheus-pve-exporter uses.
     fn samples(&self) -> Vec<Sample> {
         let Some(id) = self.id() else { return Vec::new() };
         let numbers = [
@@ -68,16 +68,16 @@ impl Job {
     }
 }
 
-pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) {
-    if !look.is_due(PART.0) {
-        look.report.keep(PART.0);
-        return look.report.keep(PART.1[0]);
+pub(crate) fn report(context: &mut PollContext, resources: &Resources, nodes: &Nodes) {
+    if !context.is_due(PART.0) {
+        context.report.keep(PART.0);
+        return context.report.keep(PART.1[0]);
     }
-    let [jobs] = look.api.ask(["/cluster/replication"]);
-    let jobs = jobs.list::<Job>(&mut look.notes);
-    let Some(jobs) = look.part(PART, jobs) else { return look.looked(PART.0, PERIOD) };
-    look.add(match jobs.len() {
-        0 => Dependency::skipped(PART.0).with_description("No replication job is to be seen"),
+    let [jobs] = context.api.ask(["/cluster/replication"]);
+    let jobs = jobs.list::<Job>(&mut context.diagnostics);
+    let Some(jobs) = context.part(PART, jobs) else { return context.checked(PART.0, PERIOD) };
+    context.add(match jobs.len() {
+        0 => Dependency::skipped(PART.0).with_description("No replication job is visible"),
         jobs => Dependency::ok(PART.0).with_description(count(jobs, "replication job")),
     });
     let source = |job: &Job| {
@@ -85,63 +85,64 @@ pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) {
         resources.node_of(*guest as u64).cloned()
     };
     let sources: BTreeSet<String> = jobs.iter().filter_map(source).collect();
-    let asked: Vec<&String> = sources.iter().filter(|node| answers(nodes, node)).collect();
-    let replies = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/replication")).collect());
-    let said: BTreeMap<&String, Result<Vec<Job>, String>> =
-        asked.into_iter().zip(replies).map(|(node, answer)| (node, read(look, node, answer))).collect();
+    let asked: Vec<&String> = sources.iter().filter(|node| answers(context, nodes, node)).collect();
+    let replies = context.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/replication")).collect());
+    let answers = asked.into_iter().zip(replies).map(|(node, answer)| (node, read(context, node, answer))).collect();
+    let sources_by_node = Sources { nodes, answers };
     for job in &jobs {
-        let dependency = one(look, job, source(job), (nodes, &said));
-        look.report.dependencies.extend(dependency);
+        let dependency = one(context, job, source(job), &sources_by_node);
+        context.report.dependencies.extend(dependency);
     }
-    if look.settings.samples {
-        for job in said.values().flatten().flatten() {
-            look.report.samples.extend(job.samples());
+    if context.settings.samples {
+        for job in sources_by_node.answers.values().flatten().flatten() {
+            context.report.samples.extend(job.samples());
         }
     }
-    look.looked(PART.0, PERIOD);
+    context.checked(PART.0, PERIOD);
 }
 
-fn read(look: &mut Look, node: &str, answer: Answer) -> Result<Vec<Job>, String> {
-    let jobs = answer.list(&mut look.notes);
-    crate::nodes::asked(node, &jobs);
-    jobs.map_err(|trouble| trouble.sentence)
+fn read(context: &mut PollContext, node: &str, answer: Answer) -> Result<Vec<Job>, String> {
+    let jobs = answer.list(&mut context.diagnostics);
+    crate::nodes::record_answer(context, node, &jobs);
+    jobs.map_err(|error| error.message)
 }
 
-fn one(
-    look: &mut Look,
-    job: &Job,
-    source: Option<String>,
-    (nodes, said): (&Nodes, &BTreeMap<&String, Result<Vec<Job>, String>>),
-) -> Option<Dependency> {
+/// The nodes, and the jobs that the nodes of their sources list.
+struct Sources<'a> {
+    nodes: &'a Nodes,
+    answers: BTreeMap<&'a String, Result<Vec<Job>, String>>,
+}
+
+fn one(context: &mut PollContext, job: &Job, source: Option<String>, sources: &Sources<'_>) -> Option<Dependency> {
     let Some(id) = job.id() else {
-        look.notes.say(|| "a replication job has no id: it is left out".to_owned());
+        context.diagnostics.add(|| "a replication job has no id: it is skipped".to_owned());
         return None;
     };
-    if look.settings.replication.exclude.match_any([id]) || job.remove_job != Field::Absent {
+    if context.settings.replication.exclude.match_any([id]) || job.remove_job != Field::Absent {
         return None;
     }
     let name = format!("replication/{id}");
     let title = job.target.get().map(|Text(target)| format!("{id} to {target}"));
-    let off = look.notes.flag(&job.disable, || format!("disable of replication job {id}")) == Some(true);
+    let off = context.diagnostics.flag(&job.disable, || format!("disable of replication job {id}")) == Some(true);
     let dependency = if off {
-        Dependency::skipped(name.as_str()).with_kind("pve-replication").with_description("The job is switched off")
+        Dependency::skipped(name.as_str()).with_kind("pve-replication").with_description("The job is disabled")
     } else {
-        let unknown = |why: String| (judged(name.as_str(), "pve-replication", (Status::Unknown, Some(why))), None);
+        let unknown = |why: String| (evaluated(name.as_str(), "pve-replication", (Status::Unknown, Some(why))), None);
         let (dependency, description) = match &source {
-            None => unknown("its guest is not to be seen: it is gone, or the token may not see it".to_owned()),
-            Some(node) if nodes.get(node).is_none_or(|node| node.state != State::Online) => {
-                unknown(format!("nobody can see it: the guest's node {node} is not online"))
+            None => unknown("its guest is not visible: it was removed, or the token may not see it".to_owned()),
+            Some(node) if sources.nodes.get(node).is_none_or(|node| node.state != State::Online) => {
+                unknown(format!("it cannot be checked: the guest's node {node} is not online"))
             }
-            Some(node) => match said.get(node) {
+            Some(node) => match sources.answers.get(node) {
                 Some(Ok(jobs)) => match jobs.iter().find(|found| found.id() == Some(id)) {
                     Some(job) => {
-                        let (verdict, synced) = judge(look, id, job);
-                        (judged(name.as_str(), "pve-replication", verdict), synced)
+                        let (verdict, synced) = evaluate(context, id, job);
+                        (evaluated(name.as_str(), "pve-replication", verdict), synced)
                     }
                     None => unknown(format!("{node} does not know this job yet")),
                 },
-                Some(Err(why)) => unknown(format!("{node} cannot say: {why}")),
-                None => unknown(format!("{node} was not asked: {}", spared(node).unwrap_or_default())),
+                Some(Err(why)) => unknown(format!("{node} could not be asked: {why}")),
+                None => unknown(format!("{node} was not asked: {}", backing_off(context, node).unwrap_or_default())),
             },
         };
         Dependency { description, ..dependency }
@@ -153,41 +154,43 @@ fn one(
     })
 }
 
-/// How a job is, from what its source's node says, and when it last ran well, for a person.
-fn judge(look: &mut Look, id: &str, job: &Job) -> (Verdict, Option<String>) {
-    let now = look.seconds();
-    let mut number =
-        |field: &Field<Number>, what: &str| look.notes.number(field, || format!("{what} of replication job {id}"));
+/// Evaluates a job from the list of its source's node. Returns a text of when it last succeeded as well.
+fn evaluate(context: &mut PollContext, id: &str, job: &Job) -> (Verdict, Option<String>) {
+    let now = context.seconds();
+    let mut number = |field: &Field<Number>, what: &str| {
+        context.diagnostics.number(field, || format!("{what} of replication job {id}"))
+    };
     let last = number(&job.last_sync, "last_sync");
     let next = number(&job.next_sync, "next_sync");
     let failures = number(&job.fail_count, "fail_count").unwrap_or_default();
     let when = last.filter(|last| *last > 0.0).and_then(moment);
-    let synced = when.map_or_else(|| "it has never run well".to_owned(), |when| format!("it last ran well at {when}"));
-    let limits = look.settings.replication.overdue();
+    let synced =
+        when.map_or_else(|| "it has never succeeded".to_owned(), |when| format!("it last succeeded at {when}"));
+    let limits = context.settings.replication.overdue();
     let verdict = if let Some(Text(error)) = job.error.get() {
         (Status::Critical, Some(format!("it fails: {}; {synced}", error.trim())))
     } else if failures > 0.0 {
         (Status::Critical, Some(format!("it has failed {failures:.0} times in a row; {synced}")))
     } else if let Some(last) = last {
-        // Computed from the last try, it lies in 1970 for a job that was never tried or is to run at once (pve-manager:
-        // PVE/ReplicationState.pm, job_status).
+        // It is computed from the last try, and is in 1970 for a job that was never tried or is to run at once
+        // (pve-manager: PVE/ReplicationState.pm, job_status).
         let due = next.filter(|next| *next > EARLIEST).unwrap_or(now);
         let runs = job.pid.get().is_some();
-        match limits.judge((now - due) / 60.0) {
-            // A first run copies everything.
+        match limits.evaluate((now - due) / 60.0) {
+            // The first run copies everything and may take long.
             (Status::Ok, _) if last == 0.0 && !runs => (Status::Warning, Some("it has not run yet".to_owned())),
             (Status::Ok, _) => (Status::Ok, None),
             (_, limit) if runs && last > 0.0 => {
-                let why = format!("it was due more than {limit} minutes ago and still runs; {synced}");
+                let why = format!("it was due more than {limit} minutes ago and is still running; {synced}");
                 (Status::Warning, Some(why))
             }
             _ if runs => (Status::Ok, None),
             (status, limit) => {
-                (status, Some(format!("it is due for more than {limit} minutes and has not run; {synced}")))
+                (status, Some(format!("it has been due for more than {limit} minutes and has not run; {synced}")))
             }
         }
     } else {
-        (Status::Unknown, Some("its node does not say when it last ran".to_owned()))
+        (Status::Unknown, Some("its node does not report when it last ran".to_owned()))
     };
     (verdict, last.is_some().then_some(synced))
 }

@@ -1,53 +1,53 @@
-//! Rights. Proxmox hides what a token may not see and answers with a shorter list, so an empty one can mean either.
+//! Privileges. Proxmox hides what a token may not see and answers with a shorter list, so an empty list can mean
+//! either.
 
-use crate::Look;
+use crate::PollContext;
 use crate::nodes::{Nodes, State};
 use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag};
 use proxmox::{Product, list};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What each privilege lets one see, where it must be held for that or somewhere below, and what is not seen without. Role
-/// PVEAuditor has them all.
+/// The privileges that are needed, what each makes visible, the path at or below which it must be held, and the
+/// dependencies that are hidden without it. The role PVEAuditor has them all.
 const NEEDED: [(&str, &str, &str, &[&str]); 3] = [
     ("Sys.Audit", "nodes", "/nodes", &[]),
     ("VM.Audit", "guests", "/vms", &["guest/", "replication/", "backup/guest/"]),
     ("Datastore.Audit", "storages", "/storage", &["storage/"]),
 ];
 
-/// Privileges by object, and whether each is handed down. What is held on `/` and not handed down lets one see none of this;
-/// what is handed down is listed below as well (pve-access-control: PVE/RPCEnvironment.pm, get_effective_permissions).
+/// Privileges by path, and whether each is propagated. A privilege on `/` that is not propagated makes none of this
+/// visible. A propagated one is listed for the paths below as well (pve-access-control: PVE/RPCEnvironment.pm,
+/// get_effective_permissions).
 type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
 
-/// Says so in the dependency `api` where something is not to be seen for want of rights, and gives the nodes that the token may
-/// not hear.
-pub(crate) fn report(look: &mut Look, resources: &Resources, nodes: &Nodes) -> BTreeSet<String> {
-    let mute = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
-    let mut mute: BTreeSet<String> = mute.map(|(name, _)| name.clone()).collect();
-    if mute.is_empty() && !resources.guests.is_empty() && !resources.storages.is_empty() {
-        return mute;
+/// Warns in the dependency `api` if something is hidden because a privilege is missing. Returns the nodes whose status
+/// the token may not read.
+pub(crate) fn report(context: &mut PollContext, resources: &Resources, nodes: &Nodes) -> BTreeSet<String> {
+    let silent = nodes.iter().filter(|(_, node)| node.state == State::Online && !node.itself.speaks);
+    let mut silent: BTreeSet<String> = silent.map(|(name, _)| name.clone()).collect();
+    if silent.is_empty() && !resources.guests.is_empty() && !resources.storages.is_empty() {
+        return silent;
     }
-    let [answer] = look.api.ask(["/access/permissions"]);
+    let [answer] = context.api.ask(["/access/permissions"]);
     let why = match answer.read::<Permissions>() {
         Ok(permissions) => {
-            mute.retain(|node| !may_hear(&permissions, node));
+            silent.retain(|node| !may_hear(&permissions, node));
             for (privilege, _, path, members) in NEEDED {
                 for members in members.iter().filter(|_| !is_held(&permissions, privilege, path)) {
-                    look.lose(
-                        *members,
-                        format!("the token lacks {privilege}, so that it is hidden: \"api\" says more"),
-                    );
+                    context
+                        .mark_unknown(*members, format!("the token lacks {privilege}, so it is hidden: see \"api\""));
                 }
             }
-            missing(&permissions).or_else(|| unheard(&mute))
+            missing(&permissions).or_else(|| unreadable_nodes(&silent))
         }
-        // Without an answer nobody can say that the lists are whole.
-        Err(trouble) => Some(format!("whether everything may be seen cannot be told: {}", trouble.sentence)),
+        // Without an answer it is not known whether the lists are complete.
+        Err(error) => Some(format!("it is not known whether the token may see everything: {}", error.message)),
     };
     if let Some(why) = why {
-        look.warn_of_api(&why);
+        context.warn_of_api(&why);
     }
-    mute
+    silent
 }
 
 fn may_hear(permissions: &Permissions, node: &str) -> bool {
@@ -62,13 +62,13 @@ fn is_held(permissions: &Permissions, privilege: &str, path: &str) -> bool {
     permissions.iter().filter(here).any(|(_, held)| held.contains_key(privilege))
 }
 
-fn unheard(nodes: &BTreeSet<String>) -> Option<String> {
+fn unreadable_nodes(nodes: &BTreeSet<String>) -> Option<String> {
     let names: Vec<String> = nodes.iter().cloned().collect();
     let lacking = || format!("the token lacks {} on {}: {}", NEEDED[0].0, list(&names), Product::Ve.grant_rights());
     (!names.is_empty()).then(lacking)
 }
 
-/// What is lacking of what is needed anywhere at all.
+/// Returns a message about the privileges that are held nowhere; `None` if there are none.
 fn missing(permissions: &Permissions) -> Option<String> {
     let lacking = NEEDED.into_iter().filter(|(privilege, _, path, _)| !is_held(permissions, privilege, path));
     let (privileges, things): (Vec<&str>, Vec<&str>) =
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lacking_privileges_are_named() {
+    fn missing_privileges_are_named() {
         let permissions = |json: &str| serde_json::from_str::<Permissions>(json).unwrap();
         let all =
             permissions(r#"{"/nodes":{"Sys.Audit":1},"/vms/100":{"VM.Audit":1},"/storage":{"Datastore.Audit":"1"}}"#);

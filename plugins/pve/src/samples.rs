@@ -1,20 +1,22 @@
-//! Numbers for graphs, under the names that prometheus-pve-exporter gives them, so that dashboards made for it go on working.
+//! Samples, with the names that prometheus-pve-exporter uses, so that dashboards for it work.
 //!
-//! An option, because they are many: 37 for each guest. The host adds `instance` and `instance_type`. Other than there, where
-//! there are very many guests, states of HA and locks are given of those that have one; a guest whose configuration has no
-//! `onboot` is not started with its node; and what is asked of nodes and guests themselves is asked of all of them.
+//! They are an option because there are many: 37 for each guest. The host adds `instance` and `instance_type`.
+//! Differences to the exporter: in very large clusters, HA states and locks are reported only for guests that have one.
+//! A guest whose configuration has no `onboot` is not started with its node. Every node is asked for its subscription
+//! and every guest for its configuration.
 
-use crate::Look;
+use crate::PollContext;
 use crate::cluster::Cluster;
-use crate::resources::Guest;
+use crate::resources::{Guest, Resource};
 use polliwog_sdk::Sample;
-use polliwog_sdk::lenient::{Field, Number, Text};
+use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use proxmox::{Answer, seconds};
 use serde::Deserialize;
 
-/// So many the host takes in a report.
+/// The largest number of samples that the host accepts in a report.
 const MOST: usize = 100_000;
-/// Of so many guests each has 20 numbers that are 0 where it has no state of HA and no lock; of more there is no room for that.
+/// Up to this number of guests, each has 20 samples that are 0 if it has no HA state and no lock. Larger clusters have
+/// no room for them.
 const WITH_ZEROS: usize = 2_000;
 const GUEST_STATES: [&str; 11] = [
     "stopped",
@@ -35,53 +37,24 @@ const LOCKS: [&str; 9] =
 
 const SUBSCRIPTIONS: [&str; 6] = ["new", "notfound", "active", "invalid", "expired", "suspended"];
 
-/// One entry of `/cluster/resources`, by its numbers.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Entry {
-    #[serde(rename = "type")]
-    kind: Field<Text>,
-    id: Field<Text>,
-    node: Field<Text>,
-    name: Field<Text>,
-    status: Field<Text>,
-    template: Field<Text>,
-    tags: Field<Text>,
-    lock: Field<Text>,
-    hastate: Field<Text>,
-    storage: Field<Text>,
-    plugintype: Field<Text>,
-    content: Field<Text>,
-    maxdisk: Field<Number>,
-    disk: Field<Number>,
-    maxmem: Field<Number>,
-    mem: Field<Number>,
-    netout: Field<Number>,
-    netin: Field<Number>,
-    diskwrite: Field<Number>,
-    diskread: Field<Number>,
-    cpu: Field<Number>,
-    maxcpu: Field<Number>,
-    uptime: Field<Number>,
-    shared: Field<Number>,
-}
-
-/// Adds them to the report. What cannot be read is left out; that it cannot was said already.
-pub(crate) fn report(look: &mut Look, cluster: &Cluster, resources: Answer) {
+/// Adds the samples to the report. Fields that cannot be read are skipped; diagnostics report them elsewhere.
+pub(crate) fn report(context: &mut PollContext, cluster: &Cluster, resources: &[Resource]) {
     let mut samples = cluster_samples(cluster);
-    samples.push(version(look));
-    let Ok(entries) = resources.read::<Vec<Entry>>() else { return };
-    let zeros = entries.iter().filter(|entry| entry.is_guest()).count() <= WITH_ZEROS;
-    entries.iter().for_each(|entry| entry.add(&mut samples, zeros));
-    look.report.samples.extend(samples);
+    samples.push(version(context));
+    let guests = resources.iter().filter(|resource| is_guest(resource)).count();
+    let zeros = if guests <= WITH_ZEROS { Zeros::Included } else { Zeros::Omitted };
+    resources.iter().for_each(|resource| add(resource, &mut samples, zeros));
+    context.report.samples.extend(samples);
 }
 
-/// Leaves those out that are too many: the others are worth more than none.
-pub(crate) fn bound(look: &mut Look) {
-    let all = look.report.samples.len();
+/// Drops the samples beyond the limit, so that the host accepts the others.
+pub(crate) fn bound(context: &mut PollContext) {
+    let all = context.report.samples.len();
     if all > MOST {
-        look.report.samples.truncate(MOST);
-        look.notes.say(|| format!("there are {all} numbers, and {MOST} at most are taken: the others are left out"));
+        context.report.samples.truncate(MOST);
+        context
+            .diagnostics
+            .add(|| format!("there are {all} samples, and at most {MOST} are accepted: the others are dropped"));
     }
 }
 
@@ -102,7 +75,7 @@ fn cluster_samples(cluster: &Cluster) -> Vec<Sample> {
     nodes.chain(itself).chain(node_info).chain(cluster_info).collect()
 }
 
-/// `/nodes/N/subscription`, by its numbers.
+/// `/nodes/N/subscription`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Subscription {
@@ -111,139 +84,146 @@ struct Subscription {
     nextduedate: Field<Text>,
 }
 
-/// Adds what a node says of its subscription, `subscription/pve1`. That it cannot be read is said elsewhere.
-pub(crate) fn subscription(look: &mut Look, name: &str, answer: Answer) {
-    let Some((_, node)) = name.split_once('/').filter(|_| look.settings.samples) else { return };
+/// Adds the samples of a node's subscription, `subscription/pve1`. Errors are reported elsewhere.
+pub(crate) fn subscription(context: &mut PollContext, name: &str, answer: Answer) {
+    let Some((_, node)) = name.split_once('/').filter(|_| context.settings.samples) else { return };
     let Ok(found) = answer.read::<Subscription>() else { return };
     let id = format!("node/{node}");
     let word = |field: &Field<Text>| field.get().map_or("unknown".to_owned(), |Text(text)| text.clone());
     let status = word(&found.status).to_lowercase();
     let one = |state: &&str| one_of("pve_subscription_status", &id, ("status", state), *state == status);
-    let samples = &mut look.report.samples;
+    let samples = &mut context.report.samples;
     samples.push(
         Sample::gauge("pve_subscription_info", 1.0).with_label("id", &id).with_label("level", word(&found.level)),
     );
     samples.extend(SUBSCRIPTIONS.iter().map(one));
-    // A day without a time zone; the exporter takes its own.
+    // A day without a time zone. The exporter uses its own.
     let due = found.nextduedate.get().and_then(|Text(day)| seconds(&format!("{day}T00:00:00Z")));
     let due = due.map(|due| Sample::gauge("pve_subscription_next_due_timestamp_seconds", due).with_label("id", &id));
     samples.extend(due);
 }
 
-/// Adds what the QDevice says: whether it is connected, and what `labels` say of it.
-pub(crate) fn qdevice(look: &mut Look, cluster: &str, connected: bool, labels: [(&str, &Field<Text>); 5]) {
+/// Adds the samples of the QDevice: whether it is connected, and its labels.
+pub(crate) fn qdevice(context: &mut PollContext, cluster: &str, connected: bool, labels: [(&str, &Field<Text>); 5]) {
     let gauge = |name: &str, value: f64| Sample::gauge(name, value).with_label("id", format!("cluster/{cluster}"));
     let info = labels.into_iter().fold(gauge("pve_qdevice_info", 1.0), |info, (label, field)| {
         info.with_label(label, field.get().map(|Text(text)| text.clone()).unwrap_or_default())
     });
-    look.report.samples.extend([gauge("pve_qdevice_up", f64::from(u8::from(connected))), info]);
+    context.report.samples.extend([gauge("pve_qdevice_up", f64::from(u8::from(connected))), info]);
 }
 
 /// Adds whether these guests are started with their node.
-pub(crate) fn onboot<'a>(look: &mut Look, guests: impl Iterator<Item = (&'a Guest, bool)>) {
+pub(crate) fn onboot<'a>(context: &mut PollContext, guests: impl Iterator<Item = (&'a Guest, bool)>) {
     for (guest, onboot) in guests {
         let kind = guest.kind();
         let sample = Sample::gauge("pve_onboot_status", f64::from(u8::from(onboot)))
             .with_label("id", format!("{kind}/{}", guest.id))
             .with_label("node", &guest.node)
             .with_label("type", kind);
-        look.report.samples.push(sample);
+        context.report.samples.push(sample);
     }
 }
 
 /// `pve_version_info`.
-fn version(look: &Look) -> Sample {
+fn version(context: &PollContext) -> Sample {
     let sample = Sample::gauge("pve_version_info", 1.0);
-    look.api.version().iter().fold(sample, |sample, (label, text)| sample.with_label(*label, text))
+    context.api.version().iter().fold(sample, |sample, (label, text)| sample.with_label(*label, text))
 }
 
-impl Entry {
-    fn is_guest(&self) -> bool {
-        self.kind.get().is_some_and(|Text(kind)| matches!(kind.as_str(), "qemu" | "lxc"))
-    }
+/// Whether a guest without an HA state or lock has samples for them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Zeros {
+    Included,
+    Omitted,
+}
 
-    /// `zeros`: of a guest in no state too.
-    fn add(&self, samples: &mut Vec<Sample>, zeros: bool) {
-        let (Some(Text(kind)), Some(Text(id))) = (self.kind.get(), self.id.get()) else { return };
-        let guest = self.is_guest();
-        if !guest && !matches!(kind.as_str(), "node" | "storage") {
-            return;
-        }
-        let number = |field: &Field<Number>| field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
-        let gauge = |(name, field)| Some(Sample::gauge(name, number(field)?).with_label("id", id));
-        let counter = |(name, field)| Some(Sample::counter(name, number(field)?).with_label("id", id));
-        samples.extend(self.gauges().into_iter().filter_map(gauge));
-        samples.extend(self.counters().into_iter().filter_map(counter));
-        if let Some(Text(status)) = self.status.get().filter(|_| kind != "node") {
-            let up = status == if guest { "running" } else { "available" };
-            samples.push(Sample::gauge("pve_up", f64::from(u8::from(up))).with_label("id", id));
-        }
-        if guest && (zeros || self.hastate != Field::Absent) {
-            states(samples, ("pve_ha_state", id), &self.hastate, &GUEST_STATES);
-        }
-        if guest && (zeros || self.lock != Field::Absent) {
-            states(samples, ("pve_lock_state", id), &self.lock, &LOCKS);
-        }
-        if kind == "node" {
-            states(samples, ("pve_ha_state", id), &self.hastate, &NODE_STATES);
-        }
-        samples.extend(self.info(kind, id));
-    }
+fn is_guest(resource: &Resource) -> bool {
+    resource.kind.get().is_some_and(|Text(kind)| matches!(kind.as_str(), "qemu" | "lxc"))
+}
 
-    fn gauges(&self) -> [(&'static str, &Field<Number>); 12] {
-        [
-            ("pve_disk_size_bytes", &self.maxdisk),
-            ("pve_disk_usage_bytes", &self.disk),
-            ("pve_memory_size_bytes", &self.maxmem),
-            ("pve_memory_usage_bytes", &self.mem),
-            ("pve_network_transmit_bytes", &self.netout),
-            ("pve_network_receive_bytes", &self.netin),
-            ("pve_disk_write_bytes", &self.diskwrite),
-            ("pve_disk_read_bytes", &self.diskread),
-            ("pve_cpu_usage_ratio", &self.cpu),
-            ("pve_cpu_usage_limit", &self.maxcpu),
-            ("pve_uptime_seconds", &self.uptime),
-            ("pve_storage_shared", &self.shared),
-        ]
+fn add(resource: &Resource, samples: &mut Vec<Sample>, zeros: Zeros) {
+    let (Some(Text(kind)), Some(Text(id))) = (resource.kind.get(), resource.id.get()) else { return };
+    let guest = is_guest(resource);
+    if !guest && !matches!(kind.as_str(), "node" | "storage") {
+        return;
     }
-
-    fn counters(&self) -> [(&'static str, &Field<Number>); 4] {
-        [
-            ("pve_network_transmit_bytes_total", &self.netout),
-            ("pve_network_receive_bytes_total", &self.netin),
-            ("pve_disk_written_bytes_total", &self.diskwrite),
-            ("pve_disk_read_bytes_total", &self.diskread),
-        ]
+    let number = |field: &Field<Number>| field.get().map(|Number(number)| *number).filter(|number| *number >= 0.0);
+    let gauge = |(name, field)| Some(Sample::gauge(name, number(field)?).with_label("id", id));
+    let counter = |(name, field)| Some(Sample::counter(name, number(field)?).with_label("id", id));
+    samples.extend(gauges(resource).into_iter().filter_map(gauge));
+    samples.extend(counters(resource).into_iter().filter_map(counter));
+    if let Some(Flag(shared)) = resource.shared.get() {
+        samples.push(Sample::gauge("pve_storage_shared", f64::from(u8::from(*shared))).with_label("id", id));
     }
+    if let Some(Text(status)) = resource.status.get().filter(|_| kind != "node") {
+        let up = status == if guest { "running" } else { "available" };
+        samples.push(Sample::gauge("pve_up", f64::from(u8::from(up))).with_label("id", id));
+    }
+    if guest && (zeros == Zeros::Included || resource.hastate != Field::Absent) {
+        states(samples, ("pve_ha_state", id), &resource.hastate, &GUEST_STATES);
+    }
+    if guest && (zeros == Zeros::Included || resource.lock != Field::Absent) {
+        states(samples, ("pve_lock_state", id), &resource.lock, &LOCKS);
+    }
+    if kind == "node" {
+        states(samples, ("pve_ha_state", id), &resource.hastate, &NODE_STATES);
+    }
+    samples.extend(info(resource, kind, id));
+}
 
-    fn info(&self, kind: &str, id: &str) -> Option<Sample> {
-        let word = |field: &Field<Text>| field.get().map(|Text(text)| text.clone()).unwrap_or_default();
-        let one = |name: &str| Sample::gauge(name, 1.0).with_label("id", id).with_label("node", word(&self.node));
-        match kind {
-            "storage" => {
-                // In any order at each look, which would be another series each time.
-                let content = word(&self.content);
-                let mut content: Vec<&str> = content.split(',').collect();
-                content.sort_unstable();
-                let sample = one("pve_storage_info").with_label("storage", word(&self.storage));
-                Some(sample.with_label("plugintype", word(&self.plugintype)).with_label("content", content.join(",")))
-            }
-            "qemu" | "lxc" => {
-                let sample = one("pve_guest_info").with_label("name", word(&self.name)).with_label("type", kind);
-                Some(sample.with_label("template", word(&self.template)).with_label("tags", word(&self.tags)))
-            }
-            _ => None,
+fn gauges(resource: &Resource) -> [(&'static str, &Field<Number>); 11] {
+    [
+        ("pve_disk_size_bytes", &resource.maxdisk),
+        ("pve_disk_usage_bytes", &resource.disk),
+        ("pve_memory_size_bytes", &resource.maxmem),
+        ("pve_memory_usage_bytes", &resource.mem),
+        ("pve_network_transmit_bytes", &resource.netout),
+        ("pve_network_receive_bytes", &resource.netin),
+        ("pve_disk_write_bytes", &resource.diskwrite),
+        ("pve_disk_read_bytes", &resource.diskread),
+        ("pve_cpu_usage_ratio", &resource.cpu),
+        ("pve_cpu_usage_limit", &resource.maxcpu),
+        ("pve_uptime_seconds", &resource.uptime),
+    ]
+}
+
+fn counters(resource: &Resource) -> [(&'static str, &Field<Number>); 4] {
+    [
+        ("pve_network_transmit_bytes_total", &resource.netout),
+        ("pve_network_receive_bytes_total", &resource.netin),
+        ("pve_disk_written_bytes_total", &resource.diskwrite),
+        ("pve_disk_read_bytes_total", &resource.diskread),
+    ]
+}
+
+fn info(resource: &Resource, kind: &str, id: &str) -> Option<Sample> {
+    let word = |field: &Field<Text>| field.get().map(|Text(text)| text.clone()).unwrap_or_default();
+    let one = |name: &str| Sample::gauge(name, 1.0).with_label("id", id).with_label("node", word(&resource.node));
+    match kind {
+        "storage" => {
+            // The order changes at every poll, and another order would be another series.
+            let content = word(&resource.content);
+            let mut content: Vec<&str> = content.split(',').collect();
+            content.sort_unstable();
+            let sample = one("pve_storage_info").with_label("storage", word(&resource.storage));
+            Some(sample.with_label("plugintype", word(&resource.plugintype)).with_label("content", content.join(",")))
         }
+        "qemu" | "lxc" => {
+            let template = resource.template.get().map_or("", |Flag(template)| if *template { "1" } else { "0" });
+            let sample = one("pve_guest_info").with_label("name", word(&resource.name)).with_label("type", kind);
+            Some(sample.with_label("template", template).with_label("tags", word(&resource.tags)))
+        }
+        _ => None,
     }
 }
 
-/// One for each state that there is: 1 for the one that it is in.
+/// Adds a sample for each state: 1 for the current one, 0 for the others.
 fn states(samples: &mut Vec<Sample>, (name, id): (&str, &str), state: &Field<Text>, all: &[&str]) {
     let found = state.get().map(|Text(found)| found.as_str());
     samples.extend(all.iter().map(|state| one_of(name, id, ("state", state), found == Some(*state))));
 }
 
-/// One of the values that a label may have, and whether it has that one.
+/// A sample for one value of a label: 1 if it is the current one.
 fn one_of(name: &str, id: &str, (label, value): (&str, &str), is: bool) -> Sample {
     Sample::gauge(name, f64::from(u8::from(is))).with_label("id", id).with_label(label, value)
 }

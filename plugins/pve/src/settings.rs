@@ -1,23 +1,23 @@
-//! What an operator writes.
+//! Settings of a target.
 
 use polliwog_sdk::prelude::*;
-use proxmox::{AgeRule, CertificateLimits, HostLimits, Limits, Patterns, Remaining};
+use proxmox::{AgeRule, CertificateLimits, HostLimits, Patterns, Remaining, Thresholds};
 
-/// How a Proxmox VE cluster, or a node that stands alone, is judged.
+/// How a Proxmox VE cluster, or a standalone node, is evaluated.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// Virtual machines and containers.
     pub guests: Guests,
-    /// What is asked of each node once an hour.
+    /// Checks of each node that run once an hour.
     pub upkeep: Upkeep,
     /// Nodes.
     pub nodes: Nodes,
-    /// How full and how busy a node may be.
+    /// Thresholds for the usage of a node.
     pub usage: HostLimits,
     /// Certificates.
     pub certificates: CertificateLimits,
-    /// Whether a subscription that is missing or not active is reported.
+    /// Whether a missing or inactive subscription is reported.
     pub subscription: bool,
     /// Storages.
     pub storages: Storages,
@@ -25,66 +25,67 @@ pub struct Settings {
     pub backups: Backups,
     /// Replication jobs.
     pub replication: Replication,
-    /// What HA manages.
+    /// HA services.
     pub ha: Ha,
-    /// Whether numbers of nodes, guests and storages are given as metrics, under the names that prometheus-pve-exporter has for
-    /// them. Each node is asked for its subscription once an hour then.
+    /// Whether nodes, guests and storages are reported as metrics, with the names that prometheus-pve-exporter uses.
+    /// Each node is then asked for its subscription once an hour.
     pub samples: bool,
-    /// Whether `pve_onboot_status` is one of them. Costs a request for each guest, 20 in a poll at most, in turn.
+    /// Whether `pve_onboot_status` is one of the metrics. Costs a request for each guest, at most 20 in a poll.
     pub samples_onboot: bool,
 }
 
-/// Virtual machines and containers. Each is named by its number, its name, `tag:TAG` or `pool:POOL`, with `*` for any text.
-/// Templates are never looked at.
+/// Virtual machines and containers. A guest is named by its ID, its name, `tag:TAG` or `pool:POOL`, with `*` for any
+/// text. Templates are never checked.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Guests {
-    /// Those that are looked at.
+    /// Guests that are checked.
     pub include: Patterns,
-    /// Those of them that are left out.
+    /// Guests that are left out of these.
     pub exclude: Patterns,
-    /// Those that must run: one of them that is stopped, or by its number or name not there at all, is critical; other stopped
-    /// guests are fine.
+    /// Guests that are expected to run. If one is stopped, or does not exist by its ID or name, it is critical. Other
+    /// stopped guests are fine.
     pub expected: Patterns,
-    /// Whether those that HA is told to run must run.
+    /// Whether guests that HA keeps running are expected to run.
     pub expected_by_ha: bool,
-    /// Whether those that are started with their node must run. Costs a request for each guest, 20 in a poll at most, in
-    /// turn.
+    /// Whether guests that are started with their node are expected to run. Costs a request for each guest, at most 20
+    /// in a poll.
     pub expected_by_onboot: bool,
-    /// A guest that must run and does not is a warning for so long, and then critical. Seconds.
+    /// How long a guest that is expected to run and does not is a warning before it is critical. Seconds.
     pub grace_seconds: u32,
-    /// This much of a container's root file system used is a warning; 0 for never. Percent. Of virtual machines it is not known.
+    /// Usage of a container's root file system that is a warning; 0 for never. Percent. It is not known for virtual
+    /// machines.
     pub root_warning_percent: f64,
-    /// This much of a container's root file system used is critical; 0 for never. Percent.
+    /// Usage of a container's root file system that is critical; 0 for never. Percent.
     pub root_critical_percent: f64,
 }
 
-/// Nodes, by their names, with `*` for any text. With a node goes what is its own: its HA resource manager, storages that are
-/// not shared, certificates, pools, its last backups. Its guests do not: see `guests.exclude`.
+/// Nodes, by name, with `*` for any text. Excluding a node excludes its HA resource manager, its storages that are not
+/// shared, its certificates, its pools and its last backups. It does not exclude its guests: see `guests.exclude`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Nodes {
-    /// Those that are looked at.
+    /// Nodes that are checked.
     pub include: Patterns,
-    /// Those of them that are left out.
+    /// Nodes that are left out of these.
     pub exclude: Patterns,
 }
 
-/// What is asked of each node once an hour.
+/// Checks of each node that run once an hour.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Upkeep {
-    /// Whether ZFS pools are looked at. How full one may be stands in `storages`.
+    /// Whether ZFS pools are checked. The thresholds for their usage are those of `storages`.
     pub zfs: bool,
-    /// Pools that are not looked at, by their names, with `*` for any text.
+    /// Pools that are not checked, by name, with `*` for any text.
     pub zfs_exclude: Patterns,
-    /// Whether the health of disks is looked at. It wakes disks that sleep.
+    /// Whether the health of disks is checked. It wakes disks that sleep.
     pub disks: bool,
-    /// A disk with less of its life left than this is a warning; 0 for never. Percent.
+    /// Less remaining life of a disk is a warning; 0 for never. Percent.
     pub wear_warning_percent: f64,
-    /// A disk with less of its life left than this is critical; 0 for never. Percent.
+    /// Less remaining life of a disk is critical; 0 for never. Percent.
     pub wear_critical_percent: f64,
-    /// Whether updates that wait are a warning. The token needs Sys.Modify for that, which PVEAuditor has not.
+    /// Whether pending updates are a warning. The token needs Sys.Modify for that, which PVEAuditor does not have.
     pub updates: bool,
 }
 
@@ -102,31 +103,31 @@ impl Default for Upkeep {
 }
 
 impl Upkeep {
-    /// How much of a disk's life may be left.
+    /// Thresholds for the remaining life of a disk.
     pub(crate) fn wear(&self) -> Remaining {
         Remaining { warning: self.wear_warning_percent, critical: self.wear_critical_percent }
     }
 }
 
-/// HA services, by their names (`vm:100`), with `*` for any text.
+/// HA services, by name (`vm:100`), with `*` for any text.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ha {
-    /// Those that are left out.
+    /// Services that are left out.
     pub exclude: Patterns,
 }
 
-/// Storages, by their names, `STORAGE@NODE` for one node's, with `*` for any text.
+/// Storages, by name, or `STORAGE@NODE` for that of one node, with `*` for any text.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Storages {
-    /// Those that are looked at.
+    /// Storages that are checked.
     pub include: Patterns,
-    /// Those of them that are left out.
+    /// Storages that are left out of these.
     pub exclude: Patterns,
-    /// This much used is a warning; 0 for never. Percent.
+    /// Usage that is a warning; 0 for never. Percent.
     pub warning_percent: f64,
-    /// This much used is critical; 0 for never. Percent.
+    /// Usage that is critical; 0 for never. Percent.
     pub critical_percent: f64,
 }
 
@@ -134,15 +135,15 @@ pub struct Storages {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Backups {
-    /// Whether guests that are in no backup job are a warning.
+    /// Whether guests in no backup job are a warning.
     pub coverage: bool,
-    /// Whether the last runs are looked at.
+    /// Whether the last runs are checked.
     pub runs: bool,
-    /// Guests that need no backup: by number, name, `tag:TAG` or `pool:POOL`, with `*` for any text.
+    /// Guests that need no backup: by ID, name, `tag:TAG` or `pool:POOL`, with `*` for any text.
     pub exclude: Patterns,
-    /// A last backup this old is a warning; 0 for never. Hours.
+    /// Age of the last backup that is a warning; 0 for never. Hours.
     pub age_warning_hours: f64,
-    /// A last backup this old is critical; 0 for never. Hours.
+    /// Age of the last backup that is critical; 0 for never. Hours.
     pub age_critical_hours: f64,
     /// Other ages for some guests: `[{ for = ["tag:daily"], warning_hours = 30, critical_hours = 54 }]`.
     pub ages: Vec<AgeRule>,
@@ -152,11 +153,11 @@ pub struct Backups {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Replication {
-    /// Jobs that are not looked at: by their ids (`100-0`), with `*` for any text.
+    /// Jobs that are not checked, by id (`100-0`), with `*` for any text.
     pub exclude: Patterns,
-    /// A job that is due for so long and has not run is a warning; 0 for never. Minutes.
+    /// How long a due job may not run before it is a warning; 0 for never. Minutes.
     pub overdue_warning_minutes: f64,
-    /// A job that is due for so long and has not run is critical; 0 for never. Minutes.
+    /// How long a due job may not run before it is critical; 0 for never. Minutes.
     pub overdue_critical_minutes: f64,
 }
 
@@ -213,32 +214,32 @@ impl Default for Replication {
 }
 
 impl Guests {
-    /// How full a container's root file system may be.
-    pub(crate) fn root(&self) -> Limits {
-        Limits { warning: self.root_warning_percent, critical: self.root_critical_percent }
+    /// Thresholds for the usage of a container's root file system.
+    pub(crate) fn root(&self) -> Thresholds {
+        Thresholds { warning: self.root_warning_percent, critical: self.root_critical_percent }
     }
 }
 
 impl Storages {
-    pub(crate) fn usage(&self) -> Limits {
-        Limits { warning: self.warning_percent, critical: self.critical_percent }
+    pub(crate) fn usage(&self) -> Thresholds {
+        Thresholds { warning: self.warning_percent, critical: self.critical_percent }
     }
 }
 
 impl Backups {
-    pub(crate) fn age(&self) -> Limits {
-        Limits { warning: self.age_warning_hours, critical: self.age_critical_hours }
+    pub(crate) fn age(&self) -> Thresholds {
+        Thresholds { warning: self.age_warning_hours, critical: self.age_critical_hours }
     }
 }
 
 impl Replication {
-    pub(crate) fn overdue(&self) -> Limits {
-        Limits { warning: self.overdue_warning_minutes, critical: self.overdue_critical_minutes }
+    pub(crate) fn overdue(&self) -> Thresholds {
+        Thresholds { warning: self.overdue_warning_minutes, critical: self.overdue_critical_minutes }
     }
 }
 
 impl Settings {
-    /// Everything that is wrong with them.
+    /// Returns all problems of the settings.
     pub(crate) fn problems(&self) -> Vec<String> {
         let own = [
             (self.storages.usage(), "storages.warning_percent", "storages.critical_percent"),

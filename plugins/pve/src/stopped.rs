@@ -1,72 +1,33 @@
-//! Guests that must run and do not: since when, and whether somebody meant that.
+//! Guests that are expected to run and do not: since when, and whether a person stopped them.
 
-use crate::Look;
-use crate::guests::Seen;
+use crate::PollContext;
+use crate::cluster_view::ClusterView;
+use crate::memory::Stopped;
 use crate::resources::Guest;
 use crate::tasks::{Act, last_act};
-use proxmox::Notes;
-use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use proxmox::Diagnostics;
 
-/// A guest that ran at the last poll was stopped by a task that is no older than this: a shutdown may take minutes. Seconds.
+/// A guest that ran at the last poll was stopped by a task that is not older than this: a shutdown may take minutes.
+/// Seconds.
 const RECENT: f64 = 15.0 * 60.0;
 
-/// A guest that must run and did not at some poll, until it is seen running.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Packed", into = "Packed")]
-pub(crate) struct Stopped {
-    /// When it was first seen so, in seconds since 1970.
-    pub since: f64,
-    /// What holds it, and since when that or nothing does.
-    lock: Option<String>,
-    pub held: f64,
-    /// Who stopped it on purpose, and when.
-    pub by: Option<(String, f64)>,
-    /// Stops before this explain nothing: it ran after them.
-    not_before: f64,
-    /// Whether its own node was asked, or need not be.
-    asked: bool,
-}
-
-/// What a poll remembers for the next.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Memory {
-    /// The guests that had to run, by their numbers: of one that must since then nobody knows whether it ran before.
-    pub watched: BTreeSet<u64>,
-    /// Those of them that did not, by their numbers.
-    pub stopped: BTreeMap<u64, Stopped>,
-    /// The day, since 1970: what does not change is written again each day, so that it is not forgotten.
-    pub day: u64,
-}
-
-/// The same in little space: there may be thousands.
-type Packed = (f64, Option<String>, f64, Option<(String, f64)>, f64, bool);
-
-impl From<Packed> for Stopped {
-    fn from((since, lock, held, by, not_before, asked): Packed) -> Self {
-        Self { since, lock, held, by, not_before, asked }
-    }
-}
-
-impl From<Stopped> for Packed {
-    fn from(Stopped { since, lock, held, by, not_before, asked }: Stopped) -> Self {
-        (since, lock, held, by, not_before, asked)
-    }
-}
-
 impl Stopped {
-    /// `first`: nobody knows whether it ran before.
-    pub(crate) fn new(now: f64, first: bool) -> Self {
-        let not_before = if first { 0.0 } else { now - RECENT };
-        Self { since: now, lock: None, held: now, by: None, not_before, asked: !first }
+    /// A guest that was already stopped at its first check: it is not known whether it ran before.
+    pub(crate) fn at_first_check(now: f64) -> Self {
+        Self { since: now, lock: None, held: now, by: None, not_before: 0.0, asked: false }
     }
 
-    /// Whether it was stopped already when it was first looked at, so that nobody knows since when.
+    /// A guest that ran at the last poll.
+    pub(crate) fn after_running(now: f64) -> Self {
+        Self { not_before: now - RECENT, asked: true, ..Self::at_first_check(now) }
+    }
+
+    /// Whether it was already stopped at its first check, so that the time of the stop is not known.
     pub(crate) fn began_unseen(&self) -> bool {
         self.not_before == 0.0
     }
 
-    /// The same at a later poll. A clock that was set back must not stop the time.
+    /// The state at a later poll. A clock that was set back must not stop the time.
     pub(crate) fn at(mut self, now: f64, lock: Option<&str>) -> Self {
         if self.lock.as_deref() != lock {
             self.lock = lock.map(str::to_owned);
@@ -75,17 +36,17 @@ impl Stopped {
         Self { since: self.since.min(now), held: self.held.min(now), ..self }
     }
 
-    /// With who stopped it, by the newest task that did, as long as nobody tried to start it since.
-    pub(crate) fn explained(mut self, guest: &Guest, look: &Look, seen: &Seen<'_>) -> Self {
-        let mut found = last_act(guest.id, seen.tasks);
-        let may_ask = !self.asked && seen.lookups.get() > 0 && crate::nodes::answers(seen.nodes, &guest.node);
+    /// Adds the user who stopped the guest, from the newest task that did, unless the guest was started since.
+    pub(crate) fn explained(mut self, guest: &Guest, context: &mut PollContext, view: &ClusterView<'_>) -> Self {
+        let mut found = last_act(guest.id, view.tasks);
+        let may_ask = !self.asked && view.lookups.get() > 0 && crate::nodes::answers(context, view.nodes, &guest.node);
         if found.is_none() && may_ask {
-            // Others' tasks push it off the cluster's list; its own node keeps it.
+            // Tasks of other guests push it off the cluster's list. The list of its own node is longer.
             let path = format!("/nodes/{}/tasks?vmid={}&limit=20&source=all", guest.node, guest.id);
-            let [answer] = look.api.ask([path.as_str()]);
-            seen.lookups.set(seen.lookups.get() - 1);
-            let tasks = answer.list(&mut Notes::default());
-            crate::nodes::asked(&guest.node, &tasks);
+            let [answer] = context.api.ask([path.as_str()]);
+            view.lookups.set(view.lookups.get() - 1);
+            let tasks = answer.list(&mut Diagnostics::default());
+            crate::nodes::record_answer(context, &guest.node, &tasks);
             if let Ok(tasks) = tasks {
                 self.asked = true;
                 found = last_act(guest.id, &tasks);

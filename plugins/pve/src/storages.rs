@@ -1,14 +1,14 @@
 //! Storages.
 //!
-//! The cluster's list says nothing of a storage's size when its node has not heard of it: it is gone, or the node itself
-//! says nothing. Then that node is asked.
+//! The cluster's list has no size of a storage if its node does not report it: the storage is gone, or the node reports
+//! nothing at all. Then the node is asked.
 
-use crate::Look;
-use crate::nodes::{Nodes, State, answers, parent, reports, spare, spared};
+use crate::PollContext;
+use crate::nodes::{Nodes, State, answers, back_off, backing_off, parent, reports};
 use crate::resources::{Storage, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{Grade, bytes, judged, percent};
+use proxmox::{Evaluation, bytes, evaluated, percent};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,21 +23,21 @@ struct Entry {
     total: Field<Number>,
 }
 
-/// How a storage is on one node.
+/// The state of a storage on one node.
 #[derive(Clone, Debug, PartialEq)]
 enum Seen {
-    /// It is there; used and total bytes, where they are known.
+    /// It is available. Used and total bytes, if they are known.
     Active(Option<(f64, f64)>),
     Inactive,
-    /// Its node cannot say.
+    /// The node does not report it, for this reason.
     Unknown(String),
 }
 
-/// By node, for a storage's name.
+/// The states of a storage, by node.
 type ByNode = BTreeMap<String, Seen>;
 
-pub(crate) fn report(look: &mut Look, storages: &[Storage], nodes: &Nodes) {
-    let settings = &look.settings.storages;
+pub(crate) fn report(context: &mut PollContext, storages: &[Storage], nodes: &Nodes) {
+    let settings = &context.settings.storages;
     let named = |storage: &&Storage| {
         let names = [storage.name.clone(), format!("{}@{}", storage.name, storage.node)];
         let of_node = storage.shared || reports(nodes, &storage.node);
@@ -46,9 +46,9 @@ pub(crate) fn report(look: &mut Look, storages: &[Storage], nodes: &Nodes) {
     let all = storages.len();
     let storages: Vec<&Storage> = storages.iter().filter(named).collect();
     if storages.is_empty() && all > 0 && !settings.exclude.is_all() {
-        look.warn_of_api("no storage is looked at: see storages.include and storages.exclude in the settings");
+        context.warn_of_api("no storage is checked: see storages.include and storages.exclude in the settings");
     }
-    let asked = ask(look, &storages, nodes);
+    let asked = ask(context, &storages, nodes);
     let mut shared: BTreeMap<&str, ByNode> = BTreeMap::new();
     for storage in storages {
         let Some(seen) = seen(storage, nodes, &asked) else { continue };
@@ -56,13 +56,13 @@ pub(crate) fn report(look: &mut Look, storages: &[Storage], nodes: &Nodes) {
             shared.entry(&storage.name).or_default().insert(storage.node.clone(), seen);
         } else {
             let name = format!("storage/{}@{}", storage.name, storage.node);
-            let dependency = one(look, name, &seen, &storage.node);
-            look.add(parent(titled(dependency, storage), &storage.node));
+            let dependency = one(context, name, &seen, &storage.node);
+            context.add(parent(titled(dependency, storage), &storage.node));
         }
     }
     for (name, by_node) in shared {
-        let dependency = of_all(look, name, &by_node);
-        look.add(dependency);
+        let dependency = of_all(context, name, &by_node);
+        context.add(dependency);
     }
 }
 
@@ -73,99 +73,101 @@ fn titled(dependency: Dependency, storage: &Storage) -> Dependency {
     }
 }
 
-/// What nodes say of storages that the cluster's list does not know: nothing where a node did not answer.
+/// The storages that a node reports itself, or why it could not be asked. `None` is a storage that is disabled there.
 type Asked = BTreeMap<String, Result<BTreeMap<String, Option<Seen>>, String>>;
 
-fn ask(look: &mut Look, storages: &[&Storage], nodes: &Nodes) -> Asked {
+fn ask(context: &mut PollContext, storages: &[&Storage], nodes: &Nodes) -> Asked {
     let doubtful: BTreeSet<&str> =
         storages.iter().filter(|storage| !storage.available).map(|storage| storage.node.as_str()).collect();
     let online = nodes.iter().filter(|(_, node)| node.state == State::Online).map(|(name, _)| name);
     let (asked, not): (Vec<&String>, Vec<&String>) =
-        online.filter(|name| doubtful.contains(name.as_str())).partition(|name| answers(nodes, name));
-    let replies = look.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/storage?enabled=1")).collect());
+        online.filter(|name| doubtful.contains(name.as_str())).partition(|name| answers(context, nodes, name));
+    let replies = context.api.ask_all(asked.iter().map(|node| format!("/nodes/{node}/storage?enabled=1")).collect());
     let read = |(node, answer): (&&String, proxmox::Answer)| {
-        let entries = answer.list::<Entry>(&mut look.notes);
-        crate::nodes::asked(node, &entries);
-        let entries = entries.map_err(|trouble| trouble.sentence);
+        let entries = answer.list::<Entry>(&mut context.diagnostics);
+        crate::nodes::record_answer(context, node, &entries);
+        let entries = entries.map_err(|error| error.message);
         if let Err(why) = &entries {
-            // Asking at once again makes it worse where a mount hangs.
-            spare(node, why);
+            // Another request would make it worse if a mount hangs.
+            back_off(context, node, why);
         }
-        let seen =
-            entries.map(|entries| entries.iter().filter_map(|entry| entry.seen(node, &mut look.notes)).collect());
+        let seen = entries
+            .map(|entries| entries.iter().filter_map(|entry| entry.seen(node, &mut context.diagnostics)).collect());
         ((*node).clone(), seen)
     };
     let answered: Asked = asked.iter().zip(replies).map(read).collect();
-    answered.into_iter().chain(not.into_iter().filter_map(|node| Some((node.clone(), Err(spared(node)?))))).collect()
+    let why = |node: &String| Some((node.clone(), Err(backing_off(context, node)?)));
+    answered.into_iter().chain(not.into_iter().filter_map(why)).collect()
 }
 
 impl Entry {
-    /// Its name, and how it is; nothing where it is switched off.
-    fn seen(&self, node: &str, notes: &mut proxmox::Notes) -> Option<(String, Option<Seen>)> {
+    /// Returns the name and the state; the state is `None` if the storage is disabled.
+    fn seen(&self, node: &str, diagnostics: &mut proxmox::Diagnostics) -> Option<(String, Option<Seen>)> {
         let Text(name) = self.storage.get()?;
         let shown = |what: &str| format!("{what} of storage {name} on {node}");
-        if notes.flag(&self.enabled, || shown("enabled")) == Some(false) {
+        if diagnostics.flag(&self.enabled, || shown("enabled")) == Some(false) {
             return Some((name.clone(), None));
         }
-        let used = notes.number(&self.used, || shown("used"));
-        let total = notes.number(&self.total, || shown("total"));
-        let seen = match notes.flag(&self.active, || shown("active")) {
+        let used = diagnostics.number(&self.used, || shown("used"));
+        let total = diagnostics.number(&self.total, || shown("total"));
+        let seen = match diagnostics.flag(&self.active, || shown("active")) {
             Some(true) => Seen::Active(used.zip(total)),
             Some(false) => Seen::Inactive,
-            None => Seen::Unknown(format!("{node} does not say whether it is active")),
+            None => Seen::Unknown(format!("{node} does not report whether it is active")),
         };
         Some((name.clone(), Some(seen)))
     }
 }
 
-/// How a storage is on its node; nothing where it is switched off there.
+/// Returns the state of a storage on its node; `None` if it is disabled there.
 fn seen(storage: &Storage, nodes: &Nodes, asked: &Asked) -> Option<Seen> {
     let node = &storage.node;
     if nodes.get(node).is_some_and(|node| node.state == State::Offline) {
-        return Some(Seen::Unknown(format!("nobody can see it: its node {node} is offline")));
+        return Some(Seen::Unknown(format!("it cannot be checked: its node {node} is offline")));
     }
     if storage.available {
         return Some(Seen::Active(storage.used.zip(storage.total)));
     }
     match asked.get(node) {
         Some(Ok(storages)) => storages.get(&storage.name).cloned().flatten(),
-        Some(Err(why)) => Some(Seen::Unknown(format!("{node} cannot say: {why}"))),
-        None => Some(Seen::Unknown(format!("{node} says nothing about it"))),
+        Some(Err(why)) => Some(Seen::Unknown(format!("{node} could not be asked: {why}"))),
+        None => Some(Seen::Unknown(format!("{node} does not report it"))),
     }
 }
 
-fn one(look: &mut Look, name: String, seen: &Seen, node: &str) -> Dependency {
+fn one(context: &mut PollContext, name: String, seen: &Seen, node: &str) -> Dependency {
     match seen {
-        Seen::Active(size) => full(look, name, *size),
+        Seen::Active(size) => full(context, name, *size),
         Seen::Inactive => {
             let why = format!(
-                "{node} cannot reach it: check what it is mounted from, and its log with \"journalctl -u pvestatd\""
+                "{node} cannot reach it: check where it is mounted from, and the log with \"journalctl -u pvestatd\""
             );
-            judged(name, "pve-storage", (Status::Critical, Some(why)))
+            evaluated(name, "pve-storage", (Status::Critical, Some(why)))
         }
-        Seen::Unknown(why) => judged(name, "pve-storage", (Status::Unknown, Some(why.clone()))),
+        Seen::Unknown(why) => evaluated(name, "pve-storage", (Status::Unknown, Some(why.clone()))),
     }
 }
 
-fn full(look: &mut Look, name: String, size: Option<(f64, f64)>) -> Dependency {
+fn full(context: &mut PollContext, name: String, size: Option<(f64, f64)>) -> Dependency {
     if size == Some((0.0, 0.0)) {
-        return judged(name, "pve-storage", (Status::Ok, None)).with_description("It has no size of its own");
+        return evaluated(name, "pve-storage", (Status::Ok, None)).with_description("It has no size of its own");
     }
     let Some((used, total)) = size.filter(|(_, total)| *total > 0.0) else {
-        let why = "it does not say how large it is".to_owned();
-        return judged(name, "pve-storage", (Status::Unknown, Some(why)));
+        let why = "it does not report its size".to_owned();
+        return evaluated(name, "pve-storage", (Status::Unknown, Some(why)));
     };
     let Some(share) = percent(used, total) else {
-        let why = format!("{used} of {total} bytes are used, which cannot be");
-        return judged(name, "pve-storage", (Status::Unknown, Some(why)));
+        let why = format!("{used} of {total} bytes are used, which is impossible");
+        return evaluated(name, "pve-storage", (Status::Unknown, Some(why)));
     };
-    let Grade { status, limit, after } = look.grades.judge(&name, look.settings.storages.usage(), share);
+    let Evaluation { status, limit, after } =
+        context.hysteresis.evaluate(&name, context.settings.storages.usage(), share);
     let why = (status != Status::Ok).then(|| format!("more than {limit} % is used{after}: make room, or give it more"));
-    judged(name, "pve-storage", (status, why)).with_description(format!("{share:.0} % of {} used", bytes(total)))
+    evaluated(name, "pve-storage", (status, why)).with_description(format!("{share:.0} % of {} used", bytes(total)))
 }
 
-/// A shared storage: its size is the same everywhere, and it may be out of reach for some.
-fn of_all(look: &mut Look, storage: &str, by_node: &ByNode) -> Dependency {
+/// Evaluates a shared storage. Its size is the same on all nodes, and some of them may not reach it.
+fn of_all(context: &mut PollContext, storage: &str, by_node: &ByNode) -> Dependency {
     let name = format!("storage/{storage}");
     let active = by_node.values().find(|seen| matches!(seen, Seen::Active(_)));
     let without: Vec<String> =
@@ -175,9 +177,9 @@ fn of_all(look: &mut Look, storage: &str, by_node: &ByNode) -> Dependency {
             Some(node) => (proxmox::list(&without), by_node.get(node)),
             None => (String::new(), by_node.values().next()),
         };
-        return one(look, name, seen.unwrap_or(&Seen::Inactive), &node);
+        return one(context, name, seen.unwrap_or(&Seen::Inactive), &node);
     };
-    let dependency = one(look, name, active, "");
+    let dependency = one(context, name, active, "");
     if without.is_empty() || dependency.status == Status::Critical {
         return dependency;
     }

@@ -1,4 +1,4 @@
-//! Tasks, and what they say of who stopped a guest.
+//! Tasks, and which of them started or stopped a guest.
 
 use polliwog_sdk::lenient::{Field, Number, Text};
 use proxmox::Ended;
@@ -23,7 +23,7 @@ impl Task {
         self.kind.get().is_some_and(|Text(kind)| kinds.contains(&kind.as_str()))
     }
 
-    /// When it began, in seconds since 1970; 0 where it does not say.
+    /// When it began, in seconds since 1970; 0 if that is not known.
     pub(crate) fn began(&self) -> f64 {
         self.starttime.get().map_or(0.0, |Number(seconds)| *seconds).max(0.0)
     }
@@ -33,16 +33,17 @@ impl Task {
     }
 }
 
-/// What was last done to a guest, and when, in seconds since 1970.
+/// The last start or stop of a guest, with the time in seconds since 1970.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Act {
-    /// Also where that failed.
+    /// Also if the start failed.
     Start { at: f64 },
-    /// It was stopped, and by whom.
+    /// A user stopped it.
     Stop { by: String, at: f64 },
 }
 
-/// The newest task that started or stopped a guest. A node that goes down stops its guests: nobody meant that.
+/// The newest task that started or stopped a guest. A node that shuts down stops its guests, which is not a stop on
+/// purpose.
 pub(crate) fn last_act(id: u64, tasks: &[Task]) -> Option<Act> {
     const STARTS: [&str; 6] = ["qmstart", "vzstart", "qmreboot", "vzreboot", "qmreset", "qmresume"];
     const STOPS: [&str; 4] = ["qmstop", "vzstop", "qmshutdown", "vzshutdown"];
@@ -64,7 +65,7 @@ pub(crate) fn last_act(id: u64, tasks: &[Task]) -> Option<Act> {
     if matches!(newest.ended(), Ended::Failed(_) | Ended::Unknown) || by_node(newest) {
         return None;
     }
-    let by = newest.user.get().map_or_else(|| "somebody".to_owned(), |Text(user)| user.clone());
+    let by = newest.user.get().map_or_else(|| "an unknown user".to_owned(), |Text(user)| user.clone());
     Some(Act::Stop { by, at })
 }
 
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_task_says_who_stopped_it() {
+    fn the_newest_task_names_the_user() {
         let task = |kind: &str, began: f64, status: &str| -> Task {
             serde_json::from_value(serde_json::json!({
                 "type": kind, "id": if kind == "stopall" { "" } else { "100" }, "node": "pve1", "user": "alice@pve",

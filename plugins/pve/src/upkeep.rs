@@ -1,15 +1,15 @@
-//! What is asked of each node once an hour: certificates, ZFS pools, and, where that is wanted, disks, updates, subscriptions.
+//! Checks of each node that run once an hour: certificates, ZFS pools, and optionally disks, updates and subscriptions.
 
 use crate::nodes::{Node, Nodes, answers, unreachable_because};
-use crate::{Look, samples};
+use crate::{PollContext, samples};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{
-    Answer, Fact, Grade, Trouble, Verdict, certificates, count, hourly, judged, list, percent, subscription,
+    Answer, Error, Evaluation, Fact, Verdict, certificates, count, evaluated, hourly, list, percent, subscription,
 };
 use serde::Deserialize;
 
-type Read = Result<Dependency, Trouble>;
+type Read = Result<Dependency, Error>;
 
 /// One entry of `/nodes/N/disks/list`.
 #[derive(Debug, Default, Deserialize)]
@@ -18,7 +18,7 @@ struct Disk {
     devpath: Field<Text>,
     model: Field<Text>,
     health: Field<Text>,
-    /// What is left, in percent; `N/A` for disks that spin.
+    /// The remaining life in percent; `N/A` for spinning disks.
     wearout: Field<Number>,
 }
 
@@ -39,83 +39,83 @@ struct Update {
     package: Field<Text>,
 }
 
-pub(crate) fn report(look: &mut Look, nodes: &Nodes) {
-    let (wanted, subscription) = (&look.settings.upkeep, look.settings.subscription);
+pub(crate) fn report(context: &mut PollContext, nodes: &Nodes) {
+    let (wanted, subscription) = (&context.settings.upkeep, context.settings.subscription);
     let status = Fact::new("subscription", "/subscription", subscribed);
     let all = [
         (true, Fact::new("certificate", "/certificates/info", certificate)),
         (wanted.zfs, Fact::new("zfs", "/disks/zfs", pools)),
         (wanted.disks, Fact::new("disks", "/disks/list", disks).slow()),
         (wanted.updates, Fact::new("updates", "/apt/update", updates)),
-        (subscription || look.settings.samples, if subscription { status } else { status.numbers_only() }),
+        (subscription || context.settings.samples, if subscription { status } else { status.samples_only() }),
     ];
-    let facts: Vec<Fact<_>> = all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, fact)| fact).collect();
+    let facts: Vec<Fact<_, _>> = all.into_iter().filter(|(wanted, _)| *wanted).map(|(_, fact)| fact).collect();
     let wanted = nodes.iter().filter(|(_, node)| node.wanted).map(|(name, _)| name);
-    let (there, gone): (Vec<&String>, Vec<&String>) = wanted.partition(|name| answers(nodes, name));
+    let (there, gone): (Vec<&String>, Vec<&String>) = wanted.partition(|name| answers(context, nodes, name));
     for name in gone {
         for dependency in facts.iter().filter_map(|fact| fact.name(name)) {
-            look.report.keep(dependency.clone());
+            context.report.keep(dependency.clone());
             if nodes.get(name).is_some_and(Node::is_offline) {
-                look.lose(dependency, format!("nobody can see it: its node {name} is offline"));
+                context.mark_unknown(dependency, format!("it cannot be checked: its node {name} is offline"));
             }
         }
     }
     let there: Vec<String> = there.into_iter().cloned().collect();
-    for (node, why) in hourly(look, &there, true, &facts) {
-        unreachable_because(&node, &why);
+    for (node, why) in hourly(context, &there, true, &facts) {
+        unreachable_because(context, &node, &why);
     }
 }
 
-fn certificate(look: &mut Look, name: String, answer: Answer) -> Read {
-    certificates(look, (name, "pve-certificate", renew), look.settings.certificates, answer)
+fn certificate(context: &mut PollContext, name: String, answer: Answer) -> Read {
+    certificates(context, (name, "pve-certificate", renew), context.settings.certificates, answer)
 }
 
-/// pve-cluster: PVE/Cluster/Setup.pm makes the node's own anew, and not its authority's.
+/// The command renews the node's certificate and not that of the authority (pve-cluster: PVE/Cluster/Setup.pm).
 fn renew(file: &str) -> &'static str {
     match file {
         "pveproxy-ssl.pem" => {
-            "run \"pvenode acme cert renew\" on the node where ACME made it, else \"pvenode cert set\""
+            "run \"pvenode acme cert renew\" on the node if ACME issued it, else \"pvenode cert set\""
         }
         "pve-root-ca.pem" => {
-            "it signs those of all nodes: once it is replaced (\"man pvecm\"), whoever pins or trusts one of them needs the new"
+            "it signs the certificates of all nodes: after replacing it (\"man pvecm\"), update it wherever one of \
+             them is pinned or trusted"
         }
-        _ => "run \"pvecm updatecerts --force\" on the node; whoever pins it needs the new fingerprint",
+        _ => "run \"pvecm updatecerts --force\" on the node; update the fingerprint wherever it is pinned",
     }
 }
 
-fn subscribed(look: &mut Look, name: String, answer: Answer) -> Read {
-    samples::subscription(look, &name, answer.clone());
-    subscription(look, (name, "pve-subscription"), answer)
+fn subscribed(context: &mut PollContext, name: String, answer: Answer) -> Read {
+    samples::subscription(context, &name, answer.clone());
+    subscription(context, name, "pve-subscription", answer)
 }
 
-fn pools(look: &mut Look, name: String, answer: Answer) -> Read {
-    let pools: Vec<Pool> = answer.list(&mut look.notes)?;
-    let exclude = &look.settings.upkeep.zfs_exclude;
+fn pools(context: &mut PollContext, name: String, answer: Answer) -> Read {
+    let pools: Vec<Pool> = answer.list(&mut context.diagnostics)?;
+    let exclude = &context.settings.upkeep.zfs_exclude;
     let excluded = |pool: &Pool| pool.name.get().is_some_and(|Text(name)| exclude.match_any([name.as_str()]));
     let pools: Vec<Pool> = pools.into_iter().filter(|pool| !excluded(pool)).collect();
-    let mut bad: Vec<Verdict> = pools.iter().map(|pool| pool_verdict(look, &name, pool)).collect();
+    let mut bad: Vec<Verdict> = pools.iter().map(|pool| pool_verdict(context, &name, pool)).collect();
     bad.retain(|(status, _)| *status != Status::Ok);
     let status = bad.iter().fold(Status::Ok, |worst, (status, _)| worst.worse(*status));
-    // What is broken before what still works.
+    // Pools that failed come before pools that still work.
     bad.sort_by_key(|(found, why)| (*found != status, why.as_deref().is_some_and(|why| why.contains("degraded"))));
     let why: Vec<String> = bad.into_iter().filter_map(|(_, why)| why).collect();
     let verdict = (status, (!why.is_empty()).then(|| why.join("; ")));
-    Ok(judged(name, "pve-zfs", verdict).with_description(count(pools.len(), "pool")))
+    Ok(evaluated(name, "pve-zfs", verdict).with_description(count(pools.len(), "pool")))
 }
 
-/// `own`: what the node's pools are called in the report.
-fn pool_verdict(look: &mut Look, own: &str, pool: &Pool) -> Verdict {
+/// Evaluates a pool. `own` is the name of the dependency for the node's pools.
+fn pool_verdict(context: &mut PollContext, own: &str, pool: &Pool) -> Verdict {
     let name = pool.name.get().map_or("a pool", |Text(name)| name.as_str());
     let health = pool.health.get().map_or("", |Text(health)| health.as_str());
     match health {
         "ONLINE" => {}
         "DEGRADED" => {
-            let why = format!(
-                "pool {name} is degraded: it works without the disks that failed; \"zpool status {name}\" says which"
-            );
+            let why =
+                format!("pool {name} is degraded: it works without the failed disks; see \"zpool status {name}\"");
             return (Status::Critical, Some(why));
         }
-        "" => return (Status::Unknown, Some(format!("pool {name} does not say how it is"))),
+        "" => return (Status::Unknown, Some(format!("pool {name} does not report its state"))),
         // zpoolconcepts(7).
         other if !matches!(other, "FAULTED" | "OFFLINE" | "REMOVED" | "UNAVAIL" | "SUSPENDED") => {
             return (
@@ -123,36 +123,36 @@ fn pool_verdict(look: &mut Look, own: &str, pool: &Pool) -> Verdict {
                 Some(format!("pool {name} is {other:?}, a state that this plugin does not know")),
             );
         }
-        other => return (Status::Critical, Some(format!("pool {name} is {other}: look at \"zpool status {name}\""))),
+        other => return (Status::Critical, Some(format!("pool {name} is {other}: see \"zpool status {name}\""))),
     }
-    let size = look.notes.number(&pool.size, || format!("size of pool {name}"));
-    let used = look.notes.number(&pool.alloc, || format!("alloc of pool {name}"));
+    let size = context.diagnostics.number(&pool.size, || format!("size of pool {name}"));
+    let used = context.diagnostics.number(&pool.alloc, || format!("alloc of pool {name}"));
     let Some(share) = used.zip(size).and_then(|(used, size)| percent(used, size)) else { return (Status::Ok, None) };
-    let limits = look.settings.storages.usage();
-    let Grade { status, limit, after } = look.grades.judge(&format!("{own} {name}"), limits, share);
+    let limits = context.settings.storages.usage();
+    let Evaluation { status, limit, after } = context.hysteresis.evaluate(&format!("{own} {name}"), limits, share);
     (status, (status != Status::Ok).then(|| format!("pool {name}: more than {limit} % is used{after}")))
 }
 
-fn disks(look: &mut Look, name: String, answer: Answer) -> Read {
-    let disks: Vec<Disk> = answer.list(&mut look.notes)?;
+fn disks(context: &mut PollContext, name: String, answer: Answer) -> Read {
+    let disks: Vec<Disk> = answer.list(&mut context.diagnostics)?;
     let mut found = Found::default();
-    disks.iter().for_each(|disk| found.take(look, &name, disk));
-    Ok(judged(name, "pve-disks", found.verdict()).with_description(count(disks.len(), "disk")))
+    disks.iter().for_each(|disk| found.take(context, &name, disk));
+    Ok(evaluated(name, "pve-disks", found.verdict()).with_description(count(disks.len(), "disk")))
 }
 
-/// Disks that are not well.
+/// Disks with problems.
 #[derive(Default)]
 struct Found {
     failing: Vec<String>,
     worn_out: Vec<String>,
     worn: Vec<String>,
-    /// In a state that nobody knows.
+    /// In an unknown state.
     unclear: Vec<String>,
 }
 
 impl Found {
-    /// `own`: what the node's disks are called in the report.
-    fn take(&mut self, look: &mut Look, own: &str, disk: &Disk) {
+    /// Adds a disk. `own` is the name of the dependency for the node's disks.
+    fn take(&mut self, context: &mut PollContext, own: &str, disk: &Disk) {
         let path = disk.devpath.get().map_or("a disk", |Text(path)| path.as_str());
         let shown =
             disk.model.get().map_or_else(|| path.to_owned(), |Text(model)| format!("{path} ({})", model.trim()));
@@ -164,12 +164,13 @@ impl Found {
             _ => self.unclear.push(format!("{shown} is {health:?}")),
         }
         if let Some(Number(left)) = disk.wearout.get().filter(|Number(left)| *left < 0.0) {
-            // It is 100 less what was used, and more may be used than a disk was built for; or it is nonsense.
-            return self.worn.push(format!("{shown} says that {} % of its life are used", 100.0 - left));
+            // The field is 100 minus the used life. A disk may be used more than it was built for, or the number is
+            // wrong.
+            return self.worn.push(format!("{shown} reports that {} % of its life are used", 100.0 - left));
         }
-        let left = look.notes.number(&disk.wearout, || format!("wearout of {shown} of {own}"));
+        let left = context.diagnostics.number(&disk.wearout, || format!("wearout of {shown} of {own}"));
         let Some(left) = left else { return };
-        match look.settings.upkeep.wear().judge(left).0 {
+        match context.settings.upkeep.wear().evaluate(left).0 {
             Status::Critical => self.worn_out.push(format!("{shown} has {left:.0} % left")),
             Status::Warning => self.worn.push(format!("{shown} has {left:.0} % left")),
             Status::Ok | Status::Unknown => {}
@@ -192,8 +193,8 @@ impl Found {
     }
 }
 
-fn updates(look: &mut Look, name: String, answer: Answer) -> Read {
-    let updates: Vec<Update> = answer.list(&mut look.notes)?;
+fn updates(context: &mut PollContext, name: String, answer: Answer) -> Read {
+    let updates: Vec<Update> = answer.list(&mut context.diagnostics)?;
     let packages: Vec<String> =
         updates.iter().filter_map(|update| update.package.get()).map(|Text(package)| package.clone()).collect();
     let verdict = if updates.is_empty() {
@@ -201,5 +202,5 @@ fn updates(look: &mut Look, name: String, answer: Answer) -> Read {
     } else {
         (Status::Warning, Some(format!("{} to be installed: {}", count(updates.len(), "update"), list(&packages))))
     };
-    Ok(judged(name, "pve-updates", verdict))
+    Ok(evaluated(name, "pve-updates", verdict))
 }

@@ -1,4 +1,5 @@
-//! The plugins for Proxmox products against the simulated estate: what each fault changes in the report of a healthy one.
+//! The plugins for Proxmox products against the simulated estate: how the report of each fault differs from that of a
+//! healthy estate.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
@@ -27,7 +28,8 @@ fn fits(expected: &str, line: &str) -> bool {
     }
 }
 
-/// Polls `wish`, and holds what differs from a healthy estate against the lines expected, each at least once.
+/// Polls `wish`, and compares the differences from a healthy estate with the expected lines. Each must occur at least
+/// once.
 async fn check(bench: &Bench, healthy: &Report, (wish, expected): (&str, &[&str])) {
     let found = difference(healthy, &bench.report(wish).await);
     let all = || format!("{wish}:\n{}", found.join("\n"));
@@ -39,7 +41,7 @@ async fn check(bench: &Bench, healthy: &Report, (wish, expected): (&str, &[&str]
     }
 }
 
-/// Polls `wish`, which must fail, permanently or not, with a code and a sentence.
+/// Polls `wish`, which must fail with this category, code and message.
 async fn fails(bench: &Bench, wish: &str, category: FailureCategory, code: &str, says: &str) {
     match bench.poll(wish, None).await.outcome {
         Outcome::Failure(failure) => {
@@ -50,15 +52,16 @@ async fn fails(bench: &Bench, wish: &str, category: FailureCategory, code: &str,
     }
 }
 
-/// Whatever stands where a number, state or type should be: no fault, nothing that is critical for it, and a warning that
-/// names what could not be read. `full` is what has no fullness without numbers, and must not be ok.
+/// Bodies with other values than numbers, states or types: they are not a fault. Nothing is critical because of them,
+/// and a warning names the field that could not be read. `full` are dependencies that have no usage without numbers,
+/// and must not be ok.
 async fn odd_bodies(product: &'static str, full: &str, named: &str) {
     let bench = Bench::new(product, COMPILE).await;
     for wish in ["nulls", "minus", "huge", "lists", "without-numbers", "alien"] {
         let report = bench.report(wish).await;
         let lines = lines(&report);
         let critical: Vec<_> = lines.iter().filter(|(_, line)| line.starts_with("critical")).collect();
-        // How a task or job ended is free text: what is not known of it is a failure's.
+        // The result of a task or job is free text: an unknown text is a failure.
         let text = |name: &str| ["backup/", "gc/", "verify/", "sync/", "prune/"].iter().any(|of| name.starts_with(of));
         assert!(critical.iter().all(|(name, _)| wish == "alien" && text(name)), "{product} {wish}: {critical:?}");
         if wish == "alien" {

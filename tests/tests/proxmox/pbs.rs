@@ -5,12 +5,12 @@ use model::{FailureCategory, Outcome};
 use tests::proxmox::{Bench, NOW, difference, lines};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pbs_odd_bodies_are_neither_ok_nor_critical() {
+async fn pbs_unreadable_values_are_neither_ok_nor_critical() {
     odd_bodies("pbs", "datastore/", "used of datastore fast is").await;
     odd_bodies("pbs", "group/", "last-backup of group/fast/vm/100 is").await;
 }
 
-/// The same for backup groups: a datastore's namespace is one request, however many groups it holds.
+/// A namespace of a datastore is one request, however many groups it has.
 #[tokio::test(flavor = "multi_thread")]
 async fn pbs_requests_do_not_grow_with_groups() {
     let bench = Bench::new("pbs", COMPILE).await;
@@ -30,7 +30,7 @@ async fn pbs_requests_do_not_grow_with_groups() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pbs_says_what_is_wrong_and_nothing_else() {
+async fn pbs_reports_each_fault_and_nothing_else() {
     let bench = Bench::new("pbs", COMPILE).await;
     let healthy = bench.report("healthy").await;
     let notable: Vec<String> = lines(&healthy)
@@ -51,7 +51,7 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
         (
             "no-rights",
             &[
-                "warning: the token lacks Remote.Audit, so that sync jobs with a remote are hidden from it*",
+                "warning: the token lacks Remote.Audit, so sync jobs with a remote are hidden from it*",
                 "api warning: the token lacks Datastore.Audit*acl update / Audit --auth-id*",
                 "tasks unknown: the token lacks Sys.Audit, so others' tasks are hidden from it*",
                 "node unknown: the credentials are right and lack the rights for /nodes/localhost/status*",
@@ -102,7 +102,7 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
         (
             "unmounted",
             &[
-                "datastore/archive warning: its removable disk is not mounted; where it is taken away in turn*may_rest",
+                "datastore/archive warning: its removable disk is not mounted; if it is swapped regularly*may_rest",
                 "sync/s-pull ok (skipped)",
                 "gc/archive is*",
                 "groups/archive is not there",
@@ -112,7 +112,11 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
             ],
         ),
         ("datastore-full", &["datastore/fast critical: more than 95 % is used*"]),
-        ("full-soon", &["datastore/fast critical: it will be full in fewer than 7 days (2026-11-25), as it grows now"]),
+        (
+            "full-soon",
+            &["datastore/fast critical: it will be full in fewer than 7 days (2026-11-25), at the current \
+                         rate"],
+        ),
         ("s3", &[]),
         (
             "snapshot-damaged",
@@ -158,7 +162,7 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
     for case in cases {
         check(&bench, &healthy, *case).await;
     }
-    // What a job did before stands while it runs again.
+    // The last result of a job is kept while it runs again.
     let at = async |wish: &str, later: i64| {
         let done = bench.poll_at(&format!("pbs/{wish}"), Some("job"), NOW + later).await;
         let Outcome::Success(report) = done.outcome else { panic!("{wish}: {:?}", done.outcome) };
@@ -170,25 +174,25 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
     assert!(!lines(&running).contains_key("sync/s-pull"), "{running:?}");
     assert_eq!(lines(&bench.report("job-failing").await)["sync/s-pull"], "ok", "nothing is known of it");
 
-    // A disk that is taken away in turn takes nothing with it; else what was on it is unknown, and looked at when it is back.
+    // A disk that is swapped on purpose keeps its groups. Otherwise they are unknown, and are checked when it is back.
     let resting = bench.report("unmounted").await;
     assert!(lines(&resting)["sync/s-pull"].starts_with("ok (skipped)"), "{resting:?}");
     assert_eq!(lines(&at("healthy", 400).await)["group/archive/vm/100"], "ok");
     let gone = at("unmounted", 410).await;
-    assert_eq!(lines(&gone)["group/archive/vm/100"], "unknown: nobody can see it: \"datastore/archive\" says why");
-    assert_eq!(lines(&gone)["verification/archive"], "unknown: nobody can see it: \"datastore/archive\" says why");
+    assert_eq!(lines(&gone)["group/archive/vm/100"], "unknown: it cannot be checked: see \"datastore/archive\"");
+    assert_eq!(lines(&gone)["verification/archive"], "unknown: it cannot be checked: see \"datastore/archive\"");
     at("healthy", 420).await;
     let back = at("healthy", 430).await;
     let found = ["group/archive/vm/100", "verification/archive"].map(|name| lines(&back)[name].clone());
     assert_eq!(found, ["ok", "ok"]);
 
-    // What could not be read then is said as long as what is known stands.
+    // A diagnostic is reported for as long as the check is valid.
     let noted = at("minus", 1_000).await.warnings;
     let again = at("minus", 1_010).await.warnings;
     let of_group = |warnings: &[String]| warnings.iter().filter(|said| said.contains("last-backup of group/")).count();
     assert!(of_group(&noted) > 0 && of_group(&noted) == of_group(&again), "{noted:?} {again:?}");
 
-    // A walk that hangs is left alone for an hour, and the other datastore is not held up by it.
+    // A walk that hangs is not repeated for an hour, and does not delay the other datastore.
     let first = bench.poll("walk-hangs", Some("hangs")).await;
     let again = bench.poll("walk-hangs", Some("hangs")).await;
     assert_eq!(again.usage.requests, 4, "nothing of either datastore is listed again so soon");
@@ -202,19 +206,19 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
     assert!(has(&again, "warning: *archive*no whole answer within*"), "{again:?}");
     assert!(has(&first, "group/archive/ is kept") && has(&again, "group/archive/ is kept"), "{first:?} {again:?}");
 
-    // One disk that hangs costs its own datastore alone, and is not asked about again at every poll.
+    // A disk that hangs affects its own datastore only, and is not asked at every poll.
     let hung = bench.poll("usage-hangs", Some("usage")).await;
     let again = bench.poll("usage-hangs", Some("usage")).await;
-    // Version, node, the list, and the one that answers.
+    // Version, node, the list, and the datastore that answers.
     assert_eq!(again.usage.requests, 4);
     for outcome in [hung.outcome, again.outcome] {
         let Outcome::Success(report) = outcome else { panic!("{outcome:?}") };
         let lines = lines(&report);
-        assert!(lines["datastore/archive"].starts_with("unknown: how full it is cannot be told"), "{lines:?}");
+        assert!(lines["datastore/archive"].starts_with("unknown: its usage is not known"), "{lines:?}");
         assert_eq!(lines["datastore/fast"], "ok");
     }
 
-    // A long walk through snapshots is spread over polls.
+    // A long walk through snapshots continues over several polls.
     let verified = async || {
         let Outcome::Success(report) = bench.poll("namespaces-many", Some("many")).await.outcome else { panic!() };
         let name = "verification/fast";
@@ -237,7 +241,7 @@ async fn pbs_says_what_is_wrong_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pbs_settings_say_what_counts() {
+async fn pbs_settings_select_what_is_checked() {
     let bench = Bench::new("pbs", COMPILE).await.with_settings(
         r#"{"datastores": {"may_rest": ["arch*"]}, "tasks": {"exclude": ["backup:fast:*"]}, "unverified_warning_percent": 20,
             "groups": {"exclude": ["ns:lab/*"], "ages": [{"for": ["host/*"], "warning_hours": 6, "critical_hours": 0}]},
@@ -252,7 +256,7 @@ async fn pbs_settings_say_what_counts() {
     assert!(found["verify/v-3f2a"].ends_with("is more than 6 hours ago"), "{found:?}");
     assert!(found["verification/fast"].contains("more than 20 % of its snapshots were never verified"), "{found:?}");
 
-    // What it held is as it was when it was taken away.
+    // Its groups keep the state of before it was taken away.
     let poll = async |wish: &str, later: i64| {
         let done = bench.poll_at(&format!("pbs/{wish}"), Some("same"), NOW + later).await;
         let Outcome::Success(report) = done.outcome else { panic!("{wish}: {:?}", done.outcome) };
@@ -264,5 +268,5 @@ async fn pbs_settings_say_what_counts() {
     assert!(resting.kept.contains(&"group/archive/".to_owned()), "{resting:?}");
     let archive = resting.dependencies.iter().find(|found| found.name == "datastore/archive");
     let said = archive.and_then(|archive| archive.description.as_deref());
-    assert_eq!(said, Some("its removable disk is not mounted"), "what is named needs no advice to name it");
+    assert_eq!(said, Some("its removable disk is not mounted"), "a listed datastore needs no hint to list it");
 }

@@ -5,12 +5,12 @@ use model::{FailureCategory, Outcome};
 use tests::proxmox::{Bench, NOW, lines};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pmg_odd_bodies_are_neither_ok_nor_critical() {
+async fn pmg_unreadable_values_are_neither_ok_nor_critical() {
     odd_bodies("pmg", "node/", "total memory of pmg1 is").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pmg_says_what_is_wrong_and_nothing_else() {
+async fn pmg_reports_each_fault_and_nothing_else() {
     let bench = Bench::new("pmg", COMPILE).await;
     let healthy = bench.report("healthy").await;
     let all: Vec<String> = lines(&healthy).into_iter().map(|(name, line)| format!("{name} {line}")).collect();
@@ -54,7 +54,7 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
                 "api warning: *lack the rights for /config/cluster/status: give*",
                 "cluster unknown: *lack the rights for /config/cluster/status: give the user the role Auditor*",
                 "node/* is not there",
-                "queue/* unknown: there is no node that could be asked: *",
+                "queue/* unknown: no node could be asked: *",
                 "service/* is not there",
                 "service/ is kept",
                 "certificate/* is not there",
@@ -70,24 +70,29 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
             "node-dead",
             &[
                 "node/pmg3 critical: pmg3 cannot be reached*No route to host)",
-                "cluster warning: not in step with the others: pmg3*",
+                "cluster warning: not synchronised with the others: pmg3*",
                 "certificate/pmg3 is not there",
                 "certificate/pmg3 is kept",
                 "subscription/pmg3 is kept",
             ],
         ),
-        ("cluster-hangs", &["cluster unknown: how its nodes see one another is not known: *no whole answer within*"]),
-        ("out-of-step", &["cluster warning: not in step with the others: pmg3; look there with \"pmgcm status\"*"]),
+        (
+            "cluster-hangs",
+            &["cluster unknown: it is not known whether its nodes are synchronised: *no whole answer \
+                             within*"],
+        ),
+        ("out-of-step", &["cluster warning: not synchronised with the others: pmg3; check \"pmgcm status\"*"]),
         (
             "deferred",
-            &["queue/deferred warning: pmg1 has 100 or more in it, counted by recipient: \"postqueue -p\" there*"],
+            &[
+                "queue/deferred warning: pmg1 has 100 or more in it, counted by recipient: \"postqueue -p\" on the node*",
+            ],
         ),
         ("held", &["queue/hold warning: pmg1 has 1 or more in it*"]),
         (
             "service-down",
-            &[
-                "service/pmg-smtp-filter critical: it does not run on pmg1: look there with \"systemctl status pmg-smtp-filter\"",
-            ],
+            &["service/pmg-smtp-filter critical: it is not running on pmg1: check it there with \"systemctl status \
+                 pmg-smtp-filter\""],
         ),
         ("memory-full", &["node/* warning: memory: more than 95 % is used"]),
         (
@@ -96,14 +101,14 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
         ),
         (
             "rules-old",
-            &[
-                "spamassassin warning: there are newer rules, and those there are more than 72 hours old: updates.spamassassin.org on pmg1*",
-            ],
+            &["spamassassin warning: there are newer rules, and the installed ones are more than 72 hours old: \
+                 updates.spamassassin.org on pmg1*"],
         ),
         (
             "rules-old+nulls",
             &[
-                "spamassassin unknown: whether there are newer rules is not said by updates.spamassassin.org on pmg*",
+                "spamassassin unknown: whether there are newer rules is not reported by updates.spamassassin.org on \
+                 pmg*",
                 "* unknown*",
             ],
         ),
@@ -117,12 +122,12 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
     fails(&bench, "ticket-lost", FailureCategory::Transient, "ticket_refused", "invalid PMG ticket").await;
     fails(&bench, "login-page", FailureCategory::Transient, "web_page", "web page").await;
 
-    // Dead peers that hold up the cluster's list are waited for once.
+    // The poll waits once for dead peers that delay the cluster's list.
     bench.poll("cluster-hangs", Some("hung")).await;
     let again = bench.poll("cluster-hangs", Some("hung")).await;
     assert_eq!(again.usage.requests, 8, "version, nodes, each one's status, 3 numbers");
     let Outcome::Success(again) = again.outcome else { panic!("{:?}", again.outcome) };
-    assert!(lines(&again)["cluster"].starts_with("unknown: how its nodes see one another is not known"));
+    assert!(lines(&again)["cluster"].starts_with("unknown: it is not known whether its nodes are synchronised"));
     assert_eq!(lines(&again)["node/pmg3"], "ok");
 
     // One log-in serves many polls.
@@ -134,13 +139,13 @@ async fn pmg_says_what_is_wrong_and_nothing_else() {
         "ticket, version, cluster, 3 numbers; 4 queues, services, filters and certificates of 3 nodes"
     );
 
-    // One that is no longer taken is replaced: refused once, and a log-in.
+    // A refused ticket is replaced: one refused request, and a log-in.
     let renewed = bench.poll("key-renewed", Some("again")).await;
     assert!(matches!(renewed.outcome, Outcome::Success(_)), "{:?}", renewed.outcome);
     assert_eq!(renewed.usage.requests, 5 + 2);
     assert_eq!(bench.poll("key-renewed", Some("again")).await.usage.requests, 5);
 
-    // After an hour it is renewed with itself: the password is not sent again.
+    // After an hour the ticket renews itself: the password is not sent again.
     let hour = 3600;
     let (minutely, hourly) = (4 * 3 + 3, 3 * 3);
     for (later, requests) in [(hour - 1, 5 + minutely), (hour, 5 + 1 + hourly), (hour + 1, 5)] {

@@ -1,11 +1,11 @@
-//! Virtual Environment.
+//! Proxmox VE.
 
 use super::{COMPILE, check, fails, odd_bodies};
 use model::{FailureCategory, Outcome, Report};
 use tests::proxmox::{Bench, NOW, lines};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_says_what_is_wrong_and_nothing_else() {
+async fn pve_reports_each_fault_and_nothing_else() {
     let bench = Bench::new("pve", COMPILE).await;
     let healthy = bench.report("healthy").await;
     let bad: Vec<String> = lines(&healthy)
@@ -26,7 +26,7 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
         "backup/guest/100 is not there",
     ];
     let no_audit: &[&str] = &[
-        "cluster/quorum unknown: *lack Sys.Audit on /: run there \"pveum acl modify / -user*-token*",
+        "cluster/quorum unknown: *lack Sys.Audit on /: run on the server \"pveum acl modify / -user*-token*",
         "ha unknown: *lack Sys.Audit on /*",
         "ha/* is not there",
         "backup/coverage unknown: *lack Sys.Audit on /*",
@@ -93,7 +93,7 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
             "maintenance",
             &["node/pve3 warning: pve3 is in HA maintenance mode", "ha/lrm/pve3 warning: *maintenance mode"],
         ),
-        ("mute", &["node/pve* warning: *pvesm status*pvestatd*", "guest/* unknown: *pvesm status*, and at pvestatd"]),
+        ("mute", &["node/pve* warning: *pvesm status*pvestatd*", "guest/* unknown: *pvesm status*, and pvestatd"]),
         (
             "no-rights",
             &[
@@ -104,7 +104,11 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
             .concat(),
         ),
         ("no-audit", &[no_audit, &["api warning: the token lacks Sys.Audit, or*"][..]].concat()),
-        ("guest-stopped", &["guest/100 warning: it must run, and is stopped; since when is not known at a first look"]),
+        (
+            "guest-stopped",
+            &["guest/100 warning: expected to run, but is stopped; since when is not known at the first \
+                             check"],
+        ),
         ("guest-stopped+stopped-on-purpose", &["guest/100 warning: *on purpose by root@pam at 2026-11-20 11:55 UTC"]),
         ("guest-locked", &["guest/100 ok (skipped)"]),
         ("guest-io-error", &["guest/100 critical: io-error: *qm resume*"]),
@@ -118,52 +122,51 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
         ("storage-gone", &["storage/nfs-backup warning: pve3 cannot reach it, others can*"]),
         ("storage-lost", &["storage/nfs-backup critical: pve1, pve2, pve3 cannot reach it*"]),
         ("ha-error", &["ha/service/vm:101 critical: error: HA has given up*"]),
-        ("ha-recovery", &["ha/service/vm:101 warning: recovery: HA looks for a node that can run it"]),
+        ("ha-recovery", &["ha/service/vm:101 warning: recovery: HA is looking for a node that can run it"]),
         ("qdevice", &["cluster/qdevice ok"]),
         ("qdevice-lost", &["cluster/qdevice warning: its state is \"Connect failed\"*corosync-qdevice-tool -s*"]),
-        ("ha-dead", &["ha critical: the HA master has not been heard of*"]),
+        ("ha-dead", &["ha critical: the HA master has not reported*"]),
         ("ha-disarmed", &["ha warning: HA is disarmed*arm-ha*", "ha/lrm/pve* warning: *is disarmed"]),
         ("node-removed", &[]),
         ("container-full", &["guest/* warning: it runs, and more than 90 % of its root file system is used*"]),
         ("no-ha", &["ha ok (skipped)", "ha/* is not there"]),
         (
             "replication-failing",
-            &["replication/100-0 critical: it fails: command 'zfs send' failed*last ran well at 2026-11-20 11:50 UTC"],
+            &["replication/100-0 critical: it fails: command 'zfs send' failed*last succeeded at 2026-11-20 11:50 UTC"],
         ),
-        ("replication-late", &["replication/100-0 critical: it is due for more than 240 minutes*"]),
+        ("replication-late", &["replication/100-0 critical: it has been due for more than 240 minutes*"]),
         ("replication-never", &["replication/100-0 warning: it has not run yet"]),
         (
             "backup-failed",
             &[
                 "backup/guest/100 critical: *'vma create' failed*",
-                "backup/node/pve* critical: *failed: job errors: its log says which*",
+                "backup/node/pve* critical: *failed: job errors: see its log for the guests*",
             ],
         ),
-        ("backup-warnings", &["backup/node/pve* warning: *ended with 2 warnings: its log says which*"]),
+        ("backup-warnings", &["backup/node/pve* warning: *ended with 2 warnings: see its log for the guests*"]),
         ("backup-running", &[]),
         (
             "backup-by-hand",
-            &[
-                "backup/guest/100 unknown: the backup of 2026-10-21 13:00 UTC failed: *whether the run of several guests of 2026-11-20 00:00 UTC has it, only its log says",
-            ],
+            &["backup/guest/100 unknown: the backup of 2026-10-21 13:00 UTC failed: *only the log of the run of \
+                 several guests of 2026-11-20 00:00 UTC shows whether it contains the guest"],
         ),
         ("backup-old", &["backup/* critical: the last backup is of 2026-10-21 *, more than 360 hours ago"]),
         (
             "backup-never",
             &[
-                "backup/node/pve* warning: a job covers guests on it, and none has run here*",
+                "backup/node/pve* warning: a job covers guests on this node, and no backup ran*",
                 "backup/guest/100 is not there",
             ],
         ),
         (
             "backup-off",
-            &["backup/coverage warning: 1 guest is in no backup job that runs: 101 (db-1) (its job is switched off)*"],
+            &["backup/coverage warning: 1 guest is in no backup job that runs: 101 (db-1) (its job is disabled)*"],
         ),
-        ("backups-off", &["backup/coverage warning: no backup job is switched on*"]),
+        ("backups-off", &["backup/coverage warning: no backup job is enabled*"]),
         (
             "node-hangs",
             &[
-                "node/pve3 warning: /nodes/pve3/tasks: no whole answer within*look at the load of that node*",
+                "node/pve3 warning: /nodes/pve3/tasks: no whole answer within*check the load of that node*",
                 "*pve3 is not there",
                 "*pve3 is kept",
                 "backup/guest/ is kept",
@@ -174,13 +177,14 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
         (
             "broken",
             &[
-                "cluster/quorum unknown: /cluster/status failed there (500, \"cluster not ready - no quorum?\")*",
+                "cluster/quorum unknown: /cluster/status failed on the server (500, \"cluster not ready - no \
+                 quorum?\")*",
                 "ha unknown: *",
-                "resources unknown: /cluster/resources failed there*",
+                "resources unknown: /cluster/resources failed on the server*",
                 "* is not there",
                 "* is kept",
-                "warning: whether there is Ceph is not known: *",
-                "warning: who stopped which guest*",
+                "warning: it is not known whether there is Ceph: *",
+                "warning: it is not known who stopped which guest*",
             ],
         ),
         ("zfs-degraded", &["zfs/pve* critical: pool rpool is degraded*zpool status rpool*"]),
@@ -204,12 +208,11 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
         ),
         (
             "certificate-ended+ca-ends",
-            &[
-                "certificate/pve* critical: pve-ssl.pem has expired, at 2026-11-18 12:00 UTC: run \"pvecm updatecerts*; \
-               pve-root-ca.pem expires at 2026-11-22 12:00 UTC: it signs those of all nodes*",
-            ],
+            &["certificate/pve* critical: pve-ssl.pem has expired, at 2026-11-18 12:00 UTC: run \"pvecm \
+                 updatecerts*; pve-root-ca.pem expires at 2026-11-22 12:00 UTC: it signs the certificates of all \
+                 nodes*"],
         ),
-        // Nothing is read in another way than a healthy estate.
+        // These bodies mean the same as those of a healthy estate.
         ("strings", &[]),
         ("unwrapped", &[]),
     ];
@@ -230,13 +233,13 @@ async fn pve_says_what_is_wrong_and_nothing_else() {
         "healthy",
         FailureCategory::Permanent,
         "unauthorized",
-        "Authentication failed!\"): check there with \"pveum user token list",
+        "Authentication failed!\"): check on the server with \"pveum user token list",
     )
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_settings_say_what_counts() {
+async fn pve_settings_select_what_is_checked() {
     let status = |report: &Report, name: &str| lines(report).get(name).cloned().unwrap_or_default();
     let bench = Bench::new("pve", COMPILE).await.with_settings(
         r#"{"guests": {"expected": ["100"], "expected_by_ha": false, "exclude": ["tag:archive", "dns-*"]},
@@ -255,13 +258,13 @@ async fn pve_settings_say_what_counts() {
         status(&impending, "disks/pve2").starts_with("critical: failing: /dev/sda (Simulated disk) HARDWARE IMPENDING")
     );
     let worn = bench.report("disk-overworn").await;
-    assert!(status(&worn, "disks/pve2").contains("says that 104 % of its life are used"), "{:?}", lines(&worn));
+    assert!(status(&worn, "disks/pve2").contains("reports that 104 % of its life are used"), "{:?}", lines(&worn));
     assert!(
-        status(&worn, "updates/pve2").contains("run there \"pveum role add PolliwogMore -privs Sys.Modify\""),
+        status(&worn, "updates/pve2").contains("run on the server \"pveum role add PolliwogMore -privs Sys.Modify\""),
         "{:?}",
         lines(&worn)
     );
-    assert!(status(&report, "guest/100").starts_with("warning: it must run"), "{:?}", lines(&report));
+    assert!(status(&report, "guest/100").starts_with("warning: expected to run"), "{:?}", lines(&report));
     assert!(!lines(&report).contains_key("guest/103") && !lines(&report).contains_key("guest/102"));
     assert!(status(&report, "storage/local@pve1").starts_with("warning: more than 40 % is used"));
     assert!(!lines(&report).contains_key("storage/local@pve2") && !lines(&report).contains_key("node/pve3"));
@@ -270,15 +273,15 @@ async fn pve_settings_say_what_counts() {
     assert!(lines(&report).contains_key("guest/105"), "its guests are not its own");
     assert!(!lines(&report).contains_key("backup/coverage"));
     assert_eq!(status(&report, "node/pve1"), "warning: memory: more than 40 % is used");
-    assert!(status(&report, "subscription/pve1").starts_with("warning: there is none (notfound"));
+    assert!(status(&report, "subscription/pve1").starts_with("warning: there is no subscription (notfound"));
 
-    // What must run and is nowhere to be seen.
+    // Guests that are expected to run and do not exist.
     let bench =
         bench.with_settings(r#"{"guests": {"expected": ["tag:PROD", "999", "web-l*", "tag:proud", "gone", "9000"]}}"#);
     let report = bench.report("healthy").await;
-    assert!(status(&report, "guest/999").starts_with("critical: it must run, and there is no such guest"));
+    assert!(status(&report, "guest/999").starts_with("critical: expected to run, but there is no such guest"));
     let hidden = bench.report("no-rights").await;
-    assert!(status(&hidden, "guest/999").starts_with("unknown: it must run, and is not to be seen"), "{hidden:?}");
+    assert!(status(&hidden, "guest/999").starts_with("unknown: expected to run, but not visible"), "{hidden:?}");
     for odd in ["uncovered+nulls", "uncovered+huge"] {
         let unread = bench.report(odd).await;
         assert!(status(&unread, "backup/coverage").starts_with("unknown: guests in no backup job are listed without"));
@@ -288,22 +291,22 @@ async fn pve_settings_say_what_counts() {
     let said = |name: &str| format!("guests.expected names \"{name}\", and no guest has that name, tag or pool");
     let warnings = &report.warnings;
     let api = status(&report, "api");
-    assert!(status(&report, "guest/gone").starts_with("critical: it must run, and there is no such guest"));
+    assert!(status(&report, "guest/gone").starts_with("critical: expected to run, but there is no such guest"));
     assert!(
         warnings.len() == 1 && warnings[0].starts_with("guests.expected names 9000, which is a template"),
         "{warnings:?}"
     );
-    // What is misspelt must not make a monitor that is green.
+    // A misspelt name must not make the target ok.
     assert!(api.starts_with("warning") && api.contains(&said("tag:proud")) && api.contains(&said("web-l*")), "{api}");
     let bench = bench.with_settings(r#"{"storages": {"include": ["x"]}, "nodes": {"include": ["pve-3"]}}"#);
     let api = status(&bench.report("healthy").await, "api");
-    assert!(api.contains("no node is looked at: see nodes.include"), "{api}");
-    assert!(api.contains("no storage is looked at: see"), "{api}");
+    assert!(api.contains("no node is checked: see nodes.include"), "{api}");
+    assert!(api.contains("no storage is checked: see"), "{api}");
 
-    // Started with its node: 20 configurations are read in a poll, and only where that is asked for.
+    // With `expected_by_onboot`, 20 configurations are read in a poll.
     let bench = bench.with_settings(r#"{"guests": {"expected_by_onboot": true, "expected_by_ha": false}}"#);
     let report = bench.report("guest-stopped").await;
-    assert!(status(&report, "guest/100").starts_with("warning: it must run"), "{:?}", lines(&report));
+    assert!(status(&report, "guest/100").starts_with("warning: expected to run"), "{:?}", lines(&report));
     assert_eq!(status(&report, "guest/103"), "ok (skipped)", "its configuration has no onboot");
     let first = bench.poll("guests-50", Some("onboot")).await.usage.requests;
     let later = bench.poll("guests-50", Some("onboot")).await.usage.requests;
@@ -311,7 +314,7 @@ async fn pve_settings_say_what_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_odd_bodies_are_neither_ok_nor_critical() {
+async fn pve_unreadable_values_are_neither_ok_nor_critical() {
     let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"upkeep": {"disks": true, "updates": true}}"#);
     for wish in ["nulls", "minus", "huge", "lists", "alien"] {
         let lines = lines(&bench.report(wish).await);
@@ -324,8 +327,8 @@ async fn pve_odd_bodies_are_neither_ok_nor_critical() {
     odd_bodies("pve", "cluster/quorum", "quorate of the cluster is").await;
 }
 
-/// Requests do not grow with the number of guests, and stay within the default limits. What is asked less often than at every
-/// poll is asked for in addition.
+/// Requests do not grow with the number of guests, and stay within the default limits. Checks that do not run at every
+/// poll add requests of their own.
 #[tokio::test(flavor = "multi_thread")]
 async fn pve_requests_do_not_grow_with_guests() {
     let bench = Bench::new("pve", COMPILE).await;
@@ -341,7 +344,7 @@ async fn pve_requests_do_not_grow_with_guests() {
                 assert!(report.dependencies.len() > guests, "{wish}");
                 requests.push(done.usage.requests);
             }
-            // Each time what is asked more often is asked as well.
+            // Each poll runs the more frequent checks as well.
             let [first, later, minute, five, hour] = requests[..] else { panic!("five polls") };
             let row = [first, later, minute - later, five - minute, hour - five];
             println!("{nodes:>2}, {guests:>5}: {row:?}");

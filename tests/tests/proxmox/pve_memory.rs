@@ -4,9 +4,9 @@ use super::COMPILE;
 use model::{Outcome, Report};
 use tests::proxmox::{Bench, NOW, lines};
 
-/// What a cluster says at one poll is remembered where it cannot say it at the next.
+/// Names and states are remembered for polls at which the cluster cannot report them.
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_remembers_what_a_dead_node_cannot_say() {
+async fn pve_remembers_what_a_dead_node_cannot_report() {
     let bench = Bench::new("pve", COMPILE).await;
     let poll = async |wish: &str, seconds: i64| {
         let done = bench.poll_at(&format!("pve/{wish}"), Some("same"), NOW + seconds).await;
@@ -20,14 +20,14 @@ async fn pve_remembers_what_a_dead_node_cannot_say() {
     let report = poll("node-offline", 10).await;
     assert_eq!(title(&report, "guest/102").as_deref(), Some("dns-1"), "its node forgot the name, not Polliwog");
 
-    // A guest that must run has its grace, and a stop on purpose is none for as long as it lasts.
+    // A guest that is expected to run has its grace period. A stop on purpose is a warning for as long as it lasts.
     let status = |report: &Report| lines(report)["guest/100"].clone();
-    assert!(status(&poll("guest-stopped", 20).await).starts_with("warning: it must run, and is stopped since"));
+    assert!(status(&poll("guest-stopped", 20).await).starts_with("warning: expected to run, but is stopped since"));
     assert!(status(&poll("guest-stopped", 139).await).starts_with("warning"));
-    assert!(status(&poll("guest-stopped", 140).await).starts_with("critical: it must run, and is stopped since"));
+    assert!(status(&poll("guest-stopped", 140).await).starts_with("critical: expected to run, but is stopped since"));
     assert_eq!(status(&poll("healthy", 150).await), "ok");
     assert!(status(&poll("guest-stopped+stopped-on-purpose", 160).await).contains("on purpose by root@pam"));
-    // It is started for its backup, which holds it, and is stopped again.
+    // It is started for its backup, which locks it, and is stopped again.
     assert_eq!(status(&poll("guest-prelaunch", 170).await), "ok (skipped)");
     assert_eq!(status(&poll("guest-locked", 180).await), "ok (skipped)");
     assert!(
@@ -35,44 +35,49 @@ async fn pve_remembers_what_a_dead_node_cannot_say() {
         "its task is listed no more"
     );
 
-    // A stop that is older than the last time it ran explains nothing; at a first look its node is asked about it.
+    // A stop before the guest last ran explains nothing. At the first check, its node is asked for its tasks.
     assert_eq!(status(&poll("healthy", 10_000).await), "ok");
     assert!(
         status(&poll("guest-stopped+stopped-long-ago", 10_010).await)
-            .starts_with("warning: it must run, and is stopped")
+            .starts_with("warning: expected to run, but is stopped")
     );
     let first = bench.report("guest-stopped+stopped-long-ago").await;
     assert!(status(&first).contains("on purpose by root@pam at 2026-11-13 12:00 UTC"), "{}", status(&first));
 
-    // A node that falls silent for a moment is what it was; then it is not known, and a template is still none.
+    // A node that stops reporting keeps its state for a moment and is unknown after that. A template is still not a
+    // guest.
     let silent = poll("mute", 10_020).await;
     assert!(!lines(&silent).contains_key("node/pve1") && silent.kept.contains(&"node/pve1".to_owned()), "{silent:?}");
     assert!(silent.kept.contains(&"guest/101".to_owned()), "{silent:?}");
     let silent = poll("mute", 10_080).await;
-    assert!(lines(&silent)["node/pve1"].starts_with("warning: pve1 does not say how it is"), "{silent:?}");
-    assert!(lines(&silent)["guest/101"].starts_with("unknown: pve2 does not say how it is"), "{silent:?}");
+    assert!(lines(&silent)["node/pve1"].starts_with("warning: pve1 does not report its state"), "{silent:?}");
+    assert!(lines(&silent)["guest/101"].starts_with("unknown: pve2 does not report its state"), "{silent:?}");
     assert_eq!(title(&silent, "guest/101").as_deref(), Some("db-1"));
     assert!(!lines(&silent).contains_key("guest/9000"), "{silent:?}");
 
-    // A service that finds no node is a failure in the end.
+    // A service that finds no node becomes critical.
     let status = |report: &Report| lines(report)["ha/service/vm:101"].clone();
     assert!(status(&poll("ha-recovery", 9_000).await).starts_with("warning: recovery"));
     assert!(status(&poll("ha-recovery", 9_300).await).starts_with("critical: recovery: HA has found no node"));
     assert_eq!(status(&poll("healthy", 9_310).await), "ok");
-    assert!(status(&poll("ha-recovery", 9_320).await).starts_with("warning"), "its time begins anew");
+    assert!(status(&poll("ha-recovery", 9_320).await).starts_with("warning"), "its time starts again");
 
-    // What cannot be read stands for two minutes, and is unknown after that.
+    // A part that cannot be read keeps its state for two minutes, and is unknown after that.
     let kept = poll("broken", 20_000).await.kept;
     assert!(kept.contains(&"guest/".to_owned()) && kept.contains(&"cluster/quorum".to_owned()), "{kept:?}");
     let late = poll("broken", 20_120).await;
-    assert!(lines(&late)["cluster/quorum"].starts_with("unknown: /cluster/status failed there"), "{:?}", lines(&late));
+    assert!(
+        lines(&late)["cluster/quorum"].starts_with("unknown: /cluster/status failed on the server"),
+        "{:?}",
+        lines(&late)
+    );
     assert!(lines(&poll("healthy", 20_310).await)["cluster/quorum"] == "ok");
-    assert!(poll("broken", 20_320).await.kept.contains(&"cluster/quorum".to_owned()), "its time begins anew");
+    assert!(poll("broken", 20_320).await.kept.contains(&"cluster/quorum".to_owned()), "its time starts again");
 }
 
-/// What nobody can look at any more is unknown, and not gone; what is over is well.
+/// Dependencies that cannot be checked are unknown and not removed. A check that no longer complains is ok.
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_forgets_nothing_that_nobody_removed() {
+async fn pve_reports_hidden_dependencies_as_unknown() {
     let bench = Bench::new("pve", COMPILE).await;
     let poll = async |wish: &str, seconds: i64| {
         let done = bench.poll_at(&format!("pve/{wish}"), Some("same"), NOW + seconds).await;
@@ -86,16 +91,13 @@ async fn pve_forgets_nothing_that_nobody_removed() {
     let over = poll("ceph", 3_601).await;
     assert_eq!(status(&over, "ceph/OSD_DOWN"), "ok", "{:?}", lines(&over));
 
-    // What is hidden from a token that lost its rights is not gone.
+    // Dependencies that are hidden from a token without privileges are not removed.
     let hidden = poll("ceph+no-rights", 5_000).await;
-    assert_eq!(
-        status(&hidden, "guest/101"),
-        "unknown: the token lacks VM.Audit, so that it is hidden: \"api\" says more"
-    );
+    assert_eq!(status(&hidden, "guest/101"), "unknown: the token lacks VM.Audit, so it is hidden: see \"api\"");
     assert!(status(&hidden, "storage/local@pve1").starts_with("unknown: the token lacks Datastore.Audit"));
     assert_eq!(lines(&poll("ceph", 5_010).await)["guest/101"], "ok");
 
-    // All that was known, with what it is called, where the whole cluster cannot say how it is.
+    // All dependencies are unknown, with their titles, when the cluster cannot report its state.
     poll("broken", 10_000).await;
     let broken = poll("broken", 10_120).await;
     assert!(broken.kept.iter().all(|kept| kept != "guest/"), "{:?}", broken.kept);
@@ -107,28 +109,36 @@ async fn pve_forgets_nothing_that_nobody_removed() {
     }
     let guest = broken.dependencies.iter().find(|dependency| dependency.name == "guest/100").unwrap();
     assert_eq!((guest.title.as_deref(), guest.parent.as_deref()), (Some("web-1"), Some("node/pve1")));
-    assert_eq!(guest.error_message.as_deref(), Some("it cannot be looked at: \"resources\" says why"));
+    assert_eq!(guest.error_message.as_deref(), Some("it cannot be checked: see \"resources\""));
     let back = poll("ceph", 10_300).await;
     assert_eq!(lines(&back), lines(&over));
 
-    // The last backups of a dead node grow old, and nobody can see whether they do.
+    // It is not known whether the backups of a dead node get too old.
     let offline = poll("ceph+node-offline", 20_000).await;
-    assert_eq!(status(&offline, "zfs/pve3"), "unknown: nobody can see it: its node pve3 is offline");
-    assert_eq!(status(&offline, "backup/node/pve3"), "unknown: nobody can see it: its node pve3 is offline");
+    assert_eq!(status(&offline, "zfs/pve3"), "unknown: it cannot be checked: its node pve3 is offline");
+    assert_eq!(status(&offline, "backup/node/pve3"), "unknown: it cannot be checked: its node pve3 is offline");
 
-    // What is back is looked at again at once, though it is not its time.
+    // A part that becomes readable again is checked immediately.
     let said = |report: &Report| status(report, "zfs/pve3");
-    assert_eq!(said(&poll("ceph+node-offline", 20_010).await), "unknown: nobody can see it: its node pve3 is offline");
+    assert_eq!(
+        said(&poll("ceph+node-offline", 20_010).await),
+        "unknown: it cannot be checked: its node pve3 is \
+                                                                offline"
+    );
     poll("ceph", 20_020).await;
     let back = poll("ceph", 20_030).await;
     assert_eq!((said(&back).as_str(), status(&back, "backup/node/pve3").as_str()), ("ok", "ok"), "{:?}", lines(&back));
     let quiet = bench.poll_at("pve/ceph", Some("same"), NOW + 20_040).await;
     assert_eq!(quiet.usage.requests, 5, "and then at its time");
-    assert_eq!(said(&poll("ceph+node-offline", 20_050).await), "unknown: nobody can see it: its node pve3 is offline");
+    assert_eq!(
+        said(&poll("ceph+node-offline", 20_050).await),
+        "unknown: it cannot be checked: its node pve3 is \
+                                                                offline"
+    );
     let quiet = bench.poll_at("pve/ceph+node-offline", Some("same"), NOW + 20_055).await;
     assert_eq!(quiet.usage.requests, 5, "a node that is gone makes nothing due");
 
-    // A limit that was passed is over when it is clearly not any more.
+    // A value beyond a threshold stays flagged until it is clearly back.
     let storage = |report: &Report| status(report, "storage/nfs-backup");
     assert_eq!(storage(&poll("storage-easing", 30_000).await), "ok");
     assert!(storage(&poll("storage-full", 30_010).await).starts_with("critical: more than 95 % is used"));
@@ -138,22 +148,22 @@ async fn pve_forgets_nothing_that_nobody_removed() {
     assert_eq!(storage(&poll("storage-easing", 30_040).await), "ok");
 }
 
-/// Of a guest that nobody looked at nobody knows whether it ran.
+/// It is not known since when a guest is stopped if it was never seen running.
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_does_not_say_since_when_where_nobody_looked() {
+async fn pve_reports_no_stop_time_for_guests_never_seen_running() {
     let poll = async |bench: &Bench, target: &str, wish: &str, seconds: i64| {
         let done = bench.poll_at(&format!("pve/no-ha+nodes-1+{wish}"), Some(target), NOW + seconds).await;
         let Outcome::Success(report) = done.outcome else { panic!("{:?}", done.outcome) };
         lines(&report)["guest/100"].clone()
     };
-    let unseen = "since when is not known at a first look";
-    // It must run from now on.
+    let unseen = "since when is not known at the first check";
+    // The guest is expected to run from now on.
     let mut bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"guests": {"expected": ["101"]}}"#);
     assert_eq!(poll(&bench, "new", "guest-stopped", 0).await, "ok (skipped)");
     bench = bench.with_settings(r#"{"guests": {"expected": ["100", "101"]}}"#);
     assert!(poll(&bench, "new", "guest-stopped", 600).await.contains(unseen));
     assert!(poll(&bench, "new", "guest-stopped", 900).await.contains("since 2026-11-20 12:10 UTC or longer"));
-    // Its node did not speak of it yet, or was away.
+    // Its node did not report it yet, or was offline.
     assert!(poll(&bench, "mute", "mute", 0).await.starts_with("unknown"));
     assert!(poll(&bench, "mute", "guest-stopped", 60).await.contains(unseen));
     assert_eq!(poll(&bench, "away", "healthy", 0).await, "ok");

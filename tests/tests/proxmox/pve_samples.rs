@@ -1,10 +1,10 @@
-//! Numbers of a cluster, under the names that dashboards made for prometheus-pve-exporter have.
+//! Samples of a cluster, with the names that dashboards for prometheus-pve-exporter use.
 
 use super::*;
 use std::collections::BTreeSet;
 use tests::proxmox::NOW;
 
-/// What the exporter calls the numbers that it gives of a cluster and its nodes (3.10.0, `src/pve_exporter/collector`).
+/// The metrics of the exporter for a cluster and its nodes (3.10.0, `src/pve_exporter/collector`).
 const NAMES: [&str; 38] = [
     "pve_cluster_info",
     "pve_cpu_usage_limit",
@@ -50,7 +50,7 @@ fn names(report: &Report) -> BTreeSet<&str> {
     report.samples.iter().map(|sample| sample.name.as_str()).collect()
 }
 
-/// A sample, as Prometheus writes one; nothing where there is none.
+/// The value of a series, which is written as Prometheus writes it; `None` if there is none.
 fn value(report: &Report, series: &str) -> Option<f64> {
     let written = |sample: &model::Sample| {
         let labels: Vec<String> = sample.labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
@@ -60,7 +60,7 @@ fn value(report: &Report, series: &str) -> Option<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_gives_every_number_that_the_exporter_gives() {
+async fn pve_has_every_metric_of_the_exporter() {
     let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"samples": true, "samples_onboot": true}"#);
     let report = bench.report("guest-stopped+guest-locked+qdevice+subscribed+uncovered").await;
     assert_eq!(names(&report), BTreeSet::from(NAMES));
@@ -89,7 +89,7 @@ async fn pve_gives_every_number_that_the_exporter_gives() {
     ] {
         assert_eq!(value(&report, series), Some(expected), "{series} of {:#?}", report.samples);
     }
-    // They are for graphs, and judge nothing.
+    // They are for graphs and have no status.
     assert!(report.dependencies.iter().all(|found| !found.name.starts_with("subscription")));
     assert_eq!(lines(&report).get("guest/100").map(String::as_str), Some("ok (skipped)"));
     let lost = bench.report("qdevice-lost+node-offline").await;
@@ -97,9 +97,9 @@ async fn pve_gives_every_number_that_the_exporter_gives() {
     assert_eq!(value(&lost, r#"pve_ha_state{id="node/pve3",state="online"}"#), Some(0.0));
 }
 
-/// What is looked at less often than at every poll.
+/// Samples of checks that do not run at every poll.
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_gives_a_number_for_as_long_as_what_it_says_stands() {
+async fn pve_repeats_samples_until_the_next_check() {
     let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"samples": true}"#);
     let poll = async |bench: &Bench, seconds: i64| {
         let done = bench.poll_at("pve/qdevice+subscribed", Some("same"), NOW + seconds).await;
@@ -111,21 +111,21 @@ async fn pve_gives_a_number_for_as_long_as_what_it_says_stands() {
         assert_eq!(names(&poll(&bench, seconds).await), names(&first), "after {seconds} s");
     }
     assert!(!names(&first).contains("pve_onboot_status"), "that costs a request for each guest");
-    // Settings that are another begin anew, and do not wait for the hour to end.
+    // Changed settings make everything due, before the hour ends.
     let bench = bench.with_settings(r#"{"subscription": true, "samples_onboot": true}"#);
     let other = poll(&bench, 3010).await;
     assert_eq!(names(&other), BTreeSet::from(["pve_onboot_status"]));
     assert_eq!(lines(&other).get("subscription/pve1").map(String::as_str), Some("ok"));
 }
 
-/// A guest is 17 numbers and 20 for states, where there is room for those, and a report has 100,000 at most.
+/// A guest has 17 samples, and 20 for states if there is room for them. A report has 100,000 at most.
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_gives_as_many_numbers_as_a_report_takes() {
+async fn pve_limits_the_samples_of_a_report() {
     let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"samples": true}"#);
     let report = bench.report("guests-6000").await;
     assert_eq!(report.samples.len(), 100_000);
     assert!(
-        report.warnings.iter().any(|warning| warning.contains("numbers, and 100000 at most are taken")),
+        report.warnings.iter().any(|warning| warning.contains("samples, and at most 100000 are accepted")),
         "{:?}",
         report.warnings
     );
@@ -139,9 +139,9 @@ async fn pve_gives_as_many_numbers_as_a_report_takes() {
     );
 }
 
-/// That a configuration cannot be read does not say that its guest is not started with its node.
+/// A configuration that cannot be read does not mean that the guest is not started with its node.
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_gives_no_number_for_what_it_could_not_read() {
+async fn pve_has_no_sample_for_unreadable_configurations() {
     let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"samples_onboot": true}"#);
     let report = bench.report("node-unreachable").await;
     let of_pve3 =

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// Proxmox VE 6.2 cannot list guests in no job, and says less, in other words: all the same is found.
+/// Proxmox VE 6.2 cannot list guests in no job, and reports less, in other words. The plugin finds the same faults.
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_6_2_is_judged_as_9_1_is() {
+async fn pve_6_2_is_evaluated_like_9_1() {
     let bench = Bench::new("pve", COMPILE).await.with_settings(r#"{"guests": {"expected": ["100"]}, "samples": true}"#);
     let healthy = bench.report("healthy").await;
     for wish in [
@@ -33,9 +33,9 @@ async fn pve_6_2_is_judged_as_9_1_is() {
         let (now, then) = (bench.report(wish).await, bench.report(&format!("old+{wish}")).await);
         assert_eq!(difference(&healthy, &then), difference(&healthy, &now), "{wish}");
     }
-    // A node did not say itself that it is in maintenance.
+    // A node did not report its own maintenance mode.
     check(&bench, &healthy, ("old+maintenance", &["ha/lrm/pve3 warning: *maintenance mode"])).await;
-    // What has no numbers that can be read is neither ok nor critical there either.
+    // Without readable numbers, nothing is ok or critical there either.
     for wish in ["nulls", "minus", "lists", "without-numbers"] {
         let found = lines(&bench.report(&format!("old+{wish}")).await);
         assert!(found.values().all(|line| !line.starts_with("critical")), "{wish}: {found:?}");
@@ -58,9 +58,9 @@ async fn pve_6_2_is_judged_as_9_1_is() {
     assert_eq!((subscription("expired"), subscription("active")), (Some(1.0), Some(0.0)));
 }
 
-/// Versions before 9.1.5 say why a token is not taken, and each has a remedy of its own.
+/// Versions before 9.1.5 report why they do not accept a token, and each reason has its own remedy.
 #[tokio::test(flavor = "multi_thread")]
-async fn pve_before_9_1_5_says_why_a_token_is_not_taken() {
+async fn pve_before_9_1_5_reports_why_a_token_is_refused() {
     let mut bench = Bench::new("pve", COMPILE).await;
     for (token, says) in [
         (
@@ -70,7 +70,7 @@ async fn pve_before_9_1_5_says_why_a_token_is_not_taken() {
         ("monitor@pve!other=11111111-2222-3333-4444-555555555555", "the user is right and has no token of that name"),
         (
             "monitor@pve!polliwog=99999999-2222-3333-4444-555555555555",
-            "its secret is not; where it is lost, make the token anew",
+            "its secret is wrong; if the secret is lost, create the token again",
         ),
     ] {
         bench = bench.with_secret(("token", token));
@@ -78,9 +78,9 @@ async fn pve_before_9_1_5_says_why_a_token_is_not_taken() {
     }
 }
 
-/// Backup Server 3.2 lists sync jobs that pull only, and nothing of removable disks.
+/// Backup Server 3.2 lists only sync jobs that pull, and knows no removable disks.
 #[tokio::test(flavor = "multi_thread")]
-async fn pbs_3_2_is_judged_as_4_2_is() {
+async fn pbs_3_2_is_evaluated_like_4_2() {
     let bench = Bench::new("pbs", COMPILE).await;
     let healthy = bench.report("healthy").await;
     for wish in [

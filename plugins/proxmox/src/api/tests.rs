@@ -3,7 +3,7 @@ use polliwog_sdk::testing::{Recording, poll, target};
 use polliwog_sdk::{Info, NoSettings, PollError, Poller, Report};
 use serde_json::{Value, json};
 
-/// Does nothing but look for an origin that answers.
+/// Only connects.
 struct Finder;
 
 impl Poller for Finder {
@@ -11,7 +11,12 @@ impl Poller for Finder {
     const INFO: Info = Info { kind: "finder", ..Info::SERVICE };
 
     fn poll(target: &Target, _: NoSettings) -> Result<Report, PollError> {
-        let (api, dependency) = connect(target, Product::Ve, |api| Ok(api.with_header("authorization", "x")))?;
+        let mut memory = Memory::<()>::load(target);
+        let connected =
+            connect(target, Product::Ve, &mut memory, &FIRST, |api, _| Ok(api.with_header("authorization", "x")));
+        memory.save();
+        let Connected { api, dependency, answers } = connected?;
+        assert_eq!(answers.len(), FIRST.len());
         Ok([dependency.with_title(format!("{} {}", api.origin(), api.product().name()))].into_iter().collect())
     }
 }
@@ -19,7 +24,10 @@ impl Poller for Finder {
 const ONE: &str = "https://one:8006";
 const TWO: &str = "https://two:8006";
 
-/// What an origin answers to `/version`.
+/// The path that is requested beside `/version`.
+const FIRST: [&str; 1] = ["/cluster/status"];
+
+/// The answer of an origin to `/version`.
 fn exchange(origin: &str, answer: Value) -> Value {
     let mut exchange = json!({ "request": { "method": "GET", "url": format!("{origin}/api2/json/version") } });
     let part = if answer["code"].is_string() { "error" } else { "response" };
@@ -35,8 +43,19 @@ fn error(code: &str, retryable: bool) -> Value {
     json!({ "code": code, "message": format!("it is {code}"), "retryable": retryable })
 }
 
-/// Polls both origins. What is not in the recording must not be asked for.
+/// Polls both origins. A request that is not in the recording fails the test; the first path of each origin is
+/// recorded.
 fn find(exchanges: &[Value]) -> Result<Dependency, PollError> {
+    let first = |exchange: &Value| {
+        let url = exchange["request"]["url"].as_str().unwrap_or_default().replace("/version", FIRST[0]);
+        json!({ "request": { "method": "GET", "url": url }, "response": { "status": 200, "body": "[]" } })
+    };
+    let first: Vec<Value> = exchanges.iter().map(first).collect();
+    find_exactly(&[exchanges, &first].concat())
+}
+
+/// Polls both origins. `exchanges` is the whole recording.
+fn find_exactly(exchanges: &[Value]) -> Result<Dependency, PollError> {
     let target =
         Target { url: format!("{ONE}/"), also: vec![format!("{TWO}/api2/json"), ONE.to_owned()], ..target("{}") };
     let recording = Recording::parse(&Value::from(exchanges).to_string());
@@ -44,37 +63,53 @@ fn find(exchanges: &[Value]) -> Result<Dependency, PollError> {
 }
 
 #[test]
-fn the_first_origin_is_asked_and_the_next_only_when_it_is_silent() {
+fn the_next_origin_is_used_only_if_the_first_does_not_answer() {
     let api = find(&[exchange(ONE, version())]).unwrap();
     assert_eq!((api.status, api.title.as_deref()), (Status::Ok, Some("0 Proxmox VE")));
     assert_eq!(api.description.as_deref(), Some("Proxmox VE 9.1.6 at https://one:8006"));
 
     let refused = json!({ "status": 401, "reason": "permission denied - invalid PVE ticket" });
     let Err(PollError::Permanent(failure)) = find(&[exchange(ONE, refused)]) else { panic!("a 401 is an answer") };
-    assert!(failure.message.contains("invalid PVE ticket\"): check there with \"pveum user token list"), "{failure:?}");
+    assert!(
+        failure.message.contains("invalid PVE ticket\"): check on the server with \"pveum user token list"),
+        "{failure:?}"
+    );
 
-    let api = find(&[exchange(ONE, error("connect_refused", true)), exchange(TWO, version())]).unwrap();
+    let silent = exchange(ONE, error("connect_refused", true));
+    let api = find(&[silent, exchange(TWO, version())]).unwrap();
     assert_eq!((api.status, api.title.as_deref()), (Status::Warning, Some("1 Proxmox VE")));
-    let said = "https://one:8006 is passed over, and https://two:8006 is asked: it is connect_refused";
+    let said = "https://one:8006 does not answer, and https://two:8006 is used instead: it is connect_refused";
     assert_eq!(api.error_message.as_deref(), Some(said));
 
-    // For a minute the one that was silent is asked last, and so not at all.
+    // For a minute the silent origin is tried last, so it is not requested.
     let api = find(&[exchange(TWO, version())]).unwrap();
     assert_eq!((api.status, api.error_message.as_deref()), (Status::Warning, Some(said)));
-    // Unless the others are silent too; one that answers is the first again.
+    // If the other origin is silent too, it is tried; an origin that answers is the first again.
     assert_eq!(find(&[exchange(TWO, error("timeout", true)), exchange(ONE, version())]).unwrap().status, Status::Ok);
     assert_eq!(find(&[exchange(ONE, version())]).unwrap().status, Status::Ok);
 }
 
+/// A request that is not in the recording panics.
 #[test]
-fn a_proxy_without_its_server_is_silent_too() {
+fn only_a_known_origin_is_asked_for_more_than_its_version() {
+    let refused = || exchange(ONE, json!({ "status": 401, "reason": "permission denied - invalid PVE ticket" }));
+    let asks_for_more = || std::panic::catch_unwind(|| find_exactly(&[refused()])).is_err();
+    assert!(!asks_for_more(), "at a first poll");
+    assert!(find(&[exchange(ONE, version())]).is_ok());
+    assert!(asks_for_more(), "after a poll that it answered");
+    assert!(find(&[refused()]).is_err());
+    assert!(!asks_for_more(), "after a poll that it refused");
+}
+
+#[test]
+fn a_proxy_whose_server_is_down_does_not_answer() {
     let api =
         find(&[exchange(ONE, json!({ "status": 503, "reason": "Service Unavailable" })), exchange(TWO, version())]);
     assert_eq!(api.unwrap().status, Status::Warning);
 }
 
 #[test]
-fn where_none_answers_each_is_named() {
+fn if_no_origin_answers_each_is_named() {
     let all = [exchange(ONE, error("tls_fingerprint_mismatch", false)), exchange(TWO, error("timeout", true))];
     let Err(PollError::Transient(failure)) = find(&all) else { panic!("one of them may be back") };
     assert_eq!(failure.code, "tls_fingerprint_mismatch");
@@ -83,28 +118,16 @@ fn where_none_answers_each_is_named() {
 }
 
 #[test]
-fn where_each_has_the_wrong_certificate_somebody_must_mend_it() {
+fn wrong_certificates_of_all_origins_are_permanent() {
     let wrong = || error("tls_fingerprint_mismatch", false);
     let Err(PollError::Permanent(failure)) = find(&[exchange(ONE, wrong()), exchange(TWO, wrong())]) else {
-        panic!("it stays until somebody does something")
+        panic!("it is permanent")
     };
     assert!(failure.message.contains("\"polliwog setup pve https://one:8006\" shows"), "{failure:?}");
 }
 
 #[test]
-fn what_people_copy_along_is_no_part_of_the_address() {
-    for (url, expected) in [
-        ("https://a:8006/", "https://a:8006"),
-        ("https://a:8006/api2/json", "https://a:8006"),
-        ("https://a:8006/api2/json/?x=1#v1:0", "https://a:8006"),
-        ("https://a/pve/", "https://a/pve"),
-    ] {
-        assert_eq!(base(url), expected);
-    }
-}
-
-#[test]
-fn who_gives_a_poll_more_time_gives_an_origin_more() {
+fn a_longer_timeout_gives_each_origin_more_time() {
     for (timeout_ms, origins, expected) in [
         (30_000, 1, (6_000, 10_000)),
         (30_000, 3, (6_000, 10_000)),

@@ -1,11 +1,11 @@
 //! Guests that are in no backup job.
 
 use super::{PART, excluded};
-use crate::Look;
+use crate::PollContext;
 use crate::resources::Guest;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Sample, Status};
-use proxmox::{Notes, Trouble, count, judged, list};
+use proxmox::{Diagnostics, Error, ErrorClass, count, evaluated, list};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -29,20 +29,20 @@ impl Uncovered {
         }
     }
 
-    /// Under prometheus-pve-exporter's name.
+    /// The sample, with the name that prometheus-pve-exporter uses.
     fn sample(&self) -> Option<Sample> {
         let (Number(id), Text(kind)) = (self.vmid.get()?, self.kind.get()?);
         Some(Sample::gauge("pve_not_backed_up_info", 1.0).with_label("id", format!("{kind}/{id}")))
     }
 
-    /// The largest that there can be has nine digits.
-    fn id(&self, notes: &mut Notes) -> Option<u64> {
-        let id = notes.number(&self.vmid, || "vmid of a guest in no backup job".to_owned());
+    /// The ID. The largest ID has nine digits.
+    fn id(&self, diagnostics: &mut Diagnostics) -> Option<u64> {
+        let id = diagnostics.number(&self.vmid, || "vmid of a guest in no backup job".to_owned());
         id.filter(|id| *id < 1e9).map(|id| id as u64)
     }
 
     fn shown(&self) -> String {
-        self.name.get().map_or_else(|| "one without a name".to_owned(), |Text(name)| name.clone())
+        self.name.get().map_or_else(|| "a guest without a name".to_owned(), |Text(name)| name.clone())
     }
 }
 
@@ -52,7 +52,7 @@ impl Uncovered {
 pub(super) struct Job {
     enabled: Field<Flag>,
     all: Field<Flag>,
-    /// Numbers with commas between.
+    /// IDs with commas in between.
     vmid: Field<Text>,
     exclude: Field<Text>,
     pool: Field<Text>,
@@ -64,7 +64,7 @@ impl Job {
         self.enabled.get().is_none_or(|Flag(enabled)| *enabled)
     }
 
-    /// What of it cannot be, where there is such a thing.
+    /// Returns what is wrong with the job; `None` if nothing is.
     fn odd(&self) -> Option<String> {
         fn found<T>(name: &str, field: &Field<T>) -> Option<String> {
             match field {
@@ -76,12 +76,12 @@ impl Job {
         let texts = [("vmid", &self.vmid), ("exclude", &self.exclude), ("pool", &self.pool), ("node", &self.node)];
         let flags = flags.into_iter().find_map(|(name, field)| found(name, field));
         let odd = flags.or_else(|| texts.into_iter().find_map(|(name, field)| found(name, field)));
-        // It must have one of these.
+        // A job must have one of these fields.
         let any = self.all.get().is_some_and(|Flag(all)| *all) || self.vmid.get().or(self.pool.get()).is_some();
         odd.or_else(|| (!any).then(|| "it has neither all nor vmid nor pool".to_owned()))
     }
 
-    /// Whether it backs a guest up, by what it is told.
+    /// Whether the job backs a guest up, by its configuration.
     pub(super) fn covers(&self, guest: &Guest) -> bool {
         let id = guest.id.to_string();
         let names = |field: &Field<Text>| {
@@ -90,30 +90,30 @@ impl Job {
         let here = self.node.get().is_none_or(|Text(node)| node.is_empty() || *node == guest.node);
         let all = self.all.get().is_some_and(|Flag(all)| *all);
         let pool = self.pool.get().is_some_and(|Text(pool)| guest.pool.as_ref() == Some(pool));
-        // Of a pool nobody is left out (pve-manager: PVE/VZDump.pm, get_included_guests).
+        // A pool-based job covers every guest in the pool (pve-manager: PVE/VZDump.pm, get_included_guests).
         here && (names(&self.vmid) || pool || all && !names(&self.exclude))
     }
 }
 
-/// What is in no job, and the jobs.
-fn read(look: &mut Look, guests: &[Guest]) -> Result<(Vec<Uncovered>, Vec<Job>), Trouble> {
-    let [uncovered, jobs] = look.api.ask(["/cluster/backup-info/not-backed-up", "/cluster/backup"]);
-    let jobs: Result<Vec<Job>, Trouble> = jobs.list(&mut look.notes);
-    let mut uncovered = uncovered.list(&mut look.notes);
-    let is_not_served = |uncovered: &Result<Vec<Uncovered>, Trouble>| {
-        uncovered.as_ref().is_err_and(|trouble| trouble.code == "not_served")
+/// Returns the guests in no job, and the jobs.
+fn read(context: &mut PollContext, guests: &[Guest]) -> Result<(Vec<Uncovered>, Vec<Job>), Error> {
+    let [uncovered, jobs] = context.api.ask(["/cluster/backup-info/not-backed-up", "/cluster/backup"]);
+    let jobs: Result<Vec<Job>, Error> = jobs.list(&mut context.diagnostics);
+    let mut uncovered = uncovered.list(&mut context.diagnostics);
+    let is_not_served = |uncovered: &Result<Vec<Uncovered>, Error>| {
+        uncovered.as_ref().is_err_and(|error| error.class == ErrorClass::NotServed)
     };
     if is_not_served(&uncovered) {
-        // Before 7.0 it stood elsewhere.
-        let [elsewhere] = look.api.ask(["/cluster/backupinfo/not_backed_up"]);
-        uncovered = elsewhere.list(&mut look.notes);
+        // The path before 7.0.
+        let [elsewhere] = context.api.ask(["/cluster/backupinfo/not_backed_up"]);
+        uncovered = elsewhere.list(&mut context.diagnostics);
     }
     if is_not_served(&uncovered) {
-        // Before 6.2-9 nowhere; the jobs say it too.
+        // Before 6.2-9 there is no such path. The jobs contain the same information.
         let jobs = jobs?;
         if let Some(odd) = jobs.iter().find_map(Job::odd) {
-            let sentence = format!("which guests a backup job covers cannot be read: {odd}");
-            return Err(Trouble::permanent("unexpected_shape", sentence));
+            let message = format!("which guests a backup job covers cannot be read: {odd}");
+            return Err(Error::permanent("unexpected_shape", message));
         }
         let in_none = |guest: &&Guest| !jobs.iter().any(|job| job.covers(guest));
         return Ok((guests.iter().filter(in_none).map(Uncovered::of).collect(), jobs));
@@ -121,24 +121,24 @@ fn read(look: &mut Look, guests: &[Guest]) -> Result<(Vec<Uncovered>, Vec<Job>),
     Ok((uncovered?, jobs?))
 }
 
-/// Guests that no job covers; gives whether there is no need to ask again soon, and the jobs.
-pub(super) fn report(look: &mut Look, guests: &[Guest], cluster: &str) -> (bool, Vec<Job>) {
-    let read = read(look, guests);
-    let settled = read.as_ref().err().is_none_or(|trouble| trouble.permanent);
-    let Some((uncovered, jobs)) = look.part((PART.0, &[]), read) else { return (settled, Vec::new()) };
-    if look.settings.samples {
-        look.report.samples.extend(uncovered.iter().filter_map(Uncovered::sample));
+/// Reports guests that no job covers. Returns the jobs, and whether the check read everything.
+pub(super) fn report(context: &mut PollContext, guests: &[Guest], cluster: &str) -> (bool, Vec<Job>) {
+    let read = read(context, guests);
+    let settled = read.as_ref().err().is_none_or(|error| error.permanent);
+    let Some((uncovered, jobs)) = context.part((PART.0, &[]), read) else { return (settled, Vec::new()) };
+    if context.settings.samples {
+        context.report.samples.extend(uncovered.iter().filter_map(Uncovered::sample));
         let all = Sample::gauge("pve_not_backed_up_total", uncovered.len() as f64);
-        look.report.samples.push(all.with_label("id", format!("cluster/{cluster}")));
+        context.report.samples.push(all.with_label("id", format!("cluster/{cluster}")));
     }
     let by_id: BTreeMap<u64, &Guest> = guests.iter().map(|guest| (guest.id, guest)).collect();
     let (mut missing, mut unread) = (Vec::new(), Vec::new());
     for entry in &uncovered {
-        match entry.id(&mut look.notes) {
-            // One of which nothing is known may be a template.
+        match entry.id(&mut context.diagnostics) {
+            // A guest of which only the ID is known may be a template.
             Some(id) => {
                 let guest = by_id.get(&id).filter(|guest| guest.name.is_some() || guest.status != "unknown");
-                missing.extend(guest.and_then(|guest| needs_backup(look, guest, entry)));
+                missing.extend(guest.and_then(|guest| needs_backup(context, guest, entry)));
             }
             None => unread.push(entry.shown()),
         }
@@ -147,19 +147,19 @@ pub(super) fn report(look: &mut Look, guests: &[Guest], cluster: &str) -> (bool,
     let only_off =
         |guest: &&Guest| off.iter().any(|job| job.covers(guest)) && !active.iter().any(|job| job.covers(guest));
     if !active.is_empty() {
-        // Jobs that are switched off count as cover there.
-        let guests = guests.iter().filter(only_off).filter(|guest| !excluded(look, guest));
-        missing.extend(guests.map(|guest| format!("{} (its job is switched off)", guest.shown())));
+        // The list of Proxmox VE counts disabled jobs as cover.
+        let guests = guests.iter().filter(only_off).filter(|guest| !excluded(context, guest));
+        missing.extend(guests.map(|guest| format!("{} (its job is disabled)", guest.shown())));
     }
     let (active, off) = (active.len(), off.len());
-    let needing = guests.iter().any(|guest| !excluded(look, guest));
+    let needing = guests.iter().any(|guest| !excluded(context, guest));
     let verdict = if guests.is_empty() {
-        (Status::Unknown, Some("no guests are to be seen, so nobody can say which need a backup".to_owned()))
+        (Status::Unknown, Some("no guests are visible, so it is not known which need a backup".to_owned()))
     } else if active == 0 && needing {
-        let why = "no backup job is switched on: add one, or list guests that need none in backups.exclude".to_owned();
+        let why = "no backup job is enabled: add one, or list guests that need none in backups.exclude".to_owned();
         (Status::Warning, Some(why))
     } else if missing.is_empty() && !unread.is_empty() {
-        let why = format!("guests in no backup job are listed without their numbers: {}", list(&unread));
+        let why = format!("guests in no backup job are listed without their IDs: {}", list(&unread));
         (Status::Unknown, Some(why))
     } else if missing.is_empty() {
         (Status::Ok, None)
@@ -173,17 +173,17 @@ pub(super) fn report(look: &mut Look, guests: &[Guest], cluster: &str) -> (bool,
         );
         (Status::Warning, Some(why))
     };
-    let dependency = judged(PART.0.to_owned(), "pve-backup", verdict);
-    let off = if off == 0 { String::new() } else { format!(", {off} switched off") };
-    look.add(dependency.with_description(format!("{} switched on{off}", count(active, "backup job"))));
+    let dependency = evaluated(PART.0.to_owned(), "pve-backup", verdict);
+    let off = if off == 0 { String::new() } else { format!(", {off} disabled") };
+    context.add(dependency.with_description(format!("{} enabled{off}", count(active, "backup job"))));
     (true, jobs)
 }
 
-/// How a guest in no job is shown; nothing where it needs none. Templates, which the list has too, are no guests.
-fn needs_backup(look: &Look, guest: &Guest, entry: &Uncovered) -> Option<String> {
+/// How a guest in no job is shown; `None` if it needs no backup. The list contains templates as well.
+fn needs_backup(context: &PollContext, guest: &Guest, entry: &Uncovered) -> Option<String> {
     let named = || match entry.name.get() {
         Some(Text(name)) if guest.name.is_none() => format!("{} ({name})", guest.id),
         _ => guest.shown(),
     };
-    (!excluded(look, guest)).then(named)
+    (!excluded(context, guest)).then(named)
 }

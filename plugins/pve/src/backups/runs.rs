@@ -1,102 +1,102 @@
-//! How the last runs ended.
+//! Results of the last backup runs.
 //!
-//! A run of one guest says how that guest's backup ended. A run of several says how all of it ended; which guest failed
-//! stands in its log only, so that nothing is said of any one guest from it.
+//! The result of a run of one guest is that of the guest's backup. The result of a run of several guests does not tell
+//! which guest failed: only its log does. Such a run is reported for the node and never for a guest.
 
 use super::coverage::Job;
 use super::excluded;
-use crate::Look;
+use crate::PollContext;
 use crate::nodes::{Node, Nodes, answers, parent, reports};
 use crate::resources::{Guest, wanted};
 use crate::tasks::Task;
 use polliwog_sdk::lenient::Text;
 use polliwog_sdk::{Dependency, Status};
-use proxmox::{AgeRule, Ended, Limits, Trouble, judged, list, moment};
+use proxmox::{AgeRule, Ended, Error, Thresholds, evaluated, list, moment};
 use std::collections::BTreeMap;
 
-/// Runs within so long are looked at together. Seconds.
+/// Runs within this time are evaluated together. Seconds.
 const DAY: f64 = 24.0 * 3600.0;
-/// A job's run begins at the same time each day, give or take so long. Seconds.
+/// A job's run begins at the same time each day, with this tolerance. Seconds.
 const ROUGHLY: f64 = 30.0 * 60.0;
-/// So many runs of a node are read: a run for each guest, of many guests.
+/// The number of runs that are read of each node. A node with many guests may have a run for each.
 const RUNS: u32 = 500;
 
-/// The last runs on each node, and whether all could be read.
-pub(super) fn report(look: &mut Look, guests: &[Guest], nodes: &Nodes, jobs: &[Job]) -> bool {
-    let asked: Vec<&String> = nodes.keys().filter(|name| answers(nodes, name)).collect();
+/// Reports the last runs on each node. Returns whether all could be read.
+pub(super) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes, jobs: &[Job]) -> bool {
+    let asked: Vec<&String> = nodes.keys().filter(|name| answers(context, nodes, name)).collect();
     let path = |node: &&String| format!("/nodes/{node}/tasks?typefilter=vzdump&source=all&limit={RUNS}");
-    let replies = look.api.ask_all(asked.iter().map(path).collect());
+    let replies = context.api.ask_all(asked.iter().map(path).collect());
     let mut newest: BTreeMap<u64, Task> = BTreeMap::new();
     let mut of_nodes: BTreeMap<&str, f64> = BTreeMap::new();
     let mut whole = true;
     let mut unread_nodes: Vec<String> = nodes.keys().filter(|name| !asked.contains(name)).cloned().collect();
     for (node, answer) in asked.iter().zip(replies) {
-        let tasks = answer.list::<Task>(&mut look.notes);
-        crate::nodes::asked(node, &tasks);
+        let tasks = answer.list::<Task>(&mut context.diagnostics);
+        crate::nodes::record_answer(context, node, &tasks);
         match tasks {
             Ok(tasks) if tasks.is_empty() => {
-                let due = |guest: &&Guest| guest.node == **node && !excluded(look, guest);
+                let due = |guest: &&Guest| guest.node == **node && !excluded(context, guest);
                 let covered = |guest: &Guest| jobs.iter().any(|job| job.is_on() && job.covers(guest));
                 if reports(nodes, node) && guests.iter().filter(due).any(covered) {
-                    let why = "a job covers guests on it, and none has run here as far back as its tasks go";
+                    let why = "a job covers guests on this node, and no backup ran as far back as its tasks go";
                     let name = format!("backup/node/{node}");
-                    let dependency = judged(name, "pve-backup", (Status::Warning, Some(why.to_owned())));
-                    look.add(parent(dependency, node));
+                    let dependency = evaluated(name, "pve-backup", (Status::Warning, Some(why.to_owned())));
+                    context.add(parent(dependency, node));
                 }
             }
             Ok(tasks) => {
                 let several = sort(tasks, &mut newest);
                 of_nodes.extend(several.iter().map(|task| (node.as_str(), task.began())).next());
-                let busy = guests.iter().any(|guest| guest.node == **node && !excluded(look, guest));
+                let busy = guests.iter().any(|guest| guest.node == **node && !excluded(context, guest));
                 let left = if guests.is_empty() { None } else { Some(busy) };
-                // Where no guest on it needs a backup, nobody cares how the last run went.
+                // If no guest on the node needs a backup, the last run does not matter.
                 let cared = reports(nodes, node) && left != Some(false);
-                let dependency = of_several(look, node, &several, left).filter(|_| cared);
-                look.report.dependencies.extend(dependency.map(|dependency| parent(dependency, node)));
+                let dependency = of_several(context, node, &several, left).filter(|_| cared);
+                context.report.dependencies.extend(dependency.map(|dependency| parent(dependency, node)));
             }
-            Err(trouble) => {
-                unread(look, node, &trouble);
+            Err(error) => {
+                unread(context, node, &error);
                 unread_nodes.push((*node).clone());
                 whole = false;
             }
         }
     }
     for name in nodes.keys().filter(|name| !asked.contains(name)) {
-        look.report.keep(format!("backup/node/{name}"));
+        context.report.keep(format!("backup/node/{name}"));
     }
     for guest in guests {
-        let Some(task) = newest.get(&guest.id).filter(|_| is_looked_at(look, guest)) else {
+        let Some(task) = newest.get(&guest.id).filter(|_| is_checked(context, guest)) else {
             if nodes.get(&guest.node).is_some_and(Node::is_offline) {
-                // It grows old, and its last run may be in the tasks of that node.
-                let why = format!("nobody can see it: the guest's node {} is offline", guest.node);
-                look.lose_at_look(format!("backup/guest/{}", guest.id), why);
+                // The backup gets older, and its last run may be among the tasks of that node.
+                let why = format!("it cannot be checked: the guest's node {} is offline", guest.node);
+                context.mark_unknown_until_checked(format!("backup/guest/{}", guest.id), why);
             }
             continue;
         };
-        // A later run of several may have it too, and how that ended for it stands in a log only.
+        // A later run of several guests may contain the guest, and only its log tells the result.
         let later = of_nodes.get(guest.node.as_str()).copied().filter(|began| *began > task.began());
-        let dependency = of_one(look, guest, task, later, &unread_nodes);
-        look.add(dependency);
+        let dependency = of_one(context, guest, task, later, &unread_nodes);
+        context.add(dependency);
     }
     if !whole || asked.len() < nodes.len() {
-        // The last run of those without one may be on a node that could not be asked.
-        look.report.keep("backup/guest/");
+        // A guest without a run may have one on a node that could not be asked.
+        context.report.keep("backup/guest/");
     }
     whole
 }
 
-fn is_looked_at(look: &Look, guest: &Guest) -> bool {
-    let guests = &look.settings.guests;
-    wanted(&guest.names(), &guests.include, &guests.exclude) && !excluded(look, guest)
+fn is_checked(context: &PollContext, guest: &Guest) -> bool {
+    let guests = &context.settings.guests;
+    wanted(&guest.names(), &guests.include, &guests.exclude) && !excluded(context, guest)
 }
 
-fn unread(look: &mut Look, node: &str, trouble: &Trouble) {
-    look.notes.say(|| format!("the last backups of {node} are not known: {}", trouble.sentence));
-    look.report.keep(format!("backup/node/{node}"));
+fn unread(context: &mut PollContext, node: &str, error: &Error) {
+    context.diagnostics.add(|| format!("the last backups of {node} are not known: {}", error.message));
+    context.report.keep(format!("backup/node/{node}"));
 }
 
-/// Puts the newest run of each guest by itself into `newest`, and gives the runs of several, the newest first. One that has
-/// not ended says nothing yet.
+/// Puts the newest run of each single guest into `newest`. Returns the runs of several guests, the newest first. Runs
+/// in progress are skipped.
 fn sort(tasks: Vec<Task>, newest: &mut BTreeMap<u64, Task>) -> Vec<Task> {
     let mut several: Vec<Task> = Vec::new();
     for task in tasks.into_iter().filter(|task| task.is(&["vzdump"]) && task.ended() != Ended::Running) {
@@ -116,54 +116,55 @@ fn when(task: &Task) -> Option<String> {
     Some(task.began()).filter(|began| *began > 0.0).and_then(moment)
 }
 
-/// The runs of several guests on a node: the worst of a day, because there may be more than one job. `left`: whether there are
-/// guests on it still, where that is known.
-fn of_several(look: &Look, node: &str, runs: &[Task], left: Option<bool>) -> Option<Dependency> {
+/// Evaluates the runs of several guests on a node: the worst of a day, because there may be more than one job. `left`
+/// is whether the node still has guests; `None` if that is not known.
+fn of_several(context: &PollContext, node: &str, runs: &[Task], left: Option<bool>) -> Option<Dependency> {
     let newest = runs.first()?;
-    // The same job ran again at this time of day, whatever it did the last time.
+    // The same job ran again at this time of day, with any result.
     let again = |task: &&Task| {
         let later = runs.iter().map(|other| other.began() - task.began()).filter(|later| *later > DAY - ROUGHLY);
         later.map(|later| (later + ROUGHLY) % DAY).any(|apart| apart <= 2.0 * ROUGHLY)
     };
     let of_the_day = runs.iter().take_while(|task| newest.began() - task.began() < DAY + ROUGHLY);
     let of_the_day = of_the_day.filter(|task| !again(task));
-    let bad = of_the_day.filter_map(|task| Some((task.ended().judged(), task)).filter(|((_, why), _)| why.is_some()));
+    let bad =
+        of_the_day.filter_map(|task| Some((task.ended().evaluated(), task)).filter(|((_, why), _)| why.is_some()));
     let worst = bad.reduce(|one, other| if one.0.0.worse(other.0.0) == one.0.0 { one } else { other });
-    let shown = |task: &Task| when(task).unwrap_or_else(|| "a time that is not known".to_owned());
+    let shown = |task: &Task| when(task).unwrap_or_else(|| "an unknown time".to_owned());
     let verdict = match worst {
         Some(((status, why), task)) => {
             let why = why.unwrap_or_default();
-            let why = format!("the run of several guests of {} {why}: its log says which of them that is", shown(task));
+            let why = format!("the run of several guests of {} {why}: see its log for the guests", shown(task));
             (if task.began() == 0.0 { Status::Unknown } else { status }, Some(why))
         }
-        None => match aged(look, look.settings.backups.age(), newest.began(), &shown(newest)) {
+        None => match aged(context, context.settings.backups.age(), newest.began(), &shown(newest)) {
             (_, Some(why)) if left.is_none() => (
                 Status::Unknown,
-                Some(format!("{why}; no guests are to be seen, so nobody can say whether that is too long")),
+                Some(format!("{why}; no guests are visible, so it is not known whether that is too long")),
             ),
             verdict => verdict,
         },
     };
-    let dependency = judged(format!("backup/node/{node}"), "pve-backup", verdict);
+    let dependency = evaluated(format!("backup/node/{node}"), "pve-backup", verdict);
     Some(dependency.with_description(format!("Several guests were backed up at {}", shown(newest))))
 }
 
-/// The last run of a guest by itself. `later`: when a run of several was after it, on its node; `unread`: nodes whose runs are
-/// not known.
-fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>, unread: &[String]) -> Dependency {
-    let shown = when(task).unwrap_or_else(|| "a time that is not known".to_owned());
-    let (status, why) = match task.ended().judged() {
-        // One of a time that nobody knows says nothing of today.
+/// Evaluates the last run of a single guest. `later` is when a run of several guests followed on its node; `unread` are
+/// the nodes whose runs could not be read.
+fn of_one(context: &PollContext, guest: &Guest, task: &Task, later: Option<f64>, unread: &[String]) -> Dependency {
+    let shown = when(task).unwrap_or_else(|| "an unknown time".to_owned());
+    let (status, why) = match task.ended().evaluated() {
+        // A run without a start time cannot be judged as recent.
         (status, Some(why)) => {
             let status = if task.began() == 0.0 { Status::Unknown } else { status };
             (status, Some(format!("the backup of {shown} {why}")))
         }
         (_, None) => {
             let names = guest.names();
-            let backups = &look.settings.backups;
+            let backups = &context.settings.backups;
             let limits = AgeRule::age(&backups.ages, names.iter().map(String::as_str), backups.age());
-            match aged(look, limits, task.began(), &shown) {
-                // It may have run there since.
+            match aged(context, limits, task.began(), &shown) {
+                // A newer run may be on one of those nodes.
                 (Status::Warning | Status::Critical, Some(why)) if !unread.is_empty() => {
                     let nodes = list(unread);
                     (
@@ -177,13 +178,16 @@ fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>, unread: &
     };
     let verdict = match (later.and_then(moment), &why) {
         (Some(later), Some(why)) => {
-            let unknown = format!("{why}; whether the run of several guests of {later} has it, only its log says");
+            let unknown = format!(
+                "{why}; only the log of the run of several guests of {later} shows whether it \
+                                   contains the guest"
+            );
             (Status::Unknown, Some(unknown))
         }
         _ => (status, why),
     };
     let name = format!("backup/{}", guest.dependency());
-    let dependency = judged(name, "pve-backup", verdict).with_description(format!("Backed up at {shown}"));
+    let dependency = evaluated(name, "pve-backup", verdict).with_description(format!("Backed up at {shown}"));
     let dependency = dependency.with_parent(guest.dependency());
     match &guest.name {
         Some(name) => dependency.with_title(format!("backup of {name}")),
@@ -191,14 +195,14 @@ fn of_one(look: &Look, guest: &Guest, task: &Task, later: Option<f64>, unread: &
     }
 }
 
-fn aged(look: &Look, limits: Limits, began: f64, shown: &str) -> (Status, Option<String>) {
+fn aged(context: &PollContext, limits: Thresholds, began: f64, shown: &str) -> (Status, Option<String>) {
     if began == 0.0 {
-        return (Status::Unknown, Some("its node does not say when it ran".to_owned()));
+        return (Status::Unknown, Some("its node does not report when it ran".to_owned()));
     }
-    if began <= 0.0 || began > look.seconds() + 24.0 * 3600.0 {
-        return (Status::Unknown, Some(format!("the last backup is of {shown}, which cannot be")));
+    if began <= 0.0 || began > context.seconds() + 24.0 * 3600.0 {
+        return (Status::Unknown, Some(format!("the last backup is of {shown}, which is impossible")));
     }
-    let (status, limit) = limits.judge((look.seconds() - began) / 3600.0);
+    let (status, limit) = limits.evaluate((context.seconds() - began) / 3600.0);
     let why = (status != Status::Ok).then(|| format!("the last backup is of {shown}, more than {limit} hours ago"));
     (status, why)
 }

@@ -1,20 +1,21 @@
-//! Numbers and times for people.
+//! Numbers and times as people read them.
 //!
-//! Times are given as moments and not as ages: a text that changes with each poll would be written to disk with each poll.
+//! A time is shown as a date and not as an age: a text that changes at every poll would be written to disk at every
+//! poll.
 
 use jiff::Timestamp;
 
-/// How many names a sentence holds before the rest is counted.
+/// How many names a message contains before the rest is counted.
 const NAMED: usize = 5;
 
-/// A moment, from seconds since 1970: `2026-03-01 04:00 UTC`. Nothing for what no calendar holds.
+/// A date, from seconds since 1970: `2026-03-01 04:00 UTC`. `None` if it is outside the calendar.
 pub fn moment(seconds: f64) -> Option<String> {
     let timestamp = Timestamp::from_second(seconds as i64).ok()?;
     let text = timestamp.to_string();
     Some(format!("{} {} UTC", text.get(..10)?, text.get(11..16)?))
 }
 
-/// Seconds since 1970, from a moment as RFC 3339 writes it.
+/// Seconds since 1970, from a date in the format of RFC 3339.
 pub fn seconds(text: &str) -> Option<f64> {
     Some(text.parse::<Timestamp>().ok()?.as_second() as f64)
 }
@@ -36,7 +37,7 @@ pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
-/// A text in a query or a form: all is escaped but letters, digits, `-._~` and these.
+/// A text for a query or a form. Escapes everything except letters, digits, `-._~` and `plain`.
 pub fn percent_encoded(text: &str, plain: &[u8]) -> String {
     text.bytes().fold(String::new(), |encoded, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || plain.contains(&byte) {
@@ -47,7 +48,7 @@ pub fn percent_encoded(text: &str, plain: &[u8]) -> String {
     })
 }
 
-/// The first few names, and how many more there are.
+/// The first few names, and the number of the others.
 pub fn list(names: &[String]) -> String {
     let shown = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMED) {
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_times_are_readable() {
+    fn numbers_and_times_are_formatted() {
         assert_eq!(moment(1_772_337_600.0).unwrap(), "2026-03-01 04:00 UTC");
         for absurd in [f64::MAX, 1e18, f64::INFINITY] {
             assert_eq!(moment(absurd), None, "{absurd}");

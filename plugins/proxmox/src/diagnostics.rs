@@ -1,4 +1,4 @@
-//! Fields that hold something else than they should.
+//! Diagnostics: fields whose values are not of the expected type or range.
 
 use polliwog_sdk::Report;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
@@ -7,33 +7,33 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use std::fmt;
 use std::marker::PhantomData;
 
-/// From here on a number in JSON is no longer exact, and no time, count or size of anything here: 9 PB, in bytes.
+/// From here on a number in JSON is not exact, and too large for any time, count or size: 9 PB, in bytes.
 const LARGEST: f64 = 9_007_199_254_740_992.0;
-/// So many oddities are named; a whole estate of them is counted.
+/// How many fields are named; the rest is counted.
 const NAMED: usize = 100;
 
-/// What could not be read, for the report's warnings.
+/// Fields that could not be read, for the report's warnings.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub struct Diagnostics {
     named: Vec<String>,
     more: usize,
-    /// Where those of the part that is being looked at begin.
-    begun: usize,
+    /// The number of diagnostics before the check in progress.
+    of_check: usize,
 }
 
-impl Notes {
-    /// A part is looked at from here on.
-    pub(crate) fn begin(&mut self) {
-        self.begun = self.named.len();
+impl Diagnostics {
+    /// Starts a check.
+    pub(crate) fn begin_check(&mut self) {
+        self.of_check = self.named.len();
     }
 
-    /// What was noted since then.
-    pub(crate) fn begun(&self) -> Vec<String> {
-        self.named.get(self.begun..).unwrap_or_default().to_vec()
+    /// Returns the diagnostics since the check started.
+    pub(crate) fn of_check(&self) -> Vec<String> {
+        self.named.get(self.of_check..).unwrap_or_default().to_vec()
     }
 
-    /// Notes something.
-    pub fn say(&mut self, note: impl FnOnce() -> String) {
+    /// Adds a diagnostic.
+    pub fn add(&mut self, note: impl FnOnce() -> String) {
         if self.named.len() < NAMED {
             self.named.push(note());
         } else {
@@ -41,12 +41,13 @@ impl Notes {
         }
     }
 
-    /// A number that is neither negative nor beyond 2^53. `what` names the field for a person: `disk of storage/local`.
+    /// Returns a number that is neither negative nor beyond 2^53. `what` names the field for a person: `disk of
+    /// storage/local`.
     pub fn number(&mut self, field: &Field<Number>, what: impl FnOnce() -> String) -> Option<f64> {
         match field {
             Field::Is(Number(number)) if (0.0..LARGEST).contains(number) => Some(*number),
             Field::Is(Number(number)) => {
-                self.say(|| format!("{} is {number}, which cannot be: it is not judged", what()));
+                self.add(|| format!("{} is {number}, which is impossible: ignored", what()));
                 None
             }
             Field::Absent => None,
@@ -57,7 +58,7 @@ impl Notes {
         }
     }
 
-    /// A text.
+    /// Returns a text.
     pub fn text<'a>(&mut self, field: &'a Field<Text>, what: impl FnOnce() -> String) -> Option<&'a str> {
         match field {
             Field::Is(Text(text)) => Some(text),
@@ -69,7 +70,7 @@ impl Notes {
         }
     }
 
-    /// A flag.
+    /// Returns a flag.
     pub fn flag(&mut self, field: &Field<Flag>, what: impl FnOnce() -> String) -> Option<bool> {
         match field {
             Field::Is(Flag(flag)) => Some(*flag),
@@ -82,10 +83,10 @@ impl Notes {
     }
 
     fn odd(&mut self, odd: &str, wanted: &str, what: impl FnOnce() -> String) {
-        self.say(|| format!("{} is {odd}, which is no {wanted}: it is not judged", what()));
+        self.add(|| format!("{} is {odd}, which is not a {wanted}: ignored", what()));
     }
 
-    /// Makes them warnings of a report.
+    /// Adds them to the warnings of a report.
     pub fn into_report(self, report: &mut Report) {
         for note in self.named {
             report.warn(note);
@@ -96,19 +97,19 @@ impl Notes {
     }
 }
 
-/// A list of objects; whatever else is in it is counted and left out.
+/// A list of objects. Other items are counted and dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Listed<T> {
     items: Vec<T>,
-    /// How many items were none.
+    /// The number of dropped items.
     odd: usize,
 }
 
 impl<T> Listed<T> {
-    /// The objects, and a note of what was none. `what` names the list: `/cluster/status`.
-    pub(crate) fn noted(self, notes: &mut Notes, what: &str) -> Vec<T> {
+    /// Returns the objects, and adds a diagnostic if items were dropped. `what` names the list: `/cluster/status`.
+    pub(crate) fn checked_items(self, diagnostics: &mut Diagnostics, what: &str) -> Vec<T> {
         if self.odd > 0 {
-            notes.say(|| format!("{what} has {} items that are no objects: they are left out", self.odd));
+            diagnostics.add(|| format!("{what} has {} items that are not objects: ignored", self.odd));
         }
         self.items
     }
@@ -141,7 +142,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Listed<T> {
     }
 }
 
-/// An object, or whatever else.
+/// An object, or `None` for any other value.
 struct Item<T>(Option<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Item<T> {
@@ -206,19 +207,19 @@ mod tests {
     use serde::Deserialize;
 
     #[test]
-    fn what_is_no_object_is_left_out_and_counted() {
+    fn items_that_are_not_objects_are_dropped_and_counted() {
         let list: Listed<Node> =
             serde_json::from_str(r#"[{"cpu": 1}, null, 3, -3, 0.5, "x", [{"cpu": 1}], true, {}]"#).unwrap();
         assert_eq!((list.items.len(), list.odd), (2, 7));
         assert!(serde_json::from_str::<Listed<Node>>("{}").is_err());
-        let mut notes = Notes::default();
-        list.noted(&mut notes, "/nodes");
-        assert_eq!(notes.named, ["/nodes has 7 items that are no objects: they are left out"]);
+        let mut diagnostics = Diagnostics::default();
+        list.checked_items(&mut diagnostics, "/nodes");
+        assert_eq!(diagnostics.named, ["/nodes has 7 items that are not objects: ignored"]);
     }
 
     #[test]
-    fn odd_fields_are_named() {
-        let mut notes = Notes::default();
+    fn unreadable_fields_are_named() {
+        let mut diagnostics = Diagnostics::default();
         for (json, expected) in [
             ("1", Some(1.0)),
             ("\"2.5\"", Some(2.5)),
@@ -229,16 +230,16 @@ mod tests {
             ("{}", None),
         ] {
             let field: Field<Number> = serde_json::from_str(json).unwrap();
-            assert_eq!(notes.number(&field, || format!("{json} of x")), expected, "{json}");
+            assert_eq!(diagnostics.number(&field, || format!("{json} of x")), expected, "{json}");
         }
-        assert_eq!(notes.named.len(), 4);
-        assert_eq!(notes.named[0], "-1 of x is -1, which cannot be: it is not judged");
-        assert_eq!(notes.named[2], "\"x\" of x is \"x\", which is no number: it is not judged");
+        assert_eq!(diagnostics.named.len(), 4);
+        assert_eq!(diagnostics.named[0], "-1 of x is -1, which is impossible: ignored");
+        assert_eq!(diagnostics.named[2], "\"x\" of x is \"x\", which is not a number: ignored");
         for _ in 0..200 {
-            notes.say(String::new);
+            diagnostics.add(String::new);
         }
         let mut report = Report::empty();
-        notes.into_report(&mut report);
+        diagnostics.into_report(&mut report);
         assert_eq!(report.warnings.len(), NAMED + 1);
         assert_eq!(report.warnings[NAMED], "104 more fields could not be read");
     }

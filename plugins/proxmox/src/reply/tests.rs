@@ -1,7 +1,8 @@
 use super::*;
+use crate::error::ErrorClass;
 use polliwog_sdk::http;
 use polliwog_sdk::testing::{Recording, poll, target};
-use polliwog_sdk::{Info, NoSettings, Poller, Report, Target};
+use polliwog_sdk::{Info, NoSettings, PollError, Poller, Report, Target};
 use serde_json::{Value, json};
 
 /// Reads one path of a product.
@@ -19,20 +20,27 @@ impl<const PRODUCT: u8> Poller for Reader<PRODUCT> {
     }
 }
 
-/// Whether the failure is permanent, its code, and its sentence.
+/// Returns whether the failure is permanent, its code, and its message.
 fn failure<const PRODUCT: u8>(status: u16, reason: &str, body: &str) -> (bool, String, String) {
     let exchange = json!([{
         "request": { "method": "GET", "url": "/cluster/status" },
         "response": { "status": status, "reason": reason, "body": body, "headers": [["location", "https://sso.example/"]] },
     }]);
     let result = poll::<Reader<PRODUCT>>(Recording::parse(&exchange.to_string()), target("{}"));
-    let error = result.expect_err("it is no good answer");
+    let error = result.expect_err("it is not a good answer");
     let failure = error.failure().clone();
     (matches!(error, PollError::Permanent(_)), failure.code, failure.message)
 }
 
+/// Compares a failure: whether it is permanent, its code, and a part of its message.
+fn check(status: u16, reason: &str, body: &str, (permanent, code, says): (bool, &str, &str)) {
+    let found = failure::<0>(status, reason, body);
+    assert_eq!((found.0, found.1.as_str()), (permanent, code), "{status} {reason} {body}: {}", found.2);
+    assert!(found.2.contains(says), "{status} {reason} {body}: {}", found.2);
+}
+
 #[test]
-fn each_trouble_has_its_own_sentence() {
+fn each_error_has_its_own_message() {
     for (status, reason, body, permanent, code, says) in [
         (401, "No ticket", "", true, "unauthorized", "(401, \"No ticket\")"),
         (
@@ -49,7 +57,7 @@ fn each_trouble_has_its_own_sentence() {
             "",
             true,
             "unauthorized",
-            "its secret is not; where it is lost, make the token anew",
+            "its secret is wrong; if the secret is lost, create the token again",
         ),
         (401, "user 'monitor@pve' is disabled", "", true, "unauthorized", "pveum user modify USER@REALM -enable 1"),
         (
@@ -66,7 +74,7 @@ fn each_trouble_has_its_own_sentence() {
             r#"{"data":null}"#,
             true,
             "forbidden",
-            "lack Sys.Audit on /: run there \"pveum acl modify",
+            "lack Sys.Audit on /: run on the server \"pveum acl modify",
         ),
         (
             403,
@@ -84,7 +92,7 @@ fn each_trouble_has_its_own_sentence() {
             "refused",
             "\"vmid: not a number\"",
         ),
-        (501, "Method 'GET /x' not implemented", "", true, "not_served", "no older than this plugin reads"),
+        (501, "Method 'GET /x' not implemented", "", true, "not_served", "not older than this plugin supports"),
         (
             595,
             "No route to host",
@@ -103,7 +111,15 @@ fn each_trouble_has_its_own_sentence() {
             "pveceph configuration",
         ),
         (503, "Service Unavailable", "<html>busy</html>", false, "server_error", "Service Unavailable"),
-        (429, "Too Many Requests", "", false, "too_busy", "patience"),
+        (429, "Too Many Requests", "", false, "too_busy", "asks for fewer requests"),
+    ] {
+        check(status, reason, body, (permanent, code, says));
+    }
+}
+
+#[test]
+fn unreadable_answers_have_their_own_messages() {
+    for (status, reason, body, permanent, code, says) in [
         (302, "Found", "", true, "redirect", "https://sso.example/"),
         (200, "OK", "<!DOCTYPE html><title>Log in</title>", false, "web_page", "https://HOST:8006"),
         (200, "OK", r#"{"data":[{"a":1}"#, false, "truncated", "ends in the middle"),
@@ -112,9 +128,7 @@ fn each_trouble_has_its_own_sentence() {
         (200, "OK", "it works", false, "not_json", "begins \"it works\""),
         (200, "OK", "", false, "truncated", "ends in the middle"),
     ] {
-        let found = failure::<0>(status, reason, body);
-        assert_eq!((found.0, found.1.as_str()), (permanent, code), "{status} {reason} {body}: {}", found.2);
-        assert!(found.2.contains(says), "{status} {reason} {body}: {}", found.2);
+        check(status, reason, body, (permanent, code, says));
     }
 }
 
@@ -125,7 +139,9 @@ fn backup_server_writes_plain_text_and_mail_gateway_has_no_tokens() {
     assert!(says.contains("\"authentication failed\"") && says.contains("list-tokens"), "{says}");
     let (_, _, says) = failure::<1>(403, "Forbidden", "permission check failed");
     assert!(
-        says.contains("lack the rights for /cluster/status: run there \"proxmox-backup-manager acl update / Audit"),
+        says.contains(
+            "lack the rights for /cluster/status: run on the server \"proxmox-backup-manager acl update / Audit"
+        ),
         "{says}"
     );
     let (permanent, code, says) =
@@ -137,11 +153,11 @@ fn backup_server_writes_plain_text_and_mail_gateway_has_no_tokens() {
 }
 
 #[test]
-fn another_product_or_none_at_all_is_named() {
+fn another_product_and_an_unknown_server_are_named() {
     for (reason, body, says) in [
         ("Unauthorized", "authentication failed", "this is Proxmox Backup Server, not Proxmox VE"),
         ("API tokens not implemented", "", "this is Proxmox Mail Gateway, not Proxmox VE"),
-        ("Unauthorized", "who are you?", "in words that are not those of Proxmox VE"),
+        ("Unauthorized", "who are you?", "in words that Proxmox VE does not use"),
     ] {
         let (_, code, found) = failure::<0>(401, reason, body);
         assert!(code == "unauthorized" && found.contains(says), "{found}");
@@ -149,20 +165,44 @@ fn another_product_or_none_at_all_is_named() {
 }
 
 #[test]
-fn long_words_are_cut() {
+fn long_quotations_are_cut() {
     let (_, _, says) = failure::<0>(500, &"x".repeat(5000), "");
     assert!(says.len() < 500, "{says}");
 }
 
+/// Fails with the class of the error as its code.
+struct Classifier;
+
+impl Poller for Classifier {
+    type Settings = NoSettings;
+    const INFO: Info = Info { kind: "classifier", ..Info::SERVICE };
+
+    fn poll(_: &Target, _: NoSettings) -> Result<Report, PollError> {
+        let response = http::Request::get("/cluster/ceph/status").send().expect("it is recorded");
+        let error = read::<Value>(Product::Ve, "/cluster/ceph/status", &response).expect_err("it is not 2xx");
+        Err(PollError::permanent(format!("{:?}", error.class), error.message))
+    }
+}
+
 #[test]
-fn a_wrong_port_is_named() {
-    for (base, expected) in [
-        ("https://a:8006", None),
-        ("https://a:8007", Some("Proxmox VE listens on port 8006 unless it was told otherwise")),
-        ("https://a", Some("Proxmox VE listens on port 8006 unless it was told otherwise")),
-        ("http://a:8006", Some("Proxmox VE speaks https only")),
-        ("http://a:80", Some("Proxmox VE speaks https only, on port 8006 unless it was told otherwise")),
+fn errors_are_classified() {
+    for (status, reason, class) in [
+        (401, "No ticket", ErrorClass::Unauthorized),
+        (403, "Permission check failed (/, Sys.Audit)", ErrorClass::Forbidden),
+        (404, "Not Found", ErrorClass::NotServed),
+        (595, "No route to host", ErrorClass::NodeUnreachable),
+        (400, "Parameter verification failed.", ErrorClass::Refused),
+        (429, "Too Many Requests", ErrorClass::Other),
+        (500, "got timeout", ErrorClass::ServerFailed),
+        (500, "binary not installed: /usr/bin/ceph-mon", ErrorClass::NotInstalled),
+        (500, "pveceph configuration not initialized", ErrorClass::NotConfigured),
     ] {
-        assert_eq!(wrong_port(Product::Ve, base).as_deref(), expected, "{base}");
+        let exchange = json!([{
+            "request": { "method": "GET", "url": "/cluster/ceph/status" },
+            "response": { "status": status, "reason": reason },
+        }]);
+        let result = poll::<Classifier>(Recording::parse(&exchange.to_string()), target("{}"));
+        let error = result.expect_err("it is an error");
+        assert_eq!(error.failure().code, format!("{class:?}"), "{status} {reason}");
     }
 }

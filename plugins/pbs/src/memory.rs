@@ -1,0 +1,42 @@
+//! What one poll of a Backup Server remembers for the next, beside what all Proxmox plugins remember.
+
+use proxmox::{ExpiringMap, PluginMemory};
+use serde::{Deserialize, Serialize};
+
+/// The plugin's part of the memory.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Memory {
+    /// Datastores that did not answer in time and are not asked for a while, and why.
+    pub backing_off: ExpiringMap<String>,
+    /// Datastores whose snapshots are being listed, by name.
+    pub walks: ExpiringMap<Walk>,
+}
+
+impl PluginMemory for Memory {
+    const SHED: &'static str = "snapshots listed so far";
+
+    fn purge(&mut self, now: u64) {
+        self.backing_off.purge(now);
+        self.walks.purge(now);
+    }
+
+    fn shed(&mut self) {
+        self.walks = ExpiringMap::default();
+    }
+}
+
+/// What was found in the snapshots of one datastore so far.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Walk {
+    /// Namespaces that are not listed yet.
+    pub left: Vec<String>,
+    /// All snapshots.
+    pub all: usize,
+    /// Snapshots that were verified, with any result.
+    pub verified: usize,
+    /// Snapshots that are damaged.
+    pub damaged: usize,
+    /// The names of some damaged snapshots.
+    pub named: Vec<String>,
+}

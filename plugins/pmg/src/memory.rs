@@ -1,0 +1,27 @@
+//! What one poll of a Mail Gateway remembers for the next, beside what all Proxmox plugins remember.
+
+use proxmox::{Expiring, ExpiringMap, PluginMemory};
+use serde::{Deserialize, Serialize};
+
+/// The plugin's part of the memory.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Memory {
+    /// Tickets that need not be renewed yet, by name.
+    pub fresh: ExpiringMap<()>,
+    /// Why the list of the cluster did not come in time. While it is valid, each node is asked by itself.
+    pub cluster_hung: Option<Expiring<String>>,
+}
+
+impl PluginMemory for Memory {
+    const SHED: &'static str = "when each ticket is renewed";
+
+    fn purge(&mut self, now: u64) {
+        self.fresh.purge(now);
+        self.cluster_hung.take_if(|hung| hung.get(now).is_none());
+    }
+
+    fn shed(&mut self) {
+        self.fresh = ExpiringMap::default();
+    }
+}

@@ -1,0 +1,216 @@
+//! The state of one poll: the API, the report, and the memory.
+//!
+//! A part of the report that cannot be read keeps its last state for two minutes. Then it is unknown.
+
+use crate::memory::{LONG, Memory, PluginMemory};
+use crate::schedule::{Check, Due, belongs};
+use crate::{Answer, Api, Connected, Diagnostics, Error, Hysteresis, Verdict, list};
+use polliwog_sdk::{Dependency, Report, Status};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long the last state of a part is kept while the part cannot be read. Milliseconds.
+const STANDS_MS: u64 = 2 * 60 * 1000;
+
+/// The state of one poll.
+pub struct PollContext<S, M> {
+    /// The API of the origin that answers.
+    pub api: Api,
+    /// The target's settings.
+    pub settings: S,
+    /// The report so far.
+    pub report: Report,
+    /// Fields that could not be read so far.
+    pub diagnostics: Diagnostics,
+    /// Values beyond a threshold.
+    pub hysteresis: Hysteresis,
+    /// The results of earlier polls, and what this poll leaves for the next.
+    pub memory: Memory<M>,
+    /// Parts that could not be read in this poll and keep their last state.
+    missed: Vec<String>,
+    /// Names, and prefixes that end in `/`, of dependencies that cannot be checked, each with the reason.
+    lost: Vec<(String, String)>,
+    /// The entries of `lost` whose parts are not checked at every poll. Their next check comes by schedule.
+    until_checked: BTreeSet<String>,
+    due: Due,
+}
+
+/// A part of a report: the name of the dependency that stands for the whole, and the names, or prefixes that end in
+/// `/`, of its other dependencies.
+pub type Part<'a> = (&'a str, &'a [&'a str]);
+
+impl<S, M: PluginMemory> PollContext<S, M> {
+    /// Starts the poll of an API that answers. Returns the answers to the first paths as well.
+    pub fn new(connected: Connected, mut memory: Memory<M>, settings: S) -> (Self, Vec<Answer>) {
+        let hysteresis = Hysteresis::new(std::mem::take(&mut memory.crossed), memory.now());
+        let context = Self {
+            api: connected.api,
+            settings,
+            report: [connected.dependency].into_iter().collect(),
+            diagnostics: Diagnostics::default(),
+            hysteresis,
+            memory,
+            missed: Vec::new(),
+            lost: Vec::new(),
+            until_checked: BTreeSet::new(),
+            due: Due::default(),
+        };
+        (context, connected.answers)
+    }
+
+    /// Adds a dependency to the report.
+    pub fn add(&mut self, dependency: Dependency) {
+        self.report.dependencies.push(dependency);
+    }
+
+    /// The time of this poll, in milliseconds since 1970.
+    pub fn milliseconds(&self) -> u64 {
+        self.memory.now()
+    }
+
+    /// The time of this poll, in seconds since 1970.
+    pub fn seconds(&self) -> f64 {
+        self.milliseconds() as f64 / 1000.0
+    }
+
+    /// Marks earlier dependencies of this name, or of this prefix that ends in `/`, as unknown. Call it at each poll
+    /// while they cannot be checked. When the calls stop, they are checked immediately.
+    pub fn mark_unknown(&mut self, names: impl Into<String>, why: impl Into<String>) {
+        self.lost.push((names.into(), why.into()));
+    }
+
+    /// Like [`PollContext::mark_unknown`], for parts that are not checked at every poll; the state persists between
+    /// checks.
+    pub fn mark_unknown_until_checked(&mut self, name: String, why: String) {
+        self.until_checked.insert(name.clone());
+        self.mark_unknown(name, why);
+    }
+
+    /// Whether a part is due. If so, diagnostics and samples from here to [`PollContext::checked`] belong to it. If
+    /// not, those of its last check are reported again.
+    pub fn is_due(&mut self, part: &str) -> bool {
+        let check = self.memory.schedule.valid(part, self.memory.now());
+        match check.filter(|_| !self.memory.visibility.back.iter().any(|name| belongs(name, part))) {
+            Some(check) => {
+                self.report.samples.extend(check.samples());
+                check.diagnostics.iter().for_each(|note| self.diagnostics.add(|| note.clone()));
+                false
+            }
+            None => {
+                self.due.parts.push(part.to_owned());
+                self.diagnostics.begin_check();
+                self.due.samples_before = self.report.samples.len();
+                true
+            }
+        }
+    }
+
+    /// Ends a check. The part is due again after the period.
+    pub fn checked(&mut self, part: &str, period: Duration) {
+        let samples = self.report.samples.get(self.due.samples_before..).unwrap_or_default();
+        let check = Check::new(self.diagnostics.of_check(), samples);
+        let now = self.memory.now();
+        self.memory.schedule.set(part, check, now, period);
+    }
+
+    /// Returns the names of earlier dependencies with this prefix, which ends in `/`.
+    pub fn reported_before(&self, prefix: &str) -> Vec<String> {
+        self.memory.inventory.names(prefix)
+    }
+
+    /// Returns the content of a part, or reports why it could not be read.
+    ///
+    /// After an error that may pass, the part keeps its last state for two minutes, and the dependency `api` reports
+    /// that something is missing. After that, and after a permanent error, the whole part is unknown. A part that was
+    /// never read is unknown immediately.
+    pub fn part<T>(&mut self, part: Part<'_>, read: Result<T, Error>) -> Option<T> {
+        let unknown = |context: &Self| context.report.dependencies.iter().any(|dependency| dependency.name == part.0);
+        let read = self.detail(part, read);
+        if read.is_none() && !unknown(self) {
+            self.missed.push(part.0.to_owned());
+        }
+        read
+    }
+
+    /// Like [`PollContext::part`], for a part whose absence is already reported elsewhere (for example by its node).
+    pub fn detail<T>(&mut self, (name, members): Part<'_>, read: Result<T, Error>) -> Option<T> {
+        let now = self.memory.now();
+        let error = match read {
+            Ok(read) => {
+                self.memory.missed.remove(name);
+                self.memory.read.renew(name, (), now, LONG);
+                return Some(read);
+            }
+            Err(error) => error,
+        };
+        let since = self.memory.missed.get(name, now).copied().unwrap_or(now);
+        self.memory.missed.renew(name, since, now, LONG);
+        let mut kept = members.to_vec();
+        if error.permanent || now.saturating_sub(since) >= STANDS_MS {
+            for member in members {
+                let why = format!("it cannot be checked: see {name:?}");
+                if self.due.covers(member) {
+                    self.mark_unknown_until_checked((*member).to_owned(), why);
+                } else {
+                    self.mark_unknown(*member, why);
+                }
+            }
+            self.add(Dependency::unknown(name, error.message));
+            return None;
+        }
+        if !self.is_known(name) {
+            // Its members may have been reported before the host restarted.
+            self.add(Dependency::unknown(name, error.message));
+        } else {
+            self.report.warn(format!("{name}: {}", error.message));
+            kept.push(name);
+        }
+        kept.into_iter().for_each(|kept| self.report.keep(kept));
+        None
+    }
+
+    /// Whether a part was read at an earlier poll.
+    pub fn is_known(&self, name: &str) -> bool {
+        self.memory.read.get(name, self.memory.now()).is_some()
+    }
+
+    /// Adds a warning to the dependency `api`.
+    pub fn warn_of_api(&mut self, why: &str) {
+        if let Some(api) = self.report.dependencies.iter_mut().find(|dependency| dependency.name == "api") {
+            let said = api.error_message.take().map(|said| format!("{said}; ")).unwrap_or_default();
+            api.error_message = Some(format!("{said}{why}"));
+            api.status = api.status.worse(Status::Warning);
+        }
+    }
+
+    /// Returns the report. A parent that the report does not contain is removed: it may be excluded.
+    pub fn finish(mut self) -> Report {
+        if !self.missed.is_empty() {
+            let what = list(&self.missed);
+            self.warn_of_api(&format!("some parts could not be read at this poll and keep their last state: {what}"));
+        }
+        let Self { mut report, diagnostics, lost, until_checked, hysteresis, mut memory, .. } = self;
+        diagnostics.into_report(&mut report);
+        let mut names: BTreeSet<String> = report.dependencies.iter().map(|found| found.name.clone()).collect();
+        let unknown = memory.inventory.unknown(&lost).into_iter();
+        report.dependencies.extend(unknown.filter(|lost| names.insert(lost.name.clone())));
+        let in_sight = |name: &&String| !until_checked.contains(*name);
+        memory.visibility = memory.visibility.after(lost.iter().map(|(name, _)| name).filter(in_sight));
+        memory.crossed = hysteresis.into_crossed();
+        memory.inventory.update(&report);
+        let dropped = memory.save();
+        if !dropped.is_empty() {
+            let what = dropped.join(", ");
+            report.warn(format!("the memory of 1 MB for this target is full; not remembered: {what}"));
+        }
+        for dependency in &mut report.dependencies {
+            dependency.parent = dependency.parent.take().filter(|parent| names.contains(parent));
+        }
+        report
+    }
+}
+
+/// A dependency with a status, and the reason if it is not ok.
+pub fn evaluated(name: impl Into<String>, kind: &str, (status, why): Verdict) -> Dependency {
+    Dependency { error_message: why, ..Dependency::new(name, status).with_kind(kind) }
+}
