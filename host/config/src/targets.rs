@@ -5,10 +5,9 @@ use crate::target_config::{CHANGEABLE, SHORTEST_INTERVAL, TargetConfig, cadence_
 use crate::target_parts::{also, secrets, short_secrets, tls};
 use crate::value::{Entry, Node, Value};
 use egress::Origin;
-use model::{Cadence, Kind, Setting, SettingSource, TargetId, TargetSource};
+use model::{Kind, SettingSource, TargetId, TargetSource};
 use scheduler::Settings;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 use url::Url;
 
@@ -51,12 +50,10 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         _ => "target".to_owned(),
     };
     let section = Section::inner(notes, name.clone(), entries);
-    let required = |key: &'static str| {
-        if !entries.iter().any(|entry| entry.key == key) {
-            notes.at(item.line, format!("{name} has no {key}"));
-        }
-    };
-    ["id", "kind", "url"].into_iter().for_each(required);
+    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+    for key in ["id", "kind", "url"].into_iter().filter(|key| !has(key)) {
+        notes.at(item.line, format!("{name} has no {key}"));
+    }
     let id = section.get("id", |value| TargetId::new(&text(value)?).map_err(|error| error.to_string()));
     let kind = section.get("kind", |value| Kind::new(&text(value)?).map_err(|error| error.to_string()));
     let url = section.get("url", |value| Origin::parse(&text(value)?).map_err(|error| error.to_string()));
@@ -102,10 +99,7 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         labels,
         settings,
         source: TargetSource::File,
-        set_by: CHANGEABLE.map(|key| match entries.iter().any(|entry| entry.key == key) {
-            true => SettingSource::File,
-            false => SettingSource::Default,
-        }),
+        set_by: CHANGEABLE.map(|key| if has(key) { SettingSource::File } else { SettingSource::Default }),
         line,
         setting_lines,
     };

@@ -101,6 +101,14 @@ fn each_error_has_its_own_message() {
             "node_unreachable",
             "cannot reach the node behind /cluster/status (595, \"No route to host\")",
         ),
+    ] {
+        check(status, reason, body, (permanent, code, says));
+    }
+}
+
+#[test]
+fn each_server_error_has_its_own_message() {
+    for (status, reason, body, permanent, code, says) in [
         (596, "Connection timed out", "", false, "node_unreachable", "596"),
         (
             500,
