@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
+#[path = "rules/circles.rs"]
+mod circles;
+
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,41 +39,140 @@ fn edges() -> BTreeMap<String, BTreeSet<String>> {
     packages.iter().map(|package| (package["name"].as_str().unwrap().to_owned(), named(package))).collect()
 }
 
-/// The walls between the rooms: who may name whom, and nobody else.
+/// The third column of ARCHITECTURE's table of crates: the crates that each crate may name.
+fn documented_edges() -> BTreeMap<String, BTreeSet<String>> {
+    let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let words = |cell: &str| -> Vec<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').collect();
+        let [name, _, may] = cells[..] else { return None };
+        Some((words(name).first()?.trim_end_matches('/').to_owned(), words(may)))
+    };
+    let by_folder: BTreeMap<String, Vec<String>> =
+        map.lines().filter(|line| line.starts_with("| `")).filter_map(row).collect();
+    let metadata = metadata();
+    let crates = metadata["packages"].as_array().unwrap().iter().map(|package| {
+        let name = package["name"].as_str().unwrap().to_owned();
+        let folder = PathBuf::from(package["manifest_path"].as_str().unwrap()).parent().unwrap().to_owned();
+        let folder = folder.strip_prefix(root()).unwrap().display().to_string();
+        let may = by_folder.get(&folder).unwrap_or_else(|| panic!("ARCHITECTURE.md has no row for {folder}"));
+        (name, may.iter().cloned().collect())
+    });
+    crates.collect()
+}
+
+/// The edges between crates are those of ARCHITECTURE's table, no more and no fewer.
 #[test]
-fn rooms_name_only_whom_they_may() {
-    let plugins = ["plugin-http", "plugin-mapping", "plugin-proactive-deps"];
-    let mut allowed: BTreeMap<&str, Vec<&str>> = BTreeMap::from([
-        ("model", vec![]),
-        ("scheduler", vec!["model"]),
-        ("egress", vec!["model"]),
-        ("sandbox", vec!["model", "egress"]),
-        ("store", vec!["model"]),
-        // The settings types of those whose settings an operator writes.
-        ("config", vec!["model", "scheduler", "egress", "sandbox", "store"]),
-        ("web", vec!["model"]),
-        ("demo", vec!["model"]),
-        ("polliwog", vec!["model", "scheduler", "egress", "sandbox", "store", "config", "web", "demo", "builtin"]),
-        ("polliwog-sdk", vec![]),
-        ("plugin-build", vec![]),
-        ("builtin", vec!["plugin-build"]),
-        ("guests", vec!["polliwog-sdk"]),
-        // What three plugins share; it sees no more of the system than they do.
-        ("proxmox", vec!["polliwog-sdk"]),
-    ]);
-    allowed.extend(plugins.map(|plugin| (plugin, vec!["polliwog-sdk"])));
-    allowed.extend(["plugin-pbs", "plugin-pmg", "plugin-pve"].map(|plugin| (plugin, vec!["polliwog-sdk", "proxmox"])));
+fn crates_name_the_crates_in_the_table() {
+    let documented = documented_edges();
     for (from, named) in edges() {
-        // What crosses rooms may name everything.
+        // Tests that cross crates may name all of them.
         if from == "tests" {
             continue;
         }
-        let may =
-            allowed.get(from.as_str()).unwrap_or_else(|| panic!("{from} is a new room: say here whom it may name"));
-        for to in named {
-            assert!(may.contains(&to.as_str()), "{from} names {to}, which is a wall");
+        assert_eq!(named, documented[&from], "the crates that {from} names, and those in ARCHITECTURE.md");
+    }
+}
+
+/// Engine and catalog stay below the surfaces, whatever the table says.
+#[test]
+fn lower_crates_do_not_name_higher_ones() {
+    let edges = edges();
+    for (from, to) in
+        [("engine", "web"), ("catalog", "engine"), ("catalog", "config"), ("web", "engine"), ("web", "store")]
+    {
+        assert!(!edges[from].contains(to), "{from} names {to}");
+    }
+    for (from, named) in edges.iter().filter(|(from, _)| *from != "tests") {
+        assert!(!named.contains("polliwog"), "{from} names polliwog");
+    }
+}
+
+/// A reader can understand the files of a crate one after the other.
+#[test]
+fn no_files_import_each_other_in_a_circle() {
+    let circles: Vec<String> = source_folders().iter().flat_map(|folder| circles::of(folder)).collect();
+    assert_eq!(circles, Vec::<String>::new());
+}
+
+/// The folders with the sources of host crates and plugins.
+fn source_folders() -> Vec<PathBuf> {
+    let inner = |folder: &str| {
+        let entries = std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path().join("src"));
+        entries.filter(|path| path.is_dir()).collect::<Vec<_>>()
+    };
+    let mut folders = [inner("host"), inner("plugins")].concat();
+    folders.sort();
+    folders
+}
+
+/// Every Rust file of the repository.
+fn rust_files() -> Vec<PathBuf> {
+    fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                walk(&path, files);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
         }
     }
+    let mut files = Vec::new();
+    ["host", "plugins", "sdk", "tests"].into_iter().for_each(|folder| walk(&root().join(folder), &mut files));
+    files
+}
+
+#[test]
+fn files_have_at_most_500_lines() {
+    for file in rust_files() {
+        let lines = std::fs::read_to_string(&file).unwrap().lines().count();
+        assert!(lines <= 500, "{} has {lines} lines: split it by topic", file.display());
+    }
+}
+
+/// rustfmt breaks code at this width and leaves comments as they are.
+#[test]
+fn comments_fit_the_width_of_the_code() {
+    const WIDTH: usize = 120;
+    for file in rust_files() {
+        for (number, line) in std::fs::read_to_string(&file).unwrap().lines().enumerate() {
+            // A table in a comment cannot be wrapped.
+            let is_comment = line.trim_start().starts_with("//") && !line.contains('|') && !line.contains("http");
+            let width = line.chars().count();
+            assert!(!is_comment || width <= WIDTH, "{}:{} is {width} wide", file.display(), number + 1);
+        }
+    }
+}
+
+/// Relative links in the documents lead to files that exist.
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let mut documents: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
+            .map(|name| root().join(name))
+            .into_iter()
+            .chain([root().join("sdk/README.md")])
+            .collect();
+    for folder in ["docs", "docs/kinds"] {
+        let entries = std::fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        documents.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
+    for document in documents {
+        let text = std::fs::read_to_string(&document).unwrap();
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.contains("://") && !target.starts_with(['#', '<'])) {
+            let file = target.split('#').next().unwrap();
+            let path = document.parent().unwrap().join(file);
+            assert!(path.exists(), "{} links to {target}, which does not exist", document.display());
+        }
+    }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = std::fs::read_to_string(root().join("README.md")).unwrap().lines().count();
+    assert!(lines <= 200, "README.md has {lines} lines: move details to docs/");
 }
 
 #[test]
@@ -91,7 +193,7 @@ fn every_crate_takes_the_shared_lints_and_forbids_unsafe_code() {
     }
 }
 
-/// A reader finds every room in the code map, and nothing that is gone.
+/// The code map lists every crate, and no folder that is gone.
 #[test]
 fn the_code_map_lists_what_exists() {
     let map = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
@@ -118,7 +220,7 @@ fn there_is_one_crypto_provider() {
     }
 }
 
-/// What the README shows as a newcomer's plugin is compiled as the SDK's own example; both are the same text.
+/// The README's plugin is the SDK's example, which is compiled.
 #[test]
 fn the_readmes_plugin_is_one_that_is_compiled() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();

@@ -1,7 +1,7 @@
 //! Datastores that are not asked for a while because they did not answer in time. Each request to a disk that hangs
 //! blocks a thread of the server until the server restarts.
 
-use crate::PollContext;
+use crate::context::PollContext;
 use proxmox::Error;
 use std::time::Duration;
 

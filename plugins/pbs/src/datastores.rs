@@ -1,6 +1,7 @@
 //! Datastores: whether they are available, how full they are, and when they will be full.
 
-use crate::{Memory, PollContext, backoff};
+use crate::backoff;
+use crate::context::{Memory, PollContext};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{Answer, Error, ErrorClass, Evaluation, Thresholds, bytes, evaluated, moment, percent, worse};

@@ -3,8 +3,9 @@
 //! The server walks the datastore to list them. A walk that hangs blocks a thread of the server until the server
 //! restarts, so a datastore that did not answer in time is not asked for an hour.
 
+use crate::backoff;
+use crate::context::PollContext;
 use crate::datastores::Store;
-use crate::{PollContext, backoff};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{Answer, Error, Thresholds, count, evaluated, moment, percent_encoded};

@@ -1,7 +1,7 @@
 //! Jobs: garbage collection, verify, sync and prune, with their last run and the time of the next one.
 
+use crate::context::{Permissions, PollContext};
 use crate::datastores::Store;
-use crate::{Permissions, PollContext};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{Answer, Ended, Error, ErrorClass, evaluated, moment, worse};

@@ -20,6 +20,7 @@
 #![deny(unsafe_code)]
 
 mod backoff;
+mod context;
 mod datastores;
 mod groups;
 mod jobs;
@@ -28,19 +29,20 @@ mod settings;
 mod tasks;
 mod verification;
 
-use polliwog_sdk::lenient::{Field, Flag, Number};
+use context::{Memory, Permissions, PollContext};
+use polliwog_sdk::lenient::{Field, Number};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::{SecretSpec, Status};
 use proxmox::{Answer, Api, Error, Fact, Host, Part, Product, Space, connect, evaluated, hourly, subscription};
 use serde::Deserialize;
 use settings::Settings;
-use std::collections::BTreeMap;
 
 /// The plugin.
 pub struct Pbs;
 
 impl Poller for Pbs {
     type Settings = Settings;
+
     const INFO: Info = Info {
         kind: "pbs",
         title: "Proxmox Backup Server",
@@ -91,14 +93,6 @@ impl Poller for Pbs {
 }
 
 polliwog_sdk::register!(Pbs);
-
-/// The state of one poll.
-type PollContext = proxmox::PollContext<Settings, memory::Memory>;
-
-type Memory = proxmox::Memory<memory::Memory>;
-
-/// Privileges by path, and whether each is propagated.
-type Permissions = BTreeMap<String, BTreeMap<String, Field<Flag>>>;
 
 const NODE: Part<'_> = ("node", &[]);
 const DATASTORES: Part<'_> = ("datastores", &["datastore/", "groups/", "group/", "verification/"]);
@@ -219,6 +213,7 @@ mod tests {
 
     impl Poller for Shown {
         type Settings = Settings;
+
         const INFO: Info = Pbs::INFO;
 
         fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {

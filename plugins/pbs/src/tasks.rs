@@ -1,6 +1,6 @@
 //! Tasks that failed in the last day.
 
-use crate::{Permissions, PollContext};
+use crate::context::{Permissions, PollContext};
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Number, Text};
 use proxmox::{Ended, Part, count, evaluated, list};

@@ -4,7 +4,7 @@
 //! a poll requests only as many as leave time and room for the other checks. A datastore that did not answer in time is
 //! not asked for a while, as in `groups`.
 
-use crate::PollContext;
+use crate::context::PollContext;
 use crate::datastores::Store;
 use crate::memory::Walk;
 use crate::{backoff, groups};

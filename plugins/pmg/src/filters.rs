@@ -2,7 +2,7 @@
 //!
 //! For the rules, the gateway queries the network, which takes seconds. They are checked once an hour.
 
-use crate::PollContext;
+use crate::context::PollContext;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use proxmox::{Answer, Error, ErrorClass, Verdict, evaluated, list, moment, worse};

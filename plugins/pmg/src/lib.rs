@@ -15,6 +15,7 @@
 
 #![deny(unsafe_code)]
 
+mod context;
 mod filters;
 mod login;
 mod memory;
@@ -24,6 +25,7 @@ mod services;
 mod settings;
 mod statistics;
 
+use context::{Memory, PollContext};
 use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
 use proxmox::{Answer, Error, Fact, certificates, hourly, subscription};
@@ -34,6 +36,7 @@ pub struct Pmg;
 
 impl Poller for Pmg {
     type Settings = Settings;
+
     const INFO: Info = Info {
         kind: "pmg",
         title: "Proxmox Mail Gateway",
@@ -77,11 +80,6 @@ impl Poller for Pmg {
 }
 
 polliwog_sdk::register!(Pmg);
-
-/// The state of one poll.
-type PollContext = proxmox::PollContext<Settings, memory::Memory>;
-
-type Memory = proxmox::Memory<memory::Memory>;
 
 /// `answers` are the answers to [`nodes::first_path`].
 fn poll(context: &mut PollContext, answers: Vec<Answer>) {

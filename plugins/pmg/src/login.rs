@@ -4,7 +4,8 @@
 //! does not accept it any more, because it restarted with another key or was down for too long, the password is sent
 //! again.
 
-use crate::{Memory, nodes};
+use crate::context::Memory;
+use crate::nodes;
 use polliwog_sdk::Target;
 use polliwog_sdk::http::{BodyEncoding, CaptureSource, Method, forget_secret, has_secret};
 use polliwog_sdk::lenient::{Field, Flag};

@@ -3,7 +3,7 @@
 //! The cluster's list has no status of a node: a node is fine if it has no `conn_error`, and synchronised if `insync`
 //! is 1. The gateway waits for peers that are down before it returns the list. Then each node is asked by itself.
 
-use crate::{Memory, PollContext};
+use crate::context::{Memory, PollContext};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{Answer, Error, ErrorClass, Expiring, Host, Part, Space, evaluated, list};

@@ -3,13 +3,12 @@
 //! For any queue, the gateway lists all of its mail. The queues are therefore requested once a minute, one after the
 //! other.
 
-use crate::PollContext;
+use crate::context::PollContext;
+use crate::settings::QUEUES;
 use polliwog_sdk::{Sample, Status};
 use proxmox::{Answer, ErrorClass, Evaluation, Verdict, evaluated, worse};
 use std::time::Duration;
 
-/// The queues of Postfix.
-pub(crate) const QUEUES: [&str; 4] = ["deferred", "active", "incoming", "hold"];
 const PERIOD: Duration = Duration::from_secs(60);
 const CHECK: &str = "queues";
 

@@ -1,6 +1,6 @@
 //! Services of each node.
 
-use crate::PollContext;
+use crate::context::PollContext;
 use crate::nodes::Nodes;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};

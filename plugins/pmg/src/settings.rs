@@ -3,6 +3,9 @@
 use polliwog_sdk::prelude::*;
 use proxmox::{CertificateLimits, HostLimits, Patterns, Thresholds};
 
+/// The queues of Postfix.
+pub(crate) const QUEUES: [&str; 4] = ["deferred", "active", "incoming", "hold"];
+
 /// How a Proxmox Mail Gateway, or a cluster of them, is evaluated.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -131,7 +134,7 @@ impl Settings {
                 self.username
             )),
         };
-        let queues = crate::queues::QUEUES.into_iter().filter_map(|queue| {
+        let queues = QUEUES.into_iter().filter_map(|queue| {
             self.queues.limits(queue).problem(&format!("queues.{queue}_warning"), &format!("queues.{queue}_critical"))
         });
         who.into_iter()

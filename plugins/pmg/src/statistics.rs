@@ -1,6 +1,6 @@
 //! Today's mail and the quarantine, as samples. They have no status.
 
-use crate::PollContext;
+use crate::context::PollContext;
 use polliwog_sdk::Sample;
 use polliwog_sdk::lenient::{Field, Number};
 use serde::Deserialize;

@@ -2,14 +2,13 @@
 
 mod coverage;
 mod runs;
+mod shared;
 
-use crate::PollContext;
+use crate::context::PollContext;
 use crate::nodes::Nodes;
 use crate::resources::Guest;
-use proxmox::Part;
 use std::time::Duration;
 
-const PART: Part<'_> = ("backup/coverage", &["backup/"]);
 const CHECK: &str = "backup";
 /// How often backups are checked. They run daily.
 const PERIOD: Duration = Duration::from_secs(5 * 60);
@@ -23,15 +22,10 @@ pub(crate) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes,
             .mark_unknown(format!("backup/node/{name}"), format!("it cannot be checked: its node {name} is offline"));
     }
     if !context.is_due(CHECK) {
-        return context.report.keep(PART.1[0]);
+        return context.report.keep(shared::PART.1[0]);
     }
     let (covered, jobs) =
         if context.settings.backups.coverage { coverage::report(context, guests, cluster) } else { (true, Vec::new()) };
     let runs = !context.settings.backups.runs || runs::report(context, guests, nodes, &jobs);
     context.checked(CHECK, if covered && runs { PERIOD } else { AGAIN });
-}
-
-/// Whether a guest needs no backup.
-fn excluded(context: &PollContext, guest: &Guest) -> bool {
-    context.settings.backups.exclude.match_any(guest.names().iter().map(String::as_str))
 }

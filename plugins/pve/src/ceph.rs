@@ -3,7 +3,7 @@
 //! The answer is the output of `ceph -s`, up to a megabyte, and differs between versions. Only the health and the
 //! number of OSDs are read.
 
-use crate::PollContext;
+use crate::context::PollContext;
 use crate::nodes::{Nodes, answers};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Dependency, Status};

@@ -3,8 +3,8 @@
 //! A stopped guest is a failure only if it is expected to run. Even then there may be a reason: a backup or migration
 //! holds it, HA was told to stop it, or a person stopped it.
 
-use crate::PollContext;
 use crate::cluster_view::ClusterView;
+use crate::context::PollContext;
 use crate::ha::Service;
 use crate::memory::{GuestNames, Names, Stopped};
 use crate::nodes::{State, parent};

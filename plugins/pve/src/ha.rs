@@ -2,7 +2,7 @@
 //!
 //! The state of master and LRM is part of a text: `pve1 (active, Wed Nov 18 12:00:00 2026)`.
 
-use crate::PollContext;
+use crate::context::PollContext;
 use crate::nodes::{Node, Nodes, parent, reports};
 use polliwog_sdk::lenient::{Field, Flag, Text};
 use polliwog_sdk::{Dependency, Status};

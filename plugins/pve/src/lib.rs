@@ -30,6 +30,7 @@ mod backups;
 mod ceph;
 mod cluster;
 mod cluster_view;
+mod context;
 mod guests;
 mod ha;
 mod memory;
@@ -47,6 +48,7 @@ mod tasks;
 mod upkeep;
 
 use cluster::Cluster;
+use context::{Memory, PollContext};
 use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
 use proxmox::{Answer, Api, Part, Product, connect};
@@ -59,6 +61,7 @@ pub struct Pve;
 
 impl Poller for Pve {
     type Settings = Settings;
+
     const INFO: Info = Info {
         kind: "pve",
         title: "Proxmox VE",
@@ -108,11 +111,6 @@ impl Poller for Pve {
 }
 
 polliwog_sdk::register!(Pve);
-
-/// The state of one poll.
-type PollContext = proxmox::PollContext<Settings, memory::Memory>;
-
-type Memory = proxmox::Memory<memory::Memory>;
 
 /// How many guests that were stopped at their first check, and that the cluster's tasks do not mention, are looked up
 /// in one poll.

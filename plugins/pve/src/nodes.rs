@@ -1,7 +1,7 @@
 //! Nodes.
 
-use crate::PollContext;
 use crate::cluster::Cluster;
+use crate::context::PollContext;
 use crate::resources::{self, Resources, wanted};
 use crate::settings;
 use polliwog_sdk::{Dependency, Status};

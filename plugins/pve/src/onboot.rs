@@ -4,10 +4,11 @@
 //! The check is therefore an option, for expected guests and for samples, and a poll reads only a few configurations:
 //! those that were read longest ago.
 
+use crate::context::PollContext;
 use crate::memory::Onboot;
 use crate::nodes::{Nodes, answers};
 use crate::resources::Guest;
-use crate::{PollContext, samples};
+use crate::samples;
 use polliwog_sdk::lenient::{Field, Flag};
 use proxmox::Expiring;
 use serde::Deserialize;

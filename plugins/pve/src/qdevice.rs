@@ -1,7 +1,8 @@
 //! The QDevice: an external vote. A cluster of two nodes depends on it for its quorum.
 
 use crate::cluster::Cluster;
-use crate::{PollContext, samples};
+use crate::context::PollContext;
+use crate::samples;
 use polliwog_sdk::Status;
 use polliwog_sdk::lenient::{Field, Text};
 use proxmox::{ErrorClass, Part, evaluated};

@@ -1,6 +1,6 @@
 //! Replication jobs. The cluster has their configuration, and only the node of the source has their last run.
 
-use crate::PollContext;
+use crate::context::PollContext;
 use crate::nodes::{Nodes, State, answers, backing_off, parent};
 use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};

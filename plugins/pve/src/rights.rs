@@ -1,7 +1,7 @@
 //! Privileges. Proxmox hides what a token may not see and answers with a shorter list, so an empty list can mean
 //! either.
 
-use crate::PollContext;
+use crate::context::PollContext;
 use crate::nodes::{Nodes, State};
 use crate::resources::Resources;
 use polliwog_sdk::lenient::{Field, Flag};

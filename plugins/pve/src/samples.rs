@@ -5,8 +5,8 @@
 //! A guest whose configuration has no `onboot` is not started with its node. Every node is asked for its subscription
 //! and every guest for its configuration.
 
-use crate::PollContext;
 use crate::cluster::Cluster;
+use crate::context::PollContext;
 use crate::resources::{Guest, Resource};
 use polliwog_sdk::Sample;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};

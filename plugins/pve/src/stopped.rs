@@ -1,7 +1,7 @@
 //! Guests that are expected to run and do not: since when, and whether a person stopped them.
 
-use crate::PollContext;
 use crate::cluster_view::ClusterView;
+use crate::context::PollContext;
 use crate::memory::Stopped;
 use crate::resources::Guest;
 use crate::tasks::{Act, last_act};

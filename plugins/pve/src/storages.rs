@@ -3,7 +3,7 @@
 //! The cluster's list has no size of a storage if its node does not report it: the storage is gone, or the node reports
 //! nothing at all. Then the node is asked.
 
-use crate::PollContext;
+use crate::context::PollContext;
 use crate::nodes::{Nodes, State, answers, back_off, backing_off, parent, reports};
 use crate::resources::{Storage, wanted};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};

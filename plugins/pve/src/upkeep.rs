@@ -1,7 +1,8 @@
 //! Checks of each node that run once an hour: certificates, ZFS pools, and optionally disks, updates and subscriptions.
 
+use crate::context::PollContext;
 use crate::nodes::{Node, Nodes, answers, unreachable_because};
-use crate::{PollContext, samples};
+use crate::samples;
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status};
 use proxmox::{

@@ -4,6 +4,7 @@
 //! everybody may see. With the secret, and a fingerprint where one is needed, a cluster is asked for its other members.
 
 mod members;
+mod product;
 mod server;
 
 use crate::cli::{ProductName, SetupArguments, USAGE};
@@ -12,77 +13,11 @@ use anyhow::{Context, bail};
 use egress::{Fingerprint, Origin};
 use jiff::Timestamp;
 use members::{Account, Member, members};
+use product::{ACCOUNT, PBS, PMG, PVE, Product, colons};
 use serde_json::{Value, json};
 use server::{Seen, look};
 use std::fmt::Write;
 use url::Url;
-
-/// Who logs in to a product that has no tokens.
-const ACCOUNT: &str = "polliwog@pmg";
-
-/// What is different from product to product.
-struct Product {
-    kind: &'static str,
-    name: &'static str,
-    port: u16,
-    /// What everybody may see.
-    public: &'static str,
-    /// How the fingerprint is shown there.
-    check: &'static str,
-    /// How somebody who may only look is made there.
-    commands: &'static [&'static str],
-    /// The secret's name, the variable suggested for it, and what it holds.
-    secret: (&'static str, &'static str, &'static str),
-    /// Whether it has an account's name beside the secret.
-    named: bool,
-}
-
-const PVE: Product = Product {
-    kind: "pve",
-    name: "Proxmox VE",
-    port: 8006,
-    public: "/api2/json/access/domains",
-    check: "pvenode cert info",
-    commands: &[
-        "pveum user add polliwog@pve -comment 'Polliwog, may only look'",
-        "pveum acl modify / -user polliwog@pve -role PVEAuditor",
-        "pveum user token add polliwog@pve monitor -privsep 1",
-        "pveum acl modify / -token 'polliwog@pve!monitor' -role PVEAuditor",
-    ],
-    secret: ("token", "PVE_TOKEN", "polliwog@pve!monitor=THE-VALUE-SHOWN"),
-    named: false,
-};
-
-const PBS: Product = Product {
-    kind: "pbs",
-    name: "Proxmox Backup Server",
-    port: 8007,
-    public: "/api2/json/ping",
-    check: "proxmox-backup-manager cert info",
-    commands: &[
-        "proxmox-backup-manager user create polliwog@pbs --comment 'Polliwog, may only look'",
-        "proxmox-backup-manager user generate-token polliwog@pbs monitor",
-        "proxmox-backup-manager acl update / Audit --auth-id polliwog@pbs",
-        "proxmox-backup-manager acl update / Audit --auth-id 'polliwog@pbs!monitor'",
-        "proxmox-backup-manager acl update /remote RemoteAudit --auth-id polliwog@pbs",
-        "proxmox-backup-manager acl update /remote RemoteAudit --auth-id 'polliwog@pbs!monitor'",
-    ],
-    secret: ("token", "PBS_TOKEN", "polliwog@pbs!monitor:THE-VALUE-SHOWN"),
-    named: false,
-};
-
-const PMG: Product = Product {
-    kind: "pmg",
-    name: "Proxmox Mail Gateway",
-    port: 8006,
-    public: "/api2/json/access/auth-realm",
-    check: "openssl x509 -in /etc/pmg/pmg-api.pem -noout -fingerprint -sha256",
-    commands: &[
-        "pmgsh create /access/users --userid polliwog@pmg --role audit --enable 1 --password 'A-PASSWORD-YOU-CHOOSE'",
-    ],
-    secret: ("password", "PMG_PASSWORD", "A-PASSWORD-YOU-CHOOSE"),
-    named: true,
-};
 
 /// Looks, and prints.
 pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
@@ -341,13 +276,6 @@ fn shortened(name: &str) -> String {
     let plain = name.chars().filter(|c| !c.is_control() && !model::is_invisible(*c));
     let shown: String = plain.clone().take(LONGEST).collect();
     if plain.count() > LONGEST { shown + "…" } else { shown }
-}
-
-/// As people compare them.
-fn colons(hex: &str) -> String {
-    let pairs: Vec<String> =
-        hex.as_bytes().chunks(2).map(|pair| String::from_utf8_lossy(pair).to_uppercase()).collect();
-    pairs.join(":")
 }
 
 fn date(millis: u64) -> String {

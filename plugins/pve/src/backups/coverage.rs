@@ -1,7 +1,7 @@
 //! Guests that are in no backup job.
 
-use super::{PART, excluded};
-use crate::PollContext;
+use super::shared::{PART, excluded};
+use crate::context::PollContext;
 use crate::resources::Guest;
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
 use polliwog_sdk::{Sample, Status};

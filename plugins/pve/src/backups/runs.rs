@@ -4,8 +4,8 @@
 //! which guest failed: only its log does. Such a run is reported for the node and never for a guest.
 
 use super::coverage::Job;
-use super::excluded;
-use crate::PollContext;
+use super::shared::excluded;
+use crate::context::PollContext;
 use crate::nodes::{Node, Nodes, answers, parent, reports};
 use crate::resources::{Guest, wanted};
 use crate::tasks::Task;

@@ -3,8 +3,8 @@
 //! The secret is sent over a connection that is verified. Each member has a certificate of its own: where this machine
 //! trusts it under the member's name it need not be pinned, else the cluster says what its fingerprint is.
 
+use super::product::{Product, colons};
 use super::server::{Seen, at, look, open};
-use super::{Product, colons};
 use crate::commands::poll::secret;
 use anyhow::{Context, anyhow, bail};
 use config::SecretSource;

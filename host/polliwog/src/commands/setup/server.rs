@@ -1,6 +1,6 @@
 //! Asking a server that is no target yet.
 
-use super::Product;
+use super::product::Product;
 use anyhow::bail;
 use egress::{Certificate, Egress, Error, Grant, Limits, Origin, OriginGrant, Request, Secrets, Session, Tls};
 use std::sync::Arc;
@@ -32,7 +32,11 @@ pub(super) async fn look(product: &Product, url: &Url) -> anyhow::Result<Seen> {
         }
         Ok(answer) => (answer, true),
         Err(error) => {
-            bail!("{url}: {error} ({} listens on port {} unless it was told otherwise)", product.name, product.port)
+            bail!(
+                "{url}: {error} ({} listens on port {} unless it is configured otherwise)",
+                product.name,
+                product.port
+            )
         }
     };
     let is_json =
