@@ -6,20 +6,17 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement reads the clock, and may panic")]
 
-use serde_json::Value;
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
-use std::{fs, thread};
+#[path = "host/support.rs"]
+mod support;
 
-const TOKEN: &str = "a-token-for-the-benchmark";
-/// Ten dependencies, about as long as such answers are.
-const DEPENDENCIES: usize = 10;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use support::{Host, Requests, buckets, config, get, interpolated, quantile, send, serve};
 
 fn main() {
     let requests: Requests = Arc::default();
@@ -37,203 +34,6 @@ fn main() {
     for (_, measure) in all.into_iter().filter(|(name, _)| name.contains(&wanted)) {
         measure(port, &requests);
     }
-}
-
-/// When each request came.
-#[derive(Default)]
-struct Log {
-    times: Mutex<Vec<Instant>>,
-    more: Condvar,
-}
-
-type Requests = Arc<Log>;
-
-impl Log {
-    fn note(&self) {
-        self.times.lock().unwrap().push(Instant::now());
-        self.more.notify_one();
-    }
-
-    /// Waits for so many requests since the last time they were taken.
-    fn wait(&self, count: usize) {
-        drop(self.more.wait_while(self.times.lock().unwrap(), |times| times.len() < count).unwrap());
-    }
-
-    fn take(&self) -> Vec<Instant> {
-        std::mem::take(&mut *self.times.lock().unwrap())
-    }
-}
-
-/// Answers every request with a report, but for those of every hundredth target, which has none.
-fn serve(requests: Requests) -> u16 {
-    let item = |n: usize| {
-        format!(
-            "{{\"name\":\"dependency-{n}\",\"description\":\"a service that this one needs to answer\",\"impact\":\"orders \
-             wait\",\"healthy\":true,\"health\":{{\"state\":0,\"code\":200,\"latency\":{n}.5,\"skipped\":false}},\
-             \"contact\":{{\"team\":\"platform\",\"page\":\"https://example.invalid/{n}\"}}}}"
-        )
-    };
-    let body = format!("[{}]", (0..DEPENDENCIES).map(item).collect::<Vec<_>>().join(","));
-    let good =
-        format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    let bad = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let answers = Arc::new((good, bad));
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let (requests, answers) = (requests.clone(), answers.clone());
-            thread::Builder::new().stack_size(64 << 10).spawn(move || answer(stream, &requests, &answers)).unwrap();
-        }
-    });
-    port
-}
-
-fn answer(mut stream: TcpStream, requests: &Requests, (good, bad): &(String, String)) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    loop {
-        let (mut line, mut path) = (String::new(), String::new());
-        while line != "\r\n" {
-            line.clear();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            if path.is_empty() {
-                line.split(' ').nth(1).unwrap_or_default().clone_into(&mut path);
-            }
-        }
-        requests.note();
-        let answer = if path.ends_with("00") { bad } else { good };
-        if stream.write_all(answer.as_bytes()).is_err() {
-            return;
-        }
-    }
-}
-
-struct Host {
-    child: Child,
-    api: String,
-    metrics: String,
-    spawned: Instant,
-}
-
-impl Host {
-    fn start(folder: &Path, config: &str) -> Self {
-        Self::start_program(Path::new(env!("CARGO_BIN_EXE_polliwog")), folder, config)
-    }
-
-    fn start_program(program: &Path, folder: &Path, config: &str) -> Self {
-        let listen = "[server]\nlisten = \"127.0.0.1:0\"\nmetrics_listen = \"127.0.0.1:0\"\n";
-        fs::write(folder.join("polliwog.toml"), format!("{listen}{config}")).unwrap();
-        let spawned = Instant::now();
-        let mut child = Command::new(program)
-            .args(["run", "--data-dir", "data"])
-            .current_dir(folder)
-            .env("POLLIWOG_ADMIN_TOKEN", TOKEN)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let line = lines.find(|line| line.contains("pages and API at")).expect("the host listens");
-        let address = |after: &str| line.split(after).nth(1).unwrap().split('/').next().unwrap().to_owned();
-        let (api, metrics) = (address("pages and API at http://"), address("metrics at http://"));
-        // What it logs is read to its end, or it would wait for us.
-        thread::spawn(move || lines.for_each(drop));
-        Self { child, api, metrics, spawned }
-    }
-
-    fn get(&self, path: &str) -> Value {
-        serde_json::from_str(&get(&self.api, path)).unwrap()
-    }
-
-    /// Seconds of CPU so far.
-    fn cpu(&self) -> f64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
-        // Ticks of a hundredth of a second, as on every Linux.
-        (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
-    }
-
-    /// Resident and proportional memory in MB.
-    fn memory(&self) -> (f64, f64) {
-        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id())).unwrap();
-        let of = |name: &str| {
-            let line = rollup.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1000.0
-        };
-        (of("Rss:"), of("Pss:"))
-    }
-
-    /// The cumulated buckets of the time from due to start: upper bound in seconds, count.
-    fn waits(&self) -> Vec<(f64, f64)> {
-        let metrics = get(&self.metrics, "/metrics");
-        let own: Vec<&str> = metrics.lines().filter(|line| line.contains("proactive-deps")).collect();
-        buckets(&own.join("\n"), "polliwog_scheduler_queue_wait_seconds_bucket{le=\"")
-    }
-
-    fn terminate(mut self) {
-        Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn get(address: &str, path: &str) -> String {
-    send(address, "GET", path, "")
-}
-
-fn send(address: &str, method: &str, path: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    let length = body.len();
-    let request = format!(
-        "{method} {path} HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\ncontent-length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
-}
-
-fn config(port: u16, targets: usize, interval: &str, scheduler: &str) -> String {
-    println!("\nsettings: {targets} targets, interval {interval}, {}", scheduler.replace('\n', ", "));
-    let mut config = format!("[scheduler]\n{scheduler}\n");
-    for number in 0..targets {
-        writeln!(
-            config,
-            "[[target]]\nid = \"t{number}\"\nkind = \"proactive-deps\"\nurl = \"http://127.0.0.1:{port}/{number:05}\"\n\
-             interval = \"{interval}\""
-        )
-        .unwrap();
-    }
-    config
-}
-
-/// The bound below which this share of the values counted between two readings lies, interpolated within its bucket.
-fn interpolated(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> f64 {
-    let counts: Vec<(f64, f64)> = before.iter().zip(after).map(|((bound, a), (_, b))| (*bound, b - a)).collect();
-    let wanted = share * counts.last().map_or(0.0, |(_, count)| *count);
-    let mut below = (0.0, 0.0);
-    for (bound, count) in counts {
-        if count >= wanted {
-            return below.0 + (bound - below.0) * (wanted - below.1) / (count - below.1).max(1.0);
-        }
-        below = (bound, count);
-    }
-    f64::NAN
-}
-
-/// The least bound below which this share of the values counted between two readings lies.
-fn quantile(before: &[(f64, f64)], after: &[(f64, f64)], share: f64) -> f64 {
-    let counts: Vec<(f64, f64)> = before.iter().zip(after).map(|((bound, a), (_, b))| (*bound, b - a)).collect();
-    let all = counts.last().map_or(0.0, |(_, count)| *count);
-    counts.iter().find(|(_, count)| *count >= share * all).map_or(f64::NAN, |(bound, _)| *bound)
 }
 
 /// From the start of the process to its first request, with plugins compiled before and not.
@@ -542,15 +342,6 @@ impl Reconfigurations {
             turns: buckets(&metrics, "polliwog_loop_turn_seconds_bucket{le=\""),
         }
     }
-}
-
-/// The cumulated buckets of a histogram: upper bound, count.
-fn buckets(metrics: &str, prefix: &str) -> Vec<(f64, f64)> {
-    let buckets = metrics.lines().filter_map(|line| {
-        let (bound, rest) = line.strip_prefix(prefix)?.split_once('"')?;
-        Some((bound.parse().unwrap_or(f64::INFINITY), rest.rsplit(' ').next()?.parse().ok()?))
-    });
-    buckets.collect()
 }
 
 fn sha256(bytes: &[u8]) -> String {

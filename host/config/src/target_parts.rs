@@ -49,20 +49,17 @@ pub(crate) fn tls(notes: &Notes<'_>, entries: &[Entry]) -> TlsConfig {
     tls
 }
 
-pub(crate) fn secrets(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<String, SecretSource> {
+/// The sources of a target's secrets, and the names of those that say `short = true`.
+pub(crate) fn secrets(notes: &Notes<'_>, entries: &[Entry]) -> (BTreeMap<String, SecretSource>, BTreeSet<String>) {
     let source = |entry: &Entry| Some((entry.key.clone(), secret_source(notes, entry, false)?));
-    entries.iter().filter_map(source).collect()
-}
-
-/// Those that say `short = true`.
-pub(crate) fn short_secrets(notes: &Notes<'_>, entries: &[Entry]) -> BTreeSet<String> {
     let is_short = |entry: &&Entry| {
         let Value::Table(entries) = &entry.node.value else { return false };
-        // What else is in it is looked at elsewhere.
+        // `secret_source` reports what is wrong with the other keys.
         let silent = Section::inner(notes, String::new(), entries);
         silent.boolean("short").unwrap_or(false)
     };
-    entries.iter().filter(is_short).map(|entry| entry.key.clone()).collect()
+    let short = entries.iter().filter(is_short).map(|entry| entry.key.clone()).collect();
+    (entries.iter().filter_map(source).collect(), short)
 }
 
 /// `{ env = "…" }` or `{ file = "…" }`; those of `[secrets]` also say for whom they are.

@@ -2,7 +2,7 @@
 
 use crate::reader::{Notes, Section, interval, text};
 use crate::target_config::{CHANGEABLE, SHORTEST_INTERVAL, TargetConfig, cadence_of};
-use crate::target_parts::{also, secrets, short_secrets, tls};
+use crate::target_parts::{also, secrets, tls};
 use crate::value::{Entry, Node, Value};
 use egress::Origin;
 use model::{Kind, SettingSource, TargetId, TargetSource};
@@ -72,7 +72,7 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         notes.at(section.line("timeout"), "timeout: use 100ms to 5m");
     }
     let enabled = section.boolean("enabled").unwrap_or(true);
-    let written_secrets = section.table("secrets").unwrap_or_default();
+    let (secrets, short_secrets) = secrets(notes, section.table("secrets").unwrap_or_default());
     let labels = section.get("labels", labels).unwrap_or_default();
     let (settings, setting_lines) = settings(&section, entries);
     let shown = section.text("name");
@@ -94,8 +94,8 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         max_interval,
         timeout,
         enabled,
-        secrets: secrets(notes, written_secrets),
-        short_secrets: short_secrets(notes, written_secrets),
+        secrets,
+        short_secrets,
         labels,
         settings,
         source: TargetSource::File,

@@ -145,7 +145,7 @@ kind = "http"
     }
     assert!(!problems.iter().any(|problem| problem.contains("literal")), "a secret is never printed: {problems:?}");
     let problems = read_with("[server\n", &[]).unwrap_err();
-    assert!(problems.len() == 1 && problems[0].starts_with("p.toml:1: this is no TOML"), "{problems:?}");
+    assert!(problems.len() == 1 && problems[0].starts_with("p.toml:1: this is not TOML"), "{problems:?}");
 }
 
 #[test]
