@@ -57,7 +57,7 @@ def check(page, link, pause):
     assert page.current_url.endswith("/login"), "without a token there is only the log-in page"
     page.find_element(By.NAME, "token").send_keys("wrong")
     page.find_element(By.TAG_NAME, "button").click()
-    until("a wrong token is refused", lambda: "not the token" in page.find_element(By.CLASS_NAME, "problem").text)
+    until("a wrong token is refused", lambda: "token is wrong" in page.find_element(By.CLASS_NAME, "problem").text)
     page.get(link)
     until("the link logs in", lambda: page.current_url == address + "/")
     assert "token=" not in page.current_url

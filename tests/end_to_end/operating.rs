@@ -186,7 +186,7 @@ fn the_file_is_watched_and_a_bad_one_changes_nothing_and_is_shown() {
     );
     assert_eq!(host.get("/api/v1/targets")["total"], 2, "nothing changed");
     let ready = get(&host.api, "/readyz", None).1;
-    assert!(ready.contains("not all of the configuration is active, for one problem"), "{ready}");
+    assert!(ready.contains("not all of the configuration is active: 1 problem"), "{ready}");
     assert!(get(&host.metrics, "/metrics", None).1.contains("polliwog_configuration_problems 1"));
     host.asked(&folder, &["settings", "set", "scheduler.base_interval", "20s"]);
     assert_eq!(seen(), problems, "it is as wrong as before");
@@ -244,8 +244,8 @@ fn a_taken_port_is_told_at_once_and_the_token_can_be_seen_again() {
         output(&folder, &["run", "--config", "taken.toml", "--data-dir", "data"])
     };
     for (listen, expected) in [
-        (address.to_string(), format!("cannot listen on {address} (server.listen): another program listens there")),
-        ("203.0.113.7:7411".to_owned(), "this machine has no such address".to_owned()),
+        (address.to_string(), format!("cannot listen on {address} (server.listen): another program uses this port")),
+        ("203.0.113.7:7411".to_owned(), "this machine does not have this address".to_owned()),
     ] {
         let (code, _, stderr) = start(&listen);
         assert!(code == 1 && stderr.contains(&expected), "{stderr}");
