@@ -226,7 +226,7 @@ url = "http://127.0.0.1:1/"
         "polliwog.toml:6: target a: settings: unknown key \"expected_stats\": did you mean \"expected_status\"?",
         "polliwog.toml:8: target b: the secret \"token\": the environment variable NOT_SET is not set",
         "polliwog.toml:12: target b: settings: \"fields\" needs \"healthy\" or \"severity\"",
-        "polliwog.toml:15: target c: no plugin serves kind not-yet: there are http, mapping, pbs, pmg, proactive-deps, pve; drop one into",
+        "polliwog.toml:15: target c: no plugin serves kind not-yet: there are http, mapping, pbs, pmg, proactive-deps, pve; copy one into",
         "4 problems",
     ] {
         assert!(stdout.contains(words), "{words} is not in\n{stdout}");

@@ -252,7 +252,7 @@ fn a_taken_port_is_told_at_once_and_the_token_can_be_seen_again() {
         assert!(!folder.join("data").exists(), "nothing was compiled, and nothing made");
     }
     let (code, _, stderr) = output(&folder, &["token", "show", "--data-dir", "data"]);
-    assert!(code == 1 && stderr.contains("keeps no admin token"), "{stderr}");
+    assert!(code == 1 && stderr.contains("no admin token is stored in"), "{stderr}");
 
     let shown = || output(&folder, &["token", "show", "--data-dir", "data"]).1.trim().to_owned();
     let may = |host: &Host, token: &str| get(&host.api, "/api/v1/targets", Some(token)).0;
