@@ -193,7 +193,7 @@ async fn fetch(session: &Session, path: &str) -> Door {
 }
 
 #[tokio::test]
-async fn what_may_not_be_reached_is_not_reached_however_it_is_named() {
+async fn forbidden_addresses_are_denied_in_every_notation() {
     let fine = server(FINE).await;
     let honest = format!("http://honest.example:{}/", fine.port());
     let leads = |to: Vec<Vec<SocketAddr>>| [("honest.example", to)];
@@ -276,7 +276,7 @@ fn addresses() -> Vec<(String, IpAddr, u16)> {
 
 /// The same notations of an address that may be reached: so that a door that is always shut is noticed.
 #[tokio::test]
-async fn what_may_be_reached_is_reached_in_the_notations_of_the_same_address() {
+async fn allowed_addresses_are_reached_in_every_notation() {
     let fine = server(FINE).await;
     let mut open = 0;
     for (how, host) in notations_v4([127, 0, 0, 1]) {

@@ -6,7 +6,7 @@ use tests::hostile::{World, cases};
 const RUNS: usize = 3;
 
 #[tokio::test]
-async fn every_guest_is_contained_and_the_honest_target_is_polled_on() {
+async fn every_guest_is_contained_while_the_honest_target_is_polled() {
     let world = World::new(env!("CARGO_BIN_EXE_compile")).await;
     let (mut wrong, mut count) = (Vec::new(), 0);
     for case in cases() {

@@ -94,7 +94,7 @@ async fn an_honest_plugin_reports() {
 }
 
 #[tokio::test]
-async fn every_builtin_says_who_it_is() {
+async fn every_builtin_plugin_describes_itself() {
     let sandbox = sandbox_with(8);
     for plugin in builtin::ALL {
         let loaded = sandbox.load(plugin.component).await.unwrap();
@@ -114,7 +114,7 @@ async fn every_builtin_says_who_it_is() {
 }
 
 #[tokio::test]
-async fn a_trap_names_the_functions_that_were_under_way() {
+async fn a_trap_message_names_the_active_functions() {
     let text = include_str!("../guests/wat/recurses.wat");
     let done = poll(&tests::wat::plugin("recurses", "0.1.0", text), LONG).await;
     let (category, code, message) = failure(&done);
@@ -128,7 +128,7 @@ async fn a_trap_names_the_functions_that_were_under_way() {
 }
 
 #[tokio::test]
-async fn a_trap_names_files_and_lines_where_the_plugin_carries_them() {
+async fn a_trap_message_names_files_and_lines_if_the_plugin_contains_them() {
     let text = "(func $inner (unreachable))\n(func $poll (type $poll) (call $inner) (i32.const 0))";
     let plugin = tests::wat::plugin_with_lines("trapping", "0.1.0", text);
     let message = async |backtrace| {
@@ -146,7 +146,7 @@ async fn a_trap_names_files_and_lines_where_the_plugin_carries_them() {
 }
 
 #[tokio::test]
-async fn a_limit_names_the_functions_that_were_under_way() {
+async fn a_limit_message_names_the_active_functions() {
     let text = "(func $round (loop (br 0)))\n(func $poll (type $poll) (call $round) (i32.const 0))";
     let done = poll(&tests::wat::plugin("round", "0.1.0", text), LONG).await;
     let (category, code, message) = failure(&done);
@@ -155,7 +155,7 @@ async fn a_limit_names_the_functions_that_were_under_way() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_host_is_a_fault_of_this_poll_alone() {
+async fn a_host_panic_fails_only_the_current_poll() {
     let sandbox = sandbox_with(8);
     let (plugin, url) = (sandbox.load(builtin("http")).await.unwrap(), server().await);
     // No moment is so far off: reckoning it panics.
@@ -168,7 +168,7 @@ async fn a_panic_of_the_host_is_a_fault_of_this_poll_alone() {
 }
 
 #[tokio::test]
-async fn an_endless_loop_ends_with_its_cpu_time() {
+async fn an_endless_loop_ends_at_the_cpu_limit() {
     let done = poll(guests::ENDLESS_LOOP, LONG).await;
     let (category, code, _) = failure(&done);
     assert_eq!((category, code), (FailureCategory::Plugin, "cpu_limit"));
@@ -176,7 +176,7 @@ async fn an_endless_loop_ends_with_its_cpu_time() {
 }
 
 #[tokio::test]
-async fn an_endless_loop_ends_with_the_wall_clock_too() {
+async fn an_endless_loop_ends_at_the_wall_clock_limit() {
     let done = poll(guests::ENDLESS_LOOP, Duration::from_millis(100)).await;
     assert_eq!(failure(&done).1, "wall_clock_limit");
 }
@@ -197,7 +197,7 @@ async fn an_oversized_report_is_refused() {
 }
 
 #[tokio::test]
-async fn a_guest_that_waits_for_an_answer_is_no_plugin_fault() {
+async fn waiting_for_an_answer_is_not_a_plugin_fault() {
     let done = poll(guests::STUCK_IN_FETCH, Duration::from_millis(200)).await;
     let (category, code, _) = failure(&done);
     assert_eq!((category, code), (FailureCategory::Transient, "timeout"));
@@ -205,7 +205,7 @@ async fn a_guest_that_waits_for_an_answer_is_no_plugin_fault() {
 }
 
 #[tokio::test]
-async fn a_panic_is_told_with_its_message() {
+async fn a_panic_is_reported_with_its_message() {
     let done = poll(guests::PANICKING, LONG).await;
     let (category, code, message) = failure(&done);
     assert_eq!((category, code), (FailureCategory::Plugin, "panic"));
@@ -226,7 +226,7 @@ async fn every_poll_has_a_fresh_instance_and_the_targets_cache() {
 }
 
 #[tokio::test]
-async fn healthy_polls_go_on_beside_eight_endless_loops() {
+async fn healthy_polls_continue_beside_eight_endless_loops() {
     let sandbox = sandbox_with(32);
     let endless = sandbox.load(guests::ENDLESS_LOOP).await.unwrap();
     let honest = sandbox.load(builtin("http")).await.unwrap();
@@ -276,7 +276,7 @@ async fn a_poll_that_never_gets_a_slot_is_skipped() {
 }
 
 #[tokio::test]
-async fn files_that_are_no_plugins_are_refused_with_a_remedy() {
+async fn files_that_are_not_plugins_are_refused_with_a_remedy() {
     let sandbox = sandbox_with(8);
     let component = |text: &str| wat::parse_str(text).unwrap();
     let importing = |name: &str| component(&format!("(component (import {name:?} (instance)))"));
@@ -300,7 +300,7 @@ async fn files_that_are_no_plugins_are_refused_with_a_remedy() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_in_memory_for_the_next_poll() {
+async fn memory_is_cleared_before_the_next_poll() {
     // One slot: both have the same memory, one after the other.
     let sandbox = sandbox_with(1);
     let text = |kind, text| tests::wat::plugin(kind, "1.0.0", text);
@@ -315,7 +315,7 @@ async fn nothing_is_left_in_memory_for_the_next_poll() {
 }
 
 #[tokio::test]
-async fn a_plugin_in_text_is_a_plugin() {
+async fn a_plugin_written_as_text_loads_and_polls() {
     let sandbox = sandbox_with(8);
     let plugin = sandbox.load(&tests::wat::plugin("written", "1.2.3", "")).await.unwrap();
     assert_eq!((plugin.descriptor().kind.as_str(), plugin.descriptor().version.as_str()), ("written", "1.2.3"));

@@ -2,8 +2,8 @@
 //!
 //! The driver, the lanes and the database's writer each have a [`Pulse`], which a watchdog thread checks every second.
 //! A host whose driver has ended would seem healthy while it polls nothing. So when a thread ends or hangs, the
-//! watchdog logs its name, makes `/healthz` and `/readyz` fail, and ends the process, so that a supervisor restarts it. With
-//! systemd's `WatchdogSec=`, the watchdog also notifies systemd while all threads work.
+//! watchdog logs its name, makes `/healthz` and `/readyz` fail, and ends the process, so that a supervisor restarts
+//! it. With systemd's `WatchdogSec=`, the watchdog also notifies systemd while all threads work.
 
 use engine::Clock;
 use model::{Moment, Pulse};

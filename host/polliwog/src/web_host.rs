@@ -195,7 +195,7 @@ impl web::Host for RunningHost {
             return Err(trouble);
         }
         let failing = self.store.writer().gauges().failing.load(Ordering::Relaxed);
-        if failing >= TROUBLE { Err("the database does not accept results: see the log".to_owned()) } else { Ok(()) }
+        if failing >= TROUBLE { Err("the database does not take results: see the log".to_owned()) } else { Ok(()) }
     }
 
     fn loop_answers(&self) -> BoxFuture<'_, bool> {
