@@ -1,8 +1,8 @@
-//! Plugins that misbehave, each a few times; the long form is `cargo run --release -p tests --bin hostile`.
+//! Runs each misbehaving plugin a few times. The long form is `cargo run --release -p tests --bin hostile`.
 
 use tests::hostile::{World, cases};
 
-/// How often each guest runs.
+/// The number of runs of each guest.
 const RUNS: usize = 3;
 
 #[tokio::test]
