@@ -1,12 +1,12 @@
-# Sourced by scripts that need a running demo: builds the program (PROFILE=release: as users have it), puts it in PATH, makes
-# an empty folder, goes there, and starts the demo in it. `$root` is the repository.
+# Sourced by scripts that need a running demo: builds the program (PROFILE=release for a release build), adds it to
+# PATH, creates an empty folder, changes to it and starts the demo there. `$root` is the repository.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 profile=${PROFILE:-debug}
 cargo build --locked --quiet $([ "$profile" = release ] && echo --release)
 export PATH="$root/target/$profile:$PATH"
 work=$(mktemp -d)
-# It lets go of its ports when it has ended, and whoever comes next needs them.
+# Wait for the demo's end, because the next script needs its ports.
 trap 'kill "$demo" 2>/dev/null && wait "$demo" || true; rm -rf "$work"' EXIT
 export XDG_DATA_HOME="$work/data"
 cd "$work"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Fuzzes what reads foreign bytes: tests/fuzz.sh [SECONDS] [TARGET...]. A minute each, unless told otherwise. What is found
-# is kept in tests/fuzz/artifacts, and what was learnt, for the next time, in target/fuzz-corpus.
+# Fuzzes the parsers of foreign data: tests/fuzz.sh [SECONDS] [TARGET...]. The default is one minute for each target.
+# Findings are stored in tests/fuzz/artifacts, and the corpus for the next run in target/fuzz-corpus.
 set -euo pipefail
 cd "$(dirname "$0")/fuzz"
 seconds=${1:-60}
 targets=("${@:2}")
 [ ${#targets[@]} -gt 0 ] || targets=(report mapping proactive_deps configuration mask captures settings)
 cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-fuzz --version 0.13.1
-# The instruments are behind nightly's flags; this makes the pinned compiler take them, here and nowhere else.
+# The instrumentation needs nightly flags; this makes the pinned compiler accept them in this script only.
 export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$PWD/../../target/fuzz"
-# A profile that allocates nothing and finds panics and hangs; our code has no unsafe block that a sanitizer could watch.
+# No sanitizer: the fuzzed code has no unsafe blocks, and panics and hangs are found without one.
 options=(--fuzz-dir . --sanitizer none)
 cargo fuzz build "${options[@]}" 2>&1 | tail -n 3
 for target in "${targets[@]}"; do

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Does what sdk/README.md says, word by word: every `sh` block is run, every block after `<!-- file: … -->` is written.
-# PROFILE=release measures what users see.
+# Executes sdk/README.md: runs every `sh` block and writes every block after `<!-- file: … -->`. PROFILE=release
+# measures the release build.
 set -euo pipefail
 . "$(dirname "$0")/demo.sh"
 guide="$root/sdk/README.md"
 
-# The guide as a script.
+# Convert the guide to a script.
 awk '
     /^<!-- file: / { file = $3; next }
     /^```/ {

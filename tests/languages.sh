@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A newcomer's path in each language: a project is made, built, tested, inspected and polls the demo. Needs node, npm and
-# python3 with venv, and their registries. PROFILE=release measures what users see.
+# For each language, creates, builds, tests and inspects a project and polls the demo with it. Needs node, npm and
+# python3 with venv, and their registries. PROFILE=release measures the release build.
 set -euo pipefail
 . "$(dirname "$0")/demo.sh"
 target="$root/target/languages"
@@ -19,17 +19,17 @@ path() { # language component build...
     run "$name" polliwog plugin inspect "$component" | head -8
     run "$name" polliwog poll --plugin "$component" --url http://127.0.0.1:7412/queues || [ $? -lt 3 ]
     run "$name" polliwog plugin bench . --polls 200
-    # What differs from the golden report is shown, and is a failure.
+    # A report that differs from the golden report must fail.
     sed -i 's/"mail": 12/"mail": 13/; s/\\"mail\\":12/\\"mail\\":1300/' "$name/recordings/queues.json"
     if run "$name" polliwog plugin test; then
-        echo "a report that is different passed" >&2
+        echo "a report that differs from the golden report passed" >&2
         exit 1
     fi
     printf '\n%s: %s s from nothing to a plugin that polls\n' "$language" "$((SECONDS - began))"
 }
 
 build_rust() {
-    # Built before in part, where the folder is still there.
+    # A previous run's target folder speeds up the build.
     CARGO_TARGET_DIR="$target" run "$1" cargo test --quiet
     CARGO_TARGET_DIR="$target" run "$1" cargo build --quiet --release --target wasm32-wasip2
     mkdir -p "$1/target/wasm32-wasip2/release"
@@ -45,15 +45,15 @@ build_python() {
     run "$1" sh build.sh
 }
 
-# An exception in a file of the author's own reaches him with its message, file and line, is the plugin's fault, and nothing
-# that the language's runtime says is added to it.
-throws() { # component what is to be read
-    local said
-    said=$(cd "$(dirname "$1")" && polliwog poll --plugin "$(basename "$1")" --url http://127.0.0.1:7412/queues || true)
-    if [[ $said == *"panic (plugin)"*"$2"* && $said != *mozalloc* && $said != *initializer* ]]; then
+# An exception in the author's code must be reported as the plugin's fault, with its message, file and line, and without
+# output of the language's runtime.
+throws() { # component, expected message
+    local output
+    output=$(cd "$(dirname "$1")" && polliwog poll --plugin "$(basename "$1")" --url http://127.0.0.1:7412/queues || true)
+    if [[ $output == *"panic (plugin)"*"$2"* && $output != *mozalloc* && $output != *initializer* ]]; then
         printf '%s: %s\n' "$1" "$2"
     else
-        printf '%s should say %s, and says:\n%s\n' "$1" "$2" "$said" >&2
+        printf '%s: expected %s, got:\n%s\n' "$1" "$2" "$output" >&2
         return 1
     fi
 }
@@ -72,4 +72,4 @@ sed -i 's|queues = {name: number.*|queues = {}["missing"]|' queues-python/app.py
 run queues-python sh build.sh
 throws queues-python/queues-python.wasm "KeyError: 'missing' (app.py, line "
 echo
-echo "all three languages"
+echo "all three languages passed"

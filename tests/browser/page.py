@@ -1,4 +1,4 @@
-"""The page in a real browser: it logs in by the link, shows every look, keeps itself up to date, and loads nothing foreign."""
+"""Tests the page in a real browser: log-in by link, every condition's style, live updates, and no foreign resources."""
 
 import os
 import re
@@ -15,19 +15,19 @@ from selenium.webdriver.common.by import By
 
 PATIENCE = 150
 PROGRAM = sys.argv[1]
-LOOKS = ["ok", "warning", "critical", "unknown", "stale", "missing", "skipped"]
+CONDITIONS = ["ok", "warning", "critical", "unknown", "stale", "missing", "skipped"]
 
 
-# What a look says of a document that is still on its way, or that the page changed while it was looked at.
+# Errors while a document is loading or the page changes during a check.
 NOT_YET = (NoSuchElementException, StaleElementReferenceException, JavascriptException)
 
 
-def until(what, look):
-    """Looks until what it sees is true; a click only begins to load the next document, so each look after one goes through here."""
+def until(what, read):
+    """Calls `read` until it returns a true value, and returns that. Needed after each click, which only starts loading."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
-            seen = look()
+            seen = read()
         except NOT_YET as error:
             seen = None
             last = error.msg
@@ -35,7 +35,7 @@ def until(what, look):
             last = seen
         if seen:
             return seen
-        assert time.monotonic() < deadline, f"never: {what}; last seen: {last!r}"
+        assert time.monotonic() < deadline, f"timeout waiting for: {what}; last seen: {last!r}"
         time.sleep(0.2)
 
 
@@ -57,43 +57,43 @@ def check(page, link, pause):
     assert page.current_url.endswith("/login"), "without a token there is only the log-in page"
     page.find_element(By.NAME, "token").send_keys("wrong")
     page.find_element(By.TAG_NAME, "button").click()
-    until("a wrong token is refused", lambda: "not the token" in page.find_element(By.CLASS_NAME, "problem").text)
+    until("a wrong token is refused", lambda: "token is wrong" in page.find_element(By.CLASS_NAME, "problem").text)
     page.get(link)
     until("the link logs in", lambda: page.current_url == address + "/")
     assert "token=" not in page.current_url
     until("the stream is live", lambda: page.find_element(By.ID, "connection").text == "live")
-    until("every target is there", lambda: len(page.find_elements(By.CSS_SELECTOR, "section.target")) == 13)
+    until("every target is shown", lambda: len(page.find_elements(By.CSS_SELECTOR, "section.target")) == 13)
 
-    # Nothing is loaded again: a mark that only this document carries is there at the end.
+    # Mark this document, to check at the end that the page was not loaded again.
     page.execute_script("window.mark = 'same document'")
     colours, seen = {}, set()
 
-    def looks():
-        for look in LOOKS:
-            for item in page.find_elements(By.CSS_SELECTOR, f"li.dependency.{look}")[:1]:
+    def all_conditions():
+        for condition in CONDITIONS:
+            for item in page.find_elements(By.CSS_SELECTOR, f"li.dependency.{condition}")[:1]:
                 style = page.execute_script(
                     "const s = getComputedStyle(arguments[0]); return [s.borderTopColor, s.borderTopStyle, s.fontStyle,"
                     " s.backgroundColor, arguments[0].querySelector('.sign').textContent, s.borderTopWidth].join('|')", item)
-                colours[look] = style
-                seen.add(look)
-        return seen >= set(LOOKS)
+                colours[condition] = style
+                seen.add(condition)
+        return seen >= set(CONDITIONS)
 
-    until("every look is seen", looks)
-    assert len(set(colours.values())) == len(LOOKS), f"two looks are alike: {colours}"
+    until("every condition is shown", all_conditions)
+    assert len(set(colours.values())) == len(CONDITIONS), f"two conditions have the same style: {colours}"
     assert page.execute_script("return window.mark") == "same document"
 
-    # What cannot be polled is as loud as what is critical, and the tab says it too.
+    # An unreachable target is as prominent as a critical one, and the tab's title counts it.
     vault = page.find_element(By.CSS_SELECTOR, "#t-vault h2 .tag")
     assert "unreachable" in vault.text, vault.text
     until("the tab counts it", lambda: re.match(r"\([1-9]\d*\) Polliwog", page.title))
     assert page.find_element(By.ID, "icon").get_attribute("href").endswith("/assets/icon-bad.svg")
 
-    # Focus and selection stay while the rest is kept up to date.
+    # Focus and selection stay while the rest is updated.
     page.execute_script("document.querySelector('[data-poll=vault]').focus()")
     failures = "return +document.querySelector('#t-vault .state').textContent.match(/(\\d+) failure/)?.[1]"
     before = page.execute_script(failures)
     page.execute_script("document.querySelector('[data-poll=vault]').click()")
-    until("a poll by hand fails again and is counted", lambda: page.execute_script(failures) > before)
+    until("a poll by button fails and is counted", lambda: page.execute_script(failures) > before)
     assert page.execute_script("return document.activeElement.dataset.poll") == "vault", "the focus is lost"
     page.execute_script("getSelection().selectAllChildren(document.querySelector('#t-website h2'))")
     text = page.execute_script("return getSelection().toString()")
@@ -102,7 +102,7 @@ def check(page, link, pause):
     until("something else is refreshed", lambda: page.execute_script(sign) != old)
     assert text and page.execute_script("return getSelection().toString()") == text, "the selection is lost"
 
-    # A browser allows six connections to a host; more tabs than that are live all the same.
+    # A browser allows six connections to a host; more tabs than that must be live.
     first = page.current_window_handle
     for _ in range(7):
         page.switch_to.new_window("tab")
@@ -112,20 +112,20 @@ def check(page, link, pause):
         until("one more tab is refreshed", lambda: page.execute_script(sign) != old)
     page.switch_to.window(first)
 
-    # A host that hangs is told of, loudly.
+    # The page reports a host that hangs.
     pause(True)
-    until("silence is told", lambda: "does not answer" in page.find_element(By.ID, "connection").text)
+    until("the silence is reported", lambda: "does not answer" in page.find_element(By.ID, "connection").text)
     assert "lost" in page.find_element(By.TAG_NAME, "body").get_attribute("class")
     ages = "return [...document.querySelectorAll('time[data-at]')].map((part) => part.textContent).join()"
     old = page.execute_script(ages)
-    until("ages go on without the host", lambda: page.execute_script(ages) != old)
+    until("ages continue without the host", lambda: page.execute_script(ages) != old)
     pause(False)
     until("it is live again", lambda: page.find_element(By.ID, "connection").text == "live")
 
     page.find_element(By.LINK_TEXT, "Settings").click()
-    until("the settings are there", lambda: page.current_url == address + "/settings")
+    until("the settings page is shown", lambda: page.current_url == address + "/settings")
     cadence = "tr[data-source='default'] td:first-child"
-    until("a default is shown as one",
+    until("a default is shown as a default",
           lambda: "scheduler.cadence" in [cell.text for cell in page.find_elements(By.CSS_SELECTOR, cadence)])
     wrong = [entry["message"] for entry in page.get_log("browser")
              if entry["level"] == "SEVERE" and "401" not in entry["message"] and "favicon" not in entry["message"]]

@@ -1,4 +1,4 @@
-//! The command line, as its users type it, against a real server.
+//! The command line against a real server.
 
 use crate::support::{Server, always, folder, ok, output, poll_json, polliwog};
 use serde_json::json;
@@ -10,7 +10,7 @@ fn dependencies(count: usize) -> String {
 }
 
 #[test]
-fn poll_prints_the_documented_shape() {
+fn poll_prints_the_documented_json() {
     let (_keep, folder) = folder();
     let body = r#"[{"name":"db","healthy":true,"type":"database","health":{"state":1,"code":200,"latency":12},
         "lastChecked":"2026-02-21T10:30:00.000Z","contact":{"a":1},"error":[1]}]"#;
@@ -32,7 +32,7 @@ fn poll_prints_the_documented_shape() {
 }
 
 #[test]
-fn exit_codes_tell_the_worst() {
+fn the_exit_code_is_the_worst_status() {
     let (_keep, folder) = folder();
     let item = |name: &str, state: &str| {
         format!("{{\"name\":\"{name}\",\"healthy\":true,\"health\":{{\"state\":\"{state}\"}}}}")
@@ -93,7 +93,7 @@ fn every_failure_is_one_clear_sentence_with_a_code() {
 }
 
 #[test]
-fn a_wrong_fingerprint_prints_both() {
+fn a_fingerprint_mismatch_prints_the_expected_and_the_presented_fingerprint() {
     let (_keep, folder) = folder();
     let port = tls_server();
     let url = format!("https://localhost:{port}/");
@@ -105,7 +105,7 @@ fn a_wrong_fingerprint_prints_both() {
     let presented = message.split("has the fingerprint ").nth(1).unwrap().split(',').next().unwrap().to_owned();
     assert!(message.contains("expected 00:00"), "{message}");
     let (code, _) = poll_json(&folder, &["--kind", "proactive-deps", "--url", &url, "--fingerprint", &presented]);
-    assert_eq!(code, 0, "the printed one is the right one");
+    assert_eq!(code, 0, "the printed fingerprint is correct");
     let (code, found) = poll_json(&folder, &["--kind", "http", "--url", &url, "--insecure"]);
     assert_eq!(code, 0, "{found}");
     assert_eq!(found["dependencies"][1]["name"], "certificate");
@@ -113,7 +113,7 @@ fn a_wrong_fingerprint_prints_both() {
     assert_eq!(
         (code, found["dependencies"][0]["error"]["code"].as_str().unwrap()),
         (2, "tls_untrusted"),
-        "for http the answer is the fact"
+        "kind http reports the error as a dependency"
     );
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn tls_server() -> u16 {
 }
 
 #[test]
-fn secrets_reach_the_server_and_nobody_else() {
+fn secrets_reach_only_the_server() {
     let (_keep, folder) = folder();
     std::fs::write(folder.join("token"), "hunter2hunter2\n").unwrap();
     let server = Server::start(vec![("/", always(ok("your token is hunter2hunter2")))]);
@@ -160,21 +160,21 @@ fn secrets_reach_the_server_and_nobody_else() {
     assert_eq!(
         (code, found["dependencies"][1]["status"].as_str().unwrap()),
         (2, "critical"),
-        "the plugin sees stars: {found}"
+        "the plugin sees the masked secret: {found}"
     );
     assert!(!found.to_string().contains("hunter2hunter2"));
     let missing = ["poll", "--kind", "http", "--url", &server.url("/"), "--secret", "token=env:NOT_SET"];
     let (code, _, stderr) = output(&folder, &missing);
     assert!(code == 3 && stderr.contains("NOT_SET is not set"), "{stderr}");
-    // The same for a mapping, whose settings may hold headers as well.
+    // The same for kind mapping, whose settings may contain headers as well.
     let settings = r#"{"headers":{"x-token":"${secret.token}"},"fields":{"name":"n","healthy":"h"}}"#;
     let arguments =
         ["--kind", "mapping", "--url", &server.url("/"), "--settings", settings, "--secret", "token=file:token"];
-    assert_eq!(poll_json(&folder, &arguments).1["error"]["code"], "not_json", "it was sent");
+    assert_eq!(poll_json(&folder, &arguments).1["error"]["code"], "not_json", "the request was sent");
 }
 
 #[test]
-fn wrong_usage_is_64_and_says_what_is_right() {
+fn wrong_usage_exits_with_64_and_prints_a_remedy() {
     let (_keep, folder) = folder();
     let url = "http://127.0.0.1:1/";
     for (arguments, word) in [
@@ -226,14 +226,14 @@ url = "http://127.0.0.1:1/"
         "polliwog.toml:6: target a: settings: unknown key \"expected_stats\": did you mean \"expected_status\"?",
         "polliwog.toml:8: target b: the secret \"token\": the environment variable NOT_SET is not set",
         "polliwog.toml:12: target b: settings: \"fields\" needs \"healthy\" or \"severity\"",
-        "polliwog.toml:15: target c: no plugin serves kind not-yet: there are http, mapping, pbs, pmg, proactive-deps, pve; drop one into",
+        "polliwog.toml:15: target c: no plugin serves kind not-yet: there are http, mapping, pbs, pmg, proactive-deps, pve; copy one into",
         "4 problems",
     ] {
         assert!(stdout.contains(words), "{words} is not in\n{stdout}");
     }
     let (_, later, _) = output(&folder, &["check", "--allow-missing-plugins"]);
     assert!(later.contains("3 problems") && later.contains("(a warning)"), "{later}");
-    // What is wrong with the file itself hides nothing of the rest.
+    // An error in the file does not hide other problems.
     std::fs::write(folder.join("two.toml"), format!("{config}lables = {{}}\n")).unwrap();
     let (_, both, _) = output(&folder, &["check", "--config", "two.toml"]);
     for words in ["two.toml:6: target a: settings:", "two.toml:18: unknown key \"lables\"", "5 problems"] {
@@ -241,7 +241,7 @@ url = "http://127.0.0.1:1/"
     }
     let (code, _, stderr) = output(&folder, &["run", "--data-dir", "data"]);
     assert!(code == 1 && stderr.contains("3 problems in the configuration; nothing was started"), "{stderr}");
-    assert!(!folder.join("data/admin-token").exists(), "a token is made by a start that works");
+    assert!(!folder.join("data/admin-token").exists(), "a failed start does not generate a token");
     let (code, stdout, _) = output(&folder, &["check", "--json"]);
     let found: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(
@@ -257,9 +257,9 @@ url = "http://127.0.0.1:1/"
     assert_eq!((code, stdout.as_str()), (0, "all is well: 1 target\n"));
 }
 
-/// What looks right and is certain to fail at the first poll, or does not do what it looks like.
+/// Valid configuration that would fail at the first poll, or that is probably a mistake.
 #[test]
-fn check_finds_what_is_certain_to_fail() {
+fn check_reports_configurations_whose_first_poll_would_fail() {
     let (_keep, folder) = folder();
     let target =
         |more: &str| format!("[[target]]\nid = \"a\"\nkind = \"http\"\nurl = \"http://127.0.0.1:1/x\"\n{more}");
@@ -268,7 +268,7 @@ fn check_finds_what_is_certain_to_fail() {
         let settings = format!("[target.settings]\nroot = {root:?}\nfields = {{ name = \"a\", healthy = \"b\" }}");
         target(&settings).replace("\"http\"", "\"mapping\"")
     };
-    let said = |config: &str| {
+    let checked = |config: &str| {
         std::fs::write(folder.join("polliwog.toml"), config).unwrap();
         output(&folder, &["check"])
     };
@@ -295,7 +295,7 @@ fn check_finds_what_is_certain_to_fail() {
             "keep one of the two",
         ),
     ] {
-        let (code, stdout, stderr) = said(&config);
+        let (code, stdout, stderr) = checked(&config);
         assert!(code == 1 && stdout.contains(expected), "{config}\n{expected}\n{stdout}{stderr}");
     }
     for (config, expected) in [
@@ -304,25 +304,25 @@ fn check_finds_what_is_certain_to_fail() {
         (String::new(), "nothing would be polled"),
         (target("[plugins]\ndir = \"nowhere\""), "no folder nowhere"),
     ] {
-        let (code, stdout, stderr) = said(&config);
+        let (code, stdout, stderr) = checked(&config);
         assert!(code == 0 && stdout.contains(expected), "{config}\n{expected}\n{stdout}{stderr}");
     }
-    // All at once, whatever else is wrong with a target.
+    // All problems of a target are reported together.
     let broken = target("").replace("http://127.0.0.1:1/x", "nas.lan:8080").replace("\"http\"", "\"htpp\"");
-    let (_, both, _) = said(&format!("{broken}{}", target("").replace("\"http\"", "\"pvee\"")));
+    let (_, both, _) = checked(&format!("{broken}{}", target("").replace("\"http\"", "\"pvee\"")));
     for expected in
         ["its scheme is missing", "did you mean \"http\"", "two targets", "did you mean \"pve\"", "4 problems"]
     {
         assert!(both.contains(expected), "{expected}\n{both}");
     }
-    said(&target("[server]\nlisten = \"localhost:7411\""));
-    let checked = |name: &str| {
+    checked(&target("[server]\nlisten = \"localhost:7411\""));
+    let checked_with = |name: &str| {
         let found = polliwog(&folder, &["check"]).env(name, "127.0.0.1:1").output().unwrap();
         (found.status.code(), String::from_utf8(found.stdout).unwrap())
     };
-    let (code, stdout) = checked("POLLIWOG_SERVER_LISTN");
+    let (code, stdout) = checked_with("POLLIWOG_SERVER_LISTN");
     assert!(code == Some(1) && stdout.contains("did you mean POLLIWOG_SERVER_LISTEN?"), "{stdout}");
-    assert_eq!(checked("POLLIWOG_SERVICE_HOST").0, Some(0), "Kubernetes sets it");
+    assert_eq!(checked_with("POLLIWOG_SERVICE_HOST").0, Some(0), "Kubernetes sets this variable");
 }
 
 #[test]

@@ -1,5 +1,6 @@
-/* Makes one in N writes, syncs and truncations of a database's files fail: preloaded into the host by the tests.
-   FAULT_EVERY is N (which ones fail is always the same), FAULT_KIND is "full" (ENOSPC), "broken" (EIO) or "short" (a write of half the bytes). */
+/* Makes one in N writes, syncs and truncations of the database's files fail. The tests preload it into the host.
+   FAULT_EVERY is N; the sequence of failures is deterministic. FAULT_KIND is "full" (ENOSPC), "broken" (EIO) or
+   "short" (half of the bytes are written). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,7 +12,7 @@
 
 static unsigned long state = 88172645463325252UL;
 
-/* Marsaglia's xorshift64: in turns every call of a transaction is hit. */
+/* Marsaglia's xorshift64, so that over time every call of a transaction fails once. */
 static unsigned long next(void) {
     state ^= state << 13;
     state ^= state >> 7;
@@ -19,7 +20,7 @@ static unsigned long next(void) {
     return state;
 }
 
-/* Whether a descriptor is one of the database's own files. */
+/* Whether a descriptor is one of the database's files. */
 static int is_database(int fd) {
     char link[64], path[4096];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -30,7 +31,7 @@ static int is_database(int fd) {
     return name && (!strcmp(name, "/polliwog.db") || !strcmp(name, "/polliwog.db-wal"));
 }
 
-/* Whether this call is to fail: 1 with errno set, 2 for a short write. */
+/* Whether this call fails: 0 if not, 1 with errno set, 2 for a short write. */
 static int fails(int fd) {
     int before = errno;
     const char *every = getenv("FAULT_EVERY"), *kind = getenv("FAULT_KIND");

@@ -1,8 +1,9 @@
-//! End to end: the program as its users run it, against real servers, a real database and real plugins.
+//! End-to-end tests: run the program against real servers, a real database and real plugins.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod command_line;
+mod configuring;
 mod operating;
 mod plugins;
 mod proxmox;

@@ -1,4 +1,4 @@
-//! What happens to plugins while the host runs: dropped in, replaced, broken, removed, quarantined.
+//! Plugins while the host runs: added, replaced, broken, removed, quarantined.
 
 use crate::support::{Host, Server, always, folder, get, ok, output, until};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn target(id: &str, kind: &str, url: &str) -> String {
     format!("[[target]]\nid = \"{id}\"\nkind = \"{kind}\"\nurl = \"{url}\"\ninterval = \"5s\"\n")
 }
 
-/// A plugin that reports one dependency.
+/// Builds a plugin that reports one dependency.
 fn reporting(kind: &str, version: &str) -> Vec<u8> {
     wat::plugin(kind, version, &format!("(func $poll (type $poll) i32.const {})", wat::DEPENDENCY))
 }
@@ -30,7 +30,7 @@ fn plugins(host: &Host) -> Vec<Value> {
     host.get("/api/v1/plugins")["plugins"].as_array().unwrap().clone()
 }
 
-/// The plugin that serves a kind.
+/// Returns the plugin that serves a kind.
 fn serves(host: &Host, kind: &str) -> Option<Value> {
     plugins(host).into_iter().find(|plugin| plugin["kind"] == kind)
 }
@@ -39,7 +39,7 @@ fn version(host: &Host, kind: &str) -> Option<String> {
     Some(serves(host, kind)?["version"].as_str()?.to_owned())
 }
 
-/// Why a file is refused.
+/// Returns why a file is refused; `None` if it is not refused.
 fn refusal(host: &Host, file: &str) -> Option<String> {
     let of = |plugin: &Value| plugin["source"].as_str().is_some_and(|source| source.ends_with(&format!("/{file}")));
     let refused = plugins(host).into_iter().find(|plugin| of(plugin) && !plugin["refusal"].is_null());
@@ -64,7 +64,7 @@ fn until_polled(host: &Host, id: &str) {
 }
 
 #[test]
-fn a_plugin_is_dropped_in_replaced_broken_and_removed_while_the_host_runs() {
+fn a_plugin_can_be_added_replaced_broken_and_removed_while_the_host_runs() {
     let (_keep, folder) = folder();
     let plugins = plugin_folder(&folder);
     let server = Server::start(vec![("/", always(ok("")))]);
@@ -75,14 +75,14 @@ fn a_plugin_is_dropped_in_replaced_broken_and_removed_while_the_host_runs() {
     until_version(&host, "written", Some("1.0.0"));
     until_polled(&host, "a");
 
-    // By renaming, as good tools do it, and by writing in place, as others do.
+    // Replace the file by renaming, then by writing in place.
     fs::write(plugins.join("w.new"), reporting("written", "2.0.0")).unwrap();
     fs::rename(plugins.join("w.new"), plugins.join("w.wasm")).unwrap();
     until_version(&host, "written", Some("2.0.0"));
     fs::write(plugins.join("w.wasm"), reporting("written", "3.0.0")).unwrap();
     until_version(&host, "written", Some("3.0.0"));
 
-    // A bad version changes nothing but what is said of its file.
+    // An invalid version only changes the refusal of its file.
     for (content, word) in [
         (&b""[..], "empty"),
         (&reporting("written", "4.0.0")[..2000], "compile"),
@@ -97,10 +97,10 @@ fn a_plugin_is_dropped_in_replaced_broken_and_removed_while_the_host_runs() {
     }
     let before = host.target("a")["lastPolled"].clone();
     host.asked(&folder, &["targets", "poll", "a"]);
-    until("a is polled on", || host.target("a"), |target| target["lastPolled"] != before);
+    until("another poll of a", || host.target("a"), |target| target["lastPolled"] != before);
     assert!(host.target("a")["lastError"].is_null());
 
-    // And survives a restart.
+    // The refusal survives a restart.
     let refused_before = refusal(&host, "w.wasm").unwrap();
     assert_eq!(host.terminate(), 0);
     let host = Host::start(&folder, &target("a", "written", &server.url("/")));
@@ -115,17 +115,17 @@ fn a_plugin_is_dropped_in_replaced_broken_and_removed_while_the_host_runs() {
     until_version(&host, "written", Some("5.0.0"));
     until("a is polled again", || host.target("a")["state"].clone(), |state| state != "no_plugin");
 
-    // Each bad version once, and the last of them once more at the start.
-    let (events, mut told) = (host.events(Some(0)), Vec::new());
+    // One event for each invalid version, and one more for the last at the start.
+    let (events, mut announced) = (host.events(Some(0)), Vec::new());
     let mut count = |wanted: &str| {
-        told.extend(events.try_iter().map(|(_, name, _)| name));
-        told.iter().filter(|name| *name == wanted).count()
+        announced.extend(events.try_iter().map(|(_, name, _)| name));
+        announced.iter().filter(|name| *name == wanted).count()
     };
-    until("all is told", || (count("plugin:loaded"), count("plugin:refused")), |counts| *counts == (4, 6));
+    until("all events", || (count("plugin:loaded"), count("plugin:refused")), |counts| *counts == (4, 6));
 }
 
 #[test]
-fn a_second_file_of_one_kind_is_refused_by_name_and_takes_over_when_the_first_is_gone() {
+fn a_second_file_of_a_kind_is_refused_and_serves_after_the_first_is_removed() {
     let (_keep, folder) = folder();
     let plugins = plugin_folder(&folder);
     let config = target("a", "written", "http://127.0.0.1:9/");
@@ -134,14 +134,14 @@ fn a_second_file_of_one_kind_is_refused_by_name_and_takes_over_when_the_first_is
     until_version(&host, "written", Some("1.0.0"));
     fs::write(plugins.join("W.wasm"), reporting("written", "2.0.0")).unwrap();
     until_refused(&host, "W.wasm", "w.wasm serves kind written");
-    // At the next start the one that served last serves, although the other one's name comes first.
+    // At the next start the file that served last serves, although the other name sorts first.
     assert_eq!(host.terminate(), 0);
     let host = Host::start(&folder, &config);
     assert_eq!(version(&host, "written").as_deref(), Some("1.0.0"));
     fs::remove_file(plugins.join("w.wasm")).unwrap();
     until_version(&host, "written", Some("2.0.0"));
 
-    // A link is followed, and what it leads to may be another file tomorrow.
+    // A symbolic link is followed, and its destination may change.
     fs::remove_file(plugins.join("W.wasm")).unwrap();
     until_version(&host, "written", None);
     for version in ["3.0.0", "4.0.0"] {
@@ -153,7 +153,7 @@ fn a_second_file_of_one_kind_is_refused_by_name_and_takes_over_when_the_first_is
 }
 
 #[test]
-fn a_version_that_does_not_fit_the_targets_is_refused_until_they_do() {
+fn a_version_that_does_not_fit_the_targets_is_refused_until_their_settings_change() {
     let (_keep, folder) = folder();
     let plugins = plugin_folder(&folder);
     let config =
@@ -163,12 +163,12 @@ fn a_version_that_does_not_fit_the_targets_is_refused_until_they_do() {
     until_refused(&host, "w.wasm", "unknown key \"limit\"");
     until_state(&host, "a", "no_plugin");
     Host::configure(&folder, &config(""));
-    // Whatever could be taken if something else were different is looked at again.
+    // A refused file is checked again after the configuration changes.
     until_version(&host, "written", Some("1.0.0"));
 }
 
 #[test]
-fn a_file_that_does_not_fit_the_targets_stops_no_start() {
+fn a_file_that_does_not_fit_the_targets_does_not_prevent_a_start() {
     let (_keep, folder) = folder();
     let plugins = plugin_folder(&folder);
     let server = Server::start(vec![("/", always(ok("Welcome")))]);
@@ -178,9 +178,9 @@ fn a_file_that_does_not_fit_the_targets_stops_no_start() {
         target("a", "written", &server.url("/"))
     );
     fs::write(plugins.join("good.wasm"), reporting("written", "1.0.0")).unwrap();
-    // Of a kind that is built in, and has no such setting.
+    // A file of a built-in kind that does not have this setting.
     fs::write(plugins.join("http.wasm"), reporting("http", "9.9.9")).unwrap();
-    // At the first start nothing of it is known; at the second one it is compiled.
+    // At the first start the file is new; at the second start it is compiled.
     for _ in 0..2 {
         let host = Host::start(&folder, &config);
         until_refused(&host, "http.wasm", "body_contains");
@@ -189,20 +189,20 @@ fn a_file_that_does_not_fit_the_targets_stops_no_start() {
         until_polled(&host, "web");
         assert_eq!(host.terminate(), 0);
     }
-    // What is wrong without it too is not its fault.
+    // A problem that remains without the file is not caused by it.
     fs::write(folder.join("polliwog.toml"), config.replace("body_contains", "nonsense")).unwrap();
     let (code, _, stderr) = output(&folder, &["run", "--data-dir", "data"]);
     assert!(code == 1 && stderr.contains("nonsense"), "{stderr}");
 }
 
 #[test]
-fn a_kind_that_has_targets_is_taken_over_only_with_the_operators_word() {
+fn a_file_takes_over_a_kind_with_targets_only_after_plugin_accept() {
     let (_keep, folder) = folder();
     let plugins = plugin_folder(&folder);
     let server = Server::start(vec![("/", always(ok("Welcome")))]);
     let host = Host::start(&folder, &target("web", "http", &server.url("/")));
     fs::write(plugins.join("http.wasm"), reporting("http", "9.9.9")).unwrap();
-    // A kind without targets needs no word.
+    // A kind without targets can be taken over without `plugin accept`.
     fs::write(plugins.join("pve.wasm"), reporting("pve", "8.8.8")).unwrap();
     until_refused(&host, "http.wasm", "polliwog plugin accept http.wasm");
     until_version(&host, "pve", Some("8.8.8"));
@@ -210,13 +210,13 @@ fn a_kind_that_has_targets_is_taken_over_only_with_the_operators_word() {
     let (code, stdout, stderr) = output(&folder, &["plugin", "accept", "http.wasm", "--data-dir", "data"]);
     assert_eq!(code, 0, "{stdout}{stderr}");
     until_version(&host, "http", Some("9.9.9"));
-    // A new version of the file that serves needs none either.
+    // A new version of the serving file needs no acceptance either.
     fs::write(plugins.join("http.wasm"), reporting("http", "10.0.0")).unwrap();
     until_version(&host, "http", Some("10.0.0"));
 }
 
 #[test]
-fn a_thousand_files_at_once_are_all_judged() {
+fn a_thousand_files_at_once_are_all_checked() {
     let (_keep, folder) = folder();
     let plugins = plugin_folder(&folder);
     let host = Host::start(&folder, &target("a", "written", "http://127.0.0.1:9/"));
@@ -227,7 +227,7 @@ fn a_thousand_files_at_once_are_all_judged() {
     }
     until_version(&host, "written", Some("1.0.0"));
     let refused = || plugins_refused(&host);
-    until("all are judged", refused, |count| *count == 999);
+    until("all are checked", refused, |count| *count == 999);
     let metrics = get(&host.metrics, "/metrics", None).1;
     assert!(metrics.contains("polliwog_plugins_refused 999.0"), "{metrics}");
 }
@@ -267,9 +267,9 @@ fn a_plugin_whose_polls_all_fail_is_quarantined_until_its_file_changes() {
     );
     let polls = || serves(&host, "written").unwrap()["polls"].as_u64().unwrap();
     let before = polls();
-    let (code, said, stderr) = host.command(&folder, &["plugin", "retry", "written"]);
-    assert!(code == 0 && said.contains("is polled now"), "{said}{stderr}");
-    until("it is tried", polls, |polls| *polls > before);
+    let (code, stdout, stderr) = host.command(&folder, &["plugin", "retry", "written"]);
+    assert!(code == 0 && stdout.contains("is polled now"), "{stdout}{stderr}");
+    until("the plugin is probed", polls, |polls| *polls > before);
 
     fs::write(plugins.join("w.wasm"), reporting("written", "2.0.0")).unwrap();
     for n in 0..6 {
@@ -279,9 +279,9 @@ fn a_plugin_whose_polls_all_fail_is_quarantined_until_its_file_changes() {
     assert!(serves(&host, "written").unwrap()["quarantinedUntil"].is_null());
 }
 
-/// An upgrade of a plugin leaves no gap: until the new file is compiled, what served before serves on.
+/// A plugin's upgrade leaves no gap: the previous version serves until the new file is compiled.
 #[test]
-fn a_start_serves_what_was_before_until_the_new_file_is_compiled() {
+fn a_start_serves_the_previous_version_until_the_new_file_is_compiled() {
     let (_keep, folder) = folder();
     let plugins = plugin_folder(&folder);
     fs::write(plugins.join("w.wasm"), reporting("written", "1.0.0")).unwrap();
@@ -292,7 +292,7 @@ fn a_start_serves_what_was_before_until_the_new_file_is_compiled() {
     fs::write(plugins.join("w.wasm"), reporting("written", "2.0.0")).unwrap();
     let host = Host::start(&folder, &config);
     until(
-        "the new one serves",
+        "the new version serves",
         || serves(&host, "written"),
         |plugin| plugin.as_ref().is_some_and(|plugin| plugin["version"] == "2.0.0"),
     );
@@ -301,22 +301,22 @@ fn a_start_serves_what_was_before_until_the_new_file_is_compiled() {
     assert!(!log.contains("no plugin serves kind written"), "there was a gap: {log}");
 }
 
-/// Whoever mends a plugin and copies it does not wait half an hour for what the one before broke.
+/// A fixed plugin polls failed targets immediately instead of after the 30 minutes of a dead letter.
 #[test]
-fn another_version_polls_at_once_what_failed_with_the_one_before() {
+fn a_new_version_polls_failed_targets_immediately() {
     let (_keep, folder) = folder();
     let plugins = plugin_folder(&folder);
     fs::write(plugins.join("f.wasm"), tests::guests::FAILS_ODDLY).unwrap();
     let config = format!("[scheduler]\nprofile = \"pulse\"\n{}", target("a", "fails-oddly", "http://127.0.0.1:9/"));
     let host = Host::start(&folder, &config);
-    until("it is a dead letter, for half an hour", || host.target("a"), |target| !target["deadLetter"].is_null());
+    until("it is a dead letter", || host.target("a"), |target| !target["deadLetter"].is_null());
     fs::write(plugins.join("f.wasm"), reporting("fails-oddly", "9.0.0")).unwrap();
     until_polled(&host, "a");
-    until("it is none any more", || host.target("a"), |target| target["deadLetter"].is_null());
+    until("it is no longer a dead letter", || host.target("a"), |target| target["deadLetter"].is_null());
 }
 
 #[test]
-fn what_a_kind_uses_is_counted_and_an_operator_narrows_it() {
+fn usage_is_counted_by_kind_and_operator_limits_apply() {
     let (_keep, folder) = folder();
     let server = Server::start(vec![("/allowed/x", always(ok("fine"))), ("/other", always(ok("fine")))]);
     fs::write(folder.join("token"), "a-very-secret-token").unwrap();
@@ -346,7 +346,7 @@ fn what_a_kind_uses_is_counted_and_an_operator_narrows_it() {
 }
 
 #[test]
-fn machine_code_is_kept_and_what_was_tampered_with_is_compiled_anew() {
+fn compiled_code_is_reused_and_tampered_code_is_compiled_again() {
     let (_keep, folder) = folder();
     plugin_folder(&folder);
     let config = target("a", "http", "http://127.0.0.1:9/");

@@ -1,4 +1,4 @@
-//! Proxmox products on the command line: `setup`, `replay`, and `poll` as the test button.
+//! Proxmox products on the command line: `setup`, `replay` and `poll`.
 
 use crate::command_line::tls_server;
 use crate::support::{folder, output, poll_json, polliwog};
@@ -34,10 +34,13 @@ fn setup_shows_the_certificate_and_prints_a_valid_target() {
     );
 
     let (_, text, doubt) = output(&folder, &["setup", "pve", &url]);
-    assert!(doubt.contains("does not answer as Proxmox VE does"), "it answers a list to everything: {doubt}");
+    assert!(
+        doubt.contains("does not answer as Proxmox VE does"),
+        "the server answers every request with a list: {doubt}"
+    );
     assert!(text.contains(fingerprint) && text.contains("pvenode cert info") && text.contains("[[target]]"), "{text}");
 
-    // Another certificate than the confirmed one fails, and prints nothing to paste.
+    // A certificate that differs from the confirmed one fails without output on stdout.
     let other = "00".repeat(32);
     let arguments = ["setup", "pve", &url, "--fingerprint", &other];
     let (code, stdout, stderr) = output(&folder, &arguments);
@@ -80,7 +83,7 @@ impl Drop for Replay {
 }
 
 #[test]
-fn setup_asks_a_cluster_for_its_members() {
+fn setup_lists_the_members_of_a_cluster() {
     let (_keep, folder) = folder();
     for product in ["pve", "pmg"] {
         let bodies = folder.join("bodies").join(product);
@@ -108,7 +111,7 @@ fn setup_asks_a_cluster_for_its_members() {
 
     let (code, found, stderr) = setup("pmg", "password=env:P", &["--username", "monitor@pmg"]);
     assert_eq!(code, Some(0), "{stderr}");
-    // Without a certificate it is not known which of them answered.
+    // Without a certificate, the answering member is unknown.
     assert_eq!(names(&found), ["pmg1", "pmg2", "pmg3"]);
     assert!(found["toml"].as_str().unwrap().contains("username = \"monitor@pmg\""), "{found}");
     assert!(found["commands"][0].as_str().unwrap().contains("--userid monitor@pmg"), "{found}");
@@ -154,10 +157,10 @@ fn recorded_bodies_and_recordings_are_served_and_polled() {
     let record = ["--record", "bodies/recorded.json"];
     let (code, found) = poll(&format!("{base}/pve/cluster_resources__mine"), &record);
     assert_eq!((code, status(&found, "guest/7").as_deref()), (2, Some("critical")), "{found}");
-    assert_eq!(status(&found, "cluster/quorum").as_deref(), Some("ok"), "the rest is the simulated estate's");
+    assert_eq!(status(&found, "cluster/quorum").as_deref(), Some("ok"), "the simulated estate serves the rest");
     drop(server);
 
-    // A recording is served, and gives the same result.
+    // A served recording produces the same result.
     let (_server, base) = Replay::of(&folder);
     let (_, again) = poll(&format!("{base}/recorded"), &[]);
     assert_eq!(

@@ -1,23 +1,23 @@
-//! The running host: what it shows, what it keeps, and what survives.
+//! The running host: its API, metrics and page, and the state that survives a restart.
 
 use crate::support::{Answer, Host, Server, TOKEN, always, folder, get, get_as, ok, until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Changes the status of its dependency at every request.
+/// An answer whose dependency changes its status at every request.
 fn flapping() -> Answer {
     Arc::new(|number| ok(format!("[{{\"name\":\"db\",\"healthy\":{}}}]", number % 2 == 0)))
 }
 
-/// Settings under which a test need not wait.
+/// Short intervals, so that a test does not wait.
 const FAST: &str = "[scheduler]\nmin_interval = \"100ms\"\ncadence = \"fixed\"\n";
 
 fn target(id: &str, url: &str, interval: &str) -> String {
     format!("[[target]]\nid = \"{id}\"\nkind = \"proactive-deps\"\nurl = \"{url}\"\ninterval = \"{interval}\"\n")
 }
 
-/// Milliseconds of an RFC 3339 time in UTC, counted from midnight of the first day of its month.
+/// Converts an RFC 3339 time in UTC to milliseconds since the start of its month.
 fn millis(time: &Value) -> i64 {
     let text = time.as_str().unwrap();
     let number = |range: std::ops::Range<usize>| text[range].parse::<i64>().unwrap();
@@ -29,7 +29,7 @@ fn polled(target: &Value) -> bool {
 }
 
 #[test]
-fn what_is_polled_is_shown_on_every_surface() {
+fn poll_results_appear_in_api_metrics_page_and_command_line() {
     let (_keep, folder) = folder();
     let body = r#"[{"name":"db","healthy":true},{"name":"<b>queue","healthy":false,"errorMessage":"<script>"},
         {"name":"old","healthy":true,"health":{"skipped":true}}, 7]"#;
@@ -99,7 +99,7 @@ fn what_is_polled_is_shown_on_every_surface() {
 }
 
 #[test]
-fn everything_but_health_and_metrics_wants_a_token() {
+fn only_health_login_assets_and_metrics_work_without_a_token() {
     let (_keep, folder) = folder();
     let host = Host::start(&folder, "");
     for path in ["/healthz", "/readyz", "/login", "/assets/app.js"] {
@@ -113,7 +113,7 @@ fn everything_but_health_and_metrics_wants_a_token() {
         assert_eq!((status, error["error"]["code"].as_str().unwrap()), (401, "unauthorized"), "{path}");
         assert_eq!(get(&host.api, path, Some("wrong")).0, 401, "{path}");
     }
-    assert_eq!(get(&host.api, "/", None).0, 303, "people are sent to the log-in page");
+    assert_eq!(get(&host.api, "/", None).0, 303, "a browser is redirected to the log-in page");
     for (path, status, code) in [
         ("/nowhere", 404, "not_found"),
         ("/api/v1/targets/nobody", 404, "not_found"),
@@ -127,7 +127,7 @@ fn everything_but_health_and_metrics_wants_a_token() {
 }
 
 #[test]
-fn a_dropped_plugin_serves_its_kind_and_a_kind_without_one_says_so() {
+fn an_added_plugin_serves_its_kind_and_a_kind_without_a_plugin_is_reported() {
     let (_keep, folder) = folder();
     let plugins = folder.join("data/plugins");
     std::fs::create_dir_all(&plugins).unwrap();
@@ -148,7 +148,7 @@ fn a_dropped_plugin_serves_its_kind_and_a_kind_without_one_says_so() {
 }
 
 #[test]
-fn a_plugins_faults_leave_its_target_stale_and_out_of_the_dead_letters() {
+fn plugin_faults_make_a_target_stale_but_not_a_dead_letter() {
     let (_keep, folder) = folder();
     std::fs::create_dir_all(folder.join("data/plugins")).unwrap();
     std::fs::write(folder.join("data/plugins/p.wasm"), tests::guests::PANICKING).unwrap();
@@ -164,7 +164,7 @@ fn a_plugins_faults_leave_its_target_stale_and_out_of_the_dead_letters() {
 }
 
 #[test]
-fn a_graceful_restart_keeps_everything_and_polls_nobody_early() {
+fn a_graceful_restart_keeps_all_state_and_polls_no_target_early() {
     let (_keep, folder) = folder();
     let server = Server::start(vec![("/", always(ok(r#"[{"name":"db","healthy":false}]"#)))]);
     let config = target("slow", &server.url("/"), "60s");
@@ -174,14 +174,14 @@ fn a_graceful_restart_keeps_everything_and_polls_nobody_early() {
     let host = Host::start(&folder, &config);
     let after = host.target("slow");
     assert_eq!(after["status"], "critical");
-    // Schedules are stored by the wall clock and run by the monotonic one; turning them costs a millisecond or two.
+    // Schedules are stored in wall-clock time and run on the monotonic clock; the conversion can shift them slightly.
     for time in ["lastPolled", "nextRun"] {
         let apart = (millis(&after[time]) - millis(&before[time])).abs();
         assert!(apart < 1000, "{time}: {} was {}", after[time], before[time]);
     }
     assert_eq!(host.get("/api/v1/dependencies")["dependencies"][0]["name"], "db");
     assert_eq!(server.count("/"), 1);
-    // Another URL is another target: it is polled at once.
+    // A changed URL makes it a new target, which is polled immediately.
     host.kill();
     let other = Server::start(vec![("/", always(ok("[]")))]);
     let host = Host::start(&folder, &target("slow", &other.url("/"), "60s"));
@@ -190,7 +190,7 @@ fn a_graceful_restart_keeps_everything_and_polls_nobody_early() {
 }
 
 #[test]
-fn what_is_known_stays_and_is_never_shown_as_ok_when_an_answer_cannot_be_read() {
+fn unreadable_answers_keep_the_last_state_as_stale_and_never_show_ok() {
     let (_keep, folder) = folder();
     let answers: Answer = Arc::new(|number| match number {
         0 => ok(r#"[{"name":"db","healthy":false},{"name":"web","healthy":true}]"#),
@@ -200,7 +200,7 @@ fn what_is_known_stays_and_is_never_shown_as_ok_when_an_answer_cannot_be_read() 
     });
     let server = Server::start(vec![("/", answers)]);
     let host = Host::start(&folder, &format!("{FAST}{}", target("a", &server.url("/"), "100ms")));
-    let look = || host.get("/api/v1/dependencies?target=a");
+    let dependencies = || host.get("/api/v1/dependencies?target=a");
     let states = |found: &Value| -> Vec<(String, bool, bool)> {
         let each = found["dependencies"].as_array().unwrap().iter();
         let word = |d: &Value| {
@@ -209,39 +209,47 @@ fn what_is_known_stays_and_is_never_shown_as_ok_when_an_answer_cannot_be_read() 
         each.map(word).collect()
     };
     let word = |status: &str, stale, missing| (status.to_owned(), stale, missing);
-    until("stale", || states(&look()), |seen| *seen == [word("critical", true, false), word("ok", true, false)]);
+    until(
+        "stale",
+        || states(&dependencies()),
+        |seen| *seen == [word("critical", true, false), word("ok", true, false)],
+    );
     assert_eq!(host.target("a")["lastError"]["category"], "transient");
     until("two more failures", || server.count("/"), |count| *count >= 3);
-    // A list of things that are no dependencies is a report in which those that were known are missing.
-    until("missing", || states(&look()), |seen| *seen == [word("critical", false, true), word("ok", false, true)]);
+    // A list without valid dependencies is a report in which the known dependencies are missing.
+    until(
+        "missing",
+        || states(&dependencies()),
+        |seen| *seen == [word("critical", false, true), word("ok", false, true)],
+    );
     let seen = host.target("a");
     assert_eq!((seen["warnings"].as_array().unwrap().len(), &seen["status"]), (2, &json!("warning")), "{seen}");
     let (_, metrics) = get(&host.metrics, "/metrics", None);
     let missing = "polliwog_dependency_status{instance_type=\"proactive-deps\",instance=\"a\",dependency=\"db\"} 5";
     assert!(metrics.contains(missing), "{metrics}");
     let events = host.events(Some(0));
-    let told = || events.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
-    let (.., payload) = std::iter::repeat_with(told).find(|(_, name, _)| name == "dependency:missing").unwrap();
+    let next = || events.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+    let (.., payload) = std::iter::repeat_with(next).find(|(_, name, _)| name == "dependency:missing").unwrap();
     assert_eq!(payload["dependencyName"], "db");
 }
 
-/// Whatever a listener was told is still there after every kill, and nothing is there that did not happen.
+/// Every announced event is stored after a kill, and no event is stored that did not happen.
 #[test]
 fn kills_lose_no_transition_and_invent_none() {
     let (_keep, folder) = folder();
     let server = Server::start(vec![("/a", flapping()), ("/b", flapping())]);
     let config =
         format!("{FAST}{}{}", target("a", &server.url("/a"), "100ms"), target("b", &server.url("/b"), "150ms"));
-    let mut told: BTreeMap<i64, Value> = BTreeMap::new();
+    let mut announced: BTreeMap<i64, Value> = BTreeMap::new();
     for round in 0..6 {
         let host = Host::start(&folder, &config);
-        let events = host.events(Some(told.keys().last().copied().unwrap_or(0)));
-        let wanted = told.len() + 3 + round * 2;
-        while told.len() < wanted {
+        let events = host.events(Some(announced.keys().last().copied().unwrap_or(0)));
+        let wanted = announced.len() + 3 + round * 2;
+        while announced.len() < wanted {
             let (id, name, payload) = events.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
             if name == "status:change" {
-                let known = told.insert(id.expect("a transition has a place in the sequence"), payload.clone());
-                assert!(known.is_none(), "told twice: {payload}");
+                let known = announced.insert(id.expect("a transition has a sequence number"), payload.clone());
+                assert!(known.is_none(), "announced twice: {payload}");
             }
         }
         host.kill();
@@ -249,15 +257,15 @@ fn kills_lose_no_transition_and_invent_none() {
     let host = Host::start(&folder, &config);
     let events = host.events(Some(0));
     let mut stored: BTreeMap<i64, Value> = BTreeMap::new();
-    while stored.keys().last() < told.keys().last() {
+    while stored.keys().last() < announced.keys().last() {
         let (id, name, payload) = events.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
         assert_ne!(name, "resync");
         if let (Some(id), "status:change") = (id, name.as_str()) {
             stored.insert(id, payload);
         }
     }
-    for (id, payload) in &told {
-        assert_eq!(stored.get(id), Some(payload), "told before a kill, and gone");
+    for (id, payload) in &announced {
+        assert_eq!(stored.get(id), Some(payload), "announced before a kill, and gone");
     }
     for service in ["a", "b"] {
         let statuses: Vec<_> = stored.values().filter(|payload| payload["serviceId"] == service).collect();

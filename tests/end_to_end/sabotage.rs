@@ -1,4 +1,4 @@
-//! What strangers, full disks and other programs do to a running host, and what it does then.
+//! A running host under attack or failure: hostile clients and servers, full disks, blocked logs.
 
 use crate::support::{Host, Server, TOKEN, always, folder, get, get_as, ok, output, polliwog, until};
 use std::fs;
@@ -15,13 +15,13 @@ fn target(url: &str) -> String {
     format!("{FAST}[[target]]\nid = \"a\"\nkind = \"http\"\nurl = \"{url}\"\ninterval = \"100ms\"\n")
 }
 
-/// A host whose stderr is somewhere odd. What it prints on stdout says where its API is.
-struct Odd {
+/// A host with an unusual stderr. Its stdout contains the API's address.
+struct UnusualHost {
     child: Child,
     api: String,
 }
 
-impl Odd {
+impl UnusualHost {
     fn start(folder: &Path, stderr: Stdio) -> Self {
         let mut child = polliwog(folder, &["run", "--data-dir", "data"])
             .env("POLLIWOG_ADMIN_TOKEN", TOKEN)
@@ -42,7 +42,7 @@ impl Odd {
     }
 }
 
-impl Drop for Odd {
+impl Drop for UnusualHost {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -50,31 +50,31 @@ impl Drop for Odd {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_or_is_not_read_stops_nothing() {
+fn a_log_that_cannot_be_written_or_is_not_read_does_not_block_the_host() {
     let server = Server::start(vec![("/", always(ok("fine")))]);
     let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
     for (name, stderr) in [("a full disk", full()), ("closed", Stdio::piped()), ("not read", Stdio::piped())] {
         let (_keep, folder) = folder();
         let config = format!("{LISTEN}{}", target(&server.url("/")));
         fs::write(folder.join("polliwog.toml"), &config).unwrap();
-        let mut host = Odd::start(&folder, stderr);
+        let mut host = UnusualHost::start(&folder, stderr);
         if name == "closed" {
             drop(host.child.stderr.take());
         }
-        // Each problem is a line of the log, and there are more than pipe and queue hold.
+        // Each problem is a log line; together they exceed the pipe and the queue.
         let problems: String = (0..20_000).map(|number| format!("odd_key_{number} = 1\n")).collect();
         fs::write(folder.join("polliwog.toml"), format!("{config}[metrics]\n{problems}")).unwrap();
         let settings = || get(&host.api, "/api/v1/settings", Some(TOKEN)).1;
-        until("the problems are seen", settings, |settings| settings.contains("odd_key_19999"));
+        until("the problems are reported", settings, |settings| settings.contains("odd_key_19999"));
         let before = server.count("/");
-        until("it goes on polling", || server.count("/"), |count| *count > before + 5);
+        until("polling continues", || server.count("/"), |count| *count > before + 5);
         assert_eq!(get(&host.api, "/readyz", None).0, 200, "{name}");
         assert_eq!(host.terminate(), Some(0), "{name}");
     }
 }
 
 #[test]
-fn what_a_polled_server_says_breaks_no_answer_of_ours() {
+fn odd_json_from_a_polled_server_does_not_break_api_responses() {
     let (_keep, folder) = folder();
     let odd: String = ["{\"a\":1e309}", "{\"a\":\"\\ud800\"}", "{\"$serde_json::private::RawValue\":\"x\"}"]
         .iter()
@@ -95,7 +95,7 @@ fn what_a_polled_server_says_breaks_no_answer_of_ours() {
 }
 
 #[test]
-fn a_log_in_is_a_session_of_its_own_that_ends() {
+fn a_log_in_creates_a_session_that_ends_on_log_out() {
     let (_keep, folder) = folder();
     let host = Host::start(&folder, &target("http://127.0.0.1:9/"));
     let sent = |request: &str| {
@@ -117,7 +117,7 @@ fn a_log_in_is_a_session_of_its_own_that_ends() {
     assert_eq!(status, 200);
     let csrf = body.split("csrf-token\" content=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
 
-    // It outlives a restart, and not a log-out.
+    // A log-out needs the CSRF token and ends the session.
     let api = host.api.clone();
     assert_eq!(
         sent(&format!("POST /logout HTTP/1.1\r\nCookie: {id}\r\n{close}Content-Length: 0\r\n\r\n")).split(' ').nth(1),
@@ -128,7 +128,7 @@ fn a_log_in_is_a_session_of_its_own_that_ends() {
     assert_eq!(sent(&logout).split(' ').nth(1), Some("204"));
     assert_ne!(page(&id).0, 200);
 
-    // Another name that leads here reads nothing.
+    // A request with another host name is refused.
     for path in ["/metrics", "/healthz", "/login"] {
         let address = if path == "/metrics" { &host.metrics } else { &api };
         let mut stream = TcpStream::connect(address).unwrap();
@@ -141,26 +141,26 @@ fn a_log_in_is_a_session_of_its_own_that_ends() {
 }
 
 #[test]
-fn a_token_that_was_replaced_stays_replaced() {
+fn a_rotated_token_stays_valid_after_a_restart() {
     let (_keep, folder) = folder();
     let host = Host::start(&folder, &target("http://127.0.0.1:9/"));
     let (code, _, why) = host.command(&folder, &["token", "rotate"]);
     assert!(code == 1 && why.contains("POLLIWOG_ADMIN_TOKEN"), "{why}");
     assert_eq!(host.terminate(), 0);
-    // Without the variable the token that it set goes on being the one.
+    // Without the variable, the token that it set stays valid.
     let host = Host::start_with(&folder, &target("http://127.0.0.1:9/"), &[("POLLIWOG_ADMIN_TOKEN", "")]);
-    let (code, made, why) = host.command(&folder, &["token", "rotate"]);
+    let (code, rotated, why) = host.command(&folder, &["token", "rotate"]);
     assert_eq!(code, 0, "{why}");
     assert_eq!(get(&host.api, "/api/v1/targets", Some(TOKEN)).0, 401);
-    assert_eq!(get(&host.api, "/api/v1/targets", Some(made.trim())).0, 200);
+    assert_eq!(get(&host.api, "/api/v1/targets", Some(rotated.trim())).0, 200);
     assert_eq!(host.terminate(), 0);
     let host = Host::start_with(&folder, &target("http://127.0.0.1:9/"), &[("POLLIWOG_ADMIN_TOKEN", "")]);
     assert_eq!(get(&host.api, "/api/v1/targets", Some(TOKEN)).0, 401);
-    assert_eq!(get(&host.api, "/api/v1/targets", Some(made.trim())).0, 200);
+    assert_eq!(get(&host.api, "/api/v1/targets", Some(rotated.trim())).0, 200);
 }
 
 #[test]
-fn a_file_of_the_current_directory_does_not_say_where_the_token_is_sent() {
+fn the_token_is_not_sent_to_a_host_that_only_a_file_in_the_current_directory_names() {
     let (_keep, folder) = folder();
     let server = Server::start(vec![]);
     fs::write(folder.join("polliwog.toml"), format!("[server]\nlisten = \"127.0.0.1:{}\"\n", server.port)).unwrap();
@@ -174,7 +174,7 @@ fn a_file_of_the_current_directory_does_not_say_where_the_token_is_sent() {
     assert!(why.contains("POLLIWOG_TOKEN is not sent") && why.contains("--config"), "{why}");
     assert!(server.requests.lock().unwrap().is_empty());
     ask(&["--config", "polliwog.toml"]);
-    assert_eq!(server.requests.lock().unwrap().len(), 1, "the operator has named it");
+    assert_eq!(server.requests.lock().unwrap().len(), 1, "a file passed with --config is trusted");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn files_are_private_in_an_open_data_directory() {
 }
 
 #[test]
-fn what_others_wrote_is_shown_and_not_obeyed_by_a_terminal() {
+fn control_characters_from_servers_are_escaped_in_terminal_output() {
     let (_keep, folder) = folder();
     let body = "[{\"name\":\"db\\u202egnp\",\"healthy\":false,\"errorMessage\":\"bad\\u001b[2Jthing\"}]";
     let server = Server::start(vec![("/", always(ok(body)))]);
@@ -214,40 +214,40 @@ fn what_others_wrote_is_shown_and_not_obeyed_by_a_terminal() {
     }
 }
 
-/// Compiles the library that makes writes fail.
+/// Compiles the library that injects write faults.
 fn faults(folder: &Path) -> String {
     let library = folder.join("faults.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/end_to_end/faults.c");
     let compiled =
         Command::new("cc").args(["-shared", "-fPIC", "-O1", "-w", "-o"]).arg(&library).args([source, "-ldl"]).status();
-    assert!(compiled.unwrap().success(), "the build needs a C compiler, and so does this");
+    assert!(compiled.unwrap().success(), "this test needs a C compiler");
     library.to_str().unwrap().to_owned()
 }
 
 #[test]
-fn what_was_told_is_stored_when_writes_to_the_disk_fail() {
-    // Enough for transactions, checkpoints and their repetitions.
-    const TOLD: usize = 20;
+fn announced_events_are_stored_when_disk_writes_fail() {
+    // Enough events for several transactions, checkpoints and retries.
+    const EVENTS: usize = 20;
     let flaps = Arc::new(|number: usize| ok(format!("[{{\"name\":\"db\",\"healthy\":{}}}]", number.is_multiple_of(2))));
     let server = Server::start(vec![("/", flaps)]);
     for (kind, every) in [("full", "20"), ("full", "60"), ("broken", "40"), ("short", "3")] {
         let (_keep, folder) = folder();
         let library = faults(&folder);
         let config = target(&server.url("/")).replace("\"http\"", "\"proactive-deps\"");
-        // Without faults first: a database that cannot be made is no host.
+        // Create the database without faults first, because a host needs one.
         assert_eq!(Host::start(&folder, &config).terminate(), 0);
         let environment = [("LD_PRELOAD", &*library), ("FAULT_KIND", kind), ("FAULT_EVERY", every)];
         let Some(host) = Host::try_start(&folder, &config, &environment) else {
-            // It said why it does not start, and left everything as it was.
+            // The host refused to start and changed nothing.
             continue;
         };
-        let told: Vec<i64> = host.events(Some(0)).iter().filter_map(|(id, ..)| id).take(TOLD).collect();
-        assert_eq!(told.len(), TOLD, "{kind} {every}: {}", host.log.lock().unwrap());
+        let announced: Vec<i64> = host.events(Some(0)).iter().filter_map(|(id, ..)| id).take(EVENTS).collect();
+        assert_eq!(announced.len(), EVENTS, "{kind} {every}: {}", host.log.lock().unwrap());
         let code = host.terminate();
         let host = Host::start(&folder, &config);
         let events = host.events(Some(0));
-        let stored: Vec<i64> = events.iter().filter_map(|(id, ..)| id).take(told.len()).collect();
-        assert_eq!(stored, told, "{kind} {every}, which ended with {code}");
+        let stored: Vec<i64> = events.iter().filter_map(|(id, ..)| id).take(announced.len()).collect();
+        assert_eq!(stored, announced, "{kind} {every}, exit code {code}");
         assert_eq!(host.terminate(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A server to poll, the program to run, and waiting for states.
+//! Helpers: a server to poll, the program under test, and waiting for a state.
 
 use serde_json::Value;
 use std::collections::HashMap;
@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Nothing here takes this long on a machine that works.
+/// The longest wait for a state.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a path is answered with: status line, headers and body.
+/// Returns the raw response for the n-th request to a path: status line, headers and body.
 pub(crate) type Answer = Arc<dyn Fn(usize) -> Vec<u8> + Send + Sync>;
 
 /// An HTTP/1.1 server on loopback that counts requests.
@@ -24,7 +24,7 @@ pub(crate) struct Server {
     pub(crate) requests: Arc<Mutex<Requests>>,
 }
 
-/// A 200 with a body.
+/// Returns a response with status 200 and this body.
 pub(crate) fn ok(body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let mut answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len()).into_bytes();
@@ -32,12 +32,12 @@ pub(crate) fn ok(body: impl AsRef<[u8]>) -> Vec<u8> {
     answer
 }
 
-/// The same answer each time.
+/// Returns the same response to every request.
 pub(crate) fn always(answer: Vec<u8>) -> Answer {
     Arc::new(move |_| answer.clone())
 }
 
-/// How many requests there were for each path, and the last of them.
+/// The number of requests and the last request's head, by path.
 type Requests = HashMap<String, (usize, String)>;
 
 impl Server {
@@ -63,7 +63,7 @@ impl Server {
         self.requests.lock().unwrap().get(path).map_or(0, |(count, _)| *count)
     }
 
-    /// The last request for a path, without its body.
+    /// Returns the head of the last request for a path.
     pub(crate) fn last(&self, path: &str) -> String {
         self.requests.lock().unwrap().get(path).map_or_else(String::new, |(_, head)| head.clone())
     }
@@ -96,7 +96,7 @@ fn serve(mut stream: TcpStream, routes: &[(&'static str, Answer)], seen: &Mutex<
     }
 }
 
-/// The program with arguments, in an empty environment but for what it needs.
+/// Returns the command for the program with arguments and a minimal environment.
 pub(crate) fn polliwog(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polliwog"));
     command
@@ -108,23 +108,23 @@ pub(crate) fn polliwog(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the program to its end.
+/// Runs the program until it ends. Returns exit code, stdout and stderr.
 pub(crate) fn output(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = polliwog(folder, arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// Runs `poll … --json`.
+/// Runs `poll … --json`. Returns exit code and output.
 pub(crate) fn poll_json(folder: &Path, arguments: &[&str]) -> (i32, Value) {
     let all: Vec<&str> = ["poll", "--json"].iter().chain(arguments).copied().collect();
     let (code, stdout, stderr) = output(folder, &all);
     (code, serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}")))
 }
 
-/// Gives a data directory that is not there yet what one start has compiled for all: compiling the built-in plugins anew for each
-/// test takes longer than most tests.
-fn compiled_before(data: &Path) {
+/// Creates a data directory with plugins that one shared run has compiled, because compiling the built-in plugins takes
+/// longer than most tests. An existing directory is left unchanged.
+fn copy_compiled_plugins(data: &Path) {
     static FIRST: OnceLock<tempfile::TempDir> = OnceLock::new();
     if data.exists() {
         return;
@@ -147,7 +147,7 @@ fn compiled_before(data: &Path) {
     }
 }
 
-/// A running host; killed when dropped.
+/// A running host, which is killed when dropped.
 pub(crate) struct Host {
     child: Child,
     pub(crate) api: String,
@@ -165,19 +165,19 @@ impl Host {
         Self::start_with(folder, config, &[])
     }
 
-    /// The same, with environment variables.
+    /// Like [`Host::start`], with environment variables.
     pub(crate) fn start_with(folder: &Path, config: &str, environment: &[(&str, &str)]) -> Self {
         Self::launch(folder, config, environment).unwrap_or_else(|log| panic!("the host did not start: {log}"))
     }
 
-    /// The same; `None` when it ends instead.
+    /// Like [`Host::start_with`]. Returns `None` if the host does not start.
     pub(crate) fn try_start(folder: &Path, config: &str, environment: &[(&str, &str)]) -> Option<Self> {
         Self::launch(folder, config, environment).ok()
     }
 
     fn launch(folder: &Path, config: &str, environment: &[(&str, &str)]) -> Result<Self, String> {
         Self::configure(folder, config);
-        compiled_before(&folder.join("data"));
+        copy_compiled_plugins(&folder.join("data"));
         let mut child = polliwog(folder, &["run", "--data-dir", "data"])
             .env("POLLIWOG_ADMIN_TOKEN", TOKEN)
             .envs(environment.iter().copied())
@@ -206,7 +206,7 @@ impl Host {
         Ok(Self { child, api, metrics, log })
     }
 
-    /// Runs a command that asks this host.
+    /// Runs a command that calls this host. Returns exit code, stdout and stderr.
     pub(crate) fn command(&self, folder: &Path, arguments: &[&str]) -> (i32, String, String) {
         let mut command = polliwog(folder, arguments);
         command.env("POLLIWOG_URL", format!("http://{}", self.api)).env("POLLIWOG_TOKEN", TOKEN);
@@ -215,7 +215,7 @@ impl Host {
         (status.code().unwrap(), text(stdout), text(stderr))
     }
 
-    /// The same; it succeeds and prints JSON.
+    /// Runs a command with `--json`, which must succeed. Returns its output.
     pub(crate) fn asked(&self, folder: &Path, arguments: &[&str]) -> Value {
         let all: Vec<&str> = arguments.iter().copied().chain(["--json"]).collect();
         let (code, stdout, stderr) = self.command(folder, &all);
@@ -223,27 +223,27 @@ impl Host {
         serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{arguments:?}: {stdout}"))
     }
 
-    /// Writes the configuration anew.
+    /// Replaces the configuration file.
     pub(crate) fn configure(folder: &Path, config: &str) {
-        // As editors do it: another file takes the old one's place.
+        // Like an editor: write a new file and rename it.
         let new = folder.join("polliwog.toml.new");
         std::fs::write(&new, format!("{LISTEN}{config}")).unwrap();
         std::fs::rename(new, folder.join("polliwog.toml")).unwrap();
     }
 
-    /// GETs a path with the token.
+    /// Requests a path of the API with the token. Returns the JSON body.
     pub(crate) fn get(&self, path: &str) -> Value {
         let (status, body) = get(&self.api, path, Some(TOKEN));
         assert_eq!(status, 200, "{path}: {body}");
         serde_json::from_str(&body).unwrap()
     }
 
-    /// One target as the API shows it.
+    /// Returns one target from the API.
     pub(crate) fn target(&self, id: &str) -> Value {
         self.get(&format!("/api/v1/targets/{id}"))
     }
 
-    /// As `kill -9`.
+    /// Kills the host with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -255,18 +255,18 @@ impl Host {
         assert!(sent.success());
     }
 
-    /// As a service manager ends it; gives its exit code.
+    /// Ends the host with SIGTERM. Returns its exit code.
     pub(crate) fn terminate(self) -> i32 {
         self.signal("TERM");
         self.ended()
     }
 
-    /// Waits for its end; gives its exit code.
+    /// Waits until the host ends. Returns its exit code.
     pub(crate) fn ended(mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap()
     }
 
-    /// Listens to events after a place in the sequence: id, name, payload.
+    /// Subscribes to events after this sequence number. Each event has id, name and payload.
     pub(crate) fn events(&self, after: Option<i64>) -> Receiver<(Option<i64>, String, Value)> {
         let mut stream = TcpStream::connect(&self.api).unwrap();
         let last = after.map_or_else(String::new, |id| format!("Last-Event-ID: {id}\r\n"));
@@ -301,12 +301,12 @@ impl Drop for Host {
     }
 }
 
-/// A plain GET; status and body.
+/// Sends a GET request with an optional token. Returns status and body.
 pub(crate) fn get(address: &str, path: &str, token: Option<&str>) -> (u16, String) {
     get_as(address, path, &token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n")))
 }
 
-/// The same, with header lines.
+/// Sends a GET request with these header lines. Returns status and body.
 pub(crate) fn get_as(address: &str, path: &str, headers: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n{headers}Connection: close\r\n\r\n").unwrap();
@@ -328,21 +328,21 @@ fn dechunked(mut body: &str) -> String {
     whole
 }
 
-/// Waits for a state, and says what was there last when it never comes.
-#[allow(clippy::disallowed_methods, reason = "a test that waits for ever says nothing")]
-pub(crate) fn until<T: std::fmt::Debug>(what: &str, mut look: impl FnMut() -> T, holds: impl Fn(&T) -> bool) -> T {
+/// Waits until `holds` returns true. Panics with the last value after [`PATIENCE`].
+#[allow(clippy::disallowed_methods, reason = "a test must not wait forever")]
+pub(crate) fn until<T: std::fmt::Debug>(what: &str, mut read: impl FnMut() -> T, holds: impl Fn(&T) -> bool) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let seen = look();
+        let seen = read();
         if holds(&seen) {
             return seen;
         }
-        assert!(Instant::now() < deadline, "never: {what}; last seen: {seen:?}");
+        assert!(Instant::now() < deadline, "timeout waiting for: {what}; last seen: {seen:?}");
         thread::yield_now();
     }
 }
 
-/// An empty folder that goes with the test.
+/// Creates an empty folder, which is removed at the end of the test.
 pub(crate) fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();

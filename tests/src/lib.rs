@@ -1,5 +1,5 @@
-//! What crosses rooms: end to end, misbehaving guests, repository rules. The tests are in `tests/`, the benchmarks in
-//! `benches/`; this library holds what they share.
+//! Shared code of the tests that span several crates: end-to-end tests, misbehaving guests, repository rules. The tests
+//! are in `tests/`, the benchmarks in `benches/`.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ pub mod hostile;
 pub mod proxmox;
 pub mod wat;
 
-/// The guests of `tests/guests`, compiled.
+/// The compiled guests of `tests/guests`.
 pub mod guests {
     include!(concat!(env!("OUT_DIR"), "/guests.rs"));
 }

@@ -1,4 +1,4 @@
-//! The plugins for Proxmox products in the sandbox, against the simulated estate or what is served instead of it.
+//! The plugins for Proxmox products in the sandbox, against the simulated estate or another server.
 
 use egress::{Egress, Grant, Origin, OriginGrant, Secrets, Tape, Tls};
 use model::{Dependency, Outcome, Report, TargetId, Timestamp};
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// 2026-11-20 12:00:00 UTC.
 pub const NOW: i64 = 1_795_176_000;
 
-/// What a target of each product needs: its secret's name and value, and its settings.
+/// Returns the name and value of the secret, and the settings, for a target of a product.
 pub fn needs(product: &str) -> ((&'static str, &'static str), &'static str) {
     match product {
         "pve" => (("token", demo::PVE_TOKEN), r#"{"guests": {"expected": ["tag:prod"]}}"#),
@@ -24,7 +24,7 @@ pub fn needs(product: &str) -> ((&'static str, &'static str), &'static str) {
     }
 }
 
-/// A plugin, a sandbox, and the estate it polls.
+/// A plugin, its sandbox and the estate that it polls.
 pub struct Bench {
     sandbox: Sandbox,
     plugin: Plugin,
@@ -36,12 +36,12 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// With the simulated estate; `compile` is a program that compiles plugins.
+    /// Uses the simulated estate. `compile` is a program that compiles plugins.
     pub async fn new(product: &'static str, compile: &str) -> Self {
         Self::with(product, compile, demo::router(Instant::now(), || NOW)).await
     }
 
-    /// With a server of one's own.
+    /// Uses another server.
     pub async fn with(product: &'static str, compile: &str, router: axum::Router) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port on loopback");
         let base = format!("http://{}", listener.local_addr().expect("it is bound"));
@@ -55,24 +55,24 @@ impl Bench {
         Self { sandbox, plugin, base, product, secret, settings, polls: AtomicUsize::new(0) }
     }
 
-    /// The same with another secret: name and value.
+    /// Replaces the secret: name and value.
     #[must_use]
     pub fn with_secret(self, secret: (&'static str, &'static str)) -> Self {
         Self { secret, ..self }
     }
 
-    /// The same with other settings.
+    /// Replaces the settings.
     #[must_use]
     pub fn with_settings(self, settings: &'static str) -> Self {
         Self { settings, ..self }
     }
 
-    /// One poll of `/PRODUCT/WISH`, by a target that was never polled, or by the one that is named.
+    /// Polls `/PRODUCT/WISH` once. `target` is the target's id; `None` uses a target that was never polled.
     pub async fn poll(&self, wish: &str, target: Option<&str>) -> Done {
         self.poll_at(&format!("{}/{wish}", self.product), target, NOW).await
     }
 
-    /// One poll of any path, at any time, in seconds since 1970.
+    /// Polls a path once. `now` is the time of the poll, in seconds since 1970.
     pub async fn poll_at(&self, path: &str, target: Option<&str>, now: i64) -> Done {
         let url = format!("{}/{path}", self.base);
         let (base, origin) = Origin::parse(&url).expect("it is a URL");
@@ -100,7 +100,7 @@ impl Bench {
         self.sandbox.poll(job).await
     }
 
-    /// The report of one poll that must succeed.
+    /// Polls once and returns the report. Panics if the poll fails.
     pub async fn report(&self, wish: &str) -> Report {
         match self.poll(wish, None).await.outcome {
             Outcome::Success(report) => report,
@@ -109,7 +109,7 @@ impl Bench {
     }
 }
 
-/// A line for each dependency: its status, and why.
+/// Returns a line for each dependency, by name: its status and error message.
 pub fn lines(report: &Report) -> BTreeMap<String, String> {
     let line = |dependency: &Dependency| {
         let skipped = if dependency.skipped { " (skipped)" } else { "" };
@@ -119,7 +119,7 @@ pub fn lines(report: &Report) -> BTreeMap<String, String> {
     report.dependencies.iter().map(line).collect()
 }
 
-/// What is different from a healthy estate, one line for each.
+/// Returns a line for each difference from a healthy estate.
 pub fn difference(healthy: &Report, found: &Report) -> Vec<String> {
     let (before, after) = (lines(healthy), lines(found));
     let mut all: Vec<String> = Vec::new();

@@ -1,38 +1,39 @@
-//! Plugins written as core modules in text: what no compiler would make, and versions that are made while a test runs.
+//! Plugins written as core modules in text: for behaviour that no compiler generates, and for versions that a test
+//! creates while it runs.
 //!
-//! A text defines what is odd about the plugin, as fields of a module; everything that it leaves out is as it should be.
-//! It may define the functions `$describe`, `$check`, `$poll` and `$realloc` (of the types of the same names), and find
-//! there: `$memory`; at [`REPORT`] a whole answer of `poll` without dependencies; at [`DEPENDENCY`] a report with one
-//! dependency, whose fields may be overwritten by data segments (they come later than ours).
+//! A text defines the unusual fields of a module; defaults are added for all others. It may define the functions
+//! `$describe`, `$check`, `$poll` and `$realloc` (with the types of the same names). It may use `$memory`, which has an
+//! empty report of `poll` at [`REPORT`] and a report with one dependency at [`DEPENDENCY`]. Data segments of the text
+//! may overwrite their fields, because they come after the defaults.
 
 use std::fmt::Write;
 use std::path::Path;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// Where `describe`'s answer lies.
+/// The address of the result of `describe`.
 pub const DESCRIPTOR: u32 = 1024;
-/// Where an answer of `poll` lies: a good one, without dependencies.
+/// The address of a valid result of `poll` without dependencies.
 pub const REPORT: u32 = 4096;
-/// Where an answer of `poll` lies that has one dependency; the dependency itself is 64 bytes on.
+/// The address of a result of `poll` with one dependency. The dependency itself is 64 bytes later.
 pub const DEPENDENCY: u32 = 4352;
-/// Where our texts begin.
+/// The address of the default texts.
 const TEXTS: u32 = 8192;
-/// Where memory that is given out begins.
+/// The start of the memory that `$realloc` allocates.
 const HEAP: u32 = 131_072;
 
-/// A component of polliwog's contract, of this kind and version, with what `text` defines.
+/// Builds a component of Polliwog's contract with this kind and version and the fields of `text`.
 ///
 /// # Panics
-/// When the text is no module: this is for tests.
+/// If the text is not a valid module, because this is for tests.
 pub fn plugin(kind: &str, version: &str, text: &str) -> Vec<u8> {
     assembled(&mut wat::Parser::new(), (kind, version), text)
 }
 
-/// The same with DWARF, which says on which line of `KIND.wat` everything stands.
+/// Like [`plugin`], with DWARF debug information that refers to the lines of `KIND.wat`.
 ///
 /// # Panics
-/// When the text is no module: this is for tests.
+/// If the text is not a valid module, because this is for tests.
 pub fn plugin_with_lines(kind: &str, version: &str, text: &str) -> Vec<u8> {
     assembled(wat::Parser::new().generate_dwarf(wat::GenerateDwarf::Full), (kind, version), text)
 }
@@ -52,16 +53,16 @@ fn assembled(parser: &mut wat::Parser, (kind, version): (&str, &str), text: &str
     encoder.encode().unwrap_or_else(|error| panic!("{kind}: {error:#}"))
 }
 
-/// A component as its own text says it.
+/// Converts the text of a whole component.
 ///
 /// # Panics
-/// When the text is none: this is for tests.
+/// If the text is not a valid component, because this is for tests.
 pub fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is a component")
 }
 
 fn module(kind: &str, version: &str, text: &str) -> String {
-    // Imports come before everything else.
+    // Imports must come first.
     let (imports, text): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with("(import"));
     let text = &text.join("\n");
     let mut module = format!("(module\n{}\n", imports.join("\n"));
@@ -97,7 +98,7 @@ fn module(kind: &str, version: &str, text: &str) -> String {
     module
 }
 
-/// Gives memory out and never takes it back.
+/// An allocator that never frees memory.
 fn realloc() -> String {
     format!(
         "(global $heap (mut i32) (i32.const {HEAP}))
@@ -111,7 +112,7 @@ fn realloc() -> String {
     )
 }
 
-/// The descriptor, an empty report, and a report with one dependency, with the texts that they point to.
+/// Returns data segments with the descriptor, an empty report, a report with one dependency, and their texts.
 fn data(kind: &str, version: &str) -> String {
     let mut texts = Vec::new();
     let mut text = |text: &str| {

@@ -1,6 +1,7 @@
-//! Plugins that are hard to compile: the child that compiles them has limits, and the host does not notice.
+//! Plugins that are expensive to compile: the child process that compiles them has limits, and the host is not
+//! affected.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use egress::Egress;
 use sandbox::{Compiler, Config, Sandbox};
@@ -14,7 +15,7 @@ fn sandbox() -> Sandbox {
     Sandbox::new(config, compiler, &Egress::new(egress::Config::default())).unwrap()
 }
 
-/// Bytes of this process that are in memory at its peak.
+/// The peak resident memory of this process, in bytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -28,7 +29,8 @@ fn repeated(count: usize, one: impl Fn(usize) -> String) -> String {
     })
 }
 
-/// Each with whether it has to be refused; the others may be taken, if they fit into the child's limits.
+/// Returns each plugin with its name and whether it must be refused. The others may load if they fit the child's
+/// limits.
 fn bombs() -> Vec<(&'static str, Vec<u8>, bool)> {
     let plugin = |text: &str| wat::plugin("bomb", "1.0.0", text);
     let one_function = |body: String| plugin(&format!("(func $bomb (param i32) (result i32)\n{body}\nlocal.get 0)"));
@@ -47,7 +49,7 @@ fn bombs() -> Vec<(&'static str, Vec<u8>, bool)> {
             one_function("(local.set 0 (i32.mul (local.get 0) (local.get 0)))\n".repeat(200_000)),
             false,
         ),
-        ("nothing, for long", one_function("nop\n".repeat(2_000_000)), false),
+        ("many no-ops", one_function("nop\n".repeat(2_000_000)), false),
         ("deep blocks", one_function(format!("{}{}", "block\n".repeat(5_000), "end\n".repeat(5_000))), false),
         ("a wide jump", one_function(format!("block local.get 0 br_table {} end", "0 ".repeat(60_000))), false),
         ("components in components", nested(90), true),
@@ -55,16 +57,16 @@ fn bombs() -> Vec<(&'static str, Vec<u8>, bool)> {
 }
 
 #[tokio::test]
-async fn the_host_does_not_pay_for_what_is_hard_to_compile() {
+async fn compiling_expensive_plugins_does_not_grow_the_hosts_memory() {
     let sandbox = sandbox();
     let honest = wat::plugin("honest", "1.0.0", "");
     let bombs = bombs();
-    // What the bombs themselves take is there already.
+    // Measure after the plugins are created, to exclude their own memory.
     let before = peak();
     let largest = bombs.iter().map(|(_, bomb, _)| bomb.len() as u64).max().unwrap();
     for (name, bomb, refused) in &bombs {
         match sandbox.load(bomb).await {
-            Ok(_) => assert!(!refused, "{name} was taken"),
+            Ok(_) => assert!(!refused, "{name} was accepted"),
             Err(refusal) => assert!(
                 ["compile_limit", "not_valid", "too_large", "no_poller"].contains(&refusal.code),
                 "{name}: {}: {refusal}",
@@ -72,17 +74,18 @@ async fn the_host_does_not_pay_for_what_is_hard_to_compile() {
             ),
         }
     }
-    // Compiling any of them here would take hundreds of megabytes; mapping what came of it takes what is touched.
+    // Compiling one of them in this process would take hundreds of megabytes; mapping the result takes the touched
+    // pages.
     let grown = peak().saturating_sub(before);
     assert!(grown < (64 << 20) + 4 * largest, "the host grew by {} MB", grown >> 20);
-    assert!(sandbox.load(&honest).await.is_ok(), "and takes plugins as ever");
+    assert!(sandbox.load(&honest).await.is_ok(), "other plugins still load");
 
-    // A function so long that compiling it takes more than the child may have, of memory or of time. Last, because making
-    // it takes memory here.
+    // A function that is too long for the child's memory or time limit. It comes last, because creating it takes memory
+    // in this process.
     let body =
         "(local.set 0 (i32.rem_u (i32.mul (local.get 0) (local.get 0)) (i32.add (local.get 0) (i32.const 7))))\n";
     let text = format!("(func $bomb (param i32) (result i32)\n{}\nlocal.get 0)", body.repeat(450_000));
     let refusal = sandbox.load(&wat::plugin("bomb", "1.0.0", &text)).await.unwrap_err();
     assert_eq!(refusal.code, "compile_limit", "{refusal}");
-    assert!(sandbox.load(&honest).await.is_ok(), "and takes plugins as ever");
+    assert!(sandbox.load(&honest).await.is_ok(), "other plugins still load");
 }

@@ -1,10 +1,10 @@
-//! Every notation of an address that may not be reached, by every way to name it.
+//! Tests every notation of forbidden addresses, in every place that can name an address.
 //!
-//! Two doors stand in the way: a request is checked against its target's origins before anything is sent (`check`), and an
-//! address is checked after its name was looked up, before it is connected to (`connect`). Each cell says at which door it
-//! has to end. `cargo test -p tests --test egress_matrix -- --nocapture` prints the summary.
+//! There are two checks: a request must match its target's origins before anything is sent (`check`), and a resolved
+//! address must be allowed before a connection is made (`connect`). Each cell of the matrix has the check that must
+//! deny it. `cargo test -p tests --test egress_matrix -- --nocapture` prints the summary.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use egress::{
     Config, Egress, Error, Grant, Limits, Narrowing, Origin, OriginGrant, Reach, Request, Resolve, Secrets, Session,
@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// Where nobody may go, unless an operator wrote just that.
+/// Addresses that are forbidden unless an operator configures them.
 const FORBIDDEN_V4: [(&str, [u8; 4]); 6] = [
     ("metadata", [169, 254, 169, 254]),
     ("link-local", [169, 254, 0, 1]),
@@ -37,10 +37,10 @@ const FORBIDDEN_V6: [(&str, &str); 5] = [
     ("multicast", "ff02::1"),
     ("multicast", "ff0e::fb"),
 ];
-/// The port of one of the host's own listeners; somebody's may listen there while this is tested.
+/// The port of one of the host's own listeners. A real host may listen there during the test.
 const OWN: u16 = 7411;
 
-/// Every way to write an IPv4 address into a URL that some parser takes.
+/// Returns every notation of an IPv4 address in a URL that some parser accepts.
 fn notations_v4(address: [u8; 4]) -> Vec<(&'static str, String)> {
     let [a, b, c, d] = address;
     let number = u32::from_be_bytes(address);
@@ -94,7 +94,7 @@ fn notations_v6(address: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Every notation with the port that it is asked at.
+/// Returns every notation with its description and the port of the request.
 fn notations() -> Vec<(String, String, u16)> {
     let v4 = FORBIDDEN_V4.iter().flat_map(|(what, address)| {
         notations_v4(*address).into_iter().map(move |(how, text)| (format!("{what}, {how}"), text, 80))
@@ -102,12 +102,12 @@ fn notations() -> Vec<(String, String, u16)> {
     let v6 = FORBIDDEN_V6.iter().flat_map(|(what, address)| {
         notations_v6(address).into_iter().map(move |(how, text)| (format!("{what} (IPv6), {how}"), text, 80))
     });
-    // What every name of this machine leads to, at the port of one of the host's own listeners.
+    // The loopback address at the port of one of the host's own listeners.
     let own = notations_v4([127, 0, 0, 1]).into_iter().map(|(how, text)| (format!("own listener, {how}"), text, OWN));
     v4.chain(v6).chain(own).collect()
 }
 
-/// Answers look-ups from a list; the last of a name's answers goes on being given.
+/// Resolves names from a list of answers. The last answer for a name is repeated.
 #[derive(Debug)]
 struct Names {
     answers: BTreeMap<String, Vec<Vec<SocketAddr>>>,
@@ -145,7 +145,7 @@ fn session(urls: &[&str], reach: Reach, answers: &[(&str, Vec<Vec<SocketAddr>>)]
     Ok(Session::new(lane, Arc::new(grant), limits, Instant::now() + Duration::from_secs(5)))
 }
 
-/// A server that answers and closes: what comes next needs a connection of its own.
+/// Starts a server that closes the connection after each response, so that each request needs a new connection.
 async fn server(answer: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -163,16 +163,16 @@ async fn server(answer: &'static str) -> SocketAddr {
 
 const FINE: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\nfine";
 
-/// Where a cell ended.
+/// The check that denied a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Door {
-    /// Before anything was done: the origin is not the target's, or the request is none.
+    /// Denied before anything was sent: the origin is not the target's, or the request is invalid.
     Check,
-    /// After the look-up: the address may not be connected to.
+    /// Denied after name resolution: the address is forbidden.
     Connect,
-    /// It was no URL to begin with: a target with it cannot be configured.
+    /// The URL is invalid: a target with it cannot be configured.
     Url,
-    /// It was let through.
+    /// The request was allowed.
     Open,
 }
 
@@ -182,7 +182,7 @@ fn door(result: &Result<egress::Response, Error>) -> Door {
         Err(Error::BadRequest(_)) => Door::Check,
         Err(Error::Denied { what, .. }) if what.contains("may not reach") => Door::Connect,
         other => {
-            eprintln!("let through: {other:?}");
+            eprintln!("allowed: {other:?}");
             Door::Open
         }
     }
@@ -193,7 +193,7 @@ async fn fetch(session: &Session, path: &str) -> Door {
 }
 
 #[tokio::test]
-async fn what_may_not_be_reached_is_not_reached_however_it_is_named() {
+async fn forbidden_addresses_are_denied_in_every_notation() {
     let fine = server(FINE).await;
     let honest = format!("http://honest.example:{}/", fine.port());
     let leads = |to: Vec<Vec<SocketAddr>>| [("honest.example", to)];
@@ -207,7 +207,7 @@ async fn what_may_not_be_reached_is_not_reached_however_it_is_named() {
     };
     for (what, host, port) in notations() {
         let url = format!("http://{host}:{port}/latest/meta-data/");
-        // A target made through the API names it, as its URL or as one of `also`.
+        // A target names the address, as its URL or in `also`.
         for (way, urls) in [("url", vec![url.as_str()]), ("also", vec![honest.as_str(), url.as_str()])] {
             let found = match session(&urls, Reach::Public { except: vec![] }, &leads(vec![vec![fine]])) {
                 Ok(session) => fetch(&session, &url).await,
@@ -215,7 +215,7 @@ async fn what_may_not_be_reached_is_not_reached_however_it_is_named() {
             };
             note(way, &what, found, &[Door::Connect, Door::Url]);
         }
-        // A plugin names it, by itself or because an answer led there.
+        // A plugin names the address, by itself or after a redirect.
         let session = session(&[&honest], Reach::Everywhere, &leads(vec![vec![fine]])).unwrap();
         note("absolute path", &what, fetch(&session, &url).await, &[Door::Check]);
         let relative = format!("//{host}:{port}/");
@@ -226,14 +226,14 @@ async fn what_may_not_be_reached_is_not_reached_however_it_is_named() {
         let target = format!("http://honest.example:{}/", redirecting.port());
         let session = self::session(&[&target], Reach::Everywhere, &leads(vec![vec![redirecting]])).unwrap();
         let answer = session.fetch(Request::get("")).await.unwrap();
-        assert_eq!(answer.status, 302, "a redirect is an answer");
+        assert_eq!(answer.status, 302, "a redirect is returned as a response");
         let location = &answer.headers.iter().find(|(name, _)| name == "location").unwrap().1;
         note("redirect", &what, fetch(&session, location).await, &[Door::Check]);
     }
     for (what, ip, port) in addresses() {
         let bad = SocketAddr::new(ip, port);
         let at = format!("http://honest.example:{port}/");
-        // A name stands for it, from the beginning, among others, or only the second time.
+        // A name resolves to the address: alone, twice, or at the second request only.
         let session = session(&[&at], Reach::Everywhere, &leads(vec![vec![bad]])).unwrap();
         note("DNS answer", &what, fetch(&session, "").await, &[Door::Connect]);
         let session = self::session(&[&at], Reach::Everywhere, &leads(vec![vec![bad, bad]])).unwrap();
@@ -246,7 +246,7 @@ async fn what_may_not_be_reached_is_not_reached_however_it_is_named() {
         let first = session.fetch(Request::get("")).await;
         assert!(first.is_ok(), "{what}: {first:?}");
         note("DNS that changes its answer", &what, fetch(&session, "").await, &[Door::Connect]);
-        // Of a good and a bad address only the good one is connected to.
+        // If a name has an allowed and a forbidden address, only the allowed one is used.
         let session = self::session(&[&honest], Reach::Everywhere, &leads(vec![vec![bad, fine]])).unwrap();
         let mixed = session.fetch(Request::get("")).await;
         note("DNS answers, one good", &what, if mixed.is_ok() { Door::Connect } else { Door::Open }, &[Door::Connect]);
@@ -263,7 +263,7 @@ async fn what_may_not_be_reached_is_not_reached_however_it_is_named() {
     assert!(count >= 400, "{count} cells");
 }
 
-/// Every forbidden address as a resolver may give it: as it is, and inside an IPv6 one.
+/// Returns every forbidden address as a resolver may return it: plain, or embedded in an IPv6 address.
 fn addresses() -> Vec<(String, IpAddr, u16)> {
     notations()
         .into_iter()
@@ -274,9 +274,9 @@ fn addresses() -> Vec<(String, IpAddr, u16)> {
         .collect()
 }
 
-/// The same notations of an address that may be reached: so that a door that is always shut is noticed.
+/// The same notations of an allowed address, to detect checks that deny everything.
 #[tokio::test]
-async fn what_may_be_reached_is_reached_in_the_notations_of_the_same_address() {
+async fn allowed_addresses_are_reached_in_every_notation() {
     let fine = server(FINE).await;
     let mut open = 0;
     for (how, host) in notations_v4([127, 0, 0, 1]) {
@@ -290,7 +290,7 @@ async fn what_may_be_reached_is_reached_in_the_notations_of_the_same_address() {
         open += 1;
     }
     assert_eq!(open, 15);
-    // And an operator may name what is forbidden otherwise: the door is open, whether anybody answers or not.
+    // A configured address is allowed even if it is forbidden otherwise, whether a server listens there or not.
     let session = session(&["http://127.0.0.1:7411/"], Reach::Everywhere, &[]).unwrap();
     if let Err(error) = session.fetch(Request::get("")).await {
         assert_eq!(error.code(), "connect_refused");

@@ -1,12 +1,12 @@
-//! Plugins that misbehave, each a few times; the long form is `cargo run --release -p tests --bin hostile`.
+//! Runs each misbehaving plugin a few times. The long form is `cargo run --release -p tests --bin hostile`.
 
 use tests::hostile::{World, cases};
 
-/// How often each guest runs.
+/// The number of runs of each guest.
 const RUNS: usize = 3;
 
 #[tokio::test]
-async fn every_guest_is_contained_and_the_honest_target_is_polled_on() {
+async fn every_guest_is_contained_while_the_honest_target_is_polled() {
     let world = World::new(env!("CARGO_BIN_EXE_compile")).await;
     let (mut wrong, mut count) = (Vec::new(), 0);
     for case in cases() {

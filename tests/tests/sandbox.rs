@@ -1,6 +1,6 @@
-//! Plugins in the sandbox, honest and not, against a real server.
+//! Honest and misbehaving plugins in the sandbox, against a real server.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 use axum::Router;
 use axum::routing::get;
@@ -15,10 +15,10 @@ use tests::guests;
 use tokio::net::TcpListener;
 
 fn sandbox_with(slots: u32) -> Arc<Sandbox> {
-    sandbox_telling(slots, Backtrace::Functions)
+    sandbox_with_backtrace(slots, Backtrace::Functions)
 }
 
-fn sandbox_telling(slots: u32, backtrace: Backtrace) -> Arc<Sandbox> {
+fn sandbox_with_backtrace(slots: u32, backtrace: Backtrace) -> Arc<Sandbox> {
     let egress = Egress::new(egress::Config::default());
     let compiler = Compiler::temporary((env!("CARGO_BIN_EXE_compile"), &[]), [7; 32], 2).unwrap();
     Arc::new(
@@ -31,7 +31,7 @@ fn sandbox_telling(slots: u32, backtrace: Backtrace) -> Arc<Sandbox> {
     )
 }
 
-/// A server that answers `/` at once and `/never` never.
+/// Starts a server that answers `/` and never answers `/never`.
 async fn server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -94,7 +94,7 @@ async fn an_honest_plugin_reports() {
 }
 
 #[tokio::test]
-async fn every_builtin_says_who_it_is() {
+async fn every_builtin_plugin_describes_itself() {
     let sandbox = sandbox_with(8);
     for plugin in builtin::ALL {
         let loaded = sandbox.load(plugin.component).await.unwrap();
@@ -110,11 +110,14 @@ async fn every_builtin_says_who_it_is() {
     let mapping = sandbox.load(builtin("mapping")).await.unwrap();
     let settings = serde_json::json!({ "fields": { "name": "n" } });
     let problems = sandbox.check_settings(&mapping, &settings).await.unwrap();
-    assert!(problems[0].message.contains("severity"), "what the schema cannot say, the plugin does: {problems:?}");
+    assert!(
+        problems[0].message.contains("severity"),
+        "the plugin checks rules that the schema cannot express: {problems:?}"
+    );
 }
 
 #[tokio::test]
-async fn a_trap_names_the_functions_that_were_under_way() {
+async fn a_trap_message_names_the_active_functions() {
     let text = include_str!("../guests/wat/recurses.wat");
     let done = poll(&tests::wat::plugin("recurses", "0.1.0", text), LONG).await;
     let (category, code, message) = failure(&done);
@@ -128,25 +131,25 @@ async fn a_trap_names_the_functions_that_were_under_way() {
 }
 
 #[tokio::test]
-async fn a_trap_names_files_and_lines_where_the_plugin_carries_them() {
+async fn a_trap_message_names_files_and_lines_if_the_plugin_contains_them() {
     let text = "(func $inner (unreachable))\n(func $poll (type $poll) (call $inner) (i32.const 0))";
     let plugin = tests::wat::plugin_with_lines("trapping", "0.1.0", text);
     let message = async |backtrace| {
-        let sandbox = sandbox_telling(8, backtrace);
+        let sandbox = sandbox_with_backtrace(8, backtrace);
         let plugin = sandbox.load(&plugin).await.unwrap();
         failure(&sandbox.poll(job(&plugin, &server().await, LONG)).await).2.to_owned()
     };
     assert_eq!(Backtrace::of(&plugin), Backtrace::SourceLines);
-    let told = message(Backtrace::of(&plugin)).await;
-    let (inner, poll) = told.split_once(", called by ").unwrap();
-    assert!(inner.contains("in inner (./trapping.wat:") && poll.contains("poll (./trapping.wat:"), "{told}");
-    // A host does not read what strangers wrote there.
+    let traced = message(Backtrace::of(&plugin)).await;
+    let (inner, poll) = traced.split_once(", called by ").unwrap();
+    assert!(inner.contains("in inner (./trapping.wat:") && poll.contains("poll (./trapping.wat:"), "{traced}");
+    // A host does not read debug information, because the file may be untrusted.
     assert_eq!(message(Backtrace::Functions).await, "the plugin panicked or aborted in inner, called by poll");
     assert_eq!(Backtrace::of(&tests::wat::plugin("trapping", "0.1.0", text)), Backtrace::Functions);
 }
 
 #[tokio::test]
-async fn a_limit_names_the_functions_that_were_under_way() {
+async fn a_limit_message_names_the_active_functions() {
     let text = "(func $round (loop (br 0)))\n(func $poll (type $poll) (call $round) (i32.const 0))";
     let done = poll(&tests::wat::plugin("round", "0.1.0", text), LONG).await;
     let (category, code, message) = failure(&done);
@@ -155,10 +158,10 @@ async fn a_limit_names_the_functions_that_were_under_way() {
 }
 
 #[tokio::test]
-async fn a_panic_of_the_host_is_a_fault_of_this_poll_alone() {
+async fn a_host_panic_fails_only_the_current_poll() {
     let sandbox = sandbox_with(8);
     let (plugin, url) = (sandbox.load(builtin("http")).await.unwrap(), server().await);
-    // No moment is so far off: reckoning it panics.
+    // The deadline overflows, which panics.
     let done = sandbox.poll(job(&plugin, &url, Duration::MAX)).await;
     let (category, code, message) = failure(&done);
     assert_eq!((category, code), (FailureCategory::Plugin, "host_panic"));
@@ -168,7 +171,7 @@ async fn a_panic_of_the_host_is_a_fault_of_this_poll_alone() {
 }
 
 #[tokio::test]
-async fn an_endless_loop_ends_with_its_cpu_time() {
+async fn an_endless_loop_ends_at_the_cpu_limit() {
     let done = poll(guests::ENDLESS_LOOP, LONG).await;
     let (category, code, _) = failure(&done);
     assert_eq!((category, code), (FailureCategory::Plugin, "cpu_limit"));
@@ -176,7 +179,7 @@ async fn an_endless_loop_ends_with_its_cpu_time() {
 }
 
 #[tokio::test]
-async fn an_endless_loop_ends_with_the_wall_clock_too() {
+async fn an_endless_loop_ends_at_the_wall_clock_limit() {
     let done = poll(guests::ENDLESS_LOOP, Duration::from_millis(100)).await;
     assert_eq!(failure(&done).1, "wall_clock_limit");
 }
@@ -197,15 +200,15 @@ async fn an_oversized_report_is_refused() {
 }
 
 #[tokio::test]
-async fn a_guest_that_waits_for_an_answer_is_no_plugin_fault() {
+async fn waiting_for_an_answer_is_not_a_plugin_fault() {
     let done = poll(guests::STUCK_IN_FETCH, Duration::from_millis(200)).await;
     let (category, code, _) = failure(&done);
     assert_eq!((category, code), (FailureCategory::Transient, "timeout"));
-    assert!(done.usage.cpu < Duration::from_millis(100), "waiting is not charged: {:?}", done.usage.cpu);
+    assert!(done.usage.cpu < Duration::from_millis(100), "waiting does not use CPU time: {:?}", done.usage.cpu);
 }
 
 #[tokio::test]
-async fn a_panic_is_told_with_its_message() {
+async fn a_panic_is_reported_with_its_message() {
     let done = poll(guests::PANICKING, LONG).await;
     let (category, code, message) = failure(&done);
     assert_eq!((category, code), (FailureCategory::Plugin, "panic"));
@@ -226,7 +229,7 @@ async fn every_poll_has_a_fresh_instance_and_the_targets_cache() {
 }
 
 #[tokio::test]
-async fn healthy_polls_go_on_beside_eight_endless_loops() {
+async fn healthy_polls_continue_beside_eight_endless_loops() {
     let sandbox = sandbox_with(32);
     let endless = sandbox.load(guests::ENDLESS_LOOP).await.unwrap();
     let honest = sandbox.load(builtin("http")).await.unwrap();
@@ -246,7 +249,7 @@ async fn healthy_polls_go_on_beside_eight_endless_loops() {
         let done = sandbox.poll(job(&honest, &url, LONG)).await;
         assert!(matches!(done.outcome, Outcome::Success(_)), "{done:?}");
     }
-    assert!(ended.load(Ordering::SeqCst) < 8, "the healthy ones did not wait for the loops to end");
+    assert!(ended.load(Ordering::SeqCst) < 8, "the healthy polls did not wait for the loops to end");
     for one in loops {
         assert_eq!(failure(&one.await.unwrap()).1, "cpu_limit");
     }
@@ -262,7 +265,7 @@ async fn a_poll_that_never_gets_a_slot_is_skipped() {
         let (sandbox, job) = (sandbox.clone(), job(&stuck, &url, LONG));
         tokio::spawn(async move { sandbox.poll(job).await })
     };
-    // Whichever of both comes first holds the only slot; soon it is the one that waits for ever.
+    // Either poll may take the only slot first; after a few rounds, the one that waits forever holds it.
     let mut outcome = None;
     for _ in 0..100 {
         outcome = Some(sandbox.poll(job(&stuck, &url, Duration::from_millis(50))).await.outcome);
@@ -271,12 +274,12 @@ async fn a_poll_that_never_gets_a_slot_is_skipped() {
         }
     }
     assert_eq!(outcome, Some(Outcome::Skipped));
-    assert!(sandbox.counters().1 > 0, "and was counted");
+    assert!(sandbox.counters().1 > 0, "the wait is counted");
     holder.abort();
 }
 
 #[tokio::test]
-async fn files_that_are_no_plugins_are_refused_with_a_remedy() {
+async fn files_that_are_not_plugins_are_refused_with_a_remedy() {
     let sandbox = sandbox_with(8);
     let component = |text: &str| wat::parse_str(text).unwrap();
     let importing = |name: &str| component(&format!("(component (import {name:?} (instance)))"));
@@ -300,8 +303,8 @@ async fn files_that_are_no_plugins_are_refused_with_a_remedy() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_in_memory_for_the_next_poll() {
-    // One slot: both have the same memory, one after the other.
+async fn memory_is_cleared_before_the_next_poll() {
+    // With one slot, both plugins use the same memory in turn.
     let sandbox = sandbox_with(1);
     let text = |kind, text| tests::wat::plugin(kind, "1.0.0", text);
     let leaves = sandbox.load(&text("leaves", guests::LEAVES_TRACES_TEXT)).await.unwrap();
@@ -315,7 +318,7 @@ async fn nothing_is_left_in_memory_for_the_next_poll() {
 }
 
 #[tokio::test]
-async fn a_plugin_in_text_is_a_plugin() {
+async fn a_plugin_written_as_text_loads_and_polls() {
     let sandbox = sandbox_with(8);
     let plugin = sandbox.load(&tests::wat::plugin("written", "1.2.3", "")).await.unwrap();
     assert_eq!((plugin.descriptor().kind.as_str(), plugin.descriptor().version.as_str()), ("written", "1.2.3"));

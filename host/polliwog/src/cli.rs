@@ -4,45 +4,45 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use config::{CHANGEABLE, Places};
 use std::path::PathBuf;
 
-/// The exit code of wrong usage (EX_USAGE of sysexits).
+/// The exit code for wrong usage (EX_USAGE of sysexits).
 pub(crate) const USAGE: u8 = 64;
 
-/// The command that this program starts itself with to compile a plugin.
+/// The subcommand with which this program starts itself to compile a plugin.
 pub(crate) const COMPILE_PLUGIN: &str = "compile-plugin";
 
-/// Polls things and says how they are.
+/// Polls services and reports their status.
 #[derive(Debug, Parser)]
 #[command(name = "polliwog", version, about, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
-    /// What is to be done.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// What is logged on stderr: error, warn, info, debug (with what plugins print) or trace [default: info for run, else
+    /// The log level on stderr: error, warn, info, debug (with plugins' output) or trace [default: info for run, else
     /// warn; POLLIWOG_LOG_LEVEL]
     #[arg(long, global = true, value_name = "LEVEL")]
     pub(crate) log_level: Option<tracing::Level>,
-    /// How a line of the log is written [default: text; POLLIWOG_LOG_FORMAT]
+    /// The format of log lines [default: text; POLLIWOG_LOG_FORMAT]
     #[arg(long, global = true, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
 }
 
-/// How a line of the log is written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// For people
+    /// Readable text
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
-/// What is to be done.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the host
     Run(RunArguments),
-    /// Validate configuration, plugins and settings: every problem with file, line and remedy
+    /// Validate configuration, plugins and settings: print every problem with file, line and remedy
     ///
-    /// Each target is polled as far as that goes without sending anything, so that a request that would be refused is found.
+    /// Each target is polled without sending anything, to find requests that would be refused.
     Check {
         #[command(flatten)]
         common: Common,
@@ -53,121 +53,121 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Poll once, now, in this process, storing nothing
+    /// Poll once, now, in this process, without storing anything
     ///
-    /// Exit code: 0 ok, 1 warning, 2 critical, 3 unknown or failed; of several, critical before unknown before warning.
-    /// 64: wrong usage, or settings that the plugin does not take.
+    /// Exit code: 0 ok, 1 warning, 2 critical, 3 unknown or failed. Critical takes precedence over unknown, unknown
+    /// over warning. 64: wrong usage, or settings that the plugin refuses.
     Poll(PollArguments),
-    /// Why a target of the running host is polled next when it is
+    /// Explain the time of a target's next poll
     Explain {
         /// The target's id
         target: String,
         #[command(flatten)]
         common: Remote,
     },
-    /// How the running host is doing
+    /// Show the status of the running host
     Status {
         #[command(flatten)]
         common: Remote,
     },
-    /// The targets of the running host
+    /// List, show and change the targets of the running host
     Targets {
-        /// What is to be done with them [default: list]
+        /// The action [default: list]
         #[command(subcommand)]
         command: Option<TargetsCommand>,
         #[command(flatten)]
         common: Remote,
     },
-    /// Targets of the running host that have failed for long and are looked at rarely (dead letters)
+    /// List, retry and drop dead letters: targets that have failed for long and are polled rarely
     DeadLetter {
-        /// What is to be done with them [default: list]
+        /// The action [default: list]
         #[command(subcommand)]
         command: Option<DeadLetterCommand>,
         #[command(flatten)]
         common: Remote,
     },
-    /// Circuit breakers of the running host that are not closed, or count failures
+    /// List and reset circuit breakers that are not closed or count failures
     Breaker {
-        /// What is to be done with them [default: list]
+        /// The action [default: list]
         #[command(subcommand)]
         command: Option<BreakerCommand>,
         #[command(flatten)]
         common: Remote,
     },
-    /// Settings of the running host, with where each comes from
+    /// Show and change the settings of the running host, with the source of each
     Settings {
-        /// What is to be done with them [default: get]
+        /// The action [default: get]
         #[command(subcommand)]
         command: Option<SettingsCommand>,
         #[command(flatten)]
         common: Remote,
     },
-    /// How late each cadence sees changes on a made-up estate, at an equal number of polls
+    /// Simulate an estate and compare how late each cadence detects changes, at an equal number of polls
     ///
-    /// The estate is JSON: `targets`, `classes` (each with `share`, `incidentsPerDay`, `incidentLength`, and where wanted
-    /// `name`, `latency`, `failureRate`, `interval`), and where wanted `name`, `duration`, `targetsPerHost`,
-    /// `baseInterval`, `minInterval`, `maxInterval`, `maxInFlight`, `maxPerHost` and `outages` (each with `at`, `length`,
-    /// `share`). Durations are written "30s", "5m", "2h", "1d", or as seconds.
+    /// The estate is JSON. Required: `targets`, and `classes`, each with `share`, `incidentsPerDay`, `incidentLength`
+    /// and optionally `name`, `latency`, `failureRate`, `interval`. Optional: `name`, `duration`, `targetsPerHost`,
+    /// `baseInterval`, `minInterval`, `maxInterval`, `maxInFlight`, `maxPerHost`, and `outages`, each with `at`,
+    /// `length`, `share`. Durations are written "30s", "5m", "2h", "1d", or as seconds.
     Simulate {
-        /// The estate's file
+        /// The estate file
         #[arg(value_name = "ESTATE.json")]
         estate: PathBuf,
-        /// What decides every chance
+        /// The seed of the random numbers
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// The admin token of the running host
+    /// Show or replace the admin token of the running host
     Token {
-        /// What is to be done
+        /// The action
         #[command(subcommand)]
         command: TokenCommand,
         #[command(flatten)]
         common: Remote,
     },
-    /// Serve recorded bodies of Proxmox products from a directory, so that they can be polled
+    /// Serve recorded bodies of Proxmox products from a directory, for polling
     ///
-    /// A body is named by what it answers, with _ for / (pve/cluster_resources.json), and stands in a simulated estate that
-    /// answers everything else. A recording, as poll --record writes it, answers what it holds. Each is served under its
-    /// name; GET / lists them.
+    /// A body's file name is its API path with _ for / (pve/cluster_resources.json). A simulated estate answers all
+    /// other paths. A recording from poll --record answers its own requests only. Each file is served under its name;
+    /// GET / lists all names.
     Replay {
         /// The directory
         dir: PathBuf,
-        /// Where to listen, on 127.0.0.1
+        /// The port to listen on, on 127.0.0.1
         #[arg(long, default_value_t = demo::REPLAY_PORT)]
         port: u16,
     },
-    /// How a Proxmox product becomes a target: its certificate to confirm, what to run there, what to paste here
+    /// Prepare a Proxmox product as a target: print its certificate, the commands to run there, and the configuration
     Setup(SetupArguments),
-    /// For plugin authors
+    /// Commands for plugin authors
     #[command(subcommand)]
     Plugin(PluginCommand),
-    /// Compile a plugin from stdin to stdout: what this program starts itself for
+    /// Compile a plugin from stdin to stdout; this program starts itself with this command
     #[command(name = COMPILE_PLUGIN, hide = true)]
     CompilePlugin,
 }
 
-/// Where things lie.
+/// The locations of the configuration and the data.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Common {
-    /// The configuration [default: ./polliwog.toml, then the XDG place, then /etc/polliwog]
+    /// The configuration file [default: ./polliwog.toml, then the XDG configuration directory, then /etc/polliwog]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where data lies [default: the XDG place]
+    /// The data directory [default: the XDG data directory]
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 }
 
 impl Common {
-    /// The same for the configuration.
+    /// Converts the locations for the configuration.
     pub(crate) fn places(&self) -> Places {
         Places { config: self.config.clone(), data_dir: self.data_dir.clone() }
     }
 }
 
-/// For commands that ask the running host: POLLIWOG_URL says where it is, POLLIWOG_TOKEN holds its admin token.
+/// Options of commands that call the running host: POLLIWOG_URL is its URL, POLLIWOG_TOKEN its admin token.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Remote {
     #[command(flatten)]
@@ -177,155 +177,155 @@ pub(crate) struct Remote {
     pub json: bool,
 }
 
-/// What is to be done with targets.
+/// The actions on targets.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TargetsCommand {
-    /// Every target
+    /// List every target
     List,
-    /// One target
+    /// Show one target
     Show {
-        /// Its id
+        /// The target's id
         target: String,
     },
-    /// Poll it now
+    /// Poll a target now
     Poll {
-        /// Its id
+        /// The target's id
         target: String,
     },
-    /// Forget dependencies that it reports no more: they are meant to be gone
+    /// Forget missing dependencies that were removed on purpose
     Dismiss {
-        /// Its id
+        /// The target's id
         target: String,
-        /// One of them [default: all that are missing]
+        /// The dependency's name [default: all missing dependencies]
         dependency: Option<String>,
     },
-    /// Poll it again
+    /// Enable polling of a target
     Enable {
-        /// Its id
+        /// The target's id
         target: String,
     },
-    /// Poll it no more; what is known of it stays
+    /// Disable polling of a target; its last known state is kept
     Disable {
-        /// Its id
+        /// The target's id
         target: String,
     },
-    /// Change its interval or cadence, until it is unset
+    /// Change a target's setting until it is unset
     Set {
-        /// Its id
+        /// The target's id
         target: String,
-        /// What is changed
+        /// The setting
         #[arg(value_parser = CHANGEABLE)]
         key: String,
-        /// Its value: true or false, 30s, adaptive
+        /// The value, for example true, 30s or adaptive
         #[arg(allow_hyphen_values = true)]
         value: String,
     },
-    /// Take a change back
+    /// Revert a change
     Unset {
-        /// Its id
+        /// The target's id
         target: String,
-        /// What was changed
+        /// The setting
         #[arg(value_parser = CHANGEABLE)]
         key: String,
     },
 }
 
-/// What is to be done with the admin token.
+/// The actions on the admin token.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Print the admin token that the host made, from its data directory
+    /// Print the generated admin token from the data directory
     Show {
-        /// From the demo's data directory
+        /// Use the demo's data directory
         #[arg(long)]
         demo: bool,
     },
-    /// Make another one and print it; the one before is not right any more, and pages must log in again
+    /// Generate and print a new token; the old one becomes invalid, and pages must log in again
     Rotate,
 }
 
-/// What is to be done with dead letters.
+/// The actions on dead letters.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeadLetterCommand {
-    /// Every dead letter
+    /// List every dead letter
     List,
-    /// Poll it now, like everybody
+    /// Poll a dead letter now, and at its normal interval again
     Retry {
         /// The target's id
         #[arg(required_unless_present = "all")]
         target: Option<String>,
-        /// Every one
+        /// Every dead letter
         #[arg(long, conflicts_with = "target")]
         all: bool,
     },
-    /// Look at it no more: its target is disabled, until it is enabled again
+    /// Drop a dead letter: disable its target until it is enabled again
     Drop {
         /// The target's id
         target: String,
     },
 }
 
-/// What is to be done with breakers.
+/// The actions on breakers.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BreakerCommand {
-    /// Every breaker that is not closed, or counts failures
+    /// List every breaker that is not closed or counts failures
     List,
-    /// Close it, forget the failures, and poll now
+    /// Close a breaker, forget its failures, and poll now
     Reset {
         /// The target's id
         target: String,
     },
 }
 
-/// What is to be done with settings.
+/// The actions on settings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SettingsCommand {
-    /// One setting, or all
+    /// Show one setting or all
     Get {
-        /// Its key, as scheduler.cadence or target.ID.interval
+        /// The key, for example scheduler.cadence or target.ID.interval
         key: Option<String>,
     },
-    /// Change one; it stays changed, and wins over the file, until it is unset
+    /// Change a setting; the change is stored and overrides the file until it is unset
     Set {
-        /// Its key
+        /// The key
         key: String,
-        /// Its value, as it is written in the file
+        /// The value, as it is written in the file
         #[arg(allow_hyphen_values = true)]
         value: String,
     },
-    /// Take a change back
+    /// Revert a change
     Unset {
-        /// Its key
+        /// The key
         key: String,
     },
 }
 
-/// What `run` is told.
+/// The arguments of `run`.
 #[derive(Args, Debug)]
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub common: Common,
-    /// Add simulated services to poll; needs no configuration
+    /// Add simulated services to poll; works without a configuration
     #[arg(long)]
     pub demo: bool,
-    /// Where the simulated services listen (they take this port and the next)
+    /// The port of the simulated services, which also use the next port
     #[arg(long, value_name = "PORT", default_value_t = demo::PORT, requires = "demo")]
     pub demo_port: u16,
 }
 
-/// What `setup` is told.
+/// The arguments of `setup`.
 #[derive(Args, Debug)]
 pub(crate) struct SetupArguments {
-    /// Which product
+    /// The product
     pub product: ProductName,
-    /// Where it is: a URL, or a host's name alone
+    /// The server: a URL or a host name
     pub url: String,
-    /// The fingerprint that was confirmed: it is compared, and a cluster is asked for its members only where it is the same
+    /// The confirmed fingerprint; the members of a cluster are queried only if the certificate matches it
     #[arg(long, value_name = "SHA256")]
     pub fingerprint: Option<String>,
-    /// The token, or password, for that: token=env:VARIABLE or token=file:PATH
+    /// The token or password for this query: token=env:VARIABLE or token=file:PATH
     #[arg(long, value_name = "NAME=SOURCE")]
     pub secret: Option<String>,
-    /// The account that the password is of, for pmg: polliwog@pmg unless told otherwise
+    /// The password's account, for pmg [default: polliwog@pmg]
     #[arg(long, value_name = "USER@REALM")]
     pub username: Option<String>,
     /// Print JSON
@@ -344,34 +344,34 @@ pub(crate) enum ProductName {
     Pmg,
 }
 
-/// What `poll` is told.
+/// The arguments of `poll`.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PollArguments {
-    /// A target of the configuration
+    /// The id of a configured target
     #[arg(required_unless_present_any = ["kind", "plugin"], conflicts_with_all = ["kind", "plugin", "url", "settings", "secret", "fingerprint", "insecure"])]
     pub target: Option<String>,
-    /// The kind of something that is in no configuration
+    /// The kind of a target that is not configured
     #[arg(long, requires = "url")]
     pub kind: Option<String>,
-    /// A plugin's file, which polls it instead of those that would serve its kind
+    /// A plugin file to poll with, instead of the plugin that serves the kind
     #[arg(long, value_name = "FILE", requires = "url", conflicts_with = "kind")]
     pub plugin: Option<PathBuf>,
-    /// Its URL
+    /// The target's URL
     #[arg(long)]
     pub url: Option<String>,
-    /// Its settings, as JSON
+    /// The target's settings, as JSON
     #[arg(long, value_name = "JSON")]
     pub settings: Option<String>,
     /// A secret: NAME=env:VARIABLE or NAME=file:PATH
     #[arg(long, value_name = "NAME=SOURCE")]
     pub secret: Vec<String>,
-    /// The SHA-256 of its certificate
+    /// The SHA-256 fingerprint of the target's certificate
     #[arg(long, value_name = "H", conflicts_with = "insecure")]
     pub fingerprint: Option<String>,
-    /// Take any certificate
+    /// Accept any certificate
     #[arg(long)]
     pub insecure: bool,
-    /// Write every exchange to this file, secrets masked, for `plugin test` and `plugin bench`
+    /// Write every exchange to this file, with secrets masked, for `plugin test` and `plugin bench`
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
     /// Print JSON
@@ -382,27 +382,27 @@ pub(crate) struct PollArguments {
 }
 
 impl PollArguments {
-    /// For something that is in no configuration; by which plugin is said later.
+    /// Arguments for a target that is not configured. The caller sets the plugin later.
     pub(crate) fn of(url: String, settings: Option<String>, secret: Vec<String>) -> Self {
         Self { url: Some(url), settings, secret, ..Self::default() }
     }
 }
 
-/// A language that plugins are written in.
+/// A programming language for plugins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Language {
-    /// With the SDK
+    /// Rust with the SDK
     Rust,
-    /// With componentize-js
+    /// JavaScript with componentize-js
     Js,
-    /// With componentize-py
+    /// Python with componentize-py
     Python,
 }
 
-/// What is to be done for the author of a plugin.
+/// The commands for plugin authors.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
-    /// The plugins of the running host; where none answers, those that this configuration would load
+    /// List the plugins of the running host or, if no host answers, those that the configuration would load
     List {
         #[command(flatten)]
         common: Common,
@@ -412,45 +412,45 @@ pub(crate) enum PluginCommand {
     },
     /// Allow a file of the plugin directory to take over a kind that has targets
     ///
-    /// What is allowed are these very bytes; the running host takes them within seconds.
+    /// Only the file's present content is allowed. The running host loads it within seconds.
     Accept {
-        /// Its name in the plugin directory, or its path
+        /// The file's name in the plugin directory, or its path
         file: PathBuf,
         #[command(flatten)]
         common: Common,
     },
-    /// Make a project for a plugin, which builds, passes its test and polls the demo
+    /// Create a plugin project that builds, passes its test and can poll the demo
     New {
-        /// What operators will write as `kind`, and the folder that is made
+        /// The plugin's kind and the name of the new folder
         name: String,
         /// The language
         #[arg(long, value_enum, default_value_t = Language::Rust)]
         lang: Language,
     },
-    /// Replay recordings and compare what comes of them with their golden reports
+    /// Replay recordings and compare the reports with the golden reports
     ///
-    /// A recording is a file in the project's folder `recordings`, as `poll --record` writes it; its golden report lies
-    /// beside it as NAME.report.json.
+    /// A recording is a file in the project's folder `recordings`, written by `poll --record`. Its golden report is the
+    /// file NAME.report.json beside it.
     Test {
-        /// The project's folder, or a plugin's file with a folder `recordings` beside it
+        /// The project's folder, or a plugin file with a folder `recordings` beside it
         #[arg(default_value = ".")]
         path: PathBuf,
-        /// Write the golden reports anew
+        /// Write the golden reports again
         #[arg(long)]
         update: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Build a project's plugin and poll with it, again each time that a source of it is saved; Ctrl-C ends it
+    /// Build a project's plugin and poll with it, each time a source file is saved, until Ctrl-C
     Watch {
         /// The project's folder
         #[arg(default_value = ".")]
         path: PathBuf,
-        /// What is polled
+        /// The URL to poll
         #[arg(long)]
         url: String,
-        /// Its settings, as JSON
+        /// The target's settings, as JSON
         #[arg(long, value_name = "JSON")]
         settings: Option<String>,
         /// A secret: NAME=env:VARIABLE or NAME=file:PATH
@@ -462,36 +462,36 @@ pub(crate) enum PluginCommand {
         /// The folder
         dir: PathBuf,
     },
-    /// Bring what a project holds of Polliwog (SDK or helpers, and contract) up to what this program has
+    /// Update a project's copy of the SDK or helpers, and of the contract, to this program's version
     Update {
         /// The project's folder
         #[arg(default_value = ".")]
         path: PathBuf,
     },
-    /// Try a plugin that is in quarantine now: one of its targets is polled, and a success ends the quarantine
+    /// Probe a quarantined plugin now: poll one of its targets; a success ends the quarantine
     Retry {
-        /// The kind that it serves
+        /// The plugin's kind
         kind: String,
         #[command(flatten)]
         common: Remote,
     },
-    /// What each poll of a plugin costs: CPU, wall clock and memory, over a recording
+    /// Measure the cost of a plugin's polls over a recording: CPU, wall-clock time and memory
     Bench {
-        /// The plugin's file, or its project's folder
+        /// The plugin file or its project's folder
         path: PathBuf,
-        /// The recording [default: the first of the project's]
+        /// The recording [default: the project's first recording]
         #[arg(long, value_name = "FILE")]
         recording: Option<PathBuf>,
-        /// How many polls
+        /// The number of polls
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         polls: u32,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Who a plugin's file says it is, its settings, what it imports, and whether this host would take it
+    /// Show a plugin file's description, settings and imports, and whether this host accepts it
     Inspect {
-        /// The file, or the kind of a plugin that comes with this program
+        /// The plugin file, or the kind of a built-in plugin
         file: PathBuf,
         /// Print JSON
         #[arg(long)]

@@ -1,4 +1,4 @@
-//! The running host, asked through its API. Leaves through `egress`, like everything that leaves.
+//! The client of the running host's API. Requests go through `egress`, like all outgoing requests.
 
 use crate::cli::Common;
 use crate::configuration;
@@ -16,17 +16,17 @@ const TOKEN: &str = "POLLIWOG_TOKEN";
 const TIMEOUT: Duration = Duration::from_secs(10);
 const ANSWER: usize = 64 << 20;
 
-/// Why the running host did not answer.
+/// Why a call to the running host failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unanswered {
-    /// Nobody is there.
-    Nobody(String),
-    /// Somebody is there and refuses.
+    /// No host answered.
+    Unreachable(String),
+    /// The host refused the request.
     Refused(String),
 }
 
-/// Where this configuration's host listens. Fails where a token would be sent to an address that only a file of the current
-/// directory names: anybody may have written it.
+/// The URL of this configuration's host. Fails if the token would be sent to an address that only a file in the current
+/// directory names, because anyone may have written that file.
 fn usual_url(common: &Common) -> Result<String, Unanswered> {
     let places = common.places();
     let usual = configuration::defaults(&places)
@@ -39,40 +39,40 @@ fn usual_url(common: &Common) -> Result<String, Unanswered> {
     let is_named = places.config.is_some() || found.is_ok_and(|path| path.is_absolute());
     if set(TOKEN).is_some() && set(URL).is_none() && listen != usual && !is_named {
         return Err(Unanswered::Refused(format!(
-            "polliwog.toml of this directory says that the host is at {listen}, and {TOKEN} is not sent where such a file says: \
-             if it is yours, give it as --config polliwog.toml, or set {URL}"
+            "polliwog.toml in this directory names the host {listen}, but {TOKEN} is not sent to a host that only such a file \
+             names: if the file is yours, use --config polliwog.toml, or set {URL}"
         )));
     }
     Ok(format!("http://{listen}"))
 }
 
-/// Asks the running host's API for something; returns its answer as JSON. The environment says where it is, or else the
-/// configuration.
+/// Calls the running host's API and returns its answer as JSON. The environment or, if it is not set there, the
+/// configuration provides the URL.
 pub(crate) async fn call(
     common: &Common,
     method: Method,
     path: &str,
     body: Option<Value>,
 ) -> Result<Value, Unanswered> {
-    let nobody = |error: &dyn std::fmt::Display| Unanswered::Nobody(error.to_string());
+    let unreachable = |error: &dyn std::fmt::Display| Unanswered::Unreachable(error.to_string());
     let url = match set(URL) {
         Some(url) => url,
         None => usual_url(common)?,
     };
     let (base, origin) = Origin::parse(&url).map_err(|error| Unanswered::Refused(format!("{URL}: {error}")))?;
-    let tls = Tls::system().map_err(|error| nobody(&error))?;
+    let tls = Tls::system().map_err(|error| unreachable(&error))?;
     let token = set(TOKEN);
     let values: BTreeMap<_, _> =
         token.iter().map(|token| ("token".to_owned(), SecretString::from(token.as_str()))).collect();
     let secrets = Secrets::new(values)
-        .map_err(|_| Unanswered::Refused(format!("{TOKEN} holds no token of a host: tokens are longer")))?;
+        .map_err(|_| Unanswered::Refused(format!("{TOKEN} is not a valid token: it is too short")))?;
     let mut request = Request { method, ..Request::get(path) };
     if token.is_some() {
         request.headers.push(("authorization".to_owned(), "Bearer ${secret.token}".to_owned()));
     }
     if let Some(body) = body {
         request.headers.push(("content-type".to_owned(), "application/json".to_owned()));
-        // Nothing in it is a secret's name.
+        // Escape "${", so that no text of the body is read as a secret's name.
         request.body = Some(body.to_string().replace("${", "\\u0024{").into_bytes());
     }
     let origins = vec![OriginGrant { origin, tls }];
@@ -80,15 +80,15 @@ pub(crate) async fn call(
     let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
     let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
     let session = Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT);
-    let response = session.fetch(request).await.map_err(|error| nobody(&error))?;
+    let response = session.fetch(request).await.map_err(|error| unreachable(&error))?;
     let answer = serde_json::from_slice::<Value>(&response.body);
     match (response.status, answer) {
         (200..=299, Ok(answer)) => Ok(answer),
-        (200..=299, Err(error)) => Err(Unanswered::Refused(format!("{url} sent no JSON: {error}"))),
+        (200..=299, Err(error)) => Err(Unanswered::Refused(format!("{url} did not answer with JSON: {error}"))),
         (401 | 403, _) if token.is_some() => {
             Err(Unanswered::Refused(format!("the host at {url} refuses the token in {TOKEN}: use its admin token")))
         }
-        (401 | 403, _) => Err(Unanswered::Refused(format!("the host at {url} wants its admin token: set {TOKEN}"))),
+        (401 | 403, _) => Err(Unanswered::Refused(format!("the host at {url} requires its admin token: set {TOKEN}"))),
         (status, answer) => {
             let message = answer.ok().and_then(|answer| Some(answer["error"]["message"].as_str()?.to_owned()));
             Err(Unanswered::Refused(message.unwrap_or_else(|| format!("the host at {url} answered {status}"))))
@@ -96,7 +96,7 @@ pub(crate) async fn call(
     }
 }
 
-/// A variable that is set to something.
+/// Returns an environment variable; `None` if it is unset or empty.
 fn set(variable: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|value| !value.is_empty())
 }

@@ -1,4 +1,4 @@
-//! The configuration as commands read it, and the demo's targets.
+//! Reading the configuration for commands, and the demo's targets.
 
 use anyhow::{anyhow, bail};
 use config::{
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The shortest and the longest interval of the demo's targets.
 const DEMO_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// Finds and reads the configuration's file. The demo needs none.
+/// Finds and reads the configuration file. In the demo the file is optional.
 pub(crate) fn document(places: &Places, demo: bool) -> anyhow::Result<Document> {
     match Document::find(places).map_err(|why| anyhow!(why))? {
         Some(document) => Ok(document),
@@ -21,15 +21,12 @@ pub(crate) fn document(places: &Places, demo: bool) -> anyhow::Result<Document> 
         None => {
             let tried = find(places, &environment).err().unwrap_or_default();
             let tried: Vec<String> = tried.iter().map(|path| path.display().to_string()).collect();
-            bail!(
-                "there is no configuration ({}): write one, or look round with `polliwog run --demo`",
-                tried.join(", ")
-            );
+            bail!("no configuration found ({}): write one, or try `polliwog run --demo`", tried.join(", "));
         }
     }
 }
 
-/// The configuration as it is written.
+/// Reads the configuration, without settings that were changed at run time.
 pub(crate) fn read(places: &Places) -> anyhow::Result<Result<Config, Vec<Problem>>> {
     Ok(parse(&document(places, false)?, places).map(|written| written.config().clone()))
 }
@@ -40,7 +37,7 @@ pub(crate) fn parse(document: &Document, places: &Places) -> Result<Written, Vec
     document.parse(&reading).map_err(|invalid| invalid.problems)
 }
 
-/// The parts of the configuration that can be read, and every problem.
+/// Reads the configuration. Returns its valid parts and every problem.
 pub(crate) fn examine(places: &Places) -> anyhow::Result<(Option<Config>, Vec<Problem>)> {
     let reading = Reading { places: places.clone(), extra: None };
     Ok(match document(places, false)?.parse(&reading) {
@@ -49,12 +46,12 @@ pub(crate) fn examine(places: &Places) -> anyhow::Result<(Option<Config>, Vec<Pr
     })
 }
 
-/// The configuration without a file.
+/// Returns the configuration without a file.
 pub(crate) fn defaults(places: &Places) -> Result<Config, Vec<Problem>> {
     Config::written(("the defaults", ""), places, &environment)
 }
 
-/// Environment variables that look like settings and set nothing.
+/// Returns a problem for each environment variable that resembles a setting but does not set one.
 pub(crate) fn unknown_variables(config: &Config) -> Vec<Problem> {
     let set: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     misspelt(set.iter().map(String::as_str), &config.variables)

@@ -1,9 +1,9 @@
-//! Whether the threads that everything depends on still work.
+//! Monitors the host's essential threads.
 //!
-//! The driver, the lanes and the database's writer each have a [`Pulse`]. A thread of its own compares them every second. A
-//! host whose driver has ended would look well to everybody while it polls nothing; so the first thread that ends or stands
-//! still makes `/healthz` and `/readyz` fail, is named in the log, and ends the process, so that a supervisor starts it
-//! again. With systemd's `WatchdogSec=` the supervisor is told as well, for as long as all is well.
+//! The driver, the lanes and the database's writer each have a [`Pulse`], which a watchdog thread checks every second.
+//! A host whose driver has ended would seem healthy while it polls nothing. So when a thread ends or hangs, the
+//! watchdog logs its name, makes `/healthz` and `/readyz` fail, and ends the process, so that a supervisor restarts
+//! it. With systemd's `WatchdogSec=`, the watchdog also notifies systemd while all threads work.
 
 use engine::Clock;
 use model::{Moment, Pulse};
@@ -12,26 +12,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// How often the pulses are compared.
-const LOOK: Duration = Duration::from_secs(1);
-/// A thread that works and does not beat for so long stands still. Longer than a transaction on a slow disk takes.
+/// The interval of the checks.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// A thread that does not beat for this long hangs. Longer than a transaction on a slow disk.
 const STILL: Duration = Duration::from_secs(60);
-/// A look that comes so late says that all threads stood still, this one too.
+/// If the time between two checks is longer than this, the whole process was stopped.
 const STOPPED: Duration = Duration::from_secs(10);
-/// Between the log line and the end, so that probes and readers of the log can see why.
+/// The time between the log line and the end of the process, for probes and log readers.
 const NOTICE: Duration = Duration::from_secs(2);
 /// The exit code of a host that has lost a thread: EX_SOFTWARE of sysexits.h.
 const LOST: i32 = 70;
 
-/// What is watched, and what was found.
+/// The monitored threads and the first failure.
 pub(crate) struct Health {
     pulses: Vec<Arc<Pulse>>,
     failed: RwLock<Option<String>>,
-    /// The host is to end: threads that end are right.
+    /// The host is shutting down, so threads may end.
     ending: AtomicBool,
 }
 
-/// A pulse as it was when it was last compared.
+/// A pulse and its state at the last check.
 struct Watched {
     pulse: Arc<Pulse>,
     beats: Option<u64>,
@@ -39,48 +39,48 @@ struct Watched {
 }
 
 impl Health {
-    /// Of these threads.
+    /// Monitors the threads with these pulses.
     pub(crate) fn new(pulses: Vec<Arc<Pulse>>) -> Arc<Self> {
         Arc::new(Self { pulses, failed: RwLock::default(), ending: AtomicBool::new(false) })
     }
 
-    /// What is wrong with this process, in one sentence.
+    /// The failure of this process, in one sentence; `None` while all threads work.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failed.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on threads may end.
+    /// Announces the shutdown: from now on threads may end.
     pub(crate) fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
-        tell(&[NotifyState::Stopping]);
+        notify(&[NotifyState::Stopping]);
     }
 
-    /// Watches until the host ends, from a thread that nothing else depends on.
+    /// Starts the watchdog thread, which runs until the host ends.
     pub(crate) fn watch(self: Arc<Self>, clock: Clock) -> std::io::Result<()> {
-        tell(&[NotifyState::Ready]);
+        notify(&[NotifyState::Ready]);
         let mut watched: Vec<Watched> = (self.pulses.iter())
             .map(|pulse| Watched { pulse: pulse.clone(), beats: None, since: clock.now() })
             .collect();
-        let look = move || {
-            let mut looked = clock.now();
+        let watch = move || {
+            let mut checked = clock.now();
             while !self.ending.load(Ordering::Relaxed) {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(INTERVAL);
                 let now = clock.now();
-                // The whole process was stopped, or its machine: nobody could beat.
-                if now.since(std::mem::replace(&mut looked, now)) > STOPPED {
+                // The process or its machine was stopped, so no thread could beat.
+                if now.since(std::mem::replace(&mut checked, now)) > STOPPED {
                     watched.iter_mut().for_each(|watched| watched.since = now);
                 }
                 match watched.iter_mut().find_map(|watched| watched.failure(now)) {
                     Some(failure) if !self.ending.load(Ordering::Relaxed) => self.give_up(failure),
-                    _ => tell(&[NotifyState::Watchdog]),
+                    _ => notify(&[NotifyState::Watchdog]),
                 }
             }
         };
-        std::thread::Builder::new().name("watchdog".to_owned()).spawn(look).map(drop)
+        std::thread::Builder::new().name("watchdog".to_owned()).spawn(watch).map(drop)
     }
 
     fn give_up(&self, failure: String) {
-        tracing::error!("{failure}; this process ends with code {LOST}, so that it can be started again");
+        tracing::error!("{failure}; this process exits with code {LOST}, so that a supervisor can restart it");
         *self.failed.write().unwrap_or_else(PoisonError::into_inner) = Some(failure);
         std::thread::sleep(NOTICE);
         std::process::exit(LOST);
@@ -99,13 +99,13 @@ impl Watched {
             return None;
         }
         let still = now.since(self.since);
-        (still >= STILL).then(|| format!("the thread {name} has stood still for {} s", still.as_secs()))
+        (still >= STILL).then(|| format!("the thread {name} has not responded for {} s", still.as_secs()))
     }
 }
 
-/// Tells the service manager, where there is one.
-fn tell(states: &[NotifyState<'_>]) {
-    // A service manager that does not listen is no trouble of ours.
+/// Notifies the service manager, if there is one.
+fn notify(states: &[NotifyState<'_>]) {
+    // Ignore the error: the host works without a service manager.
     let _ = sd_notify::notify(states);
 }
 
@@ -119,13 +119,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_or_stands_still_is_found() {
+    fn a_thread_that_ends_or_hangs_is_detected() {
         let pulse = Pulse::new("driver");
         let mut watched = watched(&pulse);
         let at = |seconds| Moment::START.after(Duration::from_secs(seconds));
         assert_eq!(watched.failure(at(1001)), None);
         assert_eq!(watched.failure(at(1060)), None);
-        assert!(watched.failure(at(1061)).unwrap().contains("driver has stood still for 60 s"));
+        assert!(watched.failure(at(1061)).unwrap().contains("driver has not responded for 60 s"));
         pulse.beat();
         assert_eq!(watched.failure(at(1062)), None, "it works again");
         let panicked = std::thread::spawn({

@@ -1,7 +1,8 @@
-//! The log: lines on stderr, which nothing ever waits for.
+//! The log: lines on stderr, written without blocking the host.
 //!
-//! A thread of its own writes. When stderr cannot take a line (its disk is full, its reader is gone, nobody reads the pipe)
-//! the line is lost and counted, and the host goes on. The next line that can be written says how many are missing.
+//! A separate thread writes the lines. When stderr does not accept a line (the disk is full, the pipe is closed or not
+//! read), the line is dropped and counted, and the host continues. The next successful line reports the number of
+//! missing lines.
 
 use crate::cli::LogFormat;
 use anyhow::Context;
@@ -16,41 +17,41 @@ use tracing::Level;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines that wait for a slow reader; more are lost.
+/// Most queued lines. Further lines are dropped.
 const LINES: usize = 4096;
-/// At the end, lines that wait are written for so long.
+/// Longest time to write the queued lines at the end.
 const LAST: Duration = Duration::from_secs(1);
 
-/// The log of a process. Dropping it writes the lines that still wait, as far as they can be written within a second.
+/// The log of a process. Dropping it writes the queued lines, for at most one second.
 pub(crate) struct Log {
     lines: Lines,
-    /// Received from when every line is written.
+    /// Receives a message when every line is written.
     written: Mutex<Receiver<()>>,
 }
 
-/// Where lines are handed in, without waiting. (The library for this prints when it cannot end, and panics when nobody reads
-/// that.)
+/// The queue of lines; adding a line never blocks. (tracing-appender is not used: it prints if it cannot shut down, and
+/// panics if that output is not read.)
 #[derive(Clone)]
 struct Lines {
     queue: Arc<Mutex<Option<SyncSender<Vec<u8>>>>>,
     lost: Arc<AtomicU64>,
 }
 
-/// The level that the environment names, or else this one.
+/// Returns the level from the environment, or `usual` if it is not set.
 pub(crate) fn level(usual: Level) -> anyhow::Result<Level> {
     let named = environment("POLLIWOG_LOG_LEVEL");
     let wrong = |name: &String| format!("POLLIWOG_LOG_LEVEL is {name:?}: use error, warn, info, debug or trace");
     named.map_or(Ok(usual), |name| name.parse().map_err(|_| anyhow::anyhow!(wrong(&name))))
 }
 
-/// The format that the environment names, or else text.
+/// Returns the format from the environment, or text if it is not set.
 pub(crate) fn format() -> anyhow::Result<LogFormat> {
     let Some(name) = environment("POLLIWOG_LOG_FORMAT") else { return Ok(LogFormat::Text) };
     LogFormat::from_str(&name, true).map_err(|_| anyhow::anyhow!("POLLIWOG_LOG_FORMAT is {name:?}: use text or json"))
 }
 
 impl Log {
-    /// Starts the log; `RUST_LOG` says what is logged, else everything from `level` on.
+    /// Starts the log. `RUST_LOG` sets the filter; without it, lines from `level` on are logged.
     pub(crate) fn start(level: Level, format: LogFormat) -> anyhow::Result<Self> {
         let filter = match std::env::var("RUST_LOG") {
             Ok(filter) => EnvFilter::try_new(&filter).with_context(|| format!("RUST_LOG={filter:?}"))?,
@@ -62,7 +63,7 @@ impl Log {
             .with_env_filter(filter)
             .with_writer(log.lines.clone())
             .with_target(false)
-            // It would report its own failures with a print that panics when stderr is gone.
+            // The library would print its own errors, which panics if stderr is closed.
             .log_internal_errors(false);
         match format {
             LogFormat::Text => lines.with_ansi(colours).init(),
@@ -86,7 +87,7 @@ impl Log {
         Ok(Self { lines, written: Mutex::new(written) })
     }
 
-    /// Lines that were lost so far.
+    /// The number of lines dropped so far.
     pub(crate) fn lost(&self) -> u64 {
         self.lines.lost.load(Ordering::Relaxed)
     }
@@ -121,7 +122,7 @@ impl Write for Lines {
     }
 }
 
-/// A panic is a line of the log: the default hook writes to stderr itself, and would wait for a pipe that nobody reads.
+/// Logs panics. The default hook writes to stderr directly and would block on a pipe that is not read.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -130,11 +131,11 @@ fn log_panics() {
     }));
 }
 
-/// Writes lines, and counts those that cannot be written instead of failing.
+/// Writes lines, and counts lines that cannot be written instead of failing.
 struct Tolerant<W> {
     output: W,
     unwritten: Arc<AtomicU64>,
-    /// How many of the lost lines the log already tells of.
+    /// The number of dropped lines that the log has already reported.
     reported: u64,
 }
 
@@ -158,7 +159,7 @@ impl<W: Write> Tolerant<W> {
 mod tests {
     use super::*;
 
-    /// Takes what there is room for.
+    /// Fails when its free space is used up.
     struct Disk {
         room: usize,
         content: Vec<u8>,
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_cannot_be_written_are_counted_and_told_of() {
+    fn lines_that_cannot_be_written_are_counted_and_reported() {
         let unwritten = Arc::new(AtomicU64::new(0));
         let disk = Disk { room: 8, content: Vec::new() };
         let mut log = Tolerant { output: disk, unwritten: unwritten.clone(), reported: 0 };
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!((log.reported, unwritten.load(Ordering::Relaxed)), (2, 2));
     }
 
-    /// A pipe that nobody reads.
+    /// A pipe without a reader.
     struct Stuck(Receiver<()>);
 
     impl Write for Stuck {
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_log_that_is_not_read() {
+    fn a_log_that_is_not_read_does_not_block_the_writer() {
         let (_open, stuck) = channel();
         let log = Log::writing_to(Stuck(stuck)).unwrap();
         let mut writer = log.lines.clone();

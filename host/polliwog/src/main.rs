@@ -3,7 +3,7 @@
 //! This crate is the command line, a file for each command, and the wiring of the other crates.
 
 #![forbid(unsafe_code)]
-// They panic when nothing reads what they write.
+// These macros panic if stdout or stderr is closed.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
 mod admin;
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are answers; anything else is wrong usage.
+            // Help and version are not errors; anything else is wrong usage.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { cli::USAGE } else { 0 });
         }
@@ -88,7 +88,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Setup(arguments) => setup::setup(arguments).await,
             Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,
             Command::Plugin(PluginCommand::List { common, json }) => plugin::list::list(&common, json).await,
-            Command::CompilePlugin => unreachable!("done before there was a runtime"),
+            Command::CompilePlugin => unreachable!("handled before the runtime starts"),
             Command::Plugin(PluginCommand::Accept { file, common }) => plugin::accept::accept(&file, &common),
             Command::Plugin(PluginCommand::New { name, lang }) => plugin::new::new(&name, lang),
             Command::Plugin(PluginCommand::Test { path, update, json }) => {
@@ -106,7 +106,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Plugin(PluginCommand::Inspect { file, json }) => plugin::inspect::inspect(&file, json).await,
         }
     });
-    // A task that hangs in a file system is not waited for.
+    // Do not wait for a task that hangs in a file-system call.
     runtime.shutdown_background();
     done
 }

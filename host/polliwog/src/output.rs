@@ -1,4 +1,4 @@
-//! Printing for people and programs.
+//! Printing text and JSON to stdout and stderr.
 
 use anyhow::Context;
 use std::io::{ErrorKind, Write};
@@ -8,7 +8,7 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Prints text for people. A reader may close the pipe when it has read enough; a full disk is an error.
+/// Prints text. A closed pipe is not an error, because a reader may stop early; a full disk is.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     print_line(&visible(text, |c| c.escape_unicode().to_string()))
 }
@@ -27,12 +27,12 @@ fn print_line(line: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes a line for people to stderr. A stderr that cannot be written to is ignored.
+/// Writes a line to stderr. A failure to write is ignored.
 pub(crate) fn complain(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{}", visible(&line.to_string(), |c| c.escape_unicode().to_string()));
 }
 
-/// Escapes characters that a terminal would interpret or not show: a plugin or a server may have written them.
+/// Escapes characters that a terminal would interpret or hide, because the text may come from a plugin or a server.
 fn visible(text: &str, escaped: impl Fn(char) -> String) -> String {
     let acts = |c: char| c != '\n' && c != '\t' && (c.is_control() || model::is_invisible(c));
     if !text.contains(acts) {

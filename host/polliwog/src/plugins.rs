@@ -1,4 +1,4 @@
-//! The sandbox and the catalog as commands use them.
+//! The sandbox and the catalog, configured for commands.
 
 use crate::cli::COMPILE_PLUGIN;
 use crate::output::complain;
@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The plugins that come with this program.
+/// The built-in plugins.
 const BUILT_IN: [BuiltIn; builtin::ALL.len()] = {
     let mut all = [BuiltIn { kind: "", component: &[] }; builtin::ALL.len()];
     let mut at = 0;
@@ -22,7 +22,7 @@ const BUILT_IN: [BuiltIn; builtin::ALL.len()] = {
     all
 };
 
-/// The compiler of plugins: this program, started again.
+/// The compiler of plugins, which runs this program as a child process.
 pub(crate) fn compiler(data_dir: &Path) -> anyhow::Result<Compiler> {
     Ok(catalog::compiler(&[COMPILE_PLUGIN], data_dir, random_bytes::<32>)?)
 }
@@ -46,17 +46,17 @@ pub(crate) async fn load(config: &Config, sandbox: Arc<Sandbox>, uncompiled: Unc
     PluginWatcher::start(sandbox, location, trust(config), uncompiled).await
 }
 
-/// Which files may take over kinds that have targets.
+/// The rules for files that may take over kinds with targets.
 pub(crate) fn trust(config: &Config) -> Trust {
     let in_use = config.targets.iter().map(|target| target.kind.clone());
     Trust::new(&config.trusted_plugins, in_use, &config.data_dir)
 }
 
-/// Tells people why nothing happens for a while, if a plugin has to be compiled first.
+/// Announces on stderr that a plugin must be compiled first, which takes a while.
 pub(crate) fn say_compiling(sandbox: &Sandbox, content: &[u8], file: &Path) {
     if !sandbox.is_judged(content) {
         complain(format_args!(
-            "compiling {}: this takes seconds, for JavaScript and Python up to a minute",
+            "compiling {}: this takes seconds, up to a minute for JavaScript and Python",
             file.display()
         ));
     }

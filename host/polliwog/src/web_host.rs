@@ -1,4 +1,4 @@
-//! The running host as `web` sees it: the engine's read model and commands behind the trait that `web` defines.
+//! Implements `web`'s trait for the running host, over the engine's read model and commands.
 
 use crate::admin::{self, ADMIN_TOKEN};
 use crate::health::Health;
@@ -22,16 +22,16 @@ use store::Store;
 use tokio::sync::broadcast::Receiver;
 use web::Auth;
 
-/// A transaction that failed this often makes the host not ready.
+/// The host is not ready after this many failures of a transaction.
 const TROUBLE: u64 = 3;
-/// How long the threads that watch files may take to end, and how long the driver, whose polls have 15 s.
+/// Longest time for the file watchers to end, and for the driver, whose polls have 15 s.
 pub(crate) const ENDING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(17));
 
 /// Reads and commands of a running host.
 pub(crate) struct RunningHost {
-    /// The clock.
+    /// The process's clock.
     pub clock: Clock,
-    /// Runs polls.
+    /// Runs plugins.
     pub sandbox: Arc<Sandbox>,
     /// Holds history.
     pub store: Arc<Store>,
@@ -43,15 +43,15 @@ pub(crate) struct RunningHost {
     pub bus: Bus,
     /// Counts requests.
     pub egress: egress::Egress,
-    /// Watches the threads that everything depends on.
+    /// Monitors the essential threads.
     pub health: Arc<Health>,
-    /// Counts what happens to the listeners.
+    /// Counters of the web listeners.
     pub web: Arc<web::Gauges>,
-    /// Counts lost lines of the log.
+    /// Counts dropped log lines.
     pub log: Arc<Log>,
-    /// Keeps the admin token.
+    /// Contains the admin token's file.
     pub data_dir: PathBuf,
-    /// Leads to the driver.
+    /// Sends commands to the driver.
     pub mailbox: Mailbox,
 }
 
@@ -69,11 +69,11 @@ impl RunningHost {
             Reading::counter("scheduler_jobs_processed", "Polls started", counters.started),
             Reading::counter(
                 "scheduler_backpressure_skips",
-                "Polls left out because results waited for the database",
+                "Polls skipped because too many results waited for the database",
                 counters.skipped_unwritten,
             ),
             Reading::gauge("scheduler_worker_pool_utilized", "Polls in flight", in_flight as f64),
-            Reading::gauge("scheduler_num_workers", "Lanes that polls run on", lanes() as f64),
+            Reading::gauge("scheduler_num_workers", "Lanes for polls", lanes() as f64),
             Reading::counter(
                 "polliwog_polls_held_in_flight",
                 "Polls held back because max_in_flight were in flight",
@@ -120,9 +120,9 @@ impl RunningHost {
             ),
             gauge("polliwog_store_queued", "Results that wait for the database", &store.queued),
             counter("polliwog_store_transactions", "Transactions committed", &store.transactions),
-            counter("polliwog_store_failures", "Transactions that failed and were tried again", &store.failures),
+            counter("polliwog_store_failures", "Transactions that failed and were retried", &store.failures),
             gauge("polliwog_web_connections", "Connections to pages, API and metrics", &web.connections),
-            counter("polliwog_web_timed_out", "Connections closed because the other side was too slow", &web.timed_out),
+            counter("polliwog_web_timed_out", "Connections closed because the client was too slow", &web.timed_out),
             counter("polliwog_web_wrong_tokens", "Requests with a wrong token", &web.wrong_tokens),
             counter("polliwog_web_foreign_hosts", "Requests that named another host", &web.foreign_hosts),
             counter("polliwog_web_panics", "Requests whose handler panicked", &web.panics),
@@ -176,7 +176,7 @@ impl web::Host for RunningHost {
         let store = self.store.clone();
         let read = move || {
             let (first, last) = store.reader().event_bounds().map_err(|error| error.to_string())?;
-            // Pruned since, or a number that this database never assigned.
+            // The events were pruned, or this database never assigned the number.
             if sequence > last || (first > 0 && sequence < first - 1) {
                 return Ok(None);
             }

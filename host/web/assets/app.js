@@ -1,17 +1,17 @@
-// Keeps the list of targets up to date: the server says that something happened, and renders what it looks like now.
+// Keeps the list of targets up to date: fetches the list again when the server announces an event.
 "use strict";
 
 const list = document.getElementById("targets");
 const connection = document.getElementById("connection");
 const csrf = document.querySelector('meta[name="csrf-token"]').content;
-const PAUSE_MS = 1000; // at most one refresh in this time, however much happens
-const SILENCE_MS = 15000; // so long after the last refresh another one is tried, whatever the stream says
-const PATIENCE_MS = 4000; // a host that takes longer does not answer
+const PAUSE_MS = 1000; // shortest time between two refreshes
+const SILENCE_MS = 15000; // refresh after this time without a refresh, even without an event
+const PATIENCE_MS = 4000; // longest wait for the host's answer
 let wanted = false;
 let busy = false;
 let refreshed = Date.now();
-let ahead = 0; // by how much the host's clock is ahead of ours, in milliseconds
-const sent = new Map(); // what the host sent of each target last
+let ahead = 0; // host's clock minus this browser's clock, in milliseconds
+const sent = new Map(); // the last HTML that the host sent, by target
 
 async function refresh() {
   wanted = true;
@@ -31,7 +31,7 @@ async function refresh() {
   busy = false;
 }
 
-// Replaces what changed and nothing else, so that focus and selection stay where they are.
+// Replaces only the parts that changed, so that focus and selection stay.
 function show(html) {
   const fresh = document.createElement("template");
   fresh.innerHTML = html;
@@ -55,7 +55,7 @@ function show(html) {
   const focus = document.activeElement;
   kept.forEach((part, place) => { if (list.children[place] !== part) list.insertBefore(part, list.children[place] || null); });
   while (list.children.length > kept.length) list.lastElementChild.remove();
-  // What was moved has lost both.
+  // Moving an element clears focus and selection: restore them.
   if (focus !== document.activeElement && focus.isConnected) focus.focus({ preventScroll: true });
   if (was && getSelection().toString() !== was && ends[0].isConnected) getSelection().setBaseAndExtent(...ends);
   ahead = Number(list.querySelector(".headline")?.dataset.now ?? Date.now()) - Date.now();
@@ -63,7 +63,7 @@ function show(html) {
   tick();
 }
 
-// Ages go on while nothing else happens.
+// Updates the displayed ages.
 function tick() {
   const selection = getSelection();
   for (const part of document.querySelectorAll("time[data-at]")) {
@@ -78,7 +78,7 @@ function tick() {
   }
 }
 
-// The tab tells as much as the first line of the page.
+// Shows the worst status in the tab's title and icon.
 function headline() {
   const { worst = "ok", bad = "0" } = list.querySelector(".headline")?.dataset ?? {};
   document.title = bad === "0" ? "Polliwog" : `(${bad}) Polliwog`;
@@ -94,7 +94,7 @@ function heard() {
 
 function lost() {
   const seconds = Math.round((Date.now() - refreshed) / 1000);
-  connection.textContent = `The host does not answer: what you see is ${seconds} s old`;
+  connection.textContent = `The host does not answer: this page is ${seconds} s old`;
   document.body.classList.add("lost");
   document.title = "(!) Polliwog";
 }
@@ -112,7 +112,7 @@ list.addEventListener("click", async (click) => {
   const asked = enable ? { method: "PATCH", headers: { ...headers, "Content-Type": "application/json" }, body: '{"enabled":true}' }
     : { method: "POST", headers };
   const answer = await fetch(`/api/v1/targets/${what}`, asked);
-  // Why not, beside the button: a disabled target is not polled.
+  // Show the error on the button, for example that the target is disabled.
   if (!answer.ok) click.target.title = click.target.textContent = (await answer.json()).error?.message ?? answer.status;
   else refresh();
 });
@@ -123,8 +123,8 @@ document.getElementById("logout").addEventListener("click", async () => {
 });
 
 const NAMES = document.querySelector('meta[name="events"]').content.split(" ").concat("resync");
-// A browser allows six connections to a host: one stream serves all tabs, from a worker that they share. Where there is
-// none, each tab asks every few seconds.
+// A browser allows six connections to a host, so a shared worker holds one stream for all tabs. Without shared workers,
+// each tab polls.
 if (window.SharedWorker) {
   const worker = new SharedWorker("/assets/stream.js");
   worker.port.onmessage = refresh;

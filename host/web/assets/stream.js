@@ -1,4 +1,4 @@
-// One stream of events for all tabs: what happened is told to each of them.
+// One event stream for all tabs: notifies each tab of every event.
 "use strict";
 
 const ports = new Set();
@@ -7,16 +7,16 @@ let events = null;
 function listen(names) {
   if (events) return;
   events = new EventSource("/api/v1/events");
-  const tell = () => ports.forEach((port) => port.postMessage("changed"));
-  events.onopen = tell;
-  // The browser connects again by itself, but for an answer that is no stream.
+  const notify = () => ports.forEach((port) => port.postMessage("changed"));
+  events.onopen = notify;
+  // The browser reconnects by itself, except after a response that is not a stream.
   events.onerror = () => {
-    tell();
+    notify();
     if (events.readyState !== EventSource.CLOSED) return;
     events = null;
     setTimeout(() => listen(names), 5000);
   };
-  for (const name of names) events.addEventListener(name, tell);
+  for (const name of names) events.addEventListener(name, notify);
 }
 
 onconnect = ({ ports: [port] }) => {

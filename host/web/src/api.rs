@@ -1,4 +1,4 @@
-//! Programs' view: JSON.
+//! The JSON API's handlers.
 
 use crate::auth::Auth;
 use crate::error::ApiError;
@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// A host that works answers for its targets within milliseconds.
+/// Longest wait for the scheduling loop to answer a ping. A loop that works answers within milliseconds.
 const ANSWERED: Duration = Duration::from_secs(2);
-/// Entries of one answer.
+/// Most list entries in one response.
 const PAGE: usize = 1000;
 
 pub(crate) async fn healthz(State(shared): State<Shared>) -> Response {
@@ -34,15 +34,15 @@ pub(crate) async fn readyz(State(shared): State<Shared>) -> Response {
         return unavailable(&why);
     }
     if !timeout(ANSWERED, shared.host.loop_answers()).await.unwrap_or(false) {
-        return unavailable("the scheduling thread does not answer: targets may not be polled");
+        return unavailable("the scheduling thread does not answer: polls may have stopped");
     }
     let mut answer = "ready\n".to_owned();
     // The caller is not authenticated, and a problem may quote the configuration: give the count only.
     match shared.host.problems().len() {
         0 => {}
         count => answer.push_str(&format!(
-            "but not all of the configuration is active, for {}: see the log, or `polliwog status`\n",
-            if count == 1 { "one problem".to_owned() } else { format!("{count} problems") }
+            "but not all of the configuration is active: {}; see the log or `polliwog status`\n",
+            if count == 1 { "1 problem".to_owned() } else { format!("{count} problems") }
         )),
     }
     let targets = shared.host.targets();
@@ -66,7 +66,7 @@ pub(crate) async fn scheduler_health(State(shared): State<Shared>) -> Response {
     Json(wire::scheduler_health(&*shared.host)).into_response()
 }
 
-/// Which part of a list is wanted.
+/// The query parameters of a list: filters and the page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
@@ -88,7 +88,7 @@ impl ListQuery {
             ..ApiError::new(
                 StatusCode::BAD_REQUEST,
                 "bad_request",
-                "status of a dependency is one of ok, warning, unknown, critical",
+                "the status of a dependency must be one of ok, warning, unknown, critical",
             )
         })?;
         Ok(Some(status))
@@ -99,7 +99,11 @@ impl ListQuery {
         let known = TargetStatus::ALL.map(TargetStatus::as_str).join(", ");
         let wrong = || ApiError {
             field: Some("status"),
-            ..ApiError::new(StatusCode::BAD_REQUEST, "bad_request", format!("status of a target is one of {known}"))
+            ..ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "bad_request",
+                format!("the status of a target must be one of {known}"),
+            )
         };
         TargetStatus::from_word(word).map(Some).ok_or_else(wrong)
     }
@@ -111,7 +115,7 @@ fn queried(query: Queried) -> Result<ListQuery, ApiError> {
     query.map(|Query(query)| query).map_err(|error| {
         let why = error.body_text();
         let why = why.rsplit_once("query string: ").map_or(why.as_str(), |(_, why)| why);
-        ApiError::new(StatusCode::BAD_REQUEST, "bad_request", format!("the query is wrong: {why}"))
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_request", format!("invalid query: {why}"))
     })
 }
 
@@ -153,7 +157,7 @@ pub(crate) async fn plugins(State(shared): State<Shared>) -> Response {
     Json(json!({ "plugins": plugins })).into_response()
 }
 
-/// The target that a path names.
+/// Parses a target id from a path. Fails if it is not a valid id.
 fn named(id: String) -> Result<TargetId, ApiError> {
     TargetId::new(&id).map_err(|_| CommandError::NoTarget(id).into())
 }
@@ -186,7 +190,7 @@ pub(crate) async fn retry(State(shared): State<Shared>, Path(id): Path<String>) 
     ask(&shared, id, Ask::Retry).await
 }
 
-/// Every dead letter; one that came back meanwhile needs no retry.
+/// Retries every dead letter. A target that has recovered in the meantime is skipped.
 pub(crate) async fn retry_all(State(shared): State<Shared>) -> Response {
     let targets = shared.host.targets();
     let mut retried = Vec::new();
@@ -198,15 +202,15 @@ pub(crate) async fn retry_all(State(shared): State<Shared>) -> Response {
     (StatusCode::ACCEPTED, Json(json!({ "retried": retried }))).into_response()
 }
 
-/// What to dismiss.
+/// The body of a dismiss request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Dismissal {
-    /// The name of a dependency; without it all that are missing.
+    /// The name of a dependency; `None` dismisses all missing dependencies.
     dependency: Option<String>,
 }
 
-/// Missing dependencies are meant to be gone: they are forgotten.
+/// Forgets missing dependencies that an operator removed on purpose.
 pub(crate) async fn dismiss(
     State(shared): State<Shared>,
     Path(id): Path<String>,
@@ -214,7 +218,7 @@ pub(crate) async fn dismiss(
 ) -> Result<Response, ApiError> {
     let target = named(id)?;
     let wrong = |error: serde_json::Error| {
-        let message = format!("the body is no {{\"dependency\": NAME}}, nor empty: {error}");
+        let message = format!("the body must be {{\"dependency\": NAME}} or empty: {error}");
         ApiError::new(StatusCode::BAD_REQUEST, "bad_body", message)
     };
     let wanted =
@@ -223,7 +227,7 @@ pub(crate) async fn dismiss(
     Ok(Json(json!({ "dismissed": dismissed })).into_response())
 }
 
-/// A dead letter that is dropped is looked at no more: its target is disabled until somebody enables it.
+/// Drops a dead letter: disables its target until an operator enables it.
 pub(crate) async fn drop_dead_letter(
     State(shared): State<Shared>,
     Path(id): Path<String>,
@@ -254,22 +258,23 @@ pub(crate) async fn setting(State(shared): State<Shared>, Path(key): Path<String
     match shared.host.setting(&key) {
         Some(setting) => Ok(Json(wire::setting(&setting)).into_response()),
         None => {
-            Err(CommandError::NoSetting(format!("there is no setting {key:?}: GET /api/v1/settings lists them")).into())
+            Err(CommandError::NoSetting(format!("unknown setting {key:?}: GET /api/v1/settings lists all settings"))
+                .into())
         }
     }
 }
 
-/// A request's body as a JSON object, whatever it calls itself.
+/// Parses a request's body as a JSON object, whatever its content type.
 fn sent(body: &Bytes) -> Result<serde_json::Map<String, serde_json::Value>, ApiError> {
     let wrong = |why: String| ApiError::new(StatusCode::BAD_REQUEST, "bad_request", why);
     match serde_json::from_slice(body) {
         Ok(serde_json::Value::Object(members)) => Ok(members),
-        Ok(_) => Err(wrong("the body should be a JSON object".to_owned())),
-        Err(error) => Err(wrong(format!("the body should be a JSON object: {error}"))),
+        Ok(_) => Err(wrong("the body must be a JSON object".to_owned())),
+        Err(error) => Err(wrong(format!("the body must be a JSON object: {error}"))),
     }
 }
 
-/// A value as it is written in the file; numbers and truth values may be sent as such.
+/// Returns a value as it is written in the file. Numbers and booleans may be sent as JSON numbers and booleans.
 fn written(field: &'static str, value: &serde_json::Value) -> Result<String, ApiError> {
     match value {
         serde_json::Value::String(text) => Ok(text.clone()),
@@ -279,7 +284,7 @@ fn written(field: &'static str, value: &serde_json::Value) -> Result<String, Api
             ..ApiError::new(
                 StatusCode::BAD_REQUEST,
                 "bad_request",
-                format!("{field} should be text, a number or a truth value"),
+                format!("{field} must be a string, a number or a boolean"),
             )
         }),
     }
@@ -292,7 +297,7 @@ pub(crate) async fn put_setting(
 ) -> Result<Response, ApiError> {
     let members = sent(&body)?;
     let value = members.get("value").filter(|_| members.len() == 1).ok_or_else(|| {
-        ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "the body should be {\"value\": \"…\"} and nothing more")
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "the body must be {\"value\": \"…\"} and nothing else")
     })?;
     shared.host.set(vec![(key.clone(), Some(written("value", value)?))]).await?;
     setting(State(shared), Path(key)).await
@@ -300,14 +305,14 @@ pub(crate) async fn put_setting(
 
 pub(crate) async fn unset(State(shared): State<Shared>, Path(key): Path<String>) -> Result<Response, ApiError> {
     shared.host.set(vec![(key.clone(), None)]).await?;
-    // What was set for a target that is gone is no setting any more.
+    // An override for a removed target no longer names a setting.
     match setting(State(shared), Path(key)).await {
         Ok(found) => Ok(found),
         Err(_) => Ok(Json(json!({ "forgotten": true })).into_response()),
     }
 }
 
-/// Of a target, `enabled`, `interval` and `cadence` can be changed while the host runs; null takes a change back.
+/// Changes `enabled`, `interval` and `cadence` of a target while the host runs; null reverts a change.
 pub(crate) async fn patch_target(
     State(shared): State<Shared>,
     Path(id): Path<String>,
@@ -335,12 +340,13 @@ pub(crate) async fn patch_target(
             "max_interval",
         ];
         if !DEFINED.contains(&other.as_str()) {
-            let message = format!("a target has no {other:?}: enabled, interval and cadence can be changed here");
+            let message =
+                format!("unknown target setting {other:?}: this request can change enabled, interval and cadence");
             return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message));
         }
         let message = format!(
-            "{target} is defined in the configuration file: change {other} there; enabled, interval and cadence can be \
-             changed here"
+            "{target} is defined in the configuration file: change {other} there; this request can change enabled, \
+             interval and cadence"
         );
         return Err(ApiError::new(StatusCode::CONFLICT, "defined_in_file", message));
     }
@@ -371,7 +377,7 @@ pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> 
     crate::events::stream(host, last, ending).await.into_response()
 }
 
-/// Another admin token; it is shown this once. Sessions of pages end.
+/// Replaces the admin token and returns the new one. The sessions of all pages end.
 pub(crate) async fn rotate_token(State(shared): State<Shared>) -> Result<Response, ApiError> {
     let token = shared.host.rotate_token()?;
     for ended in shared.auth.replace(Auth::hash(&token)) {
@@ -381,22 +387,22 @@ pub(crate) async fn rotate_token(State(shared): State<Shared>) -> Result<Respons
 }
 
 pub(crate) async fn not_this_way() -> ApiError {
-    let message = "this path does not take this method: GET reads; POST, PUT, PATCH and DELETE change what they name";
+    let message = "this path does not support this method: use GET to read; POST, PUT, PATCH and DELETE to change";
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }
 
 pub(crate) async fn nothing_here(path: Uri) -> ApiError {
     let message = match path.path().strip_suffix('/') {
-        Some(_) => "there is nothing at this path: paths here have no slash at their end",
-        None => "there is nothing at this path: see / for the pages and /api/v1/targets for the API",
+        Some(_) => "this path does not exist: remove the slash at its end",
+        None => "this path does not exist: the pages start at /, the API at /api/v1/targets",
     };
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
 }
 
-/// Replaces axum's plain text for a body that is too long by the API's JSON.
+/// Replaces axum's plain-text response for a body that is too long with the API's JSON.
 pub(crate) async fn in_words(response: Response) -> Response {
     if response.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        let message = "the request's body is longer than 2 MiB, the most that is read";
+        let message = "the request's body is longer than the limit of 2 MiB";
         return ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message).into_response();
     }
     response

@@ -1,10 +1,12 @@
-//! Who may see.
+//! Authentication: the admin token, sessions of pages, and CSRF tokens.
 //!
-//! Programs send a bearer token. A page logs in with the token once and gets a session of its own: a random id in a cookie
-//! that scripts cannot read and other sites do not send, with an end, and a log-out. Of tokens and sessions only hashes are
-//! kept. A page's request that changes something must also show a token that only our pages know.
+//! Programs send a bearer token. A page logs in with the token once and gets a session: a random id in a cookie that
+//! scripts cannot read and other sites do not send. A session ends after [`SESSION`] or on log-out. Only hashes of
+//! tokens and sessions are stored. A page's request that changes something must also send a CSRF token, which only our
+//! pages have.
 //!
-//! Wrong tokens are answered slowly, and only some at a time for each address, so that guessing is slow.
+//! The answer to a wrong token is delayed, and each address has a limited number of such answers pending, so that
+//! guessing is slow.
 
 use crate::gauges::Gauges;
 use axum::http::{HeaderMap, Method, header};
@@ -17,21 +19,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const COOKIE: &str = "polliwog_session";
-/// Behind TLS: a browser takes a cookie with this name from this host alone, and only encrypted.
+/// The cookie's name behind TLS. A browser accepts a cookie with this prefix only from this host, over TLS.
 const SECURE_COOKIE: &str = "__Host-polliwog_session";
-/// How long a log-in lasts.
+/// How long a session lasts.
 const SESSION: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Sessions at a time; the one that ends first makes room.
+/// Most concurrent sessions. A further log-in ends the session that expires first.
 const SESSIONS: usize = 1000;
-/// A wrong token is answered after this.
+/// Delay of the answer to a wrong token.
 const DELAY: Duration = Duration::from_secs(1);
-/// Wrong tokens of one address, and of all, that wait for their answer; more are refused unread.
+/// Most pending answers to wrong tokens, for one address and in total. Further attempts are refused at once.
 const GUESSES: (usize, usize) = (8, 64);
 
 /// The SHA-256 of a token or of a session's id.
 pub type TokenHash = [u8; 32];
 
-/// The admin token's hash, and who is logged in.
+/// The admin token's hash and the active sessions.
 #[derive(Clone, Debug)]
 pub struct Auth {
     state: Arc<Mutex<State>>,
@@ -41,44 +43,44 @@ pub struct Auth {
 struct State {
     token: TokenHash,
     sessions: HashMap<TokenHash, Timestamp>,
-    /// Wrong tokens that wait for their answer.
+    /// The number of pending answers to wrong tokens, by address.
     guesses: HashMap<IpAddr, usize>,
 }
 
-/// What a request showed.
+/// The result of checking a request's credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Allowed,
     NoToken,
-    /// A token that is not right.
+    /// A bearer token that differs from the admin token.
     WrongToken,
-    /// A cookie without the page's own token: another site may be behind it.
+    /// A session cookie without the CSRF token: another site may have sent the request.
     Forged,
 }
 
-/// A new session: what the browser keeps, and what the host keeps.
+/// A new session: the cookie for the browser, and the hash and expiry for the store.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub cookie: String,
     pub hash: TokenHash,
     pub until: Timestamp,
-    /// The hash of a session that ended to make room.
+    /// The hash of a session that ended because there were [`SESSIONS`] already.
     pub ended: Option<TokenHash>,
 }
 
 impl Auth {
-    /// For the token with this hash, and with sessions that have not ended.
+    /// Accepts the token with this hash and these sessions, each with its expiry.
     pub fn new(token: TokenHash, sessions: impl IntoIterator<Item = (TokenHash, Timestamp)>) -> Self {
         let state = State { token, sessions: sessions.into_iter().collect(), guesses: HashMap::new() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The hash under which a token is kept.
+    /// The hash of a token, as it is stored.
     pub fn hash(token: &str) -> TokenHash {
         Sha256::digest(token).into()
     }
 
-    /// Another token is right from now on, and nobody is logged in any more; returns the sessions that ended.
+    /// Replaces the admin token's hash and ends every session. Returns the hashes of the ended sessions.
     pub fn replace(&self, token: TokenHash) -> Vec<TokenHash> {
         let mut state = self.state();
         state.token = token;
@@ -90,7 +92,7 @@ impl Auth {
     }
 
     pub(crate) fn is_right(&self, token: &str) -> bool {
-        // Hashes of unknown tokens tell nothing of the right one, however long comparing them takes.
+        // The comparison's time reveals only a prefix of the hash, which does not help in guessing the token.
         Self::hash(token) == self.state().token
     }
 
@@ -108,7 +110,7 @@ impl Auth {
         self.state().sessions.get(&Self::hash(id)).is_some_and(|until| now < *until)
     }
 
-    /// Logs in with a random id; `secure` where the page came over TLS.
+    /// Starts a session with a random id. `secure` is true if the page was requested over TLS.
     pub(crate) fn log_in(&self, id: &str, secure: bool, now: Timestamp) -> Session {
         let (hash, until) = (Self::hash(id), now.after(SESSION));
         let mut state = self.state();
@@ -125,29 +127,29 @@ impl Auth {
         Session { cookie, hash, until, ended }
     }
 
-    /// Ends the session of a request; returns its hash.
+    /// Ends a request's session and returns its hash; `None` if the request has no session.
     pub(crate) fn log_out(&self, headers: &HeaderMap) -> Option<TokenHash> {
         let hash = Self::hash(cookie(headers)?);
         self.state().sessions.remove(&hash).map(|_| hash)
     }
 
-    /// Cookies that make a browser forget a session.
+    /// The `Set-Cookie` values that make a browser delete its session cookies.
     pub(crate) fn forgotten() -> [String; 2] {
         let gone = "=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0";
         [format!("{COOKIE}{gone}"), format!("{SECURE_COOKIE}{gone}; Secure")]
     }
 
-    /// What our pages show when they change something.
+    /// The CSRF token of a request's session; `None` without a session cookie.
     pub(crate) fn csrf_of(headers: &HeaderMap) -> Option<String> {
         cookie(headers).map(csrf)
     }
 
-    /// Holds the answer to a wrong token back. False when too many of them wait already.
+    /// Delays the answer to a wrong token. Returns false at once if too many answers are pending.
     pub(crate) async fn hold_back(&self, peer: IpAddr, gauges: &Gauges) -> bool {
         let wrong = gauges.wrong_tokens.fetch_add(1, Ordering::Relaxed) + 1;
-        // The first one, and then every so often: a log must not be filled by whoever guesses.
+        // Logs the 1st, 2nd, 4th, 8th … wrong token, so that a guessing client cannot fill the log.
         if wrong.is_power_of_two() {
-            tracing::warn!("a wrong token came from {peer}; that makes {wrong} since the start");
+            tracing::warn!("wrong token from {peer}; {wrong} since the start");
         }
         {
             let mut state = self.state();
@@ -165,7 +167,7 @@ impl Auth {
     }
 }
 
-/// A wrong token that waits for its answer.
+/// A pending answer to a wrong token; removed from the count when dropped.
 struct Waiting<'a> {
     auth: &'a Auth,
     peer: IpAddr,
@@ -193,7 +195,7 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs: Vec<(&str, &str)> =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('=')).collect();
-    // The secure one cannot have been set by another page of this name.
+    // A page on the same host name without TLS cannot set the secure cookie.
     let named = |wanted| pairs.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
     named(SECURE_COOKIE).or_else(|| named(COOKIE))
 }
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_or_a_session_is_needed_and_pages_prove_that_they_are_ours() {
+    fn requests_need_a_token_or_a_session_and_changes_from_pages_need_a_csrf_token() {
         let auth = Auth::new(Auth::hash("right-token"), []);
         let session = auth.log_in("random-id", false, at(0));
         assert!(!session.cookie.contains("right-token") && !session.cookie.contains("Secure"));
@@ -239,17 +241,17 @@ mod tests {
         ] {
             assert_eq!(auth.judge(&method, &headers(&pairs), at(29)), expected, "{method} {pairs:?}");
         }
-        assert_eq!(auth.judge(&Method::GET, &headers(&[cookie]), at(30)), Verdict::NoToken, "it has ended");
+        assert_eq!(auth.judge(&Method::GET, &headers(&[cookie]), at(30)), Verdict::NoToken, "the session has expired");
     }
 
     #[test]
-    fn a_session_ends_by_logging_out_and_with_the_token() {
+    fn a_session_ends_on_log_out_and_when_the_token_is_replaced() {
         let auth = Auth::new(Auth::hash("right-token"), [(Auth::hash("earlier"), at(5))]);
         let logged_in = |id: &str| {
             let cookie = format!("{SECURE_COOKIE}={id}; {COOKIE}=other");
             auth.judge(&Method::GET, &headers(&[("cookie", &cookie)]), at(1)) == Verdict::Allowed
         };
-        assert!(logged_in("earlier"), "it outlived a restart");
+        assert!(logged_in("earlier"), "the session survives a restart");
         let session = auth.log_in("second", true, at(1));
         assert!(session.cookie.starts_with("__Host-") && session.cookie.ends_with("; Secure"), "{}", session.cookie);
         assert!(logged_in("second"));
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_so_many_sessions() {
+    fn a_log_in_above_the_session_limit_ends_the_oldest_session() {
         let auth = Auth::new(Auth::hash("right-token"), []);
         for number in 0..SESSIONS {
             assert_eq!(
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn guessing_is_slow() {
+    async fn answers_to_wrong_tokens_are_delayed_and_limited_for_each_address() {
         let (auth, gauges) = (Auth::new(Auth::hash("right-token"), []), Gauges::default());
         let (peer, other): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let begun = tokio::time::Instant::now();

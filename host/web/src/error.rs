@@ -1,4 +1,4 @@
-//! The API's errors.
+//! The API's error responses.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use model::CommandError;
 use serde_json::json;
 
-/// An answer that reports an error.
+/// An error response: status, a code for programs, a message, and the field at fault if there is one.
 pub(crate) struct ApiError {
     pub status: StatusCode,
     pub code: &'static str,
@@ -23,7 +23,7 @@ impl ApiError {
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
             "too_many_guesses",
-            "too many wrong tokens come from there: wait a moment",
+            "too many wrong tokens from this address: wait a moment",
         )
     }
 }

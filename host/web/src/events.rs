@@ -1,4 +1,4 @@
-//! The stream of events.
+//! The server-sent event stream.
 
 use crate::event_wire::event_json;
 use crate::host::Host;
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-/// The most stored events that are replayed to a listener that resumes.
+/// Most stored events that are replayed to a resuming client.
 const REPLAY: u32 = 10_000;
 
-/// Replays the events stored after `last`, then follows the announced ones. Ends when the host does.
+/// Replays the events stored after sequence number `last`, then sends new events. Ends when the host ends.
 pub(crate) async fn stream(
     host: Arc<dyn Host>,
     last: Option<i64>,
     ending: CancellationToken,
 ) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
-    // Listening comes first, so that nothing falls between the replay and what follows.
+    // Subscribe before the replay, so that no event between the two is lost.
     let live = host.listen();
     let (replayed, reached) = match last {
         Some(last) => replay(&*host, last).await,
@@ -28,8 +28,8 @@ pub(crate) async fn stream(
     let following = stream::unfold((live, host), move |(mut live, host)| async move {
         loop {
             match live.recv().await {
-                Ok(told) if told.sequence.is_some_and(|sequence| sequence <= reached) => {}
-                Ok(told) => return Some((render(&*host, &told), (live, host))),
+                Ok(event) if event.sequence.is_some_and(|sequence| sequence <= reached) => {}
+                Ok(event) => return Some((render(&*host, &event), (live, host))),
                 Err(RecvError::Lagged(missed)) => return Some((resync(missed), (live, host))),
                 Err(RecvError::Closed) => return None,
             }
@@ -49,7 +49,7 @@ async fn replay(host: &dyn Host, last: i64) -> (Vec<SseEvent>, i64) {
             }
             (events, reached)
         }
-        // Some are gone, or cannot be read: the listener has to read everything again.
+        // Some events are pruned or unreadable: the client must read everything again.
         Ok(None) | Err(_) => (vec![resync(0)], i64::MIN),
     }
 }

@@ -1,7 +1,7 @@
-//! The text that Prometheus scrapes: Pulse's seven metrics, RedFlag's, and plugins' samples.
+//! The Prometheus text: Pulse's seven metrics, RedFlag's metrics, and plugins' samples.
 //!
-//! Counters come from [`Metrics`]; states are read from the host when it is scraped, so that a series goes when its target
-//! goes.
+//! Counters come from [`Metrics`]. States are read from the host at each scrape, so that the series of a removed target
+//! disappear.
 
 mod format;
 mod samples;
@@ -20,7 +20,7 @@ use series::{Value, family};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A target's constant labels. An operator's labels keep their names if Prometheus accepts them.
+/// A target's constant labels. A label from the configuration is renamed if Prometheus would refuse its name.
 fn info(target: &TargetState) -> Labels {
     let info = &target.info;
     let mut labels = instance(&info.kind, &info.id);
@@ -45,10 +45,10 @@ fn info(target: &TargetState) -> Labels {
 pub(crate) fn render(metrics: &Metrics, host: &dyn Host) -> String {
     let states = states(metrics.prefix(), host);
     let mut text = String::new();
-    // Writing to a string fails only if the encoding of a label does, and ours are plain text.
+    // Encoding to a string fails only if a label cannot be encoded; ours are plain text.
     for registry in [metrics.registry(), &states] {
         if let Err(error) = encode_registry(&mut text, registry) {
-            tracing::error!("metrics could not be written: {error}");
+            tracing::error!("cannot encode the metrics: {error}");
         }
     }
     let _ = encode_eof(&mut text);
@@ -65,16 +65,20 @@ fn states(prefix: &str, host: &dyn Host) -> Registry {
         gauge.set(value);
         states.register(name, help, gauge);
     };
-    gauge(format!("{prefix}_poll_queue_depth"), "Targets that wait for their turn", totals.depth as f64);
-    gauge("polliwog_scheduler_overdue".to_owned(), "Targets later than the longest interval", totals.overdue as f64);
+    gauge(format!("{prefix}_poll_queue_depth"), "Targets that wait for a poll", totals.depth as f64);
+    gauge(
+        "polliwog_scheduler_overdue".to_owned(),
+        "Targets overdue by more than the longest interval",
+        totals.overdue as f64,
+    );
     gauge(
         format!("{prefix}_loop_messages"),
-        "Messages that the last turn of the scheduling loop handled",
+        "Messages handled in the last iteration of the scheduling loop",
         scheduler.turns.messages as f64,
     );
     gauge(
         format!("{prefix}_loop_channel_capacity"),
-        "Messages that the channel to the scheduling loop holds",
+        "Capacity of the channel to the scheduling loop, in messages",
         scheduler.turns.capacity as f64,
     );
     let in_flight = scheduler.in_flight.iter();
@@ -118,7 +122,7 @@ fn of_targets(states: &mut Registry, prefix: &str, targets: &[Arc<TargetState>],
     );
     gauges(
         "poll_last_success_timestamp",
-        "When a target last answered, in seconds since 1970",
+        "Time of a target's last successful poll, in seconds since 1970",
         by_target(&|target| target.schedule.last_success.map(seconds)),
     );
     gauges(
@@ -146,7 +150,7 @@ fn of_targets(states: &mut Registry, prefix: &str, targets: &[Arc<TargetState>],
     );
 }
 
-/// The usage of each plugin, by the kind that it serves.
+/// Adds each plugin's usage, labelled with the kind that it serves.
 fn plugins(states: &mut Registry, prefix: &str, plugins: &[PluginState]) {
     let served: Vec<(Labels, &ServedPlugin)> = (plugins.iter().filter_map(|plugin| plugin.served.as_ref().ok()))
         .map(|served| (vec![("instance_type".to_owned(), served.kind.to_string())], served))
@@ -156,12 +160,12 @@ fn plugins(states: &mut Registry, prefix: &str, plugins: &[PluginState]) {
     };
     type Read = fn(&PluginUsage) -> f64;
     let counters: [(&str, &str, Read); 6] = [
-        ("polls", "Polls that a plugin ran", |usage| usage.polls as f64),
-        ("cpu_seconds", "CPU time that a plugin used", |usage| usage.cpu.as_secs_f64()),
-        ("wall_seconds", "Time that a plugin's polls took, waiting included", |usage| usage.wall.as_secs_f64()),
-        ("requests", "Requests that a plugin made", |usage| usage.requests as f64),
-        ("body_bytes", "Bytes of bodies that a plugin received", |usage| usage.bytes as f64),
-        ("log_lines", "Log lines that a plugin wrote", |usage| usage.log_lines as f64),
+        ("polls", "Polls run by a plugin", |usage| usage.polls as f64),
+        ("cpu_seconds", "CPU time used by a plugin", |usage| usage.cpu.as_secs_f64()),
+        ("wall_seconds", "Wall-clock time of a plugin's polls, including waiting", |usage| usage.wall.as_secs_f64()),
+        ("requests", "Requests made by a plugin", |usage| usage.requests as f64),
+        ("body_bytes", "Bytes of response bodies received by a plugin", |usage| usage.bytes as f64),
+        ("log_lines", "Log lines written by a plugin", |usage| usage.log_lines as f64),
     ];
     for (name, help, read) in counters {
         counter(name, help, served.iter().map(|(labels, view)| (labels.clone(), read(&view.usage))).collect());
@@ -173,22 +177,22 @@ fn plugins(states: &mut Registry, prefix: &str, plugins: &[PluginState]) {
         };
         served.iter().flat_map(of_view).collect()
     };
-    counter("faults", "Polls that ended in a plugin's own fault", by_name("reason", |usage| &usage.faults_by_reason));
+    counter("faults", "Polls that failed because of the plugin", by_name("reason", |usage| &usage.faults_by_reason));
     counter("secret_uses", "Polls that used a secret", by_name("secret", |usage| &usage.secrets));
     let mut gauge = |name: &str, help: &str, values: Vec<Value>| {
         states.register(format!("{prefix}_plugin_{name}"), help, family(&values, FloatGauge::set));
     };
     let each =
         |read: fn(&ServedPlugin) -> f64| served.iter().map(|(labels, view)| (labels.clone(), read(view))).collect();
-    gauge("peak_memory_bytes", "Memory of the poll that had most", each(|view| view.usage.peak_memory as f64));
+    gauge("peak_memory_bytes", "Peak memory of one poll of a plugin", each(|view| view.usage.peak_memory as f64));
     gauge(
         "quarantined",
-        "1 while a plugin is not run but for probes",
+        "1 while a plugin is in quarantine and runs only for probes",
         each(|view| f64::from(u8::from(view.quarantined_until.is_some()))),
     );
     let refused = FloatGauge::default();
     refused.set(plugins.iter().filter(|plugin| plugin.served.is_err()).count() as f64);
-    states.register(format!("{prefix}_plugins_refused"), "Plugin files that are refused", refused);
+    states.register(format!("{prefix}_plugins_refused"), "Refused plugin files", refused);
 }
 
 fn staleness(target: &TargetState, now: Timestamp) -> f64 {

@@ -1,17 +1,17 @@
-//! What happened to our own listeners.
+//! Counters of this crate's listeners.
 
 use std::sync::atomic::AtomicU64;
 
-/// Counters for operators.
+/// Counters of the web listeners, shown as metrics.
 #[derive(Debug, Default)]
 pub struct Gauges {
-    /// Connections that are open now.
+    /// Open connections.
     pub connections: AtomicU64,
-    /// Connections that were closed because a request or the reading of its answer took too long.
+    /// Connections closed because the client was too slow to send a request or to read the response.
     pub timed_out: AtomicU64,
     /// Requests with a wrong token.
     pub wrong_tokens: AtomicU64,
-    /// Requests that were refused because of their `Host`.
+    /// Requests refused because of their `Host` header.
     pub foreign_hosts: AtomicU64,
     /// Handlers that panicked.
     pub panics: AtomicU64,

@@ -1,4 +1,4 @@
-//! What this crate needs of the host: point queries and commands.
+//! The interface between this crate and the host: point queries and commands.
 
 use crate::auth::TokenHash;
 use futures_util::future::BoxFuture;
@@ -12,75 +12,75 @@ use tokio::sync::broadcast::Receiver;
 
 /// Reads and commands. Reads are answered from committed state, without waiting for the scheduling loop.
 pub trait Host: Send + Sync + 'static {
-    /// One target; `None` if there is none with this id.
+    /// The target with this id; `None` if the id is unknown.
     fn target(&self, id: &TargetId) -> Option<Arc<TargetState>>;
 
-    /// Every target, by id.
+    /// Every target, ordered by id.
     fn targets(&self) -> Vec<Arc<TargetState>>;
 
-    /// The scheduler and its loop.
+    /// The state of the scheduler and of its loop.
     fn scheduler(&self) -> Arc<SchedulerState>;
 
-    /// The plugins that serve, and the files that were refused.
+    /// The served plugins and the refused files.
     fn plugins(&self) -> Vec<PluginState>;
 
-    /// Counters and gauges of the process.
+    /// The process's counters and gauges.
     fn process(&self) -> Vec<Reading>;
 
     /// When the process started.
     fn started(&self) -> Timestamp;
 
-    /// The events from now on.
+    /// Subscribes to new events.
     fn listen(&self) -> Receiver<Arc<SequencedEvent>>;
 
-    /// Stored events after a place in the sequence; `None` if some of them are gone.
+    /// Returns up to `limit` stored events after this sequence number; `None` if some of them were pruned.
     fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<Option<Vec<SequencedEvent>>, String>>;
 
-    /// Whether this process works; if not, why. Then it should be restarted.
+    /// Fails with the reason if this process does not work and should be restarted.
     fn health(&self) -> Result<(), String>;
 
-    /// Whether polls run and results are stored; if not, why.
+    /// Fails with the reason if polls do not run or results are not stored.
     fn readiness(&self) -> Result<(), String>;
 
-    /// Resolves when the scheduling loop has handled a message.
+    /// Resolves to true when the scheduling loop has answered a ping, to false if the loop has ended.
     fn loop_answers(&self) -> BoxFuture<'_, bool>;
 
-    /// Does something with a target's schedule.
+    /// Applies a command to a target's schedule.
     fn ask(&self, target: &TargetId, ask: Ask) -> BoxFuture<'_, Result<(), CommandError>>;
 
-    /// Forgets a missing dependency of a target, or all of them. Returns their number.
+    /// Forgets one missing dependency of a target, or all if `None`. Returns the number forgotten.
     fn dismiss(&self, target: &TargetId, dependency: Option<String>) -> BoxFuture<'_, Result<usize, CommandError>>;
 
-    /// Explains when a target is polled next.
+    /// Explains the time of a target's next poll.
     fn explain(&self, target: &TargetId) -> BoxFuture<'_, Result<Explanation<Timestamp>, CommandError>>;
 
     /// The name of the configuration's file.
     fn settings_file(&self) -> String;
 
-    /// The problems that keep the configuration, or a setting, from being active; one sentence each.
+    /// The problems that keep the configuration or a setting from being active, one sentence each.
     fn problems(&self) -> Vec<String>;
 
-    /// Every setting: those of the scheduler, then those of each target.
+    /// Every setting: first the scheduler's, then each target's.
     fn settings(&self) -> Vec<Setting>;
 
     /// The settings of one target.
     fn settings_of(&self, target: &TargetId) -> Vec<Setting>;
 
-    /// The setting with this key.
+    /// The setting with this key; `None` if the key is unknown.
     fn setting(&self, key: &str) -> Option<Setting>;
 
-    /// Changes settings: all of them, or none. A value of `None` unsets.
+    /// Changes all of these settings or, on failure, none. A value of `None` unsets a setting.
     fn set(&self, changes: Vec<(String, Option<String>)>) -> BoxFuture<'_, Result<(), CommandError>>;
 
-    /// Keeps a session of pages until its end, also over a restart; `None` ends it.
+    /// Stores a page's session until it expires, across restarts; `None` deletes it.
     fn keep_session(&self, hash: TokenHash, until: Option<Timestamp>);
 
     /// Replaces the admin token. Returns the new one.
     fn rotate_token(&self) -> Result<String, CommandError>;
 
-    /// Unpredictable text, for a session's id.
+    /// Returns an unpredictable string for a session's id.
     fn random_id(&self) -> String;
 
-    /// The time.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }

@@ -1,10 +1,10 @@
-//! The surfaces for people and programs: REST, SSE, pages, metrics.
+//! The HTTP interfaces: REST, server-sent events, pages and metrics.
 //!
-//! This crate defines the trait that it needs ([`Host`]: point queries and commands); `polliwog` implements it over the
-//! engine's read model. How values look as JSON is decided in [`wire`](self) and nowhere else.
+//! This crate defines the trait [`Host`] (point queries and commands); `polliwog` implements it over the engine's read
+//! model. Only the module `wire` defines the JSON format of values.
 //!
-//! Invariant: everything but `/healthz`, `/readyz`, the log-in page and the metrics port needs a token.
-//! Invariant: text of a plugin or of a polled system is escaped where it is shown.
+//! Invariant: every path except `/healthz`, `/readyz`, the log-in page, its assets and the metrics port needs a token.
+//! Invariant: text from a plugin or from a polled system is escaped where it is displayed.
 
 #![forbid(unsafe_code)]
 

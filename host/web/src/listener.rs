@@ -1,8 +1,9 @@
-//! Accepting connections, within bounds.
+//! Accepts connections, within limits.
 //!
-//! Whoever can connect can try to use up descriptors, memory or time. So there are so many connections at a time, a head has
-//! so many bytes and so much time, an answer that is not read is given up, and a request names this host as its own: a web
-//! page elsewhere whose name leads here must not read what it finds.
+//! A client may try to exhaust file descriptors, memory or time. So the number of connections, the size of a request's
+//! head and the time to send it are limited, and a response that the client does not read is abandoned. A request's
+//! `Host` header must name this host, against DNS rebinding: a web page whose name resolves to this host must not read
+//! from it.
 
 use crate::error::ApiError;
 use crate::gauges::Gauges;
@@ -30,22 +31,23 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// A head must be there within this, and so must the next one of a kept connection.
+/// Longest time for a client to send a request's head, also for the next request of a kept-alive connection.
 const HEAD: Duration = Duration::from_secs(10);
-/// A handler has so long for its answer; a stream only for its beginning.
+/// Longest time for a handler to respond; for a stream, to begin.
 const ANSWER: Duration = Duration::from_secs(60);
-/// Bytes of a head, and its headers.
+/// Most bytes of a request's head.
 const HEAD_BYTES: usize = 64 << 10;
+/// Most headers of a request.
 const HEADERS: usize = 100;
-/// A client that takes nothing of an answer for so long is given up.
+/// A connection is closed when the client reads nothing of a response for this long.
 const UNREAD: Duration = Duration::from_secs(30);
-/// Names below these lead to machines of a site, and nobody else can have one.
+/// Domains for local use: names in them resolve to machines of the site, and cannot be registered publicly.
 const LOCAL_DOMAINS: [&str; 7] = ["localhost", "local", "lan", "internal", "home.arpa", "svc", "test"];
 
-/// What a listener needs.
+/// The parts that both listeners share.
 #[derive(Clone)]
 pub(crate) struct Gate {
-    /// Names of this host beside its addresses and local ones.
+    /// Configured names of this host, besides its addresses and local names.
     pub hosts: Arc<[String]>,
     pub gauges: Arc<Gauges>,
     pub ending: CancellationToken,
@@ -78,15 +80,15 @@ pub(crate) async fn serve((listener, connections): (TcpListener, usize), routes:
                 };
                 let connection = connection(stream, peer, routes.clone().layer(from_fn(mark)), gate.clone());
                 let task = tokio::spawn(async move {
-                    // It is there, or will be as soon as the connection that made room is gone.
+                    // A slot is free, or becomes free as soon as the aborted connection is dropped.
                     let _slot = slots.acquire_owned().await;
                     connection.await;
                 });
                 silent.push_back((heard, task.abort_handle()));
             }
             Err(error) => {
-                // Out of descriptors, most likely: others will be free in a moment.
-                tracing::warn!("a connection could not be accepted: {error}");
+                // Most likely no descriptor is free: wait for one.
+                tracing::warn!("cannot accept a connection: {error}");
                 sleep(Duration::from_millis(200)).await;
             }
         }
@@ -95,7 +97,7 @@ pub(crate) async fn serve((listener, connections): (TcpListener, usize), routes:
 
 async fn connection(stream: TcpStream, peer: SocketAddr, routes: Router, gate: Gate) {
     let _ = stream.set_nodelay(true);
-    let io = TokioIo::new(Impatient { stream, unread: None });
+    let io = TokioIo::new(WriteTimeout { stream, unread: None });
     let service = TowerToHyperService::new(routes.layer(Extension(ConnectInfo(peer))));
     let _open = Open::new(&gate.gauges);
     let serving = http1::Builder::new()
@@ -117,7 +119,7 @@ async fn connection(stream: TcpStream, peer: SocketAddr, routes: Router, gate: G
     }
 }
 
-/// An open connection, as it is counted, however it ends.
+/// Counts an open connection until it is dropped.
 struct Open<'a>(&'a Gauges);
 
 impl<'a> Open<'a> {
@@ -138,12 +140,11 @@ fn timed_out(error: &hyper::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::TimedOut)
 }
 
-/// Lets a request in that names this host, and gives its handler so long.
+/// Refuses a request that names another host, and limits the handler's time to [`ANSWER`].
 async fn admit(State(gate): State<Gate>, request: Request, next: Next) -> Response {
     if let Some(foreign) = foreign_host(request.headers(), &gate.hosts) {
         gate.gauges.foreign_hosts.fetch_add(1, Ordering::Relaxed);
-        let message =
-            format!("this host does not have the name {foreign:?}: if it does, add the name to [server] hosts");
+        let message = format!("unknown host name {foreign:?}: if it is a name of this host, add it to [server] hosts");
         return ApiError::new(StatusCode::MISDIRECTED_REQUEST, "foreign_host", message).into_response();
     }
     match timeout(ANSWER, next.run(request)).await {
@@ -156,14 +157,14 @@ async fn admit(State(gate): State<Gate>, request: Request, next: Next) -> Respon
     }
 }
 
-/// The name in `Host` that is not one of ours.
+/// Returns the `Host` header's value if it does not name this host; `""` if the header is missing.
 fn foreign_host<'a>(headers: &'a HeaderMap, hosts: &[String]) -> Option<&'a str> {
     let Some(value) = headers.get(header::HOST) else { return Some("") };
     let Ok(value) = value.to_str() else { return Some("?") };
     let Ok(authority) = value.parse::<http::uri::Authority>() else { return Some(value) };
     let host = authority.host().trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase();
     let is_local = |domain: &&str| host == **domain || host.ends_with(&format!(".{domain}"));
-    // A name without a dot is looked up in the site's own domain.
+    // A name without a dot is resolved in the site's own domain.
     let ours = host.parse::<IpAddr>().is_ok()
         || !host.contains('.')
         || LOCAL_DOMAINS.iter().any(is_local)
@@ -171,15 +172,15 @@ fn foreign_host<'a>(headers: &'a HeaderMap, hosts: &[String]) -> Option<&'a str>
     if ours { None } else { Some(value) }
 }
 
-/// A stream that fails when what is written to it is not read for too long.
-struct Impatient {
+/// A stream whose writes fail with a timeout when the client reads nothing for [`UNREAD`].
+struct WriteTimeout {
     stream: TcpStream,
     unread: Option<Pin<Box<Sleep>>>,
 }
 
-impl Impatient {
-    /// What a write came to; fails when it has been pending for too long.
-    fn judge<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+impl WriteTimeout {
+    /// Returns a write's result; fails if writes have been pending for too long.
+    fn limit_wait<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.unread = None;
             return written;
@@ -190,16 +191,16 @@ impl Impatient {
     }
 }
 
-impl AsyncRead for Impatient {
+impl AsyncRead for WriteTimeout {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_read(context, into)
     }
 }
 
-impl AsyncWrite for Impatient {
+impl AsyncWrite for WriteTimeout {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(written, context)
+        self.limit_wait(written, context)
     }
 
     fn poll_write_vectored(
@@ -208,7 +209,7 @@ impl AsyncWrite for Impatient {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.judge(written, context)
+        self.limit_wait(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -217,7 +218,7 @@ impl AsyncWrite for Impatient {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(flushed, context)
+        self.limit_wait(flushed, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -230,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_somebody_elsewhere_could_have_is_foreign() {
+    fn publicly_registrable_names_that_are_not_configured_are_foreign() {
         let hosts = ["polliwog.example.com".to_owned()];
         for (host, foreign) in [
             ("127.0.0.1:7411", false),
@@ -250,16 +251,16 @@ mod tests {
             let headers = HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]);
             assert_eq!(foreign_host(&headers, &hosts).is_some(), foreign, "{host}");
         }
-        assert!(foreign_host(&HeaderMap::new(), &hosts).is_some(), "HTTP/1.0 names nobody");
+        assert!(foreign_host(&HeaderMap::new(), &hosts).is_some(), "a request without a Host header is refused");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_not_read_is_given_up() {
+    async fn a_response_that_is_not_read_times_out() {
         use tokio::io::AsyncWriteExt;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        let mut stream = Impatient { stream: accepted.unwrap().0, unread: None };
+        let mut stream = WriteTimeout { stream: accepted.unwrap().0, unread: None };
         let begun = Instant::now();
         let written = stream.write_all(&vec![0; 64 << 20]).await;
         assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silent_connections_make_room_for_those_that_ask() {
+    async fn silent_connections_are_closed_in_favour_of_new_requests() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let routes = Router::new().route("/", axum::routing::get(async || "fine"));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! People's view: one page that shows every target with its dependencies and keeps itself up to date.
+//! The HTML pages: one shows every target with its dependencies and refreshes itself, one shows the settings.
 
 use crate::auth::Auth;
 use crate::state::Shared;
@@ -18,7 +18,7 @@ const STYLE: &str = include_str!("../assets/style.css");
 const SCRIPT: &str = include_str!("../assets/app.js");
 const STREAM: &str = include_str!("../assets/stream.js");
 
-/// The icon of the tab: a disc in a colour.
+/// The browser tab's icon: a coloured disc.
 macro_rules! icon {
     ($colour:literal) => {
         concat!(
@@ -47,7 +47,7 @@ pub(crate) struct Token {
     token: Option<String>,
 }
 
-/// The link of the first start carries the token; without one there is a form.
+/// Logs in with the token of the link that the first start prints; without a token, shows the log-in form.
 pub(crate) async fn login(
     State(shared): State<Shared>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -72,12 +72,12 @@ pub(crate) async fn log_in(
 async fn admit(shared: &Shared, (peer, headers): (SocketAddr, &HeaderMap), token: &str) -> Response {
     if !shared.auth.is_right(token) {
         if !shared.auth.hold_back(peer.ip(), &shared.gauges).await {
-            let problem = "Too many wrong tokens come from there. Wait a moment.";
+            let problem = "Too many wrong tokens from this address. Wait a moment.";
             return (StatusCode::TOO_MANY_REQUESTS, form(Some(problem))).into_response();
         }
-        return (StatusCode::UNAUTHORIZED, form(Some("This is not the token."))).into_response();
+        return (StatusCode::UNAUTHORIZED, form(Some("This token is wrong."))).into_response();
     }
-    // A proxy in front that speaks TLS says so; whoever says so without one only loses a cookie.
+    // A TLS proxy sets this header. A client that sets it without TLS only loses its own cookie.
     let secure =
         headers.get("x-forwarded-proto").is_some_and(|scheme| scheme.as_bytes().eq_ignore_ascii_case(b"https"));
     let session = shared.auth.log_in(&shared.host.random_id(), secure, shared.host.now());
@@ -103,7 +103,7 @@ fn form(problem: Option<&str>) -> Markup {
         &html! {
             main.login {
                 h1 { "Polliwog" }
-                p { "Paste the admin token. The first start printed it, with a link; " code { "POLLIWOG_ADMIN_TOKEN" } " sets another." }
+                p { "Paste the admin token. The first start printed it with a link; " code { "POLLIWOG_ADMIN_TOKEN" } " sets another one." }
                 @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
                 form method="post" action="/login" {
                     label { "Token " input type="password" name="token" autocomplete="current-password" autofocus required; }
@@ -149,7 +149,7 @@ pub(crate) async fn index(State(shared): State<Shared>, headers: HeaderMap) -> M
     document(Some(&csrf), &body)
 }
 
-/// Every setting with its value and where that comes from.
+/// The settings page: every setting with its value and source.
 pub(crate) async fn settings(State(shared): State<Shared>) -> Markup {
     let (settings, file) = (shared.host.settings(), shared.host.settings_file());
     let body = html! {
@@ -160,15 +160,15 @@ pub(crate) async fn settings(State(shared): State<Shared>) -> Markup {
         main {
             (problems(&shared))
             p.summary {
-                "Change one with " code { "polliwog settings set KEY VALUE" }
-                @if file.ends_with(".toml") { ", or in " code { (file) } ", which is watched" }
-                ". A changed setting wins over the file until it is unset; the environment wins over both. "
-                "Of targets, only settings with a value of their own are shown."
+                "Change a setting with " code { "polliwog settings set KEY VALUE" }
+                @if file.ends_with(".toml") { ", or edit " code { (file) } ", which the host watches" }
+                ". A changed setting overrides the file until it is unset; the environment overrides both. "
+                "For targets, only settings that differ from the default are shown."
             }
             table.settings {
                 thead { tr { th { "Setting" } th { "Value" } th { "From" } } }
                 tbody {
-                    @for setting in settings.iter().filter(|setting| was_decided(setting)) {
+                    @for setting in settings.iter().filter(|setting| has_row(setting)) {
                         tr data-source=(setting.source.as_str()) {
                             td { code { (setting.key) } }
                             td { (setting.value.as_deref().unwrap_or("–")) }
@@ -182,8 +182,9 @@ pub(crate) async fn settings(State(shared): State<Shared>) -> Markup {
     document(None, &body)
 }
 
-/// Whether a setting has a row: those of the scheduler, and those of targets that were set. There may be thousands of targets.
-fn was_decided(setting: &Setting) -> bool {
+/// Whether the settings page shows a setting: true for the scheduler's, and for a target's if it is not the default.
+/// There may be thousands of targets.
+fn has_row(setting: &Setting) -> bool {
     setting.key.starts_with("scheduler.") || setting.source != SettingSource::Default
 }
 
@@ -192,7 +193,7 @@ fn problems(shared: &Shared) -> Markup {
     let problems = shared.host.problems();
     html! {
         @if let Err(why) = shared.host.readiness() {
-            div.problem role="alert" { strong { "This host does not work as it should: " } (why) }
+            div.problem role="alert" { strong { "This host does not work correctly: " } (why) }
         }
         @if !problems.is_empty() {
             div.problem role="alert" {
@@ -203,7 +204,7 @@ fn problems(shared: &Shared) -> Markup {
     }
 }
 
-/// The part of the page that changes.
+/// The part of the page that the script refreshes.
 pub(crate) async fn targets(State(shared): State<Shared>) -> Markup {
     let (targets, now) = (shared.host.targets(), shared.host.now());
     html! { (problems(&shared)) (listing(&targets, now)) }
@@ -225,7 +226,7 @@ fn listing(all: &[Arc<TargetState>], now: Timestamp) -> Markup {
     html! {
         p.summary.headline data-worst=(worst.as_str()) data-bad=(bad) data-now=(now.as_millis()) {
             (targets.len()) " targets: "
-            @for status in TargetStatus::ALL.into_iter().filter(|status| count(*status) > 0 || status.is_always_told()) {
+            @for status in TargetStatus::ALL.into_iter().filter(|status| count(*status) > 0 || status.is_always_shown()) {
                 span class={ "tag " (status.as_str()) @if count(status) == 0 { " none" } } {
                     (status.sign()) " " (count(status)) " " (status.as_str().replace('_', " "))
                 }
@@ -264,7 +265,7 @@ fn section(target: &TargetState, status: TargetStatus) -> Markup {
                     button.poll type="button" data-enable=(info.id) { "Enable" }
                 }
                 @if observed.dependencies.iter().any(|dependency| dependency.record.missing_since.is_some()) {
-                    " " button.poll type="button" data-dismiss=(info.id) title="The missing dependencies are meant to be gone" { "Dismiss missing" }
+                    " " button.poll type="button" data-dismiss=(info.id) title="Forget the missing dependencies" { "Dismiss missing" }
                 }
             }
             @if let Some(error) = &observed.failure {
@@ -277,7 +278,7 @@ fn section(target: &TargetState, status: TargetStatus) -> Markup {
     }
 }
 
-/// A target's state in words.
+/// A target's state as text.
 fn state(target: &TargetState) -> Markup {
     let (schedule, kind) = (&target.schedule, &target.info.kind);
     let is_fresh = schedule.failures == 0 && target.observed.stale_since.is_none();
@@ -285,15 +286,15 @@ fn state(target: &TargetState) -> Markup {
         @match (schedule.last_success, target.place) {
             (_, Place::Disabled) => "disabled",
             (_, Place::NoPlugin) => {
-                "no plugin serves kind " (kind) ": drop its .wasm into the plugin directory"
+                "no plugin serves kind " (kind) ": copy its .wasm into the plugin directory"
             }
             (_, Place::Quarantined) => {
-                "the plugin of kind " (kind) " is in quarantine: it is probed every 5 min, and when its file changes"
+                "the plugin of kind " (kind) " is in quarantine: it is probed every 5 min and when its file changes"
             }
             (Some(at), _) if is_fresh => { "polled " (age(at)) " ago" }
             (None, _) if is_fresh => "not polled yet",
             (Some(at), _) => { "last success " (age(at)) " ago" }
-            (None, _) => "never answered",
+            (None, _) => "never polled successfully",
         }
         @match schedule.failures {
             0 => {}
@@ -309,8 +310,7 @@ fn state(target: &TargetState) -> Markup {
     }
 }
 
-/// How long something is ago, or ahead. The page counts it, so that it goes on while nothing else changes; where no script
-/// runs, the time itself stands there.
+/// The time between now and `at`. A script computes and updates it; without a script, the page shows the time itself.
 fn age(at: Timestamp) -> Markup {
     html! { time data-at=(at.as_millis()) { (time(at)) } }
 }
@@ -337,7 +337,7 @@ fn item(target: &TargetState, dependency: &DependencyState) -> Markup {
     }
 }
 
-/// The condition of a dependency as shown. Each has a colour, a sign and a word, so that none depends on the colour.
+/// A dependency's condition as displayed: with a colour, a sign and a word, so that it is readable without the colour.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Condition {
     Ok,
@@ -390,7 +390,7 @@ impl Condition {
         }
     }
 
-    /// The word; for a stale or missing dependency with its last status.
+    /// The word for the condition; for a stale or missing dependency, with its last status.
     fn word(self, status: Status) -> String {
         match self {
             Self::Stale | Self::Missing => format!("{}, was {}", self.class(), status.as_str()),

@@ -1,4 +1,4 @@
-//! Routes, and who may take them.
+//! Routes and their authentication.
 
 use crate::api;
 use crate::auth::{Auth, Verdict};
@@ -29,7 +29,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tower_http::compression::CompressionLayer;
 
-/// A listener that could not be opened.
+/// Listening on an address failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} ({setting}): {why}")]
 pub struct ServerError {
@@ -38,7 +38,7 @@ pub struct ServerError {
     why: String,
 }
 
-/// A port that is this host's from now on; until it is served, whoever connects is refused.
+/// A bound port. Connections are refused until it is served.
 #[derive(Debug)]
 pub struct Port {
     socket: TcpSocket,
@@ -47,14 +47,14 @@ pub struct Port {
 }
 
 impl Port {
-    /// Takes a port; `setting` is the key of the configuration that names it.
+    /// Binds a port; `setting` is the configuration key that sets it.
     ///
     /// # Errors
-    /// When another program has it, or this user may not, or this machine has no such address.
+    /// If another program uses the port, the user lacks the permission, or the machine does not have the address.
     pub fn bind(address: SocketAddr, setting: &'static str) -> Result<Self, ServerError> {
         let bind = || {
             let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-            // A port that a host before this one has just left may be taken at once.
+            // Allows binding a port that a previous host has just closed.
             socket.set_reuseaddr(true)?;
             socket.bind(address)?;
             Ok(socket)
@@ -64,7 +64,7 @@ impl Port {
     }
 
     fn listen(self) -> Result<TcpListener, ServerError> {
-        /// Connections that may wait to be accepted.
+        /// Most connections that wait to be accepted.
         const BACKLOG: u32 = 1024;
         self.socket.listen(BACKLOG).map_err(|error| failed(self.address, self.setting, &error))
     }
@@ -72,12 +72,12 @@ impl Port {
 
 fn failed(address: SocketAddr, setting: &'static str, error: &std::io::Error) -> ServerError {
     let why = match error.kind() {
-        std::io::ErrorKind::AddrInUse => "another program listens there: end it, or choose another port".to_owned(),
+        std::io::ErrorKind::AddrInUse => "another program uses this port: end it, or choose another port".to_owned(),
         std::io::ErrorKind::AddrNotAvailable => {
-            "this machine has no such address: use one of its own, or 127.0.0.1".to_owned()
+            "this machine does not have this address: use one of its addresses, or 127.0.0.1".to_owned()
         }
         std::io::ErrorKind::PermissionDenied => {
-            "this user may not use that port: choose one from 1024 on, or give the program CAP_NET_BIND_SERVICE"
+            "this user may not use this port: choose a port from 1024 on, or give the program CAP_NET_BIND_SERVICE"
                 .to_owned()
         }
         _ => error.to_string(),
@@ -85,32 +85,32 @@ fn failed(address: SocketAddr, setting: &'static str, error: &std::io::Error) ->
     ServerError { address, setting, why }
 }
 
-/// What both listeners have in common.
+/// The parameters that both listeners share.
 #[derive(Clone)]
 pub struct Listening {
-    /// Names by which this host may be asked, beside addresses and names of its own site.
+    /// Names of this host that requests may use, besides addresses and local names.
     pub hosts: Vec<String>,
-    /// Connections of one listener at a time.
+    /// Most concurrent connections of each listener.
     pub connections: usize,
-    /// What happens to the listeners.
+    /// The counters of both listeners.
     pub gauges: Arc<Gauges>,
-    /// When it is cancelled, they end.
+    /// Ends both listeners when cancelled.
     pub ending: CancellationToken,
 }
 
-/// Scrapes that are answered at a time: each holds its whole answer until that is read.
+/// Most concurrent scrapes: each keeps its whole response in memory until the client has read it.
 const SCRAPES: usize = 4;
-/// A scrape must be read within this.
+/// Longest time for a client to read a scrape.
 const SCRAPED: Duration = Duration::from_secs(30);
 
-/// Serves pages and API until the host ends; returns the address it listens on.
+/// Serves the pages and the API until the host ends. Returns the bound address.
 pub fn serve(port: Port, host: Arc<dyn Host>, auth: Auth, listening: Listening) -> Result<SocketAddr, ServerError> {
     let (gauges, ending) = (listening.gauges.clone(), listening.ending.clone());
     let shared = Shared { host, auth, gauges, ending };
     listen(port, router(shared), listening)
 }
 
-/// Serves `/metrics` until the host ends, without a token.
+/// Serves `/metrics` until the host ends, without authentication. Returns the bound address.
 pub fn serve_metrics(
     port: Port,
     host: Arc<dyn Host>,
@@ -133,7 +133,7 @@ pub fn serve_metrics(
     listen(port, routes, listening)
 }
 
-/// A scrape's answer, piece by piece, which ends when it is read too slowly.
+/// A scrape's response body in pieces. Fails if the client has not read it within [`SCRAPED`].
 fn scraped(text: String, slot: OwnedSemaphorePermit) -> Body {
     const PIECE: usize = 64 << 10;
     let (text, deadline) = (Bytes::from(text), Instant::now() + SCRAPED);
@@ -147,7 +147,7 @@ fn scraped(text: String, slot: OwnedSemaphorePermit) -> Body {
         let piece = text.split_to(PIECE.min(text.len()));
         Some((Ok(piece), (text, slot)))
     });
-    // Whoever compresses it asks once more after its end.
+    // The compression layer polls the stream once more after its end.
     Body::from_stream(pieces.fuse())
 }
 
@@ -161,8 +161,8 @@ fn listen(port: Port, routes: Router, listening: Listening) -> Result<SocketAddr
     Ok(bound)
 }
 
-/// What is long is sent compressed to those that ask for it. Pages are not: a token of theirs stands beside what others wrote,
-/// and the length would tell of it.
+/// Compresses long responses for clients that accept it. Whole pages are not compressed: a page holds its CSRF token
+/// beside text from others, and the compressed length would reveal it.
 fn compressed() -> CompressionLayer {
     CompressionLayer::new().gzip(true)
 }
@@ -220,21 +220,22 @@ async fn guard(
     match verdict {
         Verdict::Allowed => {
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            let by = if request.headers().contains_key(header::AUTHORIZATION) { "a program" } else { "a page" };
+            let client = if request.headers().contains_key(header::AUTHORIZATION) { "a program" } else { "a page" };
             let response = next.run(request).await;
             if !matches!(method, Method::GET | Method::HEAD) {
-                tracing::info!("{method} {path:?} by {by} at {}: {}", peer.ip(), response.status().as_u16());
+                tracing::info!("{method} {path:?} by {client} at {}: {}", peer.ip(), response.status().as_u16());
             }
             response
         }
         Verdict::Forged => {
-            ApiError::new(StatusCode::FORBIDDEN, "csrf", "the request lacks the page's X-CSRF-Token").into_response()
+            ApiError::new(StatusCode::FORBIDDEN, "csrf", "the request lacks the page's X-CSRF-Token header")
+                .into_response()
         }
         Verdict::NoToken if ["/", "/settings"].contains(&request.uri().path()) => {
             Redirect::to("/login").into_response()
         }
         Verdict::NoToken | Verdict::WrongToken => {
-            let message = "a token is needed: send it as Authorization: Bearer TOKEN, or log in at /login";
+            let message = "a token is required: send it as Authorization: Bearer TOKEN, or log in at /login";
             let mut response = ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message).into_response();
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             response
@@ -242,22 +243,22 @@ async fn guard(
     }
 }
 
-/// A handler that panics is a defect of ours: the caller is told so, the log has the place, and the number of them shows in
-/// the metrics.
+/// Catches a handler's panic, which is a bug of this host: responds with status 500, logs the path and counts the
+/// panic.
 async fn caught(State(gauges): State<Arc<Gauges>>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     match AssertUnwindSafe(next.run(request)).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
             gauges.panics.fetch_add(1, Ordering::Relaxed);
-            tracing::error!("answering {method} {path:?} ended in a panic: please report it");
-            let message = "the host failed to answer this: see its log, and please report it";
+            tracing::error!("the handler of {method} {path:?} panicked: please report this bug");
+            let message = "this request failed because of a bug in the host: see its log, and please report it";
             ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message).into_response()
         }
     }
 }
 
-/// Nothing from elsewhere is loaded, nothing is framed, nothing is guessed, nothing is told to other sites.
+/// Adds security headers: no content from other sites, no framing, no content-type sniffing, no referrer.
 async fn hardened(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -277,7 +278,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     #[tokio::test]
-    async fn a_handler_that_panics_is_answered_counted_and_survived() {
+    async fn a_handler_panic_returns_500_is_counted_and_the_server_continues() {
         let gauges = Arc::new(Gauges::default());
         let panics = async || -> &'static str { std::panic::resume_unwind(Box::new("a defect")) };
         let routes = Router::new()

@@ -1,25 +1,25 @@
-//! A target's status in one word: what headlines, lists, metrics and the API count.
+//! A target's status as one word, used in headlines, lists, metrics and the API.
 
 use model::{Status, TargetState};
 
-/// How a target is. In the order in which people want to see them.
+/// A target's status. Ordered for display: the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TargetStatus {
-    /// It cannot be polled: two failures in a row, or one before any success.
+    /// Polls fail: two in a row, or one before any success.
     Unreachable,
-    /// The worst of its dependencies is critical.
+    /// A dependency is critical.
     Critical,
     /// No plugin serves its kind, or that plugin is in quarantine.
     NoPlugin,
-    /// The worst is a warning, or a dependency is missing.
+    /// The worst dependency has a warning, or a dependency is missing.
     Warning,
-    /// The worst is unknown, or it reports nothing.
+    /// The worst dependency is unknown, or the target reports no dependency.
     Unknown,
-    /// It was not polled yet.
+    /// No poll has succeeded yet.
     Pending,
-    /// All is well.
+    /// Every dependency is ok.
     Ok,
-    /// An operator disabled it.
+    /// An operator disabled the target.
     Disabled,
 }
 
@@ -35,7 +35,7 @@ impl TargetStatus {
         Self::Disabled,
     ];
 
-    /// The word used on every surface.
+    /// The word in pages, API and command line.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
@@ -49,7 +49,7 @@ impl TargetStatus {
         }
     }
 
-    /// A sign beside the word, so that nothing depends on a colour.
+    /// The sign beside the word, readable without colour.
     pub(crate) const fn sign(self) -> &'static str {
         match self {
             Self::Unreachable => "⚡",
@@ -63,23 +63,23 @@ impl TargetStatus {
         }
     }
 
-    /// The status that `word` names.
+    /// The status with this word; `None` if the word is unknown.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 
-    /// Whether somebody has to do something now.
+    /// Whether an operator has to act now.
     pub(crate) const fn is_bad(self) -> bool {
         matches!(self, Self::Unreachable | Self::Critical | Self::NoPlugin)
     }
 
-    /// Whether a headline counts it even where there is none.
-    pub(crate) const fn is_always_told(self) -> bool {
+    /// Whether a headline shows this status even if its count is 0.
+    pub(crate) const fn is_always_shown(self) -> bool {
         matches!(self, Self::Unreachable | Self::Critical | Self::Warning | Self::Ok)
     }
 
-    /// The value of the metric `target_status`: 0 ok, 1 warning, 2 critical, 3 unknown, 4 cannot be polled. None while
-    /// nothing can be said.
+    /// The value of the metric `target_status`: 0 ok, 1 warning, 2 critical, 3 unknown, 4 unreachable or without a
+    /// plugin. `None` for a pending or disabled target.
     pub(crate) const fn number(self) -> Option<f64> {
         match self {
             Self::Ok => Some(0.0),
@@ -128,7 +128,7 @@ pub(crate) mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    /// A target that was not polled yet.
+    /// Returns a target that has not been polled.
     pub(crate) fn target(id: &str) -> TargetState {
         TargetState {
             info: Arc::new(TargetInfo {
@@ -149,14 +149,14 @@ pub(crate) mod tests {
         }
     }
 
-    /// The target with these results.
+    /// Returns the target with changed observations.
     pub(crate) fn with(target: TargetState, change: impl FnOnce(&mut Observed)) -> TargetState {
         let mut observed = Observed::clone(&target.observed);
         change(&mut observed);
         TargetState { observed: Arc::new(observed), ..target }
     }
 
-    /// A dependency with nothing but a status.
+    /// Returns a dependency with only a name and a status.
     pub(crate) fn dependency(name: &str, status: Status) -> DependencyState {
         let record = DependencyRecord {
             slot: 0,

@@ -1,28 +1,28 @@
-//! Numbers about all targets together.
+//! Totals over all targets.
 
 use model::{Kind, TargetState, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// "Soon", in the words of Pulse's API.
+/// The horizon of `due_soon`, as in Pulse's API.
 const SOON: Duration = Duration::from_secs(12);
 
-/// Numbers about the targets that wait for their due time, a host or a cap.
+/// Counts of the targets that wait for their due time, a host slot or a limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Their number.
+    /// The number of waiting targets.
     pub depth: usize,
-    /// Their number by kind.
+    /// The number of waiting targets by kind.
     pub depth_by_kind: BTreeMap<Kind, usize>,
-    /// Those due within 12 seconds.
+    /// The number due within 12 seconds.
     pub due_soon: usize,
-    /// Those whose due time is longer ago than a target's longest interval.
+    /// The number whose due time passed longer ago than a target's longest interval.
     pub overdue: usize,
 }
 
 impl Totals {
-    /// Counts targets at `now`; one whose due time is longer ago than `overdue_after` is overdue.
+    /// Counts targets at `now`. A target whose due time passed more than `overdue_after` ago is overdue.
     pub(crate) fn of(targets: &[Arc<TargetState>], now: Timestamp, overdue_after: Duration) -> Self {
         let mut totals = Self::default();
         for target in targets.iter().filter(|target| target.place.waits()) {

@@ -1,4 +1,4 @@
-//! How views look as JSON: camelCase, but where Pulse's own names come first.
+//! The JSON format of views: camelCase names, except where Pulse defines the name.
 
 use crate::host::Host;
 use crate::status::TargetStatus;
@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pulse lists this many dead letters.
+/// Most dead letters in Pulse's list.
 const DEAD_LETTERS: usize = 25;
 
-/// RFC 3339, UTC, with milliseconds.
+/// Formats a time as RFC 3339 in UTC with milliseconds.
 pub(crate) fn time(at: Timestamp) -> String {
     match jiff::Timestamp::from_millisecond(at.as_millis()) {
         Ok(at) => format!("{at:.3}"),
@@ -30,7 +30,7 @@ fn times(at: Option<Timestamp>) -> Option<String> {
     at.map(time)
 }
 
-/// A dependency in a URL: the first 16 hex digits of SHA-256 of target id, NUL, name.
+/// A dependency's id for URLs: the first 16 hex digits of the SHA-256 of target id, NUL, name.
 pub fn dependency_id(target: &TargetId, name: &str) -> String {
     let digest = Sha256::new().chain_update(target.as_str()).chain_update([0]).chain_update(name).finalize();
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
@@ -72,7 +72,7 @@ impl<'a> Dependency<'a> {
         let raw = |json: &Option<model::Json>| {
             json.as_ref().and_then(|json| RawValue::from_string(json.as_str().to_owned()).ok())
         };
-        // A stale or missing dependency's last status says nothing about the present.
+        // The last status of a stale or missing dependency may be out of date.
         let is_current = !target.is_stale() && record.missing_since.is_none();
         Self {
             id: dependency_id(&target.info.id, &reported.name),
@@ -103,10 +103,10 @@ impl<'a> Dependency<'a> {
     }
 }
 
-/// A page of dependencies. Written as it is: going through [`Value`] would parse the JSON that plugins report again.
+/// A page of dependencies. Serialized directly: converting to [`Value`] would parse the plugins' JSON again.
 #[derive(Serialize)]
 pub(crate) struct Dependencies<'a> {
-    /// All that match, on this page or not.
+    /// The number of matching dependencies on all pages.
     pub total: usize,
     pub dependencies: Vec<Dependency<'a>>,
 }
@@ -136,7 +136,7 @@ pub(crate) struct Target<'a> {
     dependencies: BTreeMap<&'static str, usize>,
 }
 
-/// How dependencies are of a target that cannot be polled: what they were says nothing of now.
+/// The state of an unreachable target's dependencies, whatever their last status was.
 pub(crate) const STALE: &str = "stale";
 
 impl<'a> Target<'a> {
@@ -191,7 +191,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// A target with the settings of it that can be changed while the host runs.
+/// A target with its settings that can be changed while the host runs.
 pub(crate) fn target_with_settings(target: &TargetState, settings: &[Setting]) -> Value {
     let mut shown = serde_json::to_value(Target::new(target)).unwrap_or_default();
     shown["settings"] = settings.iter().map(setting).collect();
@@ -204,7 +204,7 @@ fn poll_error(error: &PollFailure) -> Value {
     })
 }
 
-/// A plugin, as the API shows it.
+/// A plugin as JSON.
 pub fn plugin_json(plugin: &PluginState) -> Value {
     let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     let served = plugin.served.as_ref().ok();
@@ -229,8 +229,8 @@ pub fn plugin_json(plugin: &PluginState) -> Value {
     })
 }
 
-/// RedFlag's stats, name for name; beside them the reasons for which polls were held back, the targets by status, the
-/// driver's loop, and why the host is not ready.
+/// RedFlag's statistics with RedFlag's names. Adds the reasons for held-back polls, the targets by status, the driver's
+/// loop, and the reason if the host is not ready.
 pub(crate) fn scheduler_stats(host: &dyn Host) -> Value {
     let (all, state) = (host.targets(), host.scheduler());
     let totals = Totals::of(&all, host.now(), state.overdue_after);
@@ -281,7 +281,7 @@ pub(crate) fn scheduler_stats(host: &dyn Host) -> Value {
     })
 }
 
-/// The driver's loop; times in milliseconds.
+/// The state of the driver's loop; times are in milliseconds.
 fn loop_json(turns: &LoopState) -> Value {
     let milliseconds = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
     let mean = turns.busy.checked_div(u32::try_from(turns.turns).unwrap_or(u32::MAX)).unwrap_or_default();
@@ -311,7 +311,7 @@ pub(crate) fn explanation(explanation: &Explanation<Timestamp>) -> Value {
     })
 }
 
-/// A dead letter that is still polled. One whose target is disabled was dropped.
+/// A target's dead letter; `None` if it has none, or if the target is disabled (the dead letter was dropped).
 pub(crate) fn dead_letter(target: &TargetState) -> Option<Value> {
     let (info, schedule) = (&target.info, &target.schedule);
     let dead = schedule.dead.as_ref().filter(|_| target.enabled)?;
@@ -323,12 +323,12 @@ pub(crate) fn dead_letter(target: &TargetState) -> Option<Value> {
     }))
 }
 
-/// Whether its breaker is not closed, or counts failures.
+/// Whether a target's breaker is not closed or counts failures.
 fn has_unusual_breaker(target: &TargetState) -> bool {
     target.breaker_state() != BreakerState::Closed || target.schedule.failures > 0
 }
 
-/// A breaker that is not closed, or counts failures.
+/// A target's breaker; `None` if it is closed and counts no failures.
 pub(crate) fn breaker(target: &TargetState) -> Option<Value> {
     has_unusual_breaker(target).then(|| {
         json!({
@@ -353,7 +353,7 @@ pub(crate) fn settings(host: &dyn Host) -> Value {
     })
 }
 
-/// `null` members left out, as Pulse leaves out what is unset.
+/// Removes `null` members, because Pulse omits unset values.
 fn without_nulls(mut value: Value) -> Value {
     if let Value::Object(members) = &mut value {
         members.retain(|_, member| !member.is_null());
@@ -361,11 +361,11 @@ fn without_nulls(mut value: Value) -> Value {
     value
 }
 
-/// Pulse's `/api/monitoring/scheduler/health`, name for name; arrays are never null.
+/// Pulse's `/api/monitoring/scheduler/health` with Pulse's names; arrays are never null.
 pub(crate) fn scheduler_health(host: &dyn Host) -> Value {
     let (targets, state, now) = (host.targets(), host.scheduler(), host.now());
     let totals = Totals::of(&targets, now, state.overdue_after);
-    // A disabled target is not polled: its dead letter was dropped.
+    // Exclude disabled targets: their dead letters were dropped.
     let polled = targets.iter().filter(|target| target.enabled);
     let mut dead: Vec<_> = polled.filter_map(|target| Some((target, target.schedule.dead?))).collect();
     dead.sort_by_key(|(_, dead)| std::cmp::Reverse(dead.last_attempt));
@@ -453,7 +453,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_and_times_look_as_documented() {
+    fn ids_and_times_have_the_documented_format() {
         let target = TargetId::new("a").unwrap();
         assert_eq!(dependency_id(&target, "b").len(), 16);
         assert_ne!(dependency_id(&target, "b"), dependency_id(&target, "c"));

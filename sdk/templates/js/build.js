@@ -1,4 +1,4 @@
-// Makes {{kind}}.wasm of plugin.js (or plugin.ts) and all that it imports, npm packages too.
+// Builds {{kind}}.wasm from plugin.js (or plugin.ts) and its imports, including npm packages.
 
 import { componentize } from "@bytecodealliance/componentize-js";
 import { originalPositionFor, TraceMap } from "@jridgewell/trace-mapping";
@@ -15,7 +15,7 @@ const { outputFiles } = await build({
 });
 const file = (ending) => outputFiles.find(({ path }) => path.endsWith(ending)).text;
 
-// One module becomes the component; this table leads from its lines back to those that were written, for what fails.
+// The component is built from one bundled module. This table maps its lines to source lines, for error messages.
 const bundle = file("bundle.js");
 const map = new TraceMap(file(".map"));
 const table = bundle.split("\n").map((_, line) => {
@@ -26,7 +26,7 @@ const { component } = await componentize(`globalThis.polliwogLines = ${JSON.stri
   sourceName: "bundle.js",
   witPath: `${import.meta.dirname}/wit`,
   worldName: "plugin",
-  // The only way out is polliwog:poller/http.
+  // All requests go through polliwog:poller/http.
   disableFeatures: ["http", "fetch-event"],
 });
 await writeFile("{{kind}}.wasm", component);

@@ -7,22 +7,22 @@ export const poller = plugin({
   title: "{{title}}",
   version: "0.1.0",
   summary: "How many messages wait in each queue",
-  // What an operator writes under [target.settings], as properties of a JSON Schema.
+  // The settings under [target.settings], as properties of a JSON Schema.
   settings: {
     warning: { type: "number", default: 100, description: "More messages than this are a warning." },
     critical: { type: "number", default: 1000, description: "More messages than this are critical." },
   },
   check: ({ warning, critical }) => (warning > critical ? ["warning is above critical: swap them"] : []),
   poll(target, settings) {
-    // The target's own URL. Errors, and statuses other than 2xx, become the failure that stands for them.
+    // Request the target's URL. Errors and statuses other than 2xx become failures.
     const queues = entries(json(http.get("")));
     log.debug(`${queues.length} queues`);
     return {
       dependencies: queues.map(([name, value]) => {
         const waiting = number(value);
-        const said = `${waiting} messages wait`;
-        if (waiting > settings.critical) return critical(name, said, { kind: "queue" });
-        if (waiting > settings.warning) return warning(name, said, { kind: "queue" });
+        const message = `${waiting} messages wait`;
+        if (waiting > settings.critical) return critical(name, message, { kind: "queue" });
+        if (waiting > settings.warning) return warning(name, message, { kind: "queue" });
         return ok(name, { kind: "queue" });
       }),
       samples: queues.map(([name, value]) => gauge("queue_messages", number(value), { queue: name })),

@@ -1,16 +1,16 @@
 // Types of polliwog.js, for editors and for a plugin in TypeScript (plugin.ts).
 
 export type Status = "ok" | "warning" | "critical" | "unknown";
-/** Thrown, it ends the poll without a report. */
+/** A failure. Throw it to end the poll without a report. */
 export interface PollError { tag: "transient" | "permanent"; val: { code: string; message: string; retryAfterMs?: number } }
 export interface Target {
   id: string; name: string; url: string; also: string[]; labels: { name: string; value: string }[];
   settings: string; secrets: string[];
-  /** Milliseconds since 1970. Date.now() says the same during the whole poll. */
+  /** The time of the poll, in milliseconds since 1970. Date.now() returns the same time during the poll. */
   now: bigint;
   timeoutMs: number;
 }
-/** What a source says beside name and status. */
+/** Optional fields of a dependency. */
 export interface More {
   title?: string; kind?: string; skipped?: boolean; code?: number; latencyMs?: number; description?: string; impact?: string;
   checkedAt?: bigint; error?: string | object; contact?: string | object; checkDetails?: string | object; parent?: string;
@@ -27,7 +27,7 @@ export interface Response {
 export interface Capture { name: string; source: { tag: "json-pointer" | "header" | "cookie"; val: string }; ttlMs: number }
 export interface RequestOptions {
   method?: "get" | "head" | "post" | "put" | "patch" | "delete" | "options";
-  /** "${secret.NAME}" and "${basic.NAME}" in values are filled in by the host. */
+  /** The host fills in "${secret.NAME}" and "${basic.NAME}" in values. */
   headers?: Record<string, string>;
   body?: string | Uint8Array; bodyEncoding?: "raw" | "form" | "json"; timeoutMs?: number; captures?: Capture[];
 }
@@ -37,7 +37,7 @@ export interface Definition<Settings> {
   /** Properties of a JSON Schema. */
   settings?: Record<string, object>;
   required?: string[]; secrets?: SecretSpec[]; intervalMs?: number; timeoutMs?: number;
-  /** What is wrong with settings that fit the schema. */
+  /** Returns the problems of settings that are valid by the schema. */
   check?(settings: Settings): string[];
   poll(target: Target, settings: Settings): Report;
 }
@@ -52,7 +52,7 @@ export const capture: Record<"json" | "header" | "cookie", (name: string, place:
 export const http: {
   hasSecret(name: string): boolean;
   forgetSecret(name: string): void;
-  /** Any status is an answer. */
+  /** Any status is a response. */
   send(path: string, options?: RequestOptions): Response;
   /** Statuses other than 2xx fail. */
   get(path: string, options?: RequestOptions): Response;

@@ -1,10 +1,10 @@
-// What a plugin in JavaScript needs of polliwog: requests, failures, dependencies. The contract itself is in wit/.
+// Polliwog's helpers for plugins in JavaScript: requests, failures, dependencies. The contract is in wit/.
 
 import { fetch, fetchAll, forgetSecret, hasSecret } from "polliwog:poller/http@0.1.0";
 import * as cache from "polliwog:poller/cache@0.1.0";
 import { write } from "polliwog:poller/log@0.1.0";
 
-/** Writes a line to the host's log; 100 lines a poll. */
+/** Writes a line to the host's log, at most 100 lines per poll. */
 export const log = {
   debug: (text) => write("debug", text),
   info: (text) => write("info", text),
@@ -12,17 +12,17 @@ export const log = {
   error: (text) => write("error", text),
 };
 
-/** A failure that may be gone at the next try. */
+/** A failure that another try may fix. Throw it. */
 export const transient = (code, message, retryAfterMs) => ({ tag: "transient", val: { code, message, retryAfterMs } });
-/** A failure that stays until somebody changes something. */
+/** A failure that stays until an operator changes something. Throw it. */
 export const permanent = (code, message, retryAfterMs) => ({ tag: "permanent", val: { code, message, retryAfterMs } });
 
 const ADVICE = {
   401: ["unauthorized", "check the target's secret"],
-  403: ["forbidden", "the target's secret lacks rights for this, or is wrong, or there is none"],
+  403: ["forbidden", "the target's secret lacks the required rights, is wrong or is missing"],
   404: ["not_found", "check the path in the target's URL"],
   408: ["request_timeout", "the server took too long to read the request"],
-  429: ["too_many_requests", "the server asks for fewer requests"],
+  429: ["too_many_requests", "the server requires fewer requests"],
 };
 
 function retryAfterMs(response) {
@@ -33,32 +33,32 @@ function retryAfterMs(response) {
 function statusFailure(response) {
   const { status, reason } = response;
   const [code, advice] = ADVICE[status] ??
-    (status >= 500 ? ["server_error", "look at the server's log"] :
+    (status >= 500 ? ["server_error", "check the server's log"] :
       status >= 300 && status < 400 ?
-        ["redirect", `write the address that it leads to as the target's URL (${header(response, "location") ?? "it names none"})`] :
+        ["redirect", `set the redirect's destination as the target's URL (${header(response, "location") ?? "no location"})`] :
         ["unexpected_status", "check the target's URL"]);
   const message = `the server answered ${status}${reason ? ` ${reason}` : ""}: ${advice}`;
   const again = status >= 500 || [408, 425, 429].includes(status);
   return (again ? transient : permanent)(code, message, retryAfterMs(response));
 }
 
-/** The first header of this name, in any case. */
+/** The value of the first header with this name, in any case; undefined if it is missing. */
 export const header = (response, name) =>
   response.headers.find((header) => header.name.toLowerCase() === name.toLowerCase())?.value;
 
 /** The body as text. */
 export const text = (response) => new TextDecoder().decode(response.body);
 
-/** The body as JSON; a body that is none is a transient failure, because proxies answer 200 with pages of their own. */
+/** The body as JSON. Any other body is a transient failure, because proxies answer 200 with their own pages. */
 export function json(response) {
   try {
     return JSON.parse(text(response));
   } catch (error) {
-    throw transient("not_json", `the body is no JSON (${error.message}): check that the URL is the right one`);
+    throw transient("not_json", `the body is not JSON (${error.message}): check that the URL is correct`);
   }
 }
 
-/** Keeps a part of a 2xx answer as "${secret.NAME}"; the plugin sees stars where it stands. */
+/** Stores a part of a 2xx answer as "${secret.NAME}". The plugin sees asterisks in its place. */
 export const capture = {
   json: (name, pointer, ttlMs) => ({ name, source: { tag: "json-pointer", val: pointer }, ttlMs }),
   header: (name, header, ttlMs) => ({ name, source: { tag: "header", val: header }, ttlMs }),
@@ -76,7 +76,7 @@ const httpFailure = ({ code, message, retryable }) => (retryable ? transient : p
 export const http = {
   hasSecret,
   forgetSecret,
-  /** Sends a request; any status is an answer. "${secret.NAME}" in headers and body is filled in by the host. */
+  /** Sends a request. Any status is a response. The host fills in "${secret.NAME}" in headers and body. */
   send(path, options) {
     try {
       return fetch(request(path, options));
@@ -84,13 +84,13 @@ export const http = {
       throw error?.payload ? httpFailure(error.payload) : error;
     }
   },
-  /** The same, and statuses other than 2xx fail. */
+  /** Sends a GET request. Fails if the status is not 2xx. */
   get(path, options) {
     const response = http.send(path, options);
     if (response.status < 200 || response.status > 299) throw statusFailure(response);
     return response;
   },
-  /** Sends all at once: [{ response } or { failure }], in the order of the paths. */
+  /** Sends all requests at once. Returns [{ response } or { failure }], in the order of the paths. */
   getAll(paths, options) {
     return fetchAll(paths.map((path) => request(path, options))).map((result) => {
       if (result.tag === "err") return { failure: httpFailure(result.val) };
@@ -102,14 +102,14 @@ export const http = {
 
 export { cache };
 
-// In the contract these are JSON as text.
+// In the contract, these are strings of JSON.
 const TEXTS = ["error", "contact", "checkDetails"];
 const dependency = (status) => (name, errorMessage, more = {}) => {
   const made = { name, status, skipped: false, errorMessage, ...more };
   for (const key of TEXTS) if (made[key] && typeof made[key] === "object") made[key] = JSON.stringify(made[key]);
   return made;
 };
-/** Dependencies: a name, why it is not well, and whatever else the source says (kind, code, latencyMs, parent, ...). */
+/** Dependencies: a name, an error message unless ok, and optional fields (kind, code, latencyMs, parent, ...). */
 export const ok = (name, more = {}) => dependency("ok")(name, undefined, more);
 export const warning = dependency("warning");
 export const critical = dependency("critical");
@@ -119,37 +119,37 @@ export const unknown = dependency("unknown");
 export const gauge = (name, value, labels = {}) =>
   ({ name, kind: "gauge", value, labels: Object.entries(labels).map(([name, value]) => ({ name, value: String(value) })) });
 
-/** A body that is not what it was: a transient failure, and never an ok; throw it. */
+/** A transient failure for a body with an unexpected shape. Throw it. */
 export const unexpectedShape = (value, expected) =>
   transient("unexpected_shape", `the body has ${String(JSON.stringify(value)).slice(0, 80)} where ${expected} was expected`);
-/** A finite number, whether it came as one or as text; what is none fails the poll, and is never ok by accident. */
+/** Returns a finite number from a number or text. Any other value fails the poll. */
 export function number(value) {
   const found = typeof value === "number" ? value : typeof value === "string" && value.trim() ? Number(value) : NaN;
   if (!Number.isFinite(found)) throw unexpectedShape(value, "a number");
   return found;
 }
-/** The entries of a JSON object; anything else fails the poll. */
+/** The entries of a JSON object. Any other value fails the poll. */
 export function entries(value) {
   if (value === null || typeof value !== "object" || Array.isArray(value)) throw unexpectedShape(value, "an object");
   return Object.entries(value);
 }
-/** Whether a flag is set, as true, 1, "1", "true", "yes" or "on". */
+/** Whether a flag is set: true for true, 1, "1", "true", "yes" and "on". */
 export const flag = (value) => value === true || value === 1 || /^(1|true|yes|on)$/i.test(String(value));
 
-/** What failed, with the author's own files and lines. */
-function words(error) {
+/** Describes an exception with the author's files and lines. */
+function describe(error) {
   const lines = globalThis.polliwogLines ?? [];
   const stack = String(error?.stack ?? "").replace(/\S*?bundle\.js:(\d+)(:\d+)?/g, (place, line) => lines[line - 2] || place);
   const own = stack.trim().split("\n").filter((frame) => frame && !/^polliwog\.js:|initializer\.js/.test(frame)).slice(0, 4);
-  // Anything can be thrown.
-  const said = error instanceof Error ? `${error.name}: ${error.message}` : typeof error === "string" ? error : JSON.stringify(error);
-  return `${said}${own.length ? ` (${own.join(", called by ")})` : ""}`;
+  // JavaScript can throw any value.
+  const message = error instanceof Error ? `${error.name}: ${error.message}` : typeof error === "string" ? error : JSON.stringify(error);
+  return `${message}${own.length ? ` (${own.join(", called by ")})` : ""}`;
 }
 
-/** What the contract would refuse without saying why. */
+/** Checks a report. Throws an explanation for values that the contract would refuse without a reason. */
 function checked(report) {
   const wrong = (what) => { throw new TypeError(`poll returned ${what}`); };
-  if (typeof report?.then === "function") wrong("a promise: a poll is not async, and http answers at once");
+  if (typeof report?.then === "function") wrong("a promise: a poll must not be async; http calls return their result directly");
   if (!Array.isArray(report?.dependencies)) wrong("no list of dependencies: { dependencies: [ok(\"name\")] }");
   for (const { name, status } of report.dependencies) {
     if (typeof name !== "string") wrong(`a dependency whose name is ${JSON.stringify(name)}`);
@@ -158,7 +158,7 @@ function checked(report) {
   return { kept: [], samples: [], warnings: [], ...report };
 }
 
-/** Makes the contract's `poller` of a plugin: { kind, title, version, summary, settings, secrets, check, poll }. */
+/** Creates the contract's `poller` from a plugin: { kind, title, version, summary, settings, secrets, check, poll }. */
 export function plugin(definition) {
   const settings = definition.settings ?? {};
   const schema = {
@@ -181,8 +181,8 @@ export function plugin(definition) {
         return checked(definition.poll(target, withDefaults(JSON.parse(target.settings))));
       } catch (error) {
         if (error?.tag) throw error;
-        // A fault of the plugin: the host says so, with the end of what was written here.
-        console.error(words(error));
+        // A fault of the plugin. The host's message contains the end of this output.
+        console.error(describe(error));
         throw error;
       }
     },

@@ -6,23 +6,23 @@ from polliwog import Plugin, Report, critical, debug, gauge, get, json, number, 
 
 
 def poll(target, settings) -> Report:
-    # The target's own URL. Errors, and statuses other than 2xx, become the failure that stands for them.
+    # Request the target's URL. Errors and statuses other than 2xx become failures.
     queues = {name: number(value) for name, value in record(json(get(""))).items()}
     debug(f"{len(queues)} queues")
     return Report(
-        dependencies=[judge(name, waiting, settings) for name, waiting in queues.items()],
+        dependencies=[evaluate(name, waiting, settings) for name, waiting in queues.items()],
         kept=[],
         samples=[gauge("queue_messages", waiting, queue=name) for name, waiting in queues.items()],
         warnings=[],
     )
 
 
-def judge(name: str, waiting: float, settings):
-    said = f"{waiting:g} messages wait"
+def evaluate(name: str, waiting: float, settings):
+    message = f"{waiting:g} messages wait"
     if waiting > settings["critical"]:
-        return critical(name, said, kind="queue")
+        return critical(name, message, kind="queue")
     if waiting > settings["warning"]:
-        return warning(name, said, kind="queue")
+        return warning(name, message, kind="queue")
     return ok(name, kind="queue")
 
 
@@ -37,7 +37,7 @@ plugin = Plugin(
     summary="How many messages wait in each queue",
     poll=poll,
     check=check,
-    # What an operator writes under [target.settings], as properties of a JSON Schema.
+    # The settings under [target.settings], as properties of a JSON Schema.
     settings={
         "warning": {"type": "number", "default": 100, "description": "More messages than this are a warning."},
         "critical": {"type": "number", "default": 1000, "description": "More messages than this are critical."},

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Makes {{kind}}.wasm of app.py and what it imports.
+# Builds {{kind}}.wasm from app.py and its imports.
 set -e
 cd "$(dirname "$0")"
-# The one that requirements.txt names, where it is installed here.
+# Use the version from requirements.txt if it is installed in .venv.
 if [ -x .venv/bin/componentize-py ]; then tool=.venv/bin/componentize-py; else tool=componentize-py; fi
 # Types of the contract, for editors.
 rm -rf types

@@ -1,4 +1,4 @@
-"""What a plugin in Python needs of Polliwog: requests, failures, dependencies. The contract itself is in wit/."""
+"""Polliwog's helpers for plugins in Python: requests, failures, dependencies. The contract is in wit/."""
 
 import importlib
 import json as _json
@@ -8,7 +8,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
-# A component has no files: what is imported inside a function has to be loaded when it is built.
+# A component has no files, so modules that a function imports later must be loaded at build time.
 for _name in (
     "base64", "binascii", "calendar", "collections", "csv", "datetime", "decimal", "email.utils", "fractions", "functools",
     "hashlib", "hmac", "html", "io", "ipaddress", "itertools", "operator", "random", "re", "statistics", "string", "struct",
@@ -47,7 +47,7 @@ forget_secret = http.forget_secret
 
 
 class PollFailure(Exception):
-    """A poll that brings no report."""
+    """A poll that fails without a report."""
 
     def __init__(self, error):
         super().__init__(error.value.message)
@@ -55,17 +55,17 @@ class PollFailure(Exception):
 
 
 def transient(code: str, message: str, retry_after_ms: int | None = None) -> PollFailure:
-    """A failure that may be gone at the next try; raise it."""
+    """A failure that another try may fix. Raise it."""
     return PollFailure(PollError_Transient(Failure(code, message, retry_after_ms)))
 
 
 def permanent(code: str, message: str, retry_after_ms: int | None = None) -> PollFailure:
-    """A failure that stays until somebody changes something; raise it."""
+    """A failure that stays until an operator changes something. Raise it."""
     return PollFailure(PollError_Permanent(Failure(code, message, retry_after_ms)))
 
 
 def debug(text: str) -> None:
-    """Writes a line to the host's log; 100 lines a poll."""
+    """Writes a line to the host's log, at most 100 lines per poll."""
     log.write(log.Level.DEBUG, text)
 
 
@@ -79,15 +79,15 @@ def warn(text: str) -> None:
 
 _ADVICE = {
     401: ("unauthorized", "check the target's secret"),
-    403: ("forbidden", "the target's secret lacks rights for this, or is wrong, or there is none"),
+    403: ("forbidden", "the target's secret lacks the required rights, is wrong or is missing"),
     404: ("not_found", "check the path in the target's URL"),
     408: ("request_timeout", "the server took too long to read the request"),
-    429: ("too_many_requests", "the server asks for fewer requests"),
+    429: ("too_many_requests", "the server requires fewer requests"),
 }
 
 
 def header(response: http.Response, name: str) -> str | None:
-    """The first header of this name, in any case."""
+    """The value of the first header with this name, in any case; None if it is missing."""
     return next((h.value for h in response.headers if h.name.lower() == name.lower()), None)
 
 
@@ -97,11 +97,11 @@ def text(response: http.Response) -> str:
 
 
 def json(response: http.Response) -> Any:
-    """The body as JSON; a body that is none is a transient failure: proxies answer 200 with pages of their own."""
+    """The body as JSON. A body that is not JSON is a transient failure, because proxies answer 200 with their own pages."""
     try:
         return _json.loads(response.body)
     except ValueError as error:
-        raise transient("not_json", f"the body is no JSON ({error}): check that the URL is the right one") from error
+        raise transient("not_json", f"the body is not JSON ({error}): check that the URL is correct") from error
 
 
 def _status_failure(response: http.Response) -> PollFailure:
@@ -109,10 +109,10 @@ def _status_failure(response: http.Response) -> PollFailure:
     if status in _ADVICE:
         code, advice = _ADVICE[status]
     elif status >= 500:
-        code, advice = "server_error", "look at the server's log"
+        code, advice = "server_error", "check the server's log"
     elif 300 <= status < 400:
         to = header(response, "location")
-        code, advice = "redirect", "write the address that it leads to as the target's URL" + (f" ({to})" if to else "")
+        code, advice = "redirect", "set the redirect's destination as the target's URL" + (f" ({to})" if to else "")
     else:
         code, advice = "unexpected_status", "check the target's URL"
     reason = f" {response.reason}" if response.reason else ""
@@ -127,17 +127,17 @@ def _http_failure(error: http.HttpError) -> PollFailure:
 
 
 def capture_json(name: str, pointer: str, ttl_ms: int) -> http.Capture:
-    """Keeps what a JSON pointer finds in a 2xx answer as "${secret.NAME}"; the plugin sees stars where it stands."""
+    """Stores the value at a JSON pointer of a 2xx answer as "${secret.NAME}". The plugin sees asterisks in its place."""
     return http.Capture(name, http.CaptureSource_JsonPointer(pointer), ttl_ms)
 
 
 def capture_header(name: str, header: str, ttl_ms: int) -> http.Capture:
-    """The same for a header's value."""
+    """Like `capture_json`, for a header's value."""
     return http.Capture(name, http.CaptureSource_Header(header), ttl_ms)
 
 
 def capture_cookie(name: str, cookie: str, ttl_ms: int) -> http.Capture:
-    """The same for a cookie that the answer sets."""
+    """Like `capture_json`, for a cookie that the answer sets."""
     return http.Capture(name, http.CaptureSource_Cookie(cookie), ttl_ms)
 
 
@@ -156,7 +156,7 @@ def send(
     timeout_ms: int | None = None,
     captures: list[http.Capture] | tuple[()] = (),
 ) -> http.Response:
-    """Sends a request; any status is an answer. "${secret.NAME}" in headers and body is filled in by the host."""
+    """Sends a request and returns the response, whatever its status. The host fills in "${secret.NAME}" in headers and body."""
     try:
         return http.fetch(_request(path, method, headers, body, body_encoding, timeout_ms, captures))
     except Err as error:
@@ -164,7 +164,7 @@ def send(
 
 
 def get(path: str, **options) -> http.Response:
-    """The same, and statuses other than 2xx fail."""
+    """Sends a GET request. Fails if the status is not 2xx."""
     response = send(path, **options)
     if not 200 <= response.status < 300:
         raise _status_failure(response)
@@ -172,7 +172,7 @@ def get(path: str, **options) -> http.Response:
 
 
 def get_all(paths: list[str], headers: dict[str, str] | None = None) -> list[http.Response | PollFailure]:
-    """Sends all at once: a response or a failure for each, in the order of the paths."""
+    """Sends all requests at once. Returns a response or a failure for each, in the order of the paths."""
     requests = [_request(path, http.Method.GET, headers, None, http.BodyEncoding.RAW, None, ()) for path in paths]
     results: list[http.Response | PollFailure] = []
     for result in http.fetch_all(requests):
@@ -194,22 +194,22 @@ def _dependency(name: str, status: Status, error_message: str | None, more: dict
 
 
 def ok(name: str, **more) -> Dependency:
-    """One that is well; more is what the source says beside that (kind, code, latency_ms, parent, ...)."""
+    """A healthy dependency, with optional fields (kind, code, latency_ms, parent, ...)."""
     return _dependency(name, Status.OK, None, more)
 
 
 def warning(name: str, why: str, **more) -> Dependency:
-    """One that works and wants attention."""
+    """A dependency that works but needs attention."""
     return _dependency(name, Status.WARNING, why, more)
 
 
 def critical(name: str, why: str, **more) -> Dependency:
-    """One that does not work."""
+    """A dependency that does not work."""
     return _dependency(name, Status.CRITICAL, why, more)
 
 
 def unknown(name: str, why: str, **more) -> Dependency:
-    """One that could not be told."""
+    """A dependency whose status is unknown."""
     return _dependency(name, Status.UNKNOWN, why, more)
 
 
@@ -219,13 +219,13 @@ def gauge(name: str, value: float, **labels: str) -> Sample:
 
 
 def unexpected_shape(value: Any, expected: str) -> PollFailure:
-    """A body that is not what it was: a transient failure, and never an ok; raise it."""
+    """A transient failure for a body with an unexpected shape. Raise it."""
     shown = repr(value)
     return transient("unexpected_shape", f"the body has {shown[:80]} where {expected} was expected")
 
 
 def number(value: Any) -> float:
-    """A finite number, whether it came as one or as text; what is none fails the poll, and is never ok by accident."""
+    """Returns a finite number from a number or text. Any other value fails the poll, so that it is never ok by accident."""
     try:
         found = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -236,20 +236,20 @@ def number(value: Any) -> float:
 
 
 def record(value: Any) -> dict[str, Any]:
-    """A JSON object; anything else fails the poll."""
+    """Returns a JSON object. Any other value fails the poll."""
     if not isinstance(value, dict):
         raise unexpected_shape(value, "an object")
     return value
 
 
 def flag(value: Any) -> bool:
-    """Whether a flag is set, as True, 1, "1", "true", "yes" or "on"."""
+    """Whether a flag is set: true for True, 1, "1", "true", "yes" and "on"."""
     return str(value).lower() in ("1", "1.0", "true", "yes", "on")
 
 
 @dataclass
 class Plugin:
-    """Who a plugin is, and what it does: a `poll` that is given the target and its settings."""
+    """A plugin's description, settings, and its `poll`, which receives the target and its settings."""
 
     kind: str
     title: str
@@ -267,7 +267,7 @@ class Plugin:
         return {name: schema.get("default") for name, schema in self.settings.items()} | _json.loads(given)
 
     def export(self, base):
-        """Makes the contract's class of it: `Poller = plugin.export(exports.Poller)`."""
+        """Creates the contract's class: `Poller = plugin.export(exports.Poller)`."""
         plugin = self
 
         class Poller(base):
@@ -288,20 +288,20 @@ class Plugin:
                 try:
                     report = plugin.poll(target, plugin._with_defaults(target.settings))
                     if not isinstance(report, Report):
-                        raise TypeError(f"poll returned {type(report).__name__}, and not a Report")
+                        raise TypeError(f"poll returned {type(report).__name__} instead of a Report")
                     return report
                 except PollFailure as failure:
                     raise Err(failure.error) from None
                 except Err:
                     raise
                 except Exception as error:
-                    # A fault of the plugin: the host says so, with the end of what was written here.
+                    # A fault of the plugin. The host's message contains the end of this output.
                     frames = traceback.extract_tb(error.__traceback__)
                     own = [frame for frame in frames if not frame.filename.endswith("polliwog.py")] or frames
                     where = own[-1]
                     file = where.filename.rsplit("/", 1)[-1]
                     print(f"{type(error).__name__}: {error} ({file}, line {where.lineno}, in {where.name})", file=sys.stderr)
-                    # What would be printed again is what stands there already.
+                    # Drop the traceback, because the runtime would print it again.
                     raise error.with_traceback(None) from None
 
         return Poller

@@ -1,4 +1,4 @@
-//! What the tests' sandboxes start to compile plugins, as the host starts itself.
+//! The child process that compiles plugins for the tests' sandboxes. The host starts itself for this.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! The hostile suite in its long form: `cargo run --release -p tests --bin hostile -- [RUNS] [GUEST]`.
 //!
-//! Runs each guest 100 times beside an honest target and prints what ended it, how long that took, how late the honest
-//! target's polls were meanwhile, and what memory the process held before and after.
+//! Runs each guest 100 times beside an honest target. Prints the result, its duration, the delays of the honest
+//! target's polls, and the memory of the process before and after.
 
 use std::time::Duration;
 use tests::hostile::{CPU, Case, HONEST, TIMEOUT, World, cases};
@@ -93,7 +93,7 @@ fn ms(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1000.0)
 }
 
-/// Megabytes of this process that are in memory.
+/// The resident memory of this process, in megabytes.
 fn resident() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();

@@ -1,6 +1,5 @@
-//! `cargo run -p tests --bin samples DIR`: polls the simulated estate once for each recorded body in a directory, with that
-//! body in its place, and says what it changes: a fault of the plugin's, warnings, statuses. The exit code is 1 where a plugin
-//! fails.
+//! `cargo run -p tests --bin samples DIR`: for each recorded body in a directory, polls the simulated estate with that
+//! body and prints the changes: plugin faults, warnings, statuses. The exit code is 1 if a plugin fails.
 
 use demo::Replayed;
 use model::{FailureCategory, Outcome};
@@ -12,7 +11,7 @@ use tokio::time::Instant;
 #[tokio::main]
 async fn main() -> ExitCode {
     let Some(dir) = std::env::args().nth(1) else {
-        eprintln!("samples: which directory? cargo run -p tests --bin samples DIR");
+        eprintln!("samples: missing directory: cargo run -p tests --bin samples DIR");
         return ExitCode::from(64);
     };
     let compile = std::env::current_exe().expect("a program").with_file_name("compile");
@@ -51,6 +50,6 @@ async fn main() -> ExitCode {
             }
         }
     }
-    println!("{polled} files polled, {warned} with warnings, {faults} faults of a plugin's");
+    println!("{polled} files polled, {warned} with warnings, {faults} plugin faults");
     ExitCode::from(u8::from(faults > 0))
 }

@@ -1,7 +1,7 @@
 //! The plugins for Proxmox products against the simulated estate: how the report of each fault differs from that of a
 //! healthy estate.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod pbs;
 mod pmg;

@@ -1,4 +1,4 @@
-//! What one poll of a cluster remembers for the next.
+//! State that a poll of a cluster stores for the next poll.
 
 use super::COMPILE;
 use model::{Outcome, Report};

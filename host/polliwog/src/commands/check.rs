@@ -1,4 +1,4 @@
-//! `check`: everything that is wrong, before it is run.
+//! `check`: validates the configuration, the plugins and the settings.
 
 use crate::cli::Common;
 use crate::configuration::{examine, unknown_variables};
@@ -13,17 +13,17 @@ use sandbox::{Job, Sandbox};
 use serde_json::json;
 use std::sync::Arc;
 
-/// Validates; 0 when all is well, 1 when something is wrong.
+/// Prints every problem. Returns exit code 0 without problems, else 1.
 pub(crate) async fn check(common: &Common, json: bool, allow_missing_plugins: bool) -> anyhow::Result<u8> {
     let (config, mut problems) = examine(&common.places())?;
     let (mut warnings, mut targets) = (Vec::new(), 0);
     if let Some(config) = config {
         targets = config.targets.len();
-        let looked_at = look(&config).await?;
-        problems.extend(looked_at.problems);
+        let findings = inspect(&config).await?;
+        problems.extend(findings.problems);
         problems.extend(unknown_variables(&config));
-        warnings = looked_at.warnings;
-        if allow_missing_plugins { &mut warnings } else { &mut problems }.extend(looked_at.unserved);
+        warnings = findings.warnings;
+        if allow_missing_plugins { &mut warnings } else { &mut problems }.extend(findings.unserved);
         problems.sort_by_key(|problem| line(&problem.place));
     }
     if json {
@@ -45,16 +45,16 @@ pub(crate) async fn check(common: &Common, json: bool, allow_missing_plugins: bo
     Ok(u8::from(!problems.is_empty()))
 }
 
-/// What a configuration's plugins and targets are like.
-struct LookedAt {
+/// The problems of a configuration's plugins and targets.
+struct Findings {
     problems: Vec<Problem>,
-    /// What its operator may not have meant.
+    /// Valid configuration that is probably a mistake.
     warnings: Vec<Problem>,
     /// Targets of kinds that no plugin serves.
     unserved: Vec<Problem>,
 }
 
-async fn look(config: &Config) -> anyhow::Result<LookedAt> {
+async fn inspect(config: &Config) -> anyhow::Result<Findings> {
     let sandbox = sandbox(config)?;
     let plugins = load(config, sandbox.clone(), Uncompiled::Compile).await.set().clone();
     let refused = plugins.refused().iter();
@@ -77,8 +77,8 @@ async fn look(config: &Config) -> anyhow::Result<LookedAt> {
     let unserved = unserved.map(|target| Problem {
         place: format!("{}:{}", config.file, target.line),
         message: format!(
-            "target {:?}: no plugin serves kind {}{}; drop one into {}, or say that it comes later with \
-             --allow-missing-plugins",
+            "target {:?}: no plugin serves kind {}{}; copy one into {}, or use --allow-missing-plugins if it comes \
+             later",
             target.id,
             target.kind,
             near(&plugins, &target.kind),
@@ -86,18 +86,18 @@ async fn look(config: &Config) -> anyhow::Result<LookedAt> {
         ),
     });
     let warnings = idle.chain(unmeant(config)).collect();
-    Ok(LookedAt { problems, warnings, unserved: unserved.collect() })
+    Ok(Findings { problems, warnings, unserved: unserved.collect() })
 }
 
-/// Polls a target with an empty recording in the place of the network: a request that would be refused before it is sent is
-/// certain to fail at the first real poll.
+/// Polls a target with an empty recording instead of the network. Returns a problem if a request is refused before it
+/// is sent, because the first real poll would fail as well.
 async fn refused_request(
     config: &Config,
     target: &Arc<RuntimeTarget>,
     (sandbox, plugins): (&Sandbox, &PluginSet),
     now: Timestamp,
 ) -> Option<Problem> {
-    /// Codes that say what is wrong with the configuration rather than with the server.
+    /// Error codes that are caused by the configuration, not by the server.
     const CERTAIN: [&str; 4] = ["denied", "secret_unknown", "bad_request", "bad_settings"];
     let plugin = plugins.get(&target.config.kind)?.plugin.clone();
     let done = sandbox
@@ -108,7 +108,7 @@ async fn refused_request(
             limits: target.limits.poll,
             timeout: target.timeout,
             now,
-            // A request is checked as ever, and the recording answers none.
+            // Requests are checked as usual; the recording answers none of them.
             tape: Tape::Replay(Arc::new(Player::new(Vec::new()))),
         })
         .await;
@@ -119,7 +119,7 @@ async fn refused_request(
     })
 }
 
-/// Configuration that is valid and probably not meant.
+/// Returns a warning for each part of the configuration that is valid but probably a mistake.
 fn unmeant(config: &Config) -> Vec<Problem> {
     let mut found = Vec::new();
     for target in &config.targets {
@@ -131,21 +131,21 @@ fn unmeant(config: &Config) -> Vec<Problem> {
             && timeout > interval
         {
             note(format!(
-                "its timeout ({}) is longer than its interval ({}): while it hangs it is polled less often than that",
+                "its timeout ({}) is longer than its interval ({}): a poll that hangs delays the next one",
                 show_duration(timeout),
                 show_duration(interval)
             ));
         }
         if target.url.scheme() == "http" && target.tls != TlsConfig::default() {
-            note("it has tls, and its url is http://: nothing is encrypted".to_owned());
+            note("it sets tls, but its url is http://: nothing is encrypted".to_owned());
         }
     }
     if config.targets.is_empty() {
-        let message = "it has no [[target]]: nothing would be polled".to_owned();
+        let message = "the configuration has no [[target]]: nothing would be polled".to_owned();
         found.push(Problem { place: config.file.clone(), message });
     }
     if config.sources.contains_key("plugins.dir") && !config.plugin_dir.is_dir() {
-        let message = format!("there is no folder {}: no plugin is taken from it", config.plugin_dir.display());
+        let message = format!("no folder {}: no plugins are loaded from it", config.plugin_dir.display());
         found.push(Problem { place: format!("{}: [plugins] dir", config.file), message });
     }
     found

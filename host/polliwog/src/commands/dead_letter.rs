@@ -37,7 +37,7 @@ pub(crate) async fn dead_letter(remote: &Remote, command: Option<DeadLetterComma
             let path = format!("/api/v1/dead-letters/{}", part(&target));
             let found = ask(remote, Method::Delete, &path, None).await?;
             answer(remote, &found, |_| {
-                print(&format!("{target} is disabled; `polliwog targets enable {target}` takes that back"))
+                print(&format!("{target} is disabled; `polliwog targets enable {target}` reverts this"))
             })
         }
     }

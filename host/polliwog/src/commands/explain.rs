@@ -1,4 +1,4 @@
-//! `explain`: why a target is polled next at its due time.
+//! `explain`: explains the time of a target's next poll.
 
 use super::remote::{answer, ask, part, rows, table, text};
 use crate::cli::Remote;

@@ -1,9 +1,9 @@
-//! `poll`: one poll now, in this process, storing nothing.
+//! `poll`: polls once, in this process, without storing anything.
 
 pub(crate) mod output;
 
 use crate::cli::{PollArguments, USAGE};
-use crate::commands::plugin::recording::{Recording, Told};
+use crate::commands::plugin::recording::{Recording, Timing};
 use crate::configuration::{defaults, parse, read};
 use crate::output::{complain, counted, print, print_json};
 use crate::plugins::{load, say_compiling, small_sandbox};
@@ -18,10 +18,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The id of something that is in no configuration.
+/// The id of a target that is not configured.
 const AD_HOC: &str = "ad-hoc";
 
-/// Polls once; the exit code tells the worst of what was found, and that nothing could be.
+/// Polls once. The exit code is the worst status, or [`output::FAILED`] if the poll fails.
 pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
     Ok(poll_once(arguments).await.unwrap_or_else(|error| {
         complain(format_args!("polliwog: {error:#}"));
@@ -91,14 +91,14 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
         print(output::text(&ready, &done).trim_end())?;
     }
     if let (Some(file), Some(recorder)) = (&arguments.record, recorder) {
-        let told = Told { now, timeout: ready.timeout };
-        Recording::of(&ready.config, &ready.prepared.secrets, told, recorder.exchanges()).write(file)?;
+        let timing = Timing { now, timeout: ready.timeout };
+        Recording::of(&ready.config, &ready.prepared.secrets, timing, recorder.exchanges()).write(file)?;
         complain(format_args!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display()));
     }
     Ok(output::exit_code(&done.outcome))
 }
 
-/// A plugin's file that its author is working on.
+/// Loads a plugin file that was passed on the command line.
 async fn given(data_dir: &Path, file: &Path) -> anyhow::Result<(Arc<Sandbox>, Plugin)> {
     let refused = |why: String| anyhow!("{} is refused: {why}", file.display());
     let content = catalog::read(file).map_err(refused)?;
@@ -113,7 +113,7 @@ enum Unusable {
     Other(anyhow::Error),
 }
 
-/// Every problem of a configuration, one a line.
+/// Formats every problem of a configuration, one per line.
 fn listed(problems: Vec<Problem>) -> Unusable {
     let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
     Unusable::Other(anyhow!("{}", all.join("\n")))
@@ -131,7 +131,7 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
         return Ok((config, target));
     }
     let target = ad_hoc(arguments).map_err(Unusable::Usage)?;
-    // A configuration that was named must be good; one that was only found may be broken.
+    // A configuration that was passed must be valid. One that was only found may be invalid.
     if let Some(named) = &arguments.common.config {
         let document = Document::read(named.clone()).map_err(|why| Unusable::Usage(anyhow!("--config: {why}")))?;
         let written = parse(&document, &arguments.common.places()).map_err(listed)?;
@@ -146,12 +146,12 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
 }
 
 fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
-    // A plugin that is given says itself which kind it serves.
+    // A plugin file defines its kind itself.
     let kind = arguments.kind.as_deref().unwrap_or(if arguments.plugin.is_some() { "given" } else { "" });
     let kind = Kind::new(kind).context("--kind")?;
     let (url, _) = Origin::parse(arguments.url.as_deref().unwrap_or_default()).context("--url")?;
     let settings = match &arguments.settings {
-        Some(text) => serde_json::from_str(text).context("--settings is no JSON")?,
+        Some(text) => serde_json::from_str(text).context("--settings is not JSON")?,
         None => serde_json::json!({}),
     };
     let fingerprints = match &arguments.fingerprint {
@@ -168,7 +168,7 @@ fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
     })
 }
 
-/// Where a secret of the command line comes from.
+/// Parses the source of a secret from the command line.
 pub(crate) fn secret(text: &str) -> anyhow::Result<(String, SecretSource)> {
     let wrong = || anyhow!("--secret: write NAME=env:VARIABLE or NAME=file:PATH, never the value itself");
     let (name, source) = text.split_once('=').ok_or_else(wrong)?;

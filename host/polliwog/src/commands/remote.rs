@@ -1,4 +1,4 @@
-//! What commands share that ask the running host through its API.
+//! Functions that the commands share which call the running host's API.
 
 use crate::cli::Remote;
 use crate::client::{self, Unanswered};
@@ -7,15 +7,15 @@ use anyhow::anyhow;
 use egress::Method;
 use serde_json::Value;
 
-/// Asks the running host. Returns its answer.
+/// Calls the running host and returns its answer.
 pub(crate) async fn ask(remote: &Remote, method: Method, path: &str, body: Option<Value>) -> anyhow::Result<Value> {
     client::call(&remote.common, method, path, body).await.map_err(|unanswered| match unanswered {
         Unanswered::Refused(why) => anyhow!(why),
-        Unanswered::Nobody(why) => anyhow!("no running host answers ({why}): start one, or set POLLIWOG_URL"),
+        Unanswered::Unreachable(why) => anyhow!("no running host answers ({why}): start one, or set POLLIWOG_URL"),
     })
 }
 
-/// Encodes one part of a path.
+/// Percent-encodes one segment of a path.
 pub(crate) fn part(text: &str) -> String {
     if text.is_empty() {
         return "%20".to_owned();
@@ -23,7 +23,7 @@ pub(crate) fn part(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
-/// The text of a cell.
+/// Formats a value as a table cell.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -32,7 +32,7 @@ pub(crate) fn text(value: &Value) -> String {
     }
 }
 
-/// Prints an answer as JSON, or for a person with `show`.
+/// Prints an answer as JSON, or with `show` if text was requested.
 pub(crate) fn answer(
     remote: &Remote,
     answer: &Value,
@@ -46,7 +46,7 @@ pub(crate) fn answer(
     Ok(0)
 }
 
-/// Rows under a heading, each column as wide as it needs to be.
+/// Prints rows under a heading. Each column is as wide as its widest cell.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()> {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -61,13 +61,13 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()
     rows.iter().try_for_each(|row| print(&line(&mut row.iter().map(String::as_str))))
 }
 
-/// One row for each of a list's items.
+/// Returns one row for each item of a list.
 pub(crate) fn rows(list: &Value, columns: &[&str]) -> Vec<Vec<String>> {
     let items = list.as_array().into_iter().flatten();
     items.map(|item| columns.iter().map(|column| text(&item[*column])).collect()).collect()
 }
 
-/// Every entry of a list of the API, which returns at most a thousand at a time. `path` ends in `?` or `&`.
+/// Reads every entry of a list from the API, which returns at most 1000 at a time. `path` ends in `?` or `&`.
 pub(crate) async fn every(remote: &Remote, path: &str, list: &str) -> anyhow::Result<Vec<Value>> {
     let mut all = Vec::new();
     loop {
@@ -81,6 +81,6 @@ pub(crate) async fn every(remote: &Remote, path: &str, list: &str) -> anyhow::Re
     }
 }
 
-/// Statuses of targets, the worst first.
+/// The statuses of targets, most urgent first.
 pub(crate) const BADNESS: [&str; 8] =
     ["unreachable", "critical", "no_plugin", "warning", "unknown", "pending", "ok", "disabled"];

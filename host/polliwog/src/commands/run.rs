@@ -1,4 +1,4 @@
-//! `run`: the host, from its configuration to its end.
+//! `run`: starts the host, serves and shuts down.
 
 use crate::admin::{self, ADMIN_TOKEN, AdminToken};
 use crate::cli::RunArguments;
@@ -31,10 +31,10 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use web::{Listening, Port};
 
-/// The exit code of a host that a second signal ended at once.
+/// The exit code after a second signal, which ends the host immediately.
 const INTERRUPTED: u8 = 130;
 
-/// Runs the host until it is told to end.
+/// Runs the host until a signal ends it.
 pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Result<u8> {
     means::raise_descriptors()?;
     means::keep_private();
@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     let config = written.config();
     let named = NamedFiles::of(config);
     admin::from_environment()?;
-    // Everything that a start can fail for comes before plugins are compiled, which can take a minute.
+    // Steps that can fail come first, because compiling plugins can take a minute.
     let ports =
         (Port::bind(config.listen, "server.listen")?, Port::bind(config.metrics_listen, "server.metrics_listen")?);
     if arguments.demo {
@@ -76,8 +76,8 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     start.serve(ports).await
 }
 
-/// The configuration to start with: first as it is written, so that plugins that do not fit it give way, then with the
-/// settings that were changed in earlier runs.
+/// Prepares the configuration for the start: first as it is written, so that plugins that do not fit it are refused,
+/// then with the settings that were changed in earlier runs.
 async fn first_candidate(
     validator: &Validator,
     written: Arc<config::Written>,
@@ -108,7 +108,7 @@ async fn first_candidate(
     Ok(candidate)
 }
 
-/// Everything that a start has prepared.
+/// The prepared parts of the host.
 struct Start {
     clock: Clock,
     document: Document,
@@ -124,7 +124,7 @@ struct Start {
 }
 
 impl Start {
-    /// Serves until the host is told to end.
+    /// Connects the parts and serves until a signal ends the host.
     async fn serve(self, ports: (Port, Port)) -> anyhow::Result<u8> {
         let Self { clock, document, candidate, watcher, opened, egress, sandbox, validator, bus, named, log } = self;
         let Opened { store, targets: loaded, forgotten_until } = opened;
@@ -183,7 +183,7 @@ impl Start {
     }
 }
 
-/// A host whose threads are about to start.
+/// The parts of a host whose threads are about to start.
 struct Running {
     clock: Clock,
     store: Arc<Store>,
@@ -197,7 +197,7 @@ struct Running {
     named: NamedFiles,
 }
 
-/// What pages, API and metrics serve.
+/// The data for pages, API and metrics.
 struct Surfaces {
     host: Arc<RunningHost>,
     metrics: Arc<Metrics>,
@@ -208,11 +208,11 @@ struct Surfaces {
 }
 
 impl Running {
-    /// Listens, polls and watches until a signal asks for the end; then ends in order.
+    /// Listens, polls and watches until a signal asks for the end; then shuts down gracefully.
     async fn until_asked(self, ports: (Port, Port), surfaces: Surfaces, targets: usize) -> anyhow::Result<u8> {
         let Self { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named } = self;
         let Surfaces { host, metrics, auth, token, gauges, config } = surfaces;
-        // Signals are caught before anyone can see that the host runs, so that an early end saves everything as well.
+        // Install the signal handlers before the host is visible, so that an early signal saves everything as well.
         let mut asked = EndAsked::listen()?;
         let hangup = signal(SignalKind::hangup())?;
         let ending = CancellationToken::new();
@@ -228,25 +228,25 @@ impl Running {
         let watching_files = tokio::spawn(reconfigurer.watch(named, hangup, ending.clone()));
         asked.wait().await;
         health.end();
-        tracing::info!("ending: no poll starts any more; polls in flight have 15 s, unless a second signal comes");
+        tracing::info!("shutting down: no new polls start; polls in flight have 15 s, unless a second signal comes");
         ending.cancel();
         let in_order = async {
-            // A change that is being applied ends first, unless that takes too long.
+            // Wait for a change that is being applied, unless it takes too long.
             let _ = tokio::time::timeout(ENDING.0, async { tokio::join!(watching_files, watching_plugins) }).await;
             finish(mailbox, thread, store, clock).await
         };
         tokio::select! {
             ended = in_order => ended,
             () = asked.wait() => {
-                // Announced events are on disk; targets in flight are polled again at the next start.
-                tracing::warn!("a second signal: the host ends at once");
+                // Announced events are stored; targets with a poll in flight are polled again at the next start.
+                tracing::warn!("a second signal: the host exits immediately");
                 Ok(INTERRUPTED)
             }
         }
     }
 }
 
-/// After HTTP has stopped: polls in flight end, results are saved, the database is closed.
+/// Shuts down after HTTP has stopped: waits for polls in flight, saves results and closes the database.
 async fn finish(
     mailbox: Mailbox,
     driver: std::thread::JoinHandle<()>,
@@ -255,7 +255,7 @@ async fn finish(
 ) -> anyhow::Result<u8> {
     let (reply, ended) = oneshot::channel();
     let sent = tokio::task::spawn_blocking(move || mailbox.send(Message::Shutdown(reply)));
-    tokio::time::timeout(ENDING.1, sent).await.context("the driver did not take the order to end")??;
+    tokio::time::timeout(ENDING.1, sent).await.context("the driver did not accept the shutdown request")??;
     tokio::time::timeout(ENDING.1, ended).await.context("the driver did not end in time")??;
     tokio::task::spawn_blocking(move || {
         let _ = driver.join();
@@ -273,7 +273,7 @@ struct EndAsked {
 }
 
 impl EndAsked {
-    /// From here on they do not end it by themselves.
+    /// Installs the handlers, which replace the signals' default action.
     fn listen() -> std::io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
@@ -315,7 +315,7 @@ fn announce_start(config: &Config) {
         config.data_dir.display(),
         config.plugin_dir.display()
     );
-    // A misspelt variable would have no effect, silently.
+    // A misspelt variable would be ignored silently.
     for problem in unknown_variables(config) {
         tracing::warn!("{problem}");
     }
@@ -335,7 +335,7 @@ fn open(config: &Config, now: Timestamp, bus: &Bus) -> anyhow::Result<Opened> {
     private.recursive(true).mode(0o700);
     private
         .create(&config.data_dir)
-        .with_context(|| format!("the data directory {} cannot be made", config.data_dir.display()))?;
+        .with_context(|| format!("cannot create the data directory {}", config.data_dir.display()))?;
     let bus = bus.clone();
     let announce = move |events: Vec<SequencedEvent>| events.into_iter().for_each(|event| bus.announce(event));
     Ok(Store::open(&config.store, now, Box::new(announce))?)
@@ -348,17 +348,17 @@ fn greet(listening: SocketAddr, measured: SocketAddr, targets: usize, token: &Ad
     );
     let text = match token {
         AdminToken::Made(token) => format!(
-            "The admin token was made (`polliwog token show` shows it again):\n  {token}\nLog in with it:\n  \
+            "The admin token was generated (`polliwog token show` prints it again):\n  {token}\nLog in with it:\n  \
              http://{listening}/login?token={token}"
         ),
         AdminToken::Kept => {
-            format!("Log in at http://{listening}/login with the admin token, which `polliwog token show` shows.")
+            format!("Log in at http://{listening}/login with the admin token, which `polliwog token show` prints.")
         }
         AdminToken::Hashed => {
-            format!("Log in at http://{listening}/login with the admin token ({ADMIN_TOKEN} sets another).")
+            format!("Log in at http://{listening}/login with the admin token ({ADMIN_TOKEN} sets another one).")
         }
     };
-    // A host runs on when its output is not read or cannot be written.
+    // The host must not block if its output is not read.
     tokio::task::spawn_blocking(move || {
         if let Err(error) = print(&text) {
             tracing::warn!("{error:#}");

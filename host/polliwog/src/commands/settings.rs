@@ -21,7 +21,7 @@ pub(crate) async fn settings(remote: &Remote, command: Option<SettingsCommand>) 
             complain(text(problem));
         }
         if found["forgotten"] == true {
-            return print("it is forgotten");
+            return print("the setting is removed");
         }
         let list = if found["settings"].is_array() { found["settings"].clone() } else { json!([found]) };
         table(&["SETTING", "VALUE", "FROM"], &rows(&list, &["key", "value", "from"]))

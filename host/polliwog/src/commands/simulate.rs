@@ -1,4 +1,4 @@
-//! `simulate`: the scheduler on a made-up estate.
+//! `simulate`: runs the scheduler on a simulated estate.
 
 use crate::output::{print, print_json};
 use anyhow::{Context, bail};
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// The longest file, in bytes.
+/// The size limit of the estate file, in bytes.
 const FILE: u64 = 1 << 20;
-/// Fewer changes than this say little about the cadences.
+/// The fewest changes for a meaningful comparison of the cadences.
 const ENOUGH_CHANGES: u64 = 200;
-/// More targets than this are not simulated, nor for longer, nor more of both.
+/// The limits of a simulation: targets, duration, and the product of both in days.
 const TARGETS: u32 = 100_000;
 const LONGEST: Duration = Duration::from_secs(90 * 86_400);
 const TARGET_DAYS: f64 = 1e6;
 
-/// The estate as it is written.
+/// The estate file's content.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object with targets and classes")]
 struct Written {
@@ -83,14 +83,14 @@ fn tenth() -> Duration {
     Duration::from_millis(100)
 }
 
-/// `"30s"`, or a number of seconds.
+/// Deserializes a duration from text such as `"30s"` or from a number of seconds.
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let wrong = serde::de::Error::custom;
     match Value::deserialize(deserializer)? {
         Value::String(text) => parse_duration(&text).map_err(wrong),
         Value::Number(seconds) => Duration::try_from_secs_f64(seconds.as_f64().unwrap_or(-1.0))
-            .map_err(|_| wrong(format!("{seconds} is no number of seconds"))),
-        other => Err(wrong(format!("{other} is no duration: write \"30s\", or a number of seconds"))),
+            .map_err(|_| wrong(format!("{seconds} is not a valid number of seconds"))),
+        other => Err(wrong(format!("{other} is not a duration: write \"30s\", or a number of seconds"))),
     }
 }
 
@@ -98,7 +98,7 @@ fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Du
     duration(deserializer).map(Some)
 }
 
-/// Prints how late each cadence sees changes on the estate of a file, at an equal number of polls.
+/// Simulates the estate of a file and prints how late each cadence detects changes, at an equal number of polls.
 pub(crate) async fn simulate(file: &Path, seed: u64, as_json: bool) -> anyhow::Result<u8> {
     let text = read_text(file, FILE).map_err(|why| anyhow::anyhow!("the estate: {why}"))?;
     let estate = read(&text).with_context(|| file.display().to_string())?;
@@ -146,22 +146,22 @@ fn read(text: &str) -> anyhow::Result<Estate> {
     Ok(estate)
 }
 
-/// What no estate is.
+/// Fails if a value of the estate is out of range.
 fn check(estate: &Estate) -> anyhow::Result<()> {
     let Settings { base, min, max, .. } = estate.settings;
     if !(1..=TARGETS).contains(&estate.targets) {
         bail!("targets: use 1 to {TARGETS}");
     }
     if estate.duration.is_zero() || estate.duration > LONGEST {
-        bail!("duration: use more than nothing and at most 90d");
+        bail!("duration: use more than 0s and at most 90d");
     }
     let target_days = f64::from(estate.targets) * estate.duration.as_secs_f64() / 86_400.0;
     if target_days > TARGET_DAYS {
-        bail!("{target_days:.0} days of targets take too long: use fewer targets, or a shorter duration");
+        bail!("{target_days:.0} target-days take too long: use fewer targets, or a shorter duration");
     }
     let longest = max.unwrap_or(Duration::from_secs(86_400));
     if min < Duration::from_millis(100) || longest < min || longest > Duration::from_secs(86_400) {
-        bail!("minInterval and maxInterval: use 100ms to 1d, and the first not above the second");
+        bail!("minInterval and maxInterval: use 100ms to 1d, with minInterval at most maxInterval");
     }
     if base.is_some_and(|base| base < min || base > longest) {
         bail!("baseInterval lies outside minInterval and maxInterval");
@@ -196,7 +196,7 @@ fn check(estate: &Estate) -> anyhow::Result<()> {
         }
     }
     if estate.outages.iter().any(|outage| outage.at >= estate.duration) {
-        bail!("outages: one begins when all is over: use an earlier `at`, or a longer duration");
+        bail!("outages: an outage begins after the simulation ends: use an earlier `at`, or a longer duration");
     }
     if estate.outages.iter().any(|outage| !(0.0..=1.0).contains(&outage.share)) {
         bail!("outages: share: use 0 to 1");
@@ -223,7 +223,7 @@ fn to_json(estate: &Estate, seed: u64, comparison: &Comparison) -> Value {
     })
 }
 
-/// Whether a run says little about the cadences.
+/// Whether a run has too few changes to compare the cadences.
 fn has_too_few_changes(comparison: &Comparison) -> bool {
     comparison.rows.iter().any(|row| row.changes < ENOUGH_CHANGES)
 }
@@ -233,13 +233,13 @@ fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<(
     let base = base.unwrap_or(Duration::from_secs(10));
     print(&format!(
         "{}\n{} targets for {:.1} hours, seed {seed}; adaptive with base {:?}, min {:?}, {}\n\
-         delay: from a change to the next poll that brings a report; the first three start as many polls\n",
+         delay: from a change to the next poll with a report; the first three rows have the same number of polls\n",
         estate.name,
         estate.targets,
         estate.duration.as_secs_f64() / 3600.0,
         base,
         min,
-        max.map_or("no max: never less often than base".to_owned(), |max| format!("max {max:?}"))
+        max.map_or("no max: at least as often as base".to_owned(), |max| format!("max {max:?}"))
     ))?;
     print(&format!(
         "{:<10} {:>10} {:>12} {:>9} {:>12} {:>10} {:>10} {:>8}",
@@ -258,17 +258,17 @@ fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<(
             row.missed * 100.0
         ))?;
     }
-    print("configured: fixed at the interval that each target has")?;
-    print("missed: changes that were over, or undone, before any poll looked")?;
+    print("configured: each target at its own fixed interval")?;
+    print("missed: changes that ended before a poll detected them")?;
     if comparison.rows.iter().any(|row| row.changes == 0) {
-        return print("\nnothing changed in this time: let it run longer, or give a class more incidentsPerDay");
+        return print("\nnothing changed in this time: use a longer duration, or more incidentsPerDay");
     }
     if has_too_few_changes(comparison) {
         print(&format!(
-            "\nfewer than {ENOUGH_CHANGES} changes say little: another seed may say the contrary; let it run longer, or use more targets"
+            "\nfewer than {ENOUGH_CHANGES} changes are too few to compare: use a longer duration, or more targets"
         ))?;
     }
-    print(&format!("\nadaptive sees half of the changes after {:.2} of the time that fixed takes", comparison.ratio))
+    print(&format!("\nadaptive detects half of the changes in {:.2} of the time that fixed needs", comparison.ratio))
 }
 
 #[cfg(test)]
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_estates_of_the_repository_are_read() {
+    fn the_estates_of_the_repository_are_valid() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scheduler/estates");
         let mut count = 0;
         for file in std::fs::read_dir(folder).unwrap() {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn errors_name_the_invalid_key() {
         let class = r#"{ "share": 1, "incidentsPerDay": 1, "incidentLength": "5m" }"#;
         let estate = |rest: &str, class: &str| format!(r#"{{ "targets": 3, {rest} "classes": [{class}] }}"#);
         assert!(read(&estate("", class)).is_ok());
@@ -296,7 +296,7 @@ mod tests {
         for (text, expected) in [
             (estate(r#""durration": "1d","#, class), "unknown field `durration`"),
             (estate(r#""duration": "soon","#, class), "is no duration"),
-            (estate(r#""duration": "0s","#, class), "duration: use more than nothing"),
+            (estate(r#""duration": "0s","#, class), "duration: use more than 0s"),
             (estate(r#""baseInterval": "1s","#, class), "baseInterval lies outside"),
             (estate(r#""minInterval": "0s","#, class), "minInterval and maxInterval"),
             (estate("", &class.replace("\"share\": 1", "\"share\": 0")), "share above 0"),

@@ -1,4 +1,4 @@
-//! `status`: the host, its targets and its queue in a few lines.
+//! `status`: summarizes the host, its targets and its queue.
 
 use super::remote::{BADNESS, answer, ask, text};
 use crate::cli::Remote;
@@ -13,7 +13,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
     let stats = ask(remote, Method::Get, "/api/v1/scheduler/stats", None).await?;
     let settings = ask(remote, Method::Get, "/api/v1/settings", None).await?;
     if !health["queue"].is_object() || !stats["scheduler"].is_object() {
-        return Err(anyhow!("what answers there is no running host: check POLLIWOG_URL"));
+        return Err(anyhow!("the server at this address is not a Polliwog host: check POLLIWOG_URL"));
     }
     let problems = settings["problems"].clone();
     let both = json!({ "health": health, "stats": stats, "problems": problems });
@@ -22,7 +22,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
             complain(text(problem));
         }
         if let Some(why) = stats["notReady"].as_str() {
-            complain(format!("the host does not work as it should: {why}"));
+            complain(format!("the host does not work correctly: {why}"));
         }
         let targets = &stats["targets"];
         let count = |status: &str| targets[status].as_u64().filter(|count| *count > 0);

@@ -38,7 +38,7 @@ pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) ->
     })
 }
 
-/// One target with all that is known of it: each dependency with its reasons and numbers, as `poll` prints them.
+/// Prints one target with its state, its settings and a line for each dependency.
 async fn show_target(remote: &Remote, target: &str) -> anyhow::Result<u8> {
     let mut found = ask(remote, Method::Get, &format!("/api/v1/targets/{}", part(target)), None).await?;
     let path = format!("/api/v1/dependencies?target={}&", part(target));
@@ -47,11 +47,11 @@ async fn show_target(remote: &Remote, target: &str) -> anyhow::Result<u8> {
         print_target(found)?;
         let lines: Vec<String> = found["reported"].as_array().into_iter().flatten().map(dependency_line).collect();
         print("")?;
-        print(&if lines.is_empty() { "no dependency is known of it".to_owned() } else { lines.join("\n") })
+        print(&if lines.is_empty() { "no known dependencies".to_owned() } else { lines.join("\n") })
     })
 }
 
-/// Facts and settings of a target.
+/// Prints the state and the settings of a target.
 fn print_target(found: &Value) -> anyhow::Result<()> {
     let mut facts = Vec::new();
     for (key, value) in found.as_object().into_iter().flatten() {
@@ -73,27 +73,29 @@ fn print_target(found: &Value) -> anyhow::Result<()> {
     table(&["SETTING", "VALUE", "FROM"], &rows(&found["settings"], &["key", "value", "from"]))
 }
 
-/// `critical db: 403 from storage; impact: no orders`.
+/// Formats a dependency, for example `critical db: 403 from storage; impact: no orders`.
 fn dependency_line(dependency: &Value) -> String {
     let word = match dependency {
         dependency if dependency["missing"] == true => "missing".to_owned(),
         dependency if dependency["stale"] == true => format!("stale, was {}", text(&dependency["status"])),
         dependency => text(&dependency["status"]),
     };
-    let said = |key: &str| dependency[key].as_str().map(str::to_owned);
+    let text_of = |key: &str| dependency[key].as_str().map(str::to_owned);
     let latency = dependency["latencyMs"].as_f64().map(|ms| format!("{ms:.0} ms"));
-    let impact = said("impact").filter(|_| dependency["status"] != "ok").map(|impact| format!("impact: {impact}"));
+    let impact = text_of("impact").filter(|_| dependency["status"] != "ok").map(|impact| format!("impact: {impact}"));
     let error = dependency["error"].as_object().map(|_| dependency["error"].to_string());
-    let since = said("lastStatusChange").map(|at| format!("since {at}"));
-    let more: Vec<String> =
-        [said("errorMessage"), said("description"), impact, error, latency, since].into_iter().flatten().collect();
+    let since = text_of("lastStatusChange").map(|at| format!("since {at}"));
+    let more: Vec<String> = [text_of("errorMessage"), text_of("description"), impact, error, latency, since]
+        .into_iter()
+        .flatten()
+        .collect();
     let more = if more.is_empty() { String::new() } else { format!(": {}", more.join("; ")) };
     format!("{word:<9} {}{more}", text(&dependency["name"]))
 }
 
 async fn list_targets(remote: &Remote) -> anyhow::Result<u8> {
     let mut all = every(remote, "/api/v1/targets?", "targets").await?;
-    // The worst first.
+    // Most urgent first.
     let badness = |target: &Value| BADNESS.iter().position(|status| target["status"] == **status);
     all.sort_by_key(badness);
     answer(remote, &json!({ "total": all.len(), "targets": all }), |found| {

@@ -14,8 +14,8 @@ pub(crate) fn show(places: &Places, demo: bool) -> anyhow::Result<u8> {
     let token = read(&data_dir).map_err(|error| unreadable(&data_dir.join(FILE), &error))?;
     let Some(token) = token else {
         anyhow::bail!(
-            "{} keeps no admin token: no host has started with it yet, or POLLIWOG_ADMIN_TOKEN set the token; start the host \
-             with that variable to set another",
+            "no admin token is stored in {}: either no host has started with this directory, or POLLIWOG_ADMIN_TOKEN set \
+             the token; start the host with that variable to set another one",
             data_dir.display()
         );
     };
@@ -24,7 +24,7 @@ pub(crate) fn show(places: &Places, demo: bool) -> anyhow::Result<u8> {
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> anyhow::Error {
-    anyhow::anyhow!("{} cannot be read ({error}): ask as the user who runs the host", path.display())
+    anyhow::anyhow!("cannot read {} ({error}): run this command as the user who runs the host", path.display())
 }
 
 /// `token rotate`.

@@ -1,7 +1,8 @@
-//! The two text formats that scrapers read.
+//! The two text formats of metrics.
 //!
-//! OpenMetrics is for those that ask for it, as Prometheus does. All others get what was before it, which anything reads and
-//! a browser shows: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+//! A scraper that accepts OpenMetrics, such as Prometheus, gets OpenMetrics. All other clients get the older Prometheus
+//! text format, which every scraper reads and a browser displays:
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 
 use std::borrow::Cow;
 
@@ -15,13 +16,13 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The one that a header `Accept` asks for.
+    /// The format for a request with this `Accept` header.
     pub(crate) fn accepted(accept: Option<&str>) -> Self {
         let asked = accept.is_some_and(|accept| accept.to_ascii_lowercase().contains("application/openmetrics-text"));
         if asked { Self::OpenMetrics } else { Self::Plain }
     }
 
-    /// What a header `Content-Type` calls it.
+    /// The value of the `Content-Type` header.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -29,7 +30,7 @@ impl Format {
         }
     }
 
-    /// What OpenMetrics writes so, in this format.
+    /// Converts OpenMetrics text to this format.
     pub(crate) fn of(self, open_metrics: String) -> String {
         match self {
             Self::OpenMetrics => open_metrics,
@@ -38,7 +39,8 @@ impl Format {
     }
 }
 
-/// A counter is named with its suffix here, any other `unknown` is `untyped`, and there is no mark at the end.
+/// Converts OpenMetrics to Prometheus text format 0.0.4: a counter's metadata has the suffix `_total`, `unknown`
+/// becomes `untyped`, and the end marker is omitted.
 fn plain(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;
@@ -53,13 +55,13 @@ fn plain(open_metrics: &str) -> String {
         };
         let name = if kind == "counter" { Cow::Owned(format!("{name}_total")) } else { Cow::Borrowed(name) };
         let kind = match kind {
-            // A counter that OpenMetrics could not name.
+            // A counter whose name OpenMetrics does not allow.
             "unknown" if name.ends_with("_total") => "counter",
             "unknown" => "untyped",
             kind => kind,
         };
-        if let Some((_, said)) = help.take() {
-            text.push_str(&format!("# HELP {name} {said}\n"));
+        if let Some((_, description)) = help.take() {
+            text.push_str(&format!("# HELP {name} {description}\n"));
         }
         text.push_str(&format!("# TYPE {name} {kind}\n"));
     }
@@ -71,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn openmetrics_is_for_those_that_ask() {
+    fn only_clients_that_accept_openmetrics_get_it() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
         for (accept, expected) in [
             (Some(prometheus), Format::OpenMetrics),
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_format_names_counters_with_their_suffix() {
+    fn the_plain_format_names_counters_with_their_suffix() {
         let open_metrics = "# HELP polls Polls by result.\n# TYPE polls counter\npolls_total{result=\"a # TYPE b\"} 1\n\
                             # HELP depth How many.\n# TYPE depth gauge\ndepth 2\n\
                             # HELP read_total Reported.\n# TYPE read_total unknown\nread_total 3\n\

@@ -1,4 +1,4 @@
-//! What plugins report.
+//! Samples that plugins report.
 
 use super::series::{Value, family};
 use metrics::{FloatCounter, FloatGauge, Labels};
@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 
 const HELP: &str = "Reported by a plugin";
 
-/// Samples of one name, from any number of targets. A name that plugins report with different types has none: no plugin can
-/// take a series away from another by its type, neither now nor after a restart.
+/// Samples by name, from any number of targets. A name that plugins report with different types is untyped, so that one
+/// plugin's type never hides another plugin's series, whichever reports first.
 type Families<'a> = BTreeMap<&'a str, (SampleKind, Vec<Value>)>;
 
-/// A number of no type that OpenMetrics has a name for.
+/// A number of unknown type.
 #[derive(Debug, Default)]
 struct Unknown(FloatGauge);
 
@@ -42,8 +42,8 @@ pub(super) fn register<'a>(states: &mut Registry, samples: impl Iterator<Item = 
         values.push((labels, sample.value));
     }
     for (name, (kind, values)) in &families {
-        // OpenMetrics names a counter without its suffix, which it must have. Without it, it may be the name of another, and there
-        // may be one of a name only; `_created` belongs to a counter as well.
+        // OpenMetrics declares a counter without the suffix `_total`. The shortened name must not be the name of
+        // another family; `_created` is reserved for the counter as well.
         let is_free = |base: &&str| !families.contains_key(base) && !families.contains_key(&*format!("{base}_created"));
         let base = name.strip_suffix("_total").filter(|base| !base.is_empty()).filter(is_free);
         match (kind, base) {
@@ -56,7 +56,7 @@ pub(super) fn register<'a>(states: &mut Registry, samples: impl Iterator<Item = 
     }
 }
 
-/// A counter that is negative is none; its value is left at 0.
+/// Sets a counter. A negative value is shown as 0.
 fn count(counter: &FloatCounter, value: f64) -> f64 {
     counter.inc_by(value.max(0.0))
 }
@@ -67,7 +67,7 @@ mod tests {
     use prometheus_client::encoding::text::encode_registry;
 
     #[test]
-    fn each_name_is_of_one_family() {
+    fn each_name_belongs_to_one_family() {
         let labels = |target: &str| vec![("instance".to_owned(), target.to_owned())];
         let sample = |name: &str, kind, value| {
             let own = vec![("id".to_owned(), "a".to_owned())];
@@ -129,7 +129,7 @@ mod tests {
             text
         };
         assert!(scrape(&[("z", &honest)]).contains("TYPE temperature gauge"));
-        // The order is that of the targets' ids, and a newcomer may come first.
+        // Targets are ordered by id, so a new target may come first.
         for samples in [[("a", &other), ("z", &honest)], [("a", &honest), ("z", &other)]] {
             let both = scrape(&samples);
             assert!(both.contains("TYPE temperature unknown"), "{both}");

@@ -1,4 +1,4 @@
-//! Families of series, made from values at the time of a scrape.
+//! Families of series, built from values at each scrape.
 
 use metrics::Labels;
 use prometheus_client::metrics::family::Family;
@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 /// The labels and the value of one series.
 pub(super) type Value = (Labels, f64);
 
-/// A family of these series; `set` sets the value of each.
+/// Builds a family of these series; `set` sets the value of each metric.
 pub(super) fn family<M: Default, R>(values: &[Value], set: impl Fn(&M, f64) -> R) -> Family<Labels, M> {
     let family = Family::<Labels, M>::default();
     for (labels, value) in values {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// The plugin.
 pub struct Queues;
 
-/// What an operator writes under `[target.settings]`. The doc comments are shown to operators.
+/// The settings under `[target.settings]`. Operators see the doc comments.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
@@ -39,7 +39,7 @@ impl Poller for Queues {
     }
 
     fn poll(_: &Target, settings: Settings) -> Result<Report, PollError> {
-        // The target's own URL. Errors, and statuses other than 2xx, become the failure that stands for them.
+        // Request the target's URL. Errors and statuses other than 2xx become failures.
         let response = http::get("")?;
         read(response.body(), &settings)
     }
@@ -52,10 +52,10 @@ fn read(body: &[u8], settings: &Settings) -> Result<Report, PollError> {
     let queues: BTreeMap<String, lenient::Number> = json(body)?;
     let mut report = Report::empty();
     for (name, lenient::Number(waiting)) in queues {
-        let said = format!("{waiting} messages wait");
+        let message = format!("{waiting} messages wait");
         let queue = match waiting {
-            n if n > settings.critical => Dependency::critical(&name, said),
-            n if n > settings.warning => Dependency::warning(&name, said),
+            n if n > settings.critical => Dependency::critical(&name, message),
+            n if n > settings.warning => Dependency::warning(&name, message),
             _ => Dependency::ok(&name),
         };
         report.dependencies.push(queue.with_kind("queue"));
@@ -71,7 +71,7 @@ mod tests {
     use polliwog_sdk::testing::{self, Recording};
 
     #[test]
-    fn queues_are_judged_by_their_length() {
+    fn the_status_of_a_queue_depends_on_its_length() {
         let recording = Recording::of_body(r#"{"mail": 3, "orders": "120", "invoices": 5000}"#);
         let report = testing::poll::<Queues>(recording, testing::target("{}")).unwrap();
         let found: Vec<_> = report.dependencies.iter().map(|queue| (queue.name.as_str(), queue.status)).collect();
@@ -79,14 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn the_recording_is_read() {
+    fn the_recording_produces_three_dependencies() {
         let recording = Recording::parse(include_str!("../recordings/queues.json"));
         let target = recording.target();
         assert_eq!(testing::poll::<Queues>(recording, target).unwrap().dependencies.len(), 3);
     }
 
     #[test]
-    fn settings_that_make_no_sense_are_refused() {
+    fn invalid_settings_are_refused() {
         assert_eq!(testing::check_settings::<Queues>(r#"{"warning": 5, "critical": 1}"#).len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! `plugin accept`: an operator's word for a file that takes over a kind.
+//! `plugin accept`: allows a plugin file to take over a kind that has targets.
 
 use crate::cli::Common;
 use crate::configuration::read;
@@ -8,7 +8,7 @@ use anyhow::{anyhow, bail};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// Accepts the bytes of a file.
+/// Accepts a file's present content.
 pub(crate) fn accept(file: &Path, common: &Common) -> anyhow::Result<u8> {
     let config = read(&common.places())?.map_err(|problems| anyhow!("{}", problems[0]))?;
     let path = if file.components().count() == 1 { config.plugin_dir.join(file) } else { file.to_owned() };
@@ -18,6 +18,6 @@ pub(crate) fn accept(file: &Path, common: &Common) -> anyhow::Result<u8> {
     };
     let digest = catalog::hex(&Sha256::digest(&content));
     trust(&config).accept(&digest)?;
-    print(&format!("{} is accepted (SHA-256 {digest}); a running host takes it within seconds", path.display()))?;
+    print(&format!("{} is accepted (SHA-256 {digest}); a running host loads it within seconds", path.display()))?;
     Ok(0)
 }

@@ -1,5 +1,5 @@
-//! `plugin bench`: what each poll of a plugin costs, over a recording: the first of a target, and those that remember the one
-//! before.
+//! `plugin bench`: measures the cost of a plugin's polls over a recording: first polls of a target, and later polls
+//! with the cache of the previous one.
 
 use super::list::bytes;
 use super::project::Project;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// Polls before those that count: caches fill, and the first instance is the dearest.
+/// Polls before the measurement, which fill caches. The first instance costs most.
 const WARM_UP: u32 = 20;
 
-/// 0 when every poll ended as the recording's should, 1 when the plugin failed.
+/// Measures and prints the cost. Returns exit code 1 if a first poll fails, else 0.
 pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_json: bool) -> anyhow::Result<u8> {
     let project = Project::find(path)?;
     let file = recording.map(Path::to_owned).or_else(|| project.recordings.first().cloned());
@@ -23,7 +23,7 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
         let component = project.component.display();
         let by = project.option();
         anyhow!(
-            "no recording: make one with `polliwog poll --{by} {component} --url URL --record FILE.json`, and give it as \
+            "no recording: record one with `polliwog poll --{by} {component} --url URL --record FILE.json`, and pass it as \
              --recording"
         )
     })?;
@@ -61,7 +61,7 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
     } else {
         print(&readable(&file, &first, later.as_ref()))?;
     }
-    let told = |polls: &str, failure: &Failure| {
+    let report = |polls: &str, failure: &Failure| {
         complain(format_args!(
             "polliwog: {polls} failed: {} ({}): {}",
             failure.code,
@@ -70,8 +70,8 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
         ));
     };
     match (&failure, &later_failure) {
-        (Some(failure), _) => told("polls", failure),
-        (None, Some(failure)) => told("polls that remember the one before, which the recording may not hold,", failure),
+        (Some(failure), _) => report("polls", failure),
+        (None, Some(failure)) => report("later polls, whose requests the recording may not contain,", failure),
         (None, None) => {}
     }
     Ok(u8::from(failure.is_some()))

@@ -1,4 +1,4 @@
-//! `plugin inspect`: who a file says it is, and whether this host would take it.
+//! `plugin inspect`: shows a plugin file's description and whether this host accepts it.
 
 use super::list::bytes;
 use super::project::{Project, content, usual_sandbox};
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// 0 when this host would take the file, 1 when not.
+/// Prints the description. Returns exit code 0 if this host accepts the file, else 1.
 pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
     let sandbox = usual_sandbox(Backtrace::default())?;
-    // A project's folder stands for what was built in it.
+    // A project's folder names the component that was built in it.
     let project = if file.is_dir() { Some(Project::find(file)?) } else { None };
     let file = project.as_ref().map_or(file, |project| project.component.as_path());
     let name = file.display().to_string();
@@ -68,7 +68,7 @@ fn facts(name: &str, of_file: &Value, plugin: &Plugin) -> Value {
     })
 }
 
-/// The pattern as its author wrote it, without the anchors that the host adds.
+/// Returns the pattern as its author wrote it, without the anchors that the host adds.
 fn regex_text(pattern: &impl ToString) -> String {
     let text = pattern.to_string();
     text.strip_prefix("^(?:").and_then(|rest| rest.strip_suffix(")$")).unwrap_or(&text).to_owned()
@@ -105,7 +105,7 @@ fn readable(facts: &Value) -> String {
     lines.join("\n")
 }
 
-/// Every setting that holds no others, by where it stands, with what it means and its default.
+/// Lists every setting that is not an object: its path, description and default.
 fn list_settings((root, part): (&Value, &Value), place: &str, lines: &mut Vec<String>) {
     for (name, schema) in part["properties"].as_object().into_iter().flatten() {
         let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };

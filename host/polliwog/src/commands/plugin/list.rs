@@ -1,4 +1,4 @@
-//! `plugin list`: what serves which kind, and what it has used.
+//! `plugin list`: lists the plugins, their kinds and their usage.
 
 use crate::cli::Common;
 use crate::client::{self, Unanswered};
@@ -10,7 +10,7 @@ use egress::Method;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The plugins of the running host, with counters; where none answers, those that this configuration would load.
+/// Lists the plugins of the running host with counters or, if no host answers, those that the configuration would load.
 pub(crate) async fn list(common: &Common, as_json: bool) -> anyhow::Result<u8> {
     let (from, plugins) = match client::call(common, Method::Get, "/api/v1/plugins", None).await {
         Ok(answer) => ("the running host", answer["plugins"].clone()),
@@ -18,8 +18,10 @@ pub(crate) async fn list(common: &Common, as_json: bool) -> anyhow::Result<u8> {
             complain(format_args!("polliwog: {why}"));
             return Ok(1);
         }
-        Err(Unanswered::Nobody(why)) => {
-            complain(format_args!("no running host answers ({why}); this is what the configuration would load"));
+        Err(Unanswered::Unreachable(why)) => {
+            complain(format_args!(
+                "no running host answers ({why}); listing the plugins that the configuration would load"
+            ));
             ("the configuration", would_load(common).await?)
         }
     };
@@ -70,7 +72,7 @@ fn row(plugin: &Value) -> String {
     )
 }
 
-/// What does not fit the table: quarantine, faults by reason, secrets used, log lines.
+/// Returns the lines below a plugin's row: quarantine, faults by reason, used secrets, log lines.
 fn notes(plugin: &Value) -> Vec<String> {
     let counts = |key: &str| {
         let all = plugin[key].as_object().into_iter().flatten();
@@ -78,7 +80,7 @@ fn notes(plugin: &Value) -> Vec<String> {
     };
     let mut notes = Vec::new();
     if let Some(until) = plugin["quarantinedUntil"].as_str() {
-        notes.push(format!("in quarantine: tried again at {until}, and when its file changes"));
+        notes.push(format!("in quarantine: probed at {until} and when its file changes"));
     }
     for (what, counts) in [("faults", counts("faultsByReason")), ("secrets used", counts("secrets"))] {
         if !counts.is_empty() {
@@ -91,7 +93,7 @@ fn notes(plugin: &Value) -> Vec<String> {
     notes
 }
 
-/// A number of bytes as people read it.
+/// Formats a number of bytes.
 pub(super) fn bytes(count: u64) -> String {
     match count {
         0..10_000 => format!("{count} B"),

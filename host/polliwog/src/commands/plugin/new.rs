@@ -1,7 +1,7 @@
-//! `plugin new`: a project that builds, passes its test and polls the demo.
+//! `plugin new`: creates a project that builds, passes its test and can poll the demo.
 //!
-//! The project holds everything that it needs of Polliwog: the SDK as it was when this program was built, or the contract
-//! and a file of helpers. So it builds with nothing but its language's own tools.
+//! The project contains the parts of Polliwog that it needs: this program's version of the SDK, or the contract and a
+//! file of helpers. So it builds with its language's own tools only.
 
 use crate::cli::{Language, USAGE};
 use crate::output::{complain, print};
@@ -16,27 +16,27 @@ static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../sdk/src");
 static CONTRACT: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
 const GUIDE: &str = include_str!("../../../../../sdk/README.md");
 
-/// Words that no crate may be called.
+/// Names that cargo or the language reserves.
 const RESERVED: [&str; 12] =
     ["test", "core", "std", "alloc", "self", "super", "crate", "polliwog-sdk", "serde", "schemars", "build", "deps"];
 
-/// Makes the folder; 64 where that cannot be its name.
+/// Creates the project. Returns exit code 64 if the name is not allowed.
 pub(crate) fn new(name: &str, language: Language) -> anyhow::Result<u8> {
     let kind = match Kind::new(name) {
         Ok(kind) if !RESERVED.contains(&name) => kind,
         Ok(_) => {
-            complain(format_args!("polliwog: {name:?} means something else to the tools: choose another name"));
+            complain(format_args!("polliwog: the name {name:?} is reserved: choose another one"));
             return Ok(USAGE);
         }
         Err(error) => {
-            complain(format_args!("polliwog: a plugin is named after the kind that it serves: {error}"));
+            complain(format_args!("polliwog: the name must be a valid kind: {error}"));
             return Ok(USAGE);
         }
     };
     let folder = PathBuf::from(kind.as_str());
     if let Err(error) = fs::create_dir(&folder) {
         anyhow::bail!(
-            "the folder {} cannot be made ({error}): choose another name, or another place",
+            "cannot create the folder {} ({error}): choose another name or another directory",
             folder.display()
         );
     }
@@ -50,7 +50,7 @@ pub(crate) fn new(name: &str, language: Language) -> anyhow::Result<u8> {
         }
     };
     print(&format!(
-        "{kind}: a project for a plugin of kind {kind}. Next:\n\n  cd {kind}\n  {next}\n\nREADME.md there says the rest."
+        "{kind}: a project for a plugin of kind {kind}. Next:\n\n  cd {kind}\n  {next}\n\nREADME.md describes the next steps."
     ))?;
     Ok(0)
 }
@@ -65,13 +65,13 @@ pub(crate) fn wit(folder: &Path) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Writes what a project holds of Polliwog anew, and nothing else of it.
+/// Updates a project's copies of the SDK or helpers and of the contract. Other files stay unchanged.
 pub(crate) fn update(folder: &Path) -> anyhow::Result<u8> {
     let helpers = [("polliwog.js", Language::Js), ("polliwog.py", Language::Python), ("polliwog-sdk", Language::Rust)];
     let found = helpers.into_iter().find(|(file, _)| folder.join(file).exists());
     let Some((_, language)) = found else {
         anyhow::bail!(
-            "{} holds no polliwog-sdk, polliwog.js or polliwog.py: give the folder of a project that `polliwog plugin new` made",
+            "{} contains no polliwog-sdk, polliwog.js or polliwog.py: pass the folder of a project from `polliwog plugin new`",
             folder.display()
         );
     };
@@ -93,7 +93,7 @@ pub(crate) fn update(folder: &Path) -> anyhow::Result<u8> {
         }
     };
     project.copy_all(&CONTRACT, Path::new(""), Path::new("wit")).with_context(written)?;
-    print(&format!("{what} are those of polliwog {} now; build and test again", env!("CARGO_PKG_VERSION")))?;
+    print(&format!("{what} are updated to polliwog {}; build and test again", env!("CARGO_PKG_VERSION")))?;
     Ok(0)
 }
 
@@ -131,12 +131,12 @@ impl Project<'_> {
         self.write("polliwog-sdk/README.md", GUIDE)
     }
 
-    /// Copies every file, with its place taken from `within` to `to`.
+    /// Copies every file to the folder `to`, with its path relative to `within`.
     fn copy_all(&self, files: &Dir<'_>, within: &Path, to: &Path) -> anyhow::Result<()> {
         for file in files.files() {
             let place = file.path().strip_prefix(within).unwrap_or(file.path());
-            let text = file.contents_utf8().context("a template is no text")?;
-            // Under other names here, so that no tool takes a template for a package.
+            let text = file.contents_utf8().context("a template is not UTF-8")?;
+            // The templates have other names, so that no tool treats a template as a package.
             let place = match place.to_str() {
                 Some("Cargo.toml.template") => PathBuf::from("Cargo.toml"),
                 Some("sdk.Cargo.toml") => PathBuf::from("polliwog-sdk/Cargo.toml"),
@@ -169,7 +169,7 @@ fn template(name: &str) -> anyhow::Result<&'static str> {
     file.context("the program was built without its templates")
 }
 
-/// `queue-depths` as people read it.
+/// Returns a kind as a title: `queue-depths` becomes `Queue depths`.
 fn title(kind: &str) -> String {
     let words = kind.replace('-', " ");
     let mut letters = words.chars();

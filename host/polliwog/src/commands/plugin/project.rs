@@ -1,4 +1,4 @@
-//! A plugin's project: where its component and its recordings lie.
+//! A plugin's project: finds its component and its recordings.
 
 use crate::configuration::defaults;
 use crate::output::complain;
@@ -9,32 +9,32 @@ use sandbox::{Backtrace, Plugin, Sandbox};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Where a project's component is, for each language's tools; the newest counts.
+/// The folders where the languages' tools put a component. The newest component is used.
 const PLACES: [&str; 4] = [".", "dist", "target/wasm32-wasip2/release", "target/wasm32-wasip2/debug"];
 const RECORDINGS: &str = "recordings";
 const GOLDEN: &str = ".report.json";
 
 /// A plugin that was built, and its recordings.
 pub(super) struct Project {
-    /// The component.
+    /// The path of the component, or a built-in plugin's kind.
     pub component: PathBuf,
     /// The recordings, by name.
     pub recordings: Vec<PathBuf>,
-    /// Its folder, where one was given.
+    /// The project's folder; `None` if the path of a component was given.
     folder: Option<PathBuf>,
 }
 
 impl Project {
-    /// The project in a folder, or around a component; a kind's name alone stands for the plugin that comes with this program.
+    /// Finds the project of a folder or of a component. A built-in plugin's kind is accepted instead of a path.
     pub(super) fn find(path: &Path) -> anyhow::Result<Self> {
         if built_in(path).is_some() {
             return Ok(Self { component: path.to_owned(), recordings: Vec::new(), folder: None });
         }
-        let found = std::fs::metadata(path).with_context(|| format!("there is no {}", path.display()))?;
+        let found = std::fs::metadata(path).with_context(|| format!("cannot find {}", path.display()))?;
         let (component, folder) = if found.is_dir() {
             (newest_component(path)?, Some(path.to_owned()))
         } else {
-            // A component may lie deep in the folder where it was built.
+            // A component may be several levels below the project's folder.
             let around = path.ancestors().skip(1).take(4).find(|folder| folder.join(RECORDINGS).is_dir());
             (path.to_owned(), around.map(Path::to_owned))
         };
@@ -43,7 +43,7 @@ impl Project {
         Ok(Self { component, recordings: recordings.unwrap_or_default(), folder })
     }
 
-    /// Says when a source is newer than what was built of it: the results are those of yesterday's plugin.
+    /// Warns on stderr if a source file is newer than the component.
     pub(super) fn warn_when_stale(&self) {
         let built = std::fs::metadata(&self.component).and_then(|found| found.modified()).ok();
         let newest = self.folder.as_deref().and_then(newest_source);
@@ -55,12 +55,12 @@ impl Project {
         }
     }
 
-    /// How `poll` is told of it: `--plugin FILE`, or `--kind KIND` where it comes with this program.
+    /// The name of `poll`'s option for this plugin: `kind` for a built-in one, else `plugin`.
     pub(super) fn option(&self) -> &'static str {
         if built_in(&self.component).is_some() { "kind" } else { "plugin" }
     }
 
-    /// Loads the component as a host would.
+    /// Loads the component as a host does.
     pub(super) async fn load(&self) -> anyhow::Result<(Sandbox, Plugin)> {
         let refused = |why: String| anyhow!("{} is refused: {why}", self.component.display());
         let content = content(&self.component).map_err(refused)?;
@@ -71,7 +71,7 @@ impl Project {
     }
 }
 
-/// A sandbox for one plugin, with the usual data directory: what a host has compiled is not compiled again.
+/// Creates a sandbox for one plugin with the default data directory, so that components compiled by a host are reused.
 pub(super) fn usual_sandbox(backtrace: Backtrace) -> anyhow::Result<Sandbox> {
     let config = defaults(&Default::default()).map_err(|problems| anyhow!("{}", problems[0]))?;
     small_sandbox(&config.data_dir, backtrace)
@@ -81,7 +81,7 @@ fn built_in(path: &Path) -> Option<&'static builtin::Builtin> {
     builtin::ALL.iter().find(|plugin| path.as_os_str() == plugin.kind && !path.exists())
 }
 
-/// A file's content, or, for a kind's name alone, the plugin that comes with this program.
+/// Returns a file's content, or the component of a built-in plugin if `file` is its kind.
 pub(super) fn content(file: &Path) -> Result<Vec<u8>, String> {
     match built_in(file) {
         Some(plugin) => Ok(plugin.component.to_vec()),
@@ -89,7 +89,7 @@ pub(super) fn content(file: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Where a recording's golden report lies.
+/// Returns the path of a recording's golden report.
 pub(super) fn golden(recording: &Path) -> PathBuf {
     recording.with_extension(&GOLDEN[1..])
 }
@@ -97,7 +97,7 @@ pub(super) fn golden(recording: &Path) -> PathBuf {
 fn newest_component(folder: &Path) -> anyhow::Result<PathBuf> {
     let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
     let elsewhere = std::env::var_os("CARGO_TARGET_DIR").map(|dir| PathBuf::from(dir).join("wasm32-wasip2/release"));
-    // A shared target directory holds other projects' components too: this one's has its folder's name.
+    // A shared target directory contains other projects' components too; this project's has the folder's name.
     let own = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().replace('-', "_")));
     let elsewhere = elsewhere.zip(own).map(|(dir, own)| dir.join(format!("{own}.wasm")));
     if let Some(component) = elsewhere.filter(|component| component.is_file()) {
@@ -109,7 +109,7 @@ fn newest_component(folder: &Path) -> anyhow::Result<PathBuf> {
             if path.extension().is_some_and(|extension| extension == "wasm")
                 && let Ok(built) = entry.metadata().and_then(|found| found.modified())
             {
-                // `./x.wasm` rather than `././x.wasm`.
+                // Normalizes `././x.wasm` to `./x.wasm`.
                 found.push((built, path.components().collect()));
             }
         }
@@ -117,14 +117,14 @@ fn newest_component(folder: &Path) -> anyhow::Result<PathBuf> {
     match found.into_iter().max() {
         Some((_, component)) => Ok(component),
         None => bail!(
-            "no component in {} (looked in {}): build it first, as the project's README.md says",
+            "no component in {} (searched {}): build it first, as the project's README.md describes",
             folder.display(),
             PLACES.join(", ")
         ),
     }
 }
 
-/// The source of a project that was changed last.
+/// Returns the source file of a project that was changed last, and the time of the change.
 pub(super) fn newest_source(folder: &Path) -> Option<(SystemTime, PathBuf)> {
     const SOURCES: [&str; 8] = ["rs", "toml", "js", "mjs", "ts", "py", "wit", "json"];
     const OTHERS: [&str; 6] = ["target", "node_modules", ".venv", "types", "__pycache__", RECORDINGS];

@@ -1,6 +1,6 @@
-//! Recordings: what a poll was told, and every exchange that it had, as a file.
+//! Recordings: files with a poll's target and exchanges.
 //!
-//! `poll --record` writes one, `plugin test` and `plugin bench` replay it, and so does `polliwog_sdk::testing`.
+//! `poll --record` writes a recording. `plugin test`, `plugin bench` and `polliwog_sdk::testing` replay it.
 
 use config::TargetConfig;
 use egress::{Exchange, Grant, Origin, OriginGrant, Player, Secrets, Tape, Tls, requested};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// The longest recording, in bytes.
 const LONGEST: u64 = 256 << 20;
-/// What stands for a secret's value where nothing is sent.
+/// The value of every secret in a replay, which sends nothing.
 const SECRET: &str = "a-secret-of-the-recording";
 
 /// A recorded poll.
@@ -25,9 +25,9 @@ const SECRET: &str = "a-secret-of-the-recording";
 pub(crate) struct Recording {
     /// The kind that was polled.
     pub kind: String,
-    /// What the plugin was told.
+    /// The target as passed to the plugin.
     target: RecordedTarget,
-    /// Every exchange, in the order of the answers.
+    /// Every exchange, in the order of the responses.
     exchanges: Vec<Exchange>,
 }
 
@@ -41,50 +41,50 @@ struct RecordedTarget {
     labels: BTreeMap<String, String>,
     #[serde(default)]
     settings: Value,
-    /// Names only.
+    /// The names of the secrets, without values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     secrets: Vec<String>,
-    /// Milliseconds since 1970.
+    /// The time of the poll, in milliseconds since 1970.
     now: u64,
     timeout_ms: u64,
 }
 
-/// What a plugin is told beside its target.
+/// The times that a plugin receives besides its target.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Told {
-    /// The time.
+pub(crate) struct Timing {
+    /// The time of the poll.
     pub now: Timestamp,
-    /// How long it has.
+    /// The poll's timeout.
     pub timeout: Duration,
 }
 
 impl Recording {
-    pub(crate) fn of(target: &TargetConfig, secrets: &[String], told: Told, exchanges: Vec<Exchange>) -> Self {
-        let target_told = RecordedTarget {
+    pub(crate) fn of(target: &TargetConfig, secrets: &[String], timing: Timing, exchanges: Vec<Exchange>) -> Self {
+        let recorded = RecordedTarget {
             url: target.url.to_string(),
             also: target.also.iter().map(|also| also.url.to_string()).collect(),
             labels: target.labels.clone(),
             settings: target.settings.clone(),
             secrets: secrets.to_vec(),
-            now: u64::try_from(told.now.as_millis()).unwrap_or(0),
-            timeout_ms: u64::try_from(told.timeout.as_millis()).unwrap_or(u64::MAX),
+            now: u64::try_from(timing.now.as_millis()).unwrap_or(0),
+            timeout_ms: u64::try_from(timing.timeout.as_millis()).unwrap_or(u64::MAX),
         };
-        Self { kind: target.kind.to_string(), target: target_told, exchanges }
+        Self { kind: target.kind.to_string(), target: recorded, exchanges }
     }
 
-    /// Whether a recording may be written there; in one sentence, why not. Nothing but a recording is written over, and
-    /// what `plugin test` would not find is not written.
+    /// Checks whether a recording may be written to `file`. Fails with the reason if the file exists and is not a
+    /// recording, or if `plugin test` would not find it by its name.
     pub(crate) fn may_be_written(file: &Path) -> Result<(), String> {
         let name = file.display();
         let words = file.file_name().unwrap_or_default().to_string_lossy();
         if !words.ends_with(".json") || words.ends_with(".report.json") {
-            return Err(format!("a recording is called NAME.json, and not NAME.report.json: {name} is neither"));
+            return Err(format!("the name of a recording must end in .json and not in .report.json: {name}"));
         }
         if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-            return Err(format!("there is no folder {}: make it first", folder.display()));
+            return Err(format!("the folder {} does not exist: create it first", folder.display()));
         }
         match Self::read(file) {
-            Err(_) if file.exists() => Err(format!("{name} is there already and no recording: choose another name")),
+            Err(_) if file.exists() => Err(format!("{name} exists and is not a recording: choose another name")),
             _ => Ok(()),
         }
     }
@@ -95,26 +95,26 @@ impl Recording {
         std::fs::write(file, format!("{text}\n")).with_context(|| format!("writing the recording {}", file.display()))
     }
 
-    /// In one sentence, why a file is no recording.
+    /// Reads a recording. Fails with the reason if the file is not a valid recording.
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let text = config::read_text(file, LONGEST)?;
         let name = file.display();
         let recording: Self = serde_json::from_str(&text).map_err(|error| match text.trim_start().starts_with('[') {
             true => format!(
-                "{name} is a list of exchanges, which polliwog_sdk::testing takes; here kind and target belong to it: record it \
-                 with `polliwog poll --record`"
+                "{name} is a list of exchanges, which only polliwog_sdk::testing accepts; a recording also has kind and \
+                 target: record it with `polliwog poll --record`"
             ),
-            false => format!("{name} is no recording: {error}: record it anew"),
+            false => format!("{name} is not a valid recording: {error}: record it again"),
         })?;
         for Exchange { request, response, error } in &recording.exchanges {
             if response.is_some() == error.is_some() {
-                return Err(format!("{name}: the exchange {} has to have either a response or an error", request.url));
+                return Err(format!("{name}: the exchange {} must have either a response or an error", request.url));
             }
         }
         Ok(recording)
     }
 
-    /// A poll that the recording answers.
+    /// Creates a poll whose requests the recording answers.
     pub(crate) fn job(&self, plugin: &Plugin) -> Result<Job, String> {
         let parse = |url: &str| Origin::parse(url).map_err(|error| error.to_string());
         let (base, origin) = parse(&self.target.url)?;
@@ -128,7 +128,7 @@ impl Recording {
         let secrets = Secrets::new(values.collect()).map_err(|error| error.to_string())?;
         let exchanges = self.exchanges.iter().map(|exchange| {
             let mut exchange = exchange.clone();
-            // A path, in a recording that was written by hand.
+            // A recording that was written by hand may have a path instead of a URL.
             if let Ok((origin, path)) =
                 base.join(&exchange.request.url).map_err(drop).and_then(|url| requested(&url).map_err(drop))
             {

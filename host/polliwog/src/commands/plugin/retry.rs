@@ -5,7 +5,7 @@ use crate::commands::remote::{answer, ask, every, part, text};
 use crate::output::print;
 use egress::Method;
 
-/// Polls one target of the kind: a command polls in quarantine too.
+/// Polls one target of the kind. A poll on command also runs in quarantine.
 pub(crate) async fn retry(remote: &Remote, kind: &str) -> anyhow::Result<u8> {
     let targets = every(remote, "/api/v1/targets?", "targets").await?;
     let Some(target) = targets.iter().find(|target| target["kind"] == kind && target["enabled"] != false) else {
@@ -14,6 +14,6 @@ pub(crate) async fn retry(remote: &Remote, kind: &str) -> anyhow::Result<u8> {
     let target = text(&target["id"]);
     let accepted = ask(remote, Method::Post, &format!("/api/v1/targets/{}/poll", part(&target)), None).await?;
     answer(remote, &accepted, |_| {
-        print(&format!("{target} is polled now: a poll that does not fail by the plugin's fault ends its quarantine"))
+        print(&format!("{target} is polled now: the quarantine ends unless this poll fails because of the plugin"))
     })
 }

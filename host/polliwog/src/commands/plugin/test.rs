@@ -1,4 +1,4 @@
-//! `plugin test`: recordings, replayed, against golden reports.
+//! `plugin test`: replays recordings and compares the reports with golden reports.
 
 use super::project::{Project, golden};
 use super::recording::Recording;
@@ -12,23 +12,23 @@ use serde_json::{Value, json};
 use similar::TextDiff;
 use std::path::{Path, PathBuf};
 
-/// What came of one recording.
+/// The result of one recording.
 enum Verdict {
     Same,
     Written,
-    /// What is different, line by line.
+    /// The difference, line by line.
     Different(String),
-    /// Why there is nothing to compare.
+    /// Why the report cannot be compared.
     Broken(String),
 }
 
-/// 0 when every report is as it should be, 1 when not.
+/// Replays every recording. Returns exit code 0 if every report matches its golden report, else 1.
 pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Result<u8> {
     let project = Project::find(path)?;
     if project.recordings.is_empty() {
         anyhow::bail!(
-            "no recordings: make one with `polliwog poll --{} {} --url URL --record recordings/NAME.json`, and look at \
-             what comes of it before `polliwog plugin test --update` makes it the golden report",
+            "no recordings: record one with `polliwog poll --{} {} --url URL --record recordings/NAME.json`, and check \
+             its report before `polliwog plugin test --update` makes it the golden report",
             project.option(),
             project.component.display()
         );
@@ -50,7 +50,7 @@ pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Re
             print(&line(recording, verdict))?;
         }
         let all = format!("{} of {}", counted(results.len(), "recording"), project.component.display());
-        print(&if failed == 0 { format!("{all}: all as they should be") } else { format!("{all}, {failed} not") })?;
+        print(&if failed == 0 { format!("{all}: all reports match") } else { format!("{all}: {failed} failed") })?;
     }
     Ok(u8::from(failed > 0))
 }
@@ -62,21 +62,21 @@ async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> a
     };
     let kind = plugin.descriptor().kind.as_str();
     if recording.kind != kind {
-        let why = format!("it was recorded of kind {}, and the plugin serves {kind}", recording.kind);
+        let why = format!("it is a recording of kind {}, but the plugin serves {kind}", recording.kind);
         return Ok(Verdict::Broken(why));
     }
     let job = match recording.job(plugin) {
         Ok(job) => job,
         Err(why) => return Ok(Verdict::Broken(why)),
     };
-    // What another recording's poll has kept is not known to this one.
+    // Clear the cache that another recording's poll has left.
     sandbox.forget(&job.target.id);
     let tape = job.tape.clone();
     let done = sandbox.poll(job).await;
     if let Outcome::Failure(failure) = &done.outcome
         && (failure.code == "not_recorded" || failure.category == FailureCategory::Plugin)
     {
-        // No golden report is made of that.
+        // Such a failure must not become a golden report.
         return Ok(Verdict::Broken(format!("{}: {}", failure.code, failure.message)));
     }
     let found = format!("{:#}\n", result_json(&done.outcome));
@@ -89,21 +89,23 @@ async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> a
         Ok(expected) => expected,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let name = golden.display();
-            return Ok(Verdict::Broken(format!("there is no golden report {name}: --update writes it\n{found}")));
+            return Ok(Verdict::Broken(format!(
+                "the golden report {name} does not exist: --update writes it\n{found}"
+            )));
         }
         Err(error) => return Err(error).with_context(|| format!("reading {}", golden.display())),
     };
     if same(&expected, &found) {
-        // The same report by other means: a server would see the difference.
+        // The report is the same, but requests may differ from the recorded ones.
         let asked = if let Tape::Replay(player) = tape { player.differences() } else { Vec::new() };
         return Ok(if asked.is_empty() { Verdict::Same } else { Verdict::Different(asked.join("\n")) });
     }
-    let names = (golden.display().to_string(), "what came of the recording".to_owned());
+    let names = (golden.display().to_string(), "report of the recording".to_owned());
     let diff = TextDiff::from_lines(&expected, &found).unified_diff().header(&names.0, &names.1).to_string();
     Ok(Verdict::Different(diff))
 }
 
-/// Whether both are the same JSON, however it is written.
+/// Whether both texts are the same JSON value, whatever the formatting.
 fn same(expected: &str, found: &str) -> bool {
     match (serde_json::from_str::<Value>(expected), serde_json::from_str::<Value>(found)) {
         (Ok(expected), Ok(found)) => expected == found,

@@ -1,4 +1,4 @@
-//! `plugin watch`: what an author saved is built and polled with at once.
+//! `plugin watch`: builds and polls each time a source file is saved.
 
 use super::project::{Project, newest_source};
 use crate::cli::PollArguments;
@@ -9,13 +9,13 @@ use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// How often the sources are looked at. Looking works on every file system, unlike being told.
-const LOOK: Duration = Duration::from_millis(500);
+/// The interval of the checks for changed sources. Checking works on every file system, unlike notifications.
+const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Builds and polls, until it is ended.
+/// Builds and polls until the process is interrupted.
 pub(crate) async fn watch(path: &Path, arguments: PollArguments) -> anyhow::Result<u8> {
     let (program, words) = builder(path)?;
-    let mut ticks = tokio::time::interval(LOOK);
+    let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut taken = None;
     loop {
@@ -31,10 +31,10 @@ pub(crate) async fn watch(path: &Path, arguments: PollArguments) -> anyhow::Resu
         let built = Command::new(program).args(words).current_dir(path).status().await;
         let built: ExitStatus = built.with_context(|| format!("running {program}"))?;
         if !built.success() {
-            complain("it was not built; the next save is tried again");
+            complain("the build failed; it is repeated at the next save");
             continue;
         }
-        // The build itself may write what counts as a source.
+        // The build itself may write source files.
         taken = newest_source(path);
         let plugin = Project::find(path)?.component;
         complain(format_args!("polling with {}", plugin.display()));
@@ -42,7 +42,7 @@ pub(crate) async fn watch(path: &Path, arguments: PollArguments) -> anyhow::Resu
     }
 }
 
-/// What builds a project, by what lies in it.
+/// Returns the build command of a project, chosen by its files.
 fn builder(path: &Path) -> anyhow::Result<(&'static str, &'static [&'static str])> {
     for (file, program, words) in [
         ("Cargo.toml", "cargo", &["build", "--release", "--target", "wasm32-wasip2"][..]),
@@ -53,5 +53,5 @@ fn builder(path: &Path) -> anyhow::Result<(&'static str, &'static [&'static str]
             return Ok((program, words));
         }
     }
-    bail!("{} holds neither Cargo.toml nor package.json nor build.sh: give the folder of a project", path.display())
+    bail!("{} contains no Cargo.toml, package.json or build.sh: pass the folder of a project", path.display())
 }

@@ -1,4 +1,4 @@
-//! What a poll came to, as JSON, as text, and as an exit code.
+//! The result of a poll as JSON, as text and as an exit code.
 
 use crate::output::counted;
 use engine::RuntimeTarget;
@@ -7,11 +7,11 @@ use sandbox::{Done, Plugin};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Nothing could be told.
+/// The exit code of a poll that failed or whose status is unknown.
 pub(super) const FAILED: u8 = 3;
 
-/// 0 ok, 1 warning, 2 critical, 3 unknown or failed; of several, critical before unknown before warning. Of a report in
-/// which there is nothing, nothing is known.
+/// Returns the exit code: 0 ok, 1 warning, 2 critical, 3 unknown or failed. Critical takes precedence over unknown,
+/// unknown over warning. A report without dependencies is unknown.
 pub(super) fn exit_code(outcome: &Outcome) -> u8 {
     let Outcome::Success(report) = outcome else { return FAILED };
     match report.dependencies.iter().map(|dependency| dependency.status).max() {
@@ -38,7 +38,7 @@ fn outcome(outcome: &Outcome) -> (&'static str, Value) {
     }
 }
 
-/// The documented shape; what is absent is null.
+/// Returns the result in the documented format; absent values are null.
 pub(super) fn json(target: &RuntimeTarget, plugin: &Plugin, done: &Done) -> Value {
     let mut shown = result_json(&done.outcome);
     shown["target"] = target.id().as_str().into();
@@ -49,7 +49,7 @@ pub(super) fn json(target: &RuntimeTarget, plugin: &Plugin, done: &Done) -> Valu
     shown
 }
 
-/// What a poll came to, without what is different each time.
+/// Returns the parts of a result that do not depend on the time of the poll.
 pub(crate) fn result_json(result: &Outcome) -> Value {
     let empty = Report::default();
     let report = if let Outcome::Success(report) = result { report } else { &empty };
@@ -91,7 +91,7 @@ fn dependency(dependency: &Dependency) -> Value {
     })
 }
 
-/// For people: a line for each dependency, the worst last, where it is seen.
+/// Formats the result as text: one line for each dependency, the worst last, where it stays visible.
 pub(super) fn text(target: &RuntimeTarget, done: &Done) -> String {
     let mut text = String::new();
     let cost = format!(
@@ -113,10 +113,10 @@ pub(super) fn text(target: &RuntimeTarget, done: &Done) -> String {
         let word = if dependency.skipped { "skipped" } else { dependency.status.as_str() };
         let name = &dependency.name;
         let title = dependency.title.as_deref().map_or_else(String::new, |title| format!(" ({title})"));
-        // What it is, or why it was left out, and then what is wrong with it.
-        let said = [dependency.error_message.as_deref(), dependency.description.as_deref()];
-        let said: Vec<&str> = said.into_iter().flatten().collect();
-        let message = if said.is_empty() { String::new() } else { format!(": {}", said.join(" | ")) };
+        // The error first, then the description.
+        let notes = [dependency.error_message.as_deref(), dependency.description.as_deref()];
+        let notes: Vec<&str> = notes.into_iter().flatten().collect();
+        let message = if notes.is_empty() { String::new() } else { format!(": {}", notes.join(" | ")) };
         // Writing to a string never fails.
         let _ = writeln!(text, "{word:<8} {name}{title}{message}");
     }
