@@ -288,7 +288,7 @@ fn check_finds_what_is_certain_to_fail() {
         (target("interval = \"30\""), "write \"30s\""),
         (target("interval = 30"), "write \"30s\""),
         (target("").replace("http://127.0.0.1:1/x", "nas.lan:8080"), "its scheme is missing"),
-        (target("labels = { \"a b\" = \"c\" }"), "no name of a label"),
+        (target("labels = { \"a b\" = \"c\" }"), "is not a label name"),
         (target("host_header = \"a/b\""), "is no host"),
         (
             target("[[alias]]\nname = \"a\"\ncanonical = \"b\"\n[[alias]]\nname = \"a\"\ncanonical = \"c\""),

@@ -87,8 +87,8 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
     for (arguments, expected) in [
         (["settings", "set", "scheduler.cadence", "adpative"], "did you mean \"adaptive\""),
         (["settings", "set", "scheduler.cadense", "fixed"], "did you mean \"scheduler.cadence\""),
-        (["settings", "set", "scheduler.min_interval", "0s"], "setting scheduler.min_interval: 0s is no interval"),
-        (["settings", "set", "scheduler.min_interval", "soon"], "\"soon\" is no duration"),
+        (["settings", "set", "scheduler.min_interval", "0s"], "setting scheduler.min_interval: 0s is out of range"),
+        (["settings", "set", "scheduler.min_interval", "soon"], "\"soon\" is not a duration"),
         (["settings", "set", "scheduler.max_interval", "100d"], "setting scheduler.max_interval"),
         (
             ["settings", "set", "scheduler.max_interval", "1s"],
