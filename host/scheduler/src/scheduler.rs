@@ -81,16 +81,16 @@ pub enum Finish {
     },
     /// The poll failed; the next one may succeed.
     Transient {
-        /// What it was about.
+        /// The cause of the failure.
         cause: Cause,
-        /// How long the source asked to be left alone.
+        /// The delay that the source requested (Retry-After).
         retry_after: Option<Duration>,
     },
     /// The poll failed and will fail again until the target or its configuration changes.
     Permanent {
-        /// What it was about.
+        /// The cause of the failure.
         cause: Cause,
-        /// How long the source asked to be left alone.
+        /// The delay that the source requested (Retry-After).
         retry_after: Option<Duration>,
     },
     /// The plugin failed, not the target.
