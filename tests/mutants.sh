@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Breaks the scheduler on purpose, one way at a time, and says which seed of the simulator catches it.
-# (ONLY=word runs those whose names have it.)
-# A break that no seed catches is a failure: the invariants would not notice it in our own changes either.
+# Applies one deliberate fault (mutant) to the scheduler at a time and reports which seed of the simulator catches it.
+# ONLY=word runs only the mutants whose name contains the word.
+# A mutant that no seed catches is a failure, because the invariants would miss the same fault in a real change.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 copy=target/mutants/source
@@ -10,46 +10,48 @@ seeds=${SEEDS:-1000}
 only=${ONLY:-}
 caught=0 missed=0
 
-# name | file under host/scheduler/src | what stands there | what stands there instead
+# name | file under host/scheduler/src | old text | new text
 mutants=(
     "the breaker opens one failure late|breaker.rs|failures < rules.threshold|failures <= rules.threshold"
-    "a success does not reset how long the breaker opens|breaker.rs|        self.open_for = None;|"
-    "a lost probe leaves the breaker half-open|breaker.rs|        self.enter(BreakerState::Open, now);
+    "a success does not reset the open time of the breaker|breaker.rs|        self.open_for = None;|"
+    "a lost probe leaves the breaker half-open|breaker.rs|        enter(self, BreakerState::Open, now);
         self.open_for|        self.open_for"
-    "a host's slot is never given back|hosts.rs|held.running = held.running.saturating_sub(1);|"
-    "a host lets one more in than it may|hosts.rs|self.running < limit &&|self.running <= limit &&"
-    "a freed slot is not handed on|scheduler/outcomes.rs|            self.make_ready(next, now);|            let _ = next;"
-    "no wake-up for the queue|scheduler.rs|self.queue.next_due().into_iter().chain(token)|token.into_iter()"
-    "wake-ups twenty seconds late|scheduler.rs|self.queue.next_due().into_iter().chain(token)|self.queue.next_due().map(\|due\| due.after(Duration::from_secs(20))).into_iter().chain(token)"
+    "a host's slot is never freed|hosts.rs|held.running = held.running.saturating_sub(1);|"
+    "a host admits one poll too many|hosts.rs|self.running < limit &&|self.running <= limit &&"
+    "a freed slot is not passed to the next target|scheduler/outcomes.rs|            self.make_ready(next, now);|            let _ = next;"
+    "the queue causes no wake-up|scheduler.rs|self.queue.next_due().into_iter().chain(token)|token.into_iter()"
+    "wake-ups are twenty seconds late|scheduler.rs|self.queue.next_due().into_iter().chain(token)|self.queue.next_due().map(\|due\| due.after(Duration::from_secs(20))).into_iter().chain(token)"
     "poll now does nothing|scheduler/targets.rs|            target.schedule.due = target.schedule.due.min(now);
             if quarantined {|            if quarantined {"
-    "results that wait for the database hold nobody back|scheduler/places.rs|if target.unwritten >= MAX_UNWRITTEN {|if target.unwritten > 250 {"
-    "no wake-up for the token bucket|scheduler.rs|let token = room.then(\|\| self.bucket.next(self.settings.rate_per_second));|let token = None.filter(\|_\| room);"
-    "one poll too many in flight|scheduler/places.rs|self.young.len() < self.max_in_flight();|self.young.len() <= self.max_in_flight();"
-    "the bucket gives without taking|bucket.rs|            self.tokens -= 1.0;|"
-    "a dead letter of Pulse's one failure late|settings.rs|const PULSE_FAILURES: u32 = 5;|const PULSE_FAILURES: u32 = 6;"
-    "standard waits for two minutes|settings.rs|const STANDARD_CAP: Duration = Duration::from_secs(60);|const STANDARD_CAP: Duration = Duration::from_secs(120);"
-    "standard gives up after half an hour|settings.rs|const STANDARD_PATIENCE: Duration = Duration::from_secs(3600);|const STANDARD_PATIENCE: Duration = Duration::from_secs(1800);"
-    "standard makes a dead letter of the first permanent failure|settings.rs|permanent && failures >= 3 && failing_for >= STANDARD_CAP|permanent"
-    "standard looks at a dead letter every half hour|settings.rs|if self == Self::Pulse { PULSE_LOOK }|if self != Self::Depsera { PULSE_LOOK }"
-    "an interval is no promise|target.rs|            Cadence::Adaptive \| Cadence::Fixed => base,|            Cadence::Adaptive \| Cadence::Fixed => PULSE_MAX.max(base),"
-    "backoff begins doubled|backoff.rs|failures.saturating_sub(1)|failures"
-    "Retry-After is not heard|scheduler/outcomes.rs|delay.max(retry_after.unwrap_or_default())|delay"
-    "a neighbour revives again and again|scheduler/outcomes.rs|            target.schedule.revived = true;|"
-    "a plugin's fault counts as the target's|scheduler/outcomes.rs|        schedule.plugin_faults = schedule.plugin_faults.saturating_add(1);|        schedule.plugin_faults = schedule.plugin_faults.saturating_add(1); schedule.failures += 1;"
-    "the outcome of a target that was another one counts|scheduler/targets.rs|                flight.void = true;|                flight.void = false;"
-    "the poll of a removed target is forgotten|scheduler/targets.rs|            self.orphans.insert(id.clone(), super::Flight { void: true, ..flight });|            let _ = flight;"
+    "unwritten results do not delay polls|scheduler/places.rs|if target.unwritten >= MAX_UNWRITTEN {|if target.unwritten > 250 {"
+    "the token bucket causes no wake-up|scheduler.rs|let token = room.then(\|\| self.bucket.next(self.settings.rate_per_second));|let token = None.filter(\|_\| room);"
+    "one poll too many is in flight|scheduler/places.rs|self.young.len() < self.max_in_flight();|self.young.len() <= self.max_in_flight();"
+    "the bucket does not count tokens|bucket.rs|            self.tokens -= 1.0;|"
+    "pulse makes a dead letter one failure late|settings.rs|const PULSE_FAILURES: u32 = 5;|const PULSE_FAILURES: u32 = 6;"
+    "standard backs off for up to two minutes|settings.rs|const STANDARD_CAP: Duration = Duration::from_secs(60);|const STANDARD_CAP: Duration = Duration::from_secs(120);"
+    "standard makes a dead letter after half an hour|settings.rs|const STANDARD_PATIENCE: Duration = Duration::from_secs(3600);|const STANDARD_PATIENCE: Duration = Duration::from_secs(1800);"
+    "standard makes a dead letter at the first permanent failure|settings.rs|permanent && failures >= 3 && failing_for >= STANDARD_CAP|permanent"
+    "standard polls a dead letter every half hour|settings.rs|if self == Self::Pulse { PULSE_DEAD_LETTER_INTERVAL }|if self != Self::Depsera { PULSE_DEAD_LETTER_INTERVAL }"
+    "the base interval is not the longest interval|target.rs|            Cadence::Adaptive \| Cadence::Fixed => base,|            Cadence::Adaptive \| Cadence::Fixed => PULSE_MAX.max(base),"
+    "backoff starts doubled|backoff.rs|failures.saturating_sub(1)|failures"
+    "Retry-After is ignored|scheduler/outcomes.rs|delay.max(retry_after.unwrap_or_default())|delay"
+    "a target of the same origin revives a dead letter repeatedly|scheduler/outcomes.rs|            target.schedule.revived = true;|"
+    "a plugin fault counts as a failure of the target|scheduler/outcomes.rs|        schedule.plugin_faults = schedule.plugin_faults.saturating_add(1);|        schedule.plugin_faults = schedule.plugin_faults.saturating_add(1); schedule.failures += 1;"
+    "an outcome counts after the target was changed|scheduler/targets.rs|                in_flight.void = true;|                in_flight.void = false;"
+    "the poll of a removed target is forgotten|scheduler/targets.rs|            self.orphans.insert(id.clone(), super::InFlight { void: true, ..in_flight });|            let _ = in_flight;"
     "a disabled target is polled|scheduler/places.rs|        } else if !target.spec.enabled {|        } else if false {"
-    "the queue looks at the first child only|queue.rs|if self.before(&self.heap[child], &self.heap[first]) {|if child > self.heap.len() {"
-    "a restart forgets an open breaker|target.rs|if saved.breaker.state == BreakerState::HalfOpen \|\| looked_at {|if { saved.breaker = Breaker::CLOSED; false } {"
-    "that a probe began is not written|scheduler/places.rs|        if probes {|        if false {"
-    "a due time that settings changed is not written|scheduler/targets.rs|            self.persist_all(&queued);|"
-    "a plugin is quarantined one target early|scheduler/quarantine.rs|const SUSPICIOUS: usize = 5;|const SUSPICIOUS: usize = 4;"
-    "a quarantine holds nobody back|scheduler/places.rs|self.is_quarantined(&target.spec.kind, slot) {|false {"
-    "a quarantined plugin is never tried|scheduler/quarantine.rs|quarantine.chosen.filter(\|_\| quarantine.probes.is_empty())?|quarantine.chosen.filter(\|_\| false)?"
-    "a quarantine does not end with a success|scheduler/outcomes.rs|                _ => self.clear(&flight.kind, now),|                _ => {}"
-    "a failed probe is followed by the next at once|scheduler/quarantine.rs|            if quarantine.probes.remove(&slot) {|            if quarantine.probes.remove(&slot) && false {"
-    "success is counted from the end of the poll|scheduler/outcomes.rs|due.after(after).max(now)|now.after(after)"
+    "the queue compares the first child only|queue.rs|if self.before(&self.heap[child], &self.heap[first]) {|if child > self.heap.len() {"
+    "a restart forgets an open breaker|target.rs|if saved.breaker.state == BreakerState::HalfOpen \|\| is_probe {|if { saved.breaker = ::model::Breaker::CLOSED; false } {"
+    "the start of a probe is not saved|scheduler/places.rs|        if probes {|        if false {"
+    "a due time changed by settings is not saved|scheduler/targets.rs|            self.persist_all(&queued);|"
+    "a move is not announced|scheduler/places.rs|        self.moved.push(slot);
+        let fresh|        let fresh"
+    "a plugin is quarantined one target early|scheduler/quarantine.rs|const FAULTY_TARGETS: usize = 5;|const FAULTY_TARGETS: usize = 4;"
+    "a quarantine does not stop polls|scheduler/places.rs|self.is_quarantined(&target.spec.kind, slot) {|false {"
+    "a quarantined plugin is never probed|scheduler/quarantine.rs|quarantine.chosen.filter(\|_\| quarantine.probes.is_empty())?|quarantine.chosen.filter(\|_\| false)?"
+    "a success does not end a quarantine|scheduler/outcomes.rs|                _ => self.clear(&in_flight.kind, now),|                _ => {}"
+    "a failed probe is followed by the next probe at once|scheduler/quarantine.rs|            if quarantine.probes.remove(&slot) {|            if quarantine.probes.remove(&slot) && false {"
+    "the interval after a success counts from the end of the poll|scheduler/outcomes.rs|due.after(after).max(now)|now.after(after)"
 )
 
 fresh() {
@@ -60,7 +62,7 @@ fresh() {
 
 run() (cd "$copy" && timeout 300 cargo run --quiet --release --locked -p scheduler --example seeds -- --seeds "$seeds" 2>&1)
 
-# Takes a mutant apart: sets `name`, `file`, `from` and `to`.
+# Parses a mutant: sets `name`, `file`, `from` and `to`.
 parts() {
     local mutant=${1//\\|/$'\x01'}
     IFS='|' read -r -d '' name file from to <<<"$mutant" || true
@@ -68,15 +70,15 @@ parts() {
 }
 
 fresh
-# First all that are out of date, in a second, and not one after half an hour.
+# Check all mutants first, so that a stale one fails within a second and not after half an hour.
 old=0
 for mutant in "${mutants[@]}"; do
     parts "$mutant"
     source=$(<"$copy/host/scheduler/src/$file")
-    [[ $source == *"$from"* ]] || { echo "OUT OF DATE: $name: $file has no such line" >&2 && old=1; }
+    [[ $source == *"$from"* ]] || { echo "OUT OF DATE: $name: $file does not contain the old text" >&2 && old=1; }
 done
 [ "$old" = 0 ]
-echo "unbroken: $(run | tail -1)"
+echo "without a mutant: $(run | tail -1)"
 for mutant in "${mutants[@]}"; do
     [[ $mutant == *"$only"* ]] || continue
     parts "$mutant"
@@ -89,7 +91,7 @@ for mutant in "${mutants[@]}"; do
     if [ "$status" = 0 ]; then
         echo "MISSED: $name"
         missed=$((missed + 1))
-    elif violation=$(grep -m1 -E "VIOLATED|panicked" <<<"$output" || ([ "$status" = 124 ] && echo "it never ends")); then
+    elif violation=$(grep -m1 -E "VIOLATED|panicked" <<<"$output" || ([ "$status" = 124 ] && echo "it timed out")); then
         echo "caught: $name: ${violation:0:200}"
         caught=$((caught + 1))
     else

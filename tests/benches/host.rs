@@ -1,8 +1,8 @@
 //! The cost of the running host and its restarts, measured from outside: `cargo bench -p polliwog --bench host`.
 //!
-//! A server in this process answers and keeps the time of every request; the host is a process of its own, and the kernel
-//! reports its CPU time and memory. An argument runs only the measurements whose names contain it: `-- readers`. With
-//! `BASELINE=/path/to/polliwog`, the measurement `readers` also runs that older program, in turn with this one.
+//! A server in this process answers and keeps the time of every request; the host is a process of its own, and the
+//! kernel reports its CPU time and memory. An argument runs only the measurements whose names contain it: `-- readers`.
+//! With `BASELINE=/path/to/polliwog`, the measurement `readers` also runs that older program, in turn with this one.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement reads the clock, and may panic")]
 
@@ -241,8 +241,8 @@ fn readers(port: u16, requests: &Requests) {
     }
 }
 
-/// Reads what pages, API and Prometheus read, until it is told to end. It yields to everything else, because a client runs on
-/// another machine.
+/// Reads what pages, API and Prometheus read, until it is told to end. It yields to everything else, because a client
+/// runs on another machine.
 fn read_all(number: usize, (api, metrics): (&str, &str), ending: &AtomicBool, answers: &AtomicUsize) {
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);
     let one = format!("/api/v1/targets/t{number}");

@@ -1,9 +1,10 @@
 //! What one poll costs: `cargo bench -p tests`.
 //!
 //! A body of 2.4 KB with 10 dependencies, in the format of proactive-deps. Three ways to make a report of it, without a
-//! network: natively, in a plugin's instance that is used again, and in a fresh instance as every real poll gets one; the
-//! harness sets wasmtime as `sandbox` does, and answers the plugin's one request from memory. Then a whole poll through
-//! `sandbox` and `egress`, over a kept connection to a server in this process, and the comparison with what is known.
+//! network: natively, in a plugin's instance that is used again, and in a fresh instance as every real poll gets one;
+//! the harness sets wasmtime as `sandbox` does, and answers the plugin's one request from memory. Then a whole poll
+//! through `sandbox` and `egress`, over a kept connection to a server in this process, and the comparison with what is
+//! known.
 
 use divan::{Bencher, black_box};
 use model::{Dependency, Outcome, Report, Status, TargetId, Timestamp};

@@ -1,9 +1,9 @@
 //! What the pool of instances costs, by its settings: `cargo bench -p tests --bench pool`.
 //!
-//! For each row, in a process of its own: a fresh poll of the same recorded answer (2.4 KB, 10 dependencies), the memory of
-//! the process before, with 3,000 polls that wait for an answer, and 10 s after they were given up, and how late a healthy
-//! target's polls begin beside eight endless loops. The last row has the host's own 512 slots: there most of the 3,000
-//! wait for a slot.
+//! For each row, in a process of its own: a fresh poll of the same recorded answer (2.4 KB, 10 dependencies), the
+//! memory of the process before, with 3,000 polls that wait for an answer, and 10 s after they were given up, and how
+//! late a healthy target's polls begin beside eight endless loops. The last row has the host's own 512 slots: there
+//! most of the 3,000 wait for a slot.
 
 use egress::{
     Egress, Exchange, Grant, Origin, OriginGrant, Player, RecordedRequest, RecordedResponse, Secrets, Tape, Tls,

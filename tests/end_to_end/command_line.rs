@@ -275,7 +275,7 @@ fn check_reports_configurations_whose_first_poll_would_fail() {
     for (config, expected) in [
         (
             http("headers = { x-api-key = \"${secret.key}\" }"),
-            "names the secret \"key\", which this target does not have",
+            "uses the secret \"key\", which this target does not have",
         ),
         (http("headers = { \"x y\" = \"a\" }"), "\"x y\" is not the name of a header"),
         (http("headers = { xy = \"a\\nb: c\" }"), "line break or control character"),
@@ -288,8 +288,8 @@ fn check_reports_configurations_whose_first_poll_would_fail() {
         (target("interval = \"30\""), "write \"30s\""),
         (target("interval = 30"), "write \"30s\""),
         (target("").replace("http://127.0.0.1:1/x", "nas.lan:8080"), "its scheme is missing"),
-        (target("labels = { \"a b\" = \"c\" }"), "no name of a label"),
-        (target("host_header = \"a/b\""), "is no host"),
+        (target("labels = { \"a b\" = \"c\" }"), "is not a label name"),
+        (target("host_header = \"a/b\""), "is not a host"),
         (
             target("[[alias]]\nname = \"a\"\ncanonical = \"b\"\n[[alias]]\nname = \"a\"\ncanonical = \"c\""),
             "keep one of the two",

@@ -54,8 +54,8 @@ fn invalid_commands_are_refused_and_change_nothing() {
     for (arguments, expected) in [
         (["settings", "set", "scheduler.cadence", "adpative"], "did you mean \"adaptive\""),
         (["settings", "set", "scheduler.cadense", "fixed"], "did you mean \"scheduler.cadence\""),
-        (["settings", "set", "scheduler.min_interval", "0s"], "setting scheduler.min_interval: 0s is no interval"),
-        (["settings", "set", "scheduler.min_interval", "soon"], "\"soon\" is no duration"),
+        (["settings", "set", "scheduler.min_interval", "0s"], "setting scheduler.min_interval: 0s is out of range"),
+        (["settings", "set", "scheduler.min_interval", "soon"], "\"soon\" is not a duration"),
         (["settings", "set", "scheduler.max_interval", "100d"], "setting scheduler.max_interval"),
         (
             ["settings", "set", "scheduler.max_interval", "1s"],

@@ -145,7 +145,7 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     let explain = |id: &str| host.asked(&folder, &["explain", id])["summary"].as_str().unwrap().to_owned();
     until("well is polled", || host.target("well"), polled);
     assert!(
-        explain("well").contains("its last poll gave a report, and its adaptive cadence gives"),
+        explain("well").contains("its last poll returned a report, and its adaptive cadence computed"),
         "{}",
         explain("well")
     );
@@ -154,7 +154,7 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     let two = until("two are dead letters", dead, |dead| dead["total"] == 2);
     assert_eq!(two["deadLetters"][0]["target"], "denied");
     assert_eq!(two["deadLetters"][0]["lastError"]["code"], "unauthorized");
-    assert!(explain("lost").contains("is a dead letter: it is looked at every 30 min"), "{}", explain("lost"));
+    assert!(explain("lost").contains("is a dead letter: it is polled every 30 min"), "{}", explain("lost"));
     let listed = host.command(&folder, &["targets"]).1;
     assert!(listed.contains("unauthorized (dead letter)"), "{listed}");
     let logged = |line: &str| until(line, || host.log.lock().unwrap().clone(), |log| log.contains(line));

@@ -92,7 +92,7 @@ fn a_plugin_can_be_added_replaced_broken_and_removed_while_the_host_runs() {
     ] {
         fs::write(plugins.join("w.wasm"), content).unwrap();
         until_refused(&host, "w.wasm", word);
-        assert!(refusal(&host, "w.wasm").unwrap().contains("3.0.0, goes on serving"), "{word}");
+        assert!(refusal(&host, "w.wasm").unwrap().contains("3.0.0, continues to serve"), "{word}");
         assert_eq!(version(&host, "written").as_deref(), Some("3.0.0"));
     }
     let before = host.target("a")["lastPolled"].clone();
@@ -105,7 +105,7 @@ fn a_plugin_can_be_added_replaced_broken_and_removed_while_the_host_runs() {
     assert_eq!(host.terminate(), 0);
     let host = Host::start(&folder, &target("a", "written", &server.url("/")));
     assert_eq!(version(&host, "written").as_deref(), Some("3.0.0"), "{refused_before}");
-    assert!(refusal(&host, "w.wasm").unwrap().contains("3.0.0, goes on serving"));
+    assert!(refusal(&host, "w.wasm").unwrap().contains("3.0.0, continues to serve"));
 
     fs::remove_file(plugins.join("w.wasm")).unwrap();
     until_state(&host, "a", "no_plugin");
@@ -133,7 +133,7 @@ fn a_second_file_of_a_kind_is_refused_and_serves_after_the_first_is_removed() {
     fs::write(plugins.join("w.wasm"), reporting("written", "1.0.0")).unwrap();
     until_version(&host, "written", Some("1.0.0"));
     fs::write(plugins.join("W.wasm"), reporting("written", "2.0.0")).unwrap();
-    until_refused(&host, "W.wasm", "w.wasm serves kind written");
+    until_refused(&host, "W.wasm", "w.wasm already serves kind written");
     // At the next start the file that served last serves, although the other name sorts first.
     assert_eq!(host.terminate(), 0);
     let host = Host::start(&folder, &config);
@@ -297,7 +297,7 @@ fn a_start_serves_the_previous_version_until_the_new_file_is_compiled() {
         |plugin| plugin.as_ref().is_some_and(|plugin| plugin["version"] == "2.0.0"),
     );
     let log = host.log.lock().unwrap().clone();
-    assert!(log.contains("w.wasm is compiled while the host runs"), "{log}");
+    assert!(log.contains("w.wasm is being compiled while the host runs"), "{log}");
     assert!(!log.contains("no plugin serves kind written"), "there was a gap: {log}");
 }
 

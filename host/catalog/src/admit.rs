@@ -1,4 +1,4 @@
-//! What the catalog needs of the host that it serves.
+//! The interface to the host that the catalog serves.
 
 use crate::{Refused, Served};
 use model::{EventKind, Kind};
@@ -7,17 +7,18 @@ use std::sync::Arc;
 
 /// A running host that polls with the plugins of the catalog.
 pub trait Admit: Send + Sync {
-    /// Makes a plugin serve a kind from now on; `None` leaves the kind without one. Polls in flight end with the plugin that
-    /// they began with.
+    /// Makes a plugin serve a kind from now on; `None` leaves the kind without a plugin. Polls in flight end with the
+    /// plugin with which they started.
     ///
     /// # Errors
-    /// If settings or secrets of a target of that kind do not fit the plugin: the reason in one sentence. Nothing changes.
+    /// If settings or secrets of a target of that kind do not fit the plugin: the reason in one sentence. The kind is
+    /// then unchanged.
     fn admit(&self, kind: &Kind, served: Option<Arc<Served>>) -> impl Future<Output = Result<(), String>> + Send;
 
     /// Replaces the list of refused files.
     fn refuse(&self, refused: Vec<Refused>);
 
-    /// The kinds that have targets.
+    /// Returns the kinds that have targets.
     fn kinds_in_use(&self) -> BTreeSet<Kind>;
 
     /// Records an event.
@@ -29,6 +30,6 @@ pub trait Admit: Send + Sync {
 pub struct BuiltIn {
     /// The kind that it serves.
     pub kind: &'static str,
-    /// The component's bytes.
+    /// The bytes of the component.
     pub component: &'static [u8],
 }

@@ -1,28 +1,31 @@
-//! The compiler of plugins: this program itself, started again as a child.
+//! The compiler of plugins: this program itself, started as a child process.
 
 use sandbox::Compiler;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The most plugins that are compiled at a time: each can take 364 MB.
+/// The maximum number of concurrent compilations, because each one can take 364 MB.
 const MOST_CHILDREN: usize = 4;
 
 /// Why plugins cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompilerError {
-    /// The program has no path to start itself by.
-    #[error("this program cannot find itself, to compile plugins with: mount /proc, or call it by its whole path")]
+    /// The path of this program is unknown.
+    #[error(
+        "the path of this program is unknown, so it cannot compile plugins: mount /proc, or call it by its absolute path"
+    )]
     NotFound,
-    /// There is no place for drafts of compiled code.
-    #[error("no folder to compile plugins in can be made")]
+    /// The folder for drafts of compiled code cannot be created.
+    #[error("no folder for the compilation of plugins can be created")]
     Folder(#[source] io::Error),
 }
 
-/// The compiler of this installation. `arguments` make this program compile one plugin. Compiled code is kept in the data
-/// directory; if that is not possible, a warning is logged and it is not kept. `random` returns unpredictable bytes.
+/// Creates the compiler of this installation. `arguments` make this program compile one plugin. Compiled code is cached
+/// in the data directory; if that is not possible, a warning is logged and the code is not cached. `random` returns
+/// unpredictable bytes.
 ///
 /// # Errors
-/// If this program cannot start itself, or no temporary folder can be made.
+/// If this program cannot start itself, or no temporary folder can be created.
 pub fn compiler(
     arguments: &'static [&'static str],
     data_dir: &Path,
@@ -34,16 +37,16 @@ pub fn compiler(
         .and_then(|key| Compiler::new((program.clone(), arguments), &data_dir.join("compiled"), key, children));
     kept.or_else(|error| {
         tracing::warn!(
-            "compiled plugins cannot be kept in {} ({error}): every start compiles them again",
+            "compiled plugins cannot be cached in {} ({error}): they are compiled at every start",
             data_dir.display()
         );
         Compiler::temporary((program, arguments), random(), children).map_err(CompilerError::Folder)
     })
 }
 
-/// The path of this program.
+/// Returns the path of this program.
 fn program() -> Result<PathBuf, CompilerError> {
-    // On Linux this is this very program, even after its file was replaced or removed.
+    // On Linux this path names the running program, even after its file was replaced or removed.
     const OURSELVES: &str = "/proc/self/exe";
     if Path::new(OURSELVES).exists() {
         return Ok(PathBuf::from(OURSELVES));
@@ -51,7 +54,7 @@ fn program() -> Result<PathBuf, CompilerError> {
     if let Ok(program) = std::env::current_exe() {
         return Ok(program);
     }
-    // Without /proc, search for it as the shell did.
+    // Without /proc, search for the program as the shell does.
     let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
     let folders = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());
     let places: Vec<PathBuf> = if called.components().count() > 1 {
@@ -63,7 +66,7 @@ fn program() -> Result<PathBuf, CompilerError> {
     found.ok_or(CompilerError::NotFound)
 }
 
-/// The key that authenticates code compiled by this installation. It is made when it is first needed.
+/// Returns the key that authenticates code compiled by this installation. The key is created on first use.
 fn installation_key(data_dir: &Path, random: fn() -> [u8; 32]) -> io::Result<[u8; 32]> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     let path = data_dir.join("installation.key");
@@ -74,7 +77,7 @@ fn installation_key(data_dir: &Path, random: fn() -> [u8; 32]) -> io::Result<[u8
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         file.write_all(&random())?;
         file.sync_all()?;
-        // If two processes make one at the same time, the first one's counts; without hard links, the last one's.
+        // If two processes create a key at the same time, the first one is used; without hard links, the last one.
         let linked = std::fs::hard_link(&draft, &path);
         if linked.is_err() && !path.exists() {
             std::fs::rename(&draft, &path)?;

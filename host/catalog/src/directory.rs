@@ -1,10 +1,11 @@
-//! Looking at the plugin directory.
+//! Polls the plugin directory for changes.
 //!
-//! Looking works on every file system, unlike being told: events of network file systems and bind mounts never come. A
-//! look costs one listing and a `stat` for each file. A file is read when it has stood still from one look to the next;
-//! whatever writes in place, slowly, is waited for that way, and whatever renames is taken with the second look.
+//! Polling works on every file system; network file systems and bind mounts do not deliver file events. A scan costs
+//! one listing and a `stat` per file. A file is read when it is unchanged from one scan to the next. A file that is
+//! written slowly in place is therefore read only when it is complete, and a renamed file is read at the second scan.
 //!
-//! Links are followed, as mounted volumes need it: whoever can write here can make this host run a plugin anyway.
+//! Symbolic links are followed, because mounted volumes need them. They add no risk: a user who can write to this
+//! directory can make the host run a plugin anyway.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,19 +14,19 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The largest plugin file, and a byte more to find out that one is larger.
+/// The maximum size of a plugin file in bytes.
 const LARGEST: u64 = 64 << 20;
-/// Files that are looked at; the rest, by name, are left out, and the log says so.
+/// The maximum number of files; the last ones by name are ignored, with a warning in the log.
 const FILES: usize = 4096;
 const EXTENSION: &str = ".wasm";
 
-/// What makes a file another one.
+/// The metadata that identify a version of a file.
 type Stamp = [i64; 7];
 
-/// Of what cannot be asked about.
+/// The stamp of a file whose metadata cannot be read.
 const NOWHERE: Stamp = [0; 7];
 
-/// The directory as it was at the last look.
+/// The plugin directory with the state of the last scan.
 #[derive(Debug)]
 pub(super) struct PluginDirectory {
     path: PathBuf,
@@ -35,18 +36,18 @@ pub(super) struct PluginDirectory {
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// Nothing when the look did not find it; gone at the second such look.
+    /// `None` if the last scan did not find the file. It counts as removed at the second such scan.
     stamp: Option<Stamp>,
-    /// What it was when it was read last.
+    /// The stamp at the last read.
     read: Option<Stamp>,
 }
 
-/// What a look found.
+/// The result of a scan.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// Files to be read: they are new or others now, and stood still.
+    /// Files to read: new or changed files that are unchanged since the previous scan.
     pub ready: Vec<OsString>,
-    /// Files that are gone.
+    /// Removed files.
     pub gone: Vec<OsString>,
 }
 
@@ -55,14 +56,14 @@ impl PluginDirectory {
         Self { path: path.to_owned(), files: BTreeMap::new(), trouble: None }
     }
 
-    /// Everything that is there, without waiting for it to stand still: a start must not wait, and what is half written
-    /// is read again when it changes.
+    /// Returns all files at a start, without waiting until they are unchanged, so that the start is not delayed. A file
+    /// that is only partly written is read again when it changes.
     pub(super) fn first_scan(&mut self) -> Vec<OsString> {
         self.scan();
         self.files.keys().cloned().collect()
     }
 
-    /// Looks again.
+    /// Scans the directory.
     pub(super) fn scan(&mut self) -> Scan {
         let Some(found) = self.list() else { return Scan::default() };
         let mut scan = Scan::default();
@@ -77,7 +78,7 @@ impl PluginDirectory {
             if found.contains_key(name) {
                 return true;
             }
-            // Whoever replaces a file by removing it first has until the next look.
+            // A program that replaces a file by removing it first has time until the next scan.
             let missed_before = seen.stamp.take().is_none();
             if missed_before && seen.read.is_some() {
                 scan.gone.push(name.clone());
@@ -87,8 +88,8 @@ impl PluginDirectory {
         scan
     }
 
-    /// Reads a file, to be judged by what was read. Nothing when it was no longer there or changed meanwhile; in one
-    /// sentence, why it cannot be a plugin.
+    /// Reads a file. `None` if the file was removed or changed during the read. Fails with one sentence if the file
+    /// cannot be a plugin.
     pub(super) fn read(&mut self, name: &OsString) -> Option<Result<Vec<u8>, String>> {
         let path = self.path.join(name);
         let stamp = fs::metadata(&path).map_or(0, |found| stamp(&found)[0]);
@@ -99,7 +100,8 @@ impl PluginDirectory {
         };
         let seen = self.files.get_mut(name)?;
         let after = fs::metadata(&path).ok().map(|found| self::stamp(&found));
-        // It goes on being written, or went; the next looks will find out. One that was never there leads nowhere.
+        // The file is still being written or was removed; the next scans detect that. A file without metadata is a
+        // dangling link.
         let same = match after {
             Some(after) => seen.stamp == Some(after) && after[0] == stamp,
             None => seen.stamp == Some(NOWHERE),
@@ -112,14 +114,14 @@ impl PluginDirectory {
         Some(result)
     }
 
-    /// Reads it at the next look, whether it has changed or not.
+    /// Makes the next scan read a file even if it is unchanged.
     pub(super) fn read_again(&mut self, name: &str) {
         if let Some(seen) = self.files.get_mut(&OsString::from(name)) {
             seen.read = None;
         }
     }
 
-    /// What is there; nothing where the directory cannot be looked at: then everything stays as it is.
+    /// Lists the plugin files. `None` if the directory cannot be read; the plugins then stay as they are.
     fn list(&mut self) -> Option<BTreeMap<OsString, Stamp>> {
         let entries = match fs::read_dir(&self.path) {
             Ok(entries) => entries,
@@ -133,21 +135,22 @@ impl PluginDirectory {
         for entry in entries {
             match entry {
                 Ok(entry) => names.push(entry.file_name()),
-                Err(error) => return self.troubled(format!("it cannot be read to its end ({error})")),
+                Err(error) => return self.troubled(format!("it cannot be read completely ({error})")),
             }
         }
-        // A name that is no UTF-8 could be told from no other such name; one with a line break would forge lines of the log.
+        // File names that are not UTF-8 cannot be distinguished; names with a line break could forge log lines. Both
+        // are skipped.
         names.retain(|name: &OsString| name.to_str().is_some_and(is_plugin));
-        // What is known already comes first, so that nobody takes its place.
+        // Known files come first, so that new files do not displace them.
         names.sort_by_key(|name| (!self.files.contains_key(name), name.clone()));
         if names.len() > FILES {
             let surplus = names.len() - FILES;
-            self.trouble(format!("it holds more than {FILES} plugins; the last {surplus} by name are left out"));
+            self.trouble(format!("it contains more than {FILES} plugins; the last {surplus} by name are ignored"));
             names.truncate(FILES);
         } else {
             self.trouble = None;
         }
-        // What cannot be asked about is read, and refused with the reason.
+        // A file whose metadata cannot be read is still read, so that it is refused with a reason.
         let stamp_of = |name: &OsString| fs::metadata(self.path.join(name)).map_or(NOWHERE, |found| stamp(&found));
         Some(names.into_iter().map(|name| (name.clone(), stamp_of(&name))).collect())
     }
@@ -157,7 +160,7 @@ impl PluginDirectory {
         None
     }
 
-    /// Says what is wrong, once.
+    /// Logs a problem, once.
     fn trouble(&mut self, what: String) {
         if self.trouble.as_ref() != Some(&what) {
             tracing::warn!("the plugin directory {}: {what}", self.path.display());
@@ -166,13 +169,14 @@ impl PluginDirectory {
     }
 }
 
-/// Hidden files are other programs' drafts; names with control characters are never meant.
+/// Returns true for plugin file names. Hidden files are drafts of other programs; control characters are never
+/// intended.
 fn is_plugin(name: &str) -> bool {
     let is_odd = |c: char| c.is_control() || model::is_invisible(c);
     !name.starts_with('.') && !name.contains(is_odd) && name.to_ascii_lowercase().ends_with(EXTENSION)
 }
 
-/// Its kind, size and place, and when its content and its name were changed.
+/// Returns the stamp of a file: type, size, inode, and the times of the last changes of content and metadata.
 fn stamp(found: &Metadata) -> Stamp {
     let size = i64::try_from(found.size()).unwrap_or(i64::MAX);
     let inode = found.ino().cast_signed() ^ found.dev().cast_signed().rotate_left(32);
@@ -180,17 +184,17 @@ fn stamp(found: &Metadata) -> Stamp {
     [i64::from(found.is_file()), size, inode, modified.0, modified.1, changed.0, changed.1]
 }
 
-/// A plugin's bytes, read once: what is judged is what runs.
+/// Reads the bytes of a plugin once, so that the checked bytes are the ones that run.
 pub fn read(file: &Path) -> Result<Vec<u8>, String> {
     let unreadable = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => "it is not there, or a link that leads nowhere: check the path".to_owned(),
+        io::ErrorKind::NotFound => "it does not exist, or it is a link that leads nowhere: check the path".to_owned(),
         _ => format!("it cannot be read: {error}"),
     };
-    // Opening a pipe waits for whoever writes to it, unless it is told not to.
+    // Without this flag, opening a pipe waits for a writer.
     let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let mut opened: File = OpenOptions::new().read(true).custom_flags(nonblock).open(file).map_err(unreadable)?;
     if !opened.metadata().map_err(unreadable)?.is_file() {
-        return Err("it is no ordinary file: copy the plugin itself here".to_owned());
+        return Err("it is not an ordinary file: copy the plugin itself here".to_owned());
     }
     let mut bytes = Vec::new();
     opened.by_ref().take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
@@ -213,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_once_it_has_stood_still_and_again_when_it_changes() {
+    fn a_file_is_read_once_it_is_unchanged_between_scans_and_again_after_a_change() {
         let (place, mut folder) = folder();
         let file = place.path().join("a.wasm");
         fs::write(&file, "one").unwrap();
@@ -224,7 +228,7 @@ mod tests {
         assert_eq!(names(&scan.ready), ["a.wasm"]);
         assert_eq!(folder.read(&scan.ready[0]), Some(Ok(b"one and more".to_vec())));
         assert_eq!(folder.scan(), Scan::default(), "read already");
-        // The same size and the same times, as far as a user can set them.
+        // The same size and the same times, as far as a user can set times.
         let times = fs::metadata(&file).unwrap();
         fs::write(&file, "one and m0re").unwrap();
         File::options().write(true).open(&file).unwrap().set_modified(times.modified().unwrap()).unwrap();
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_gone_at_the_second_look_and_the_folder_may_be_too() {
+    fn a_file_counts_as_removed_at_the_second_scan_even_without_the_folder() {
         let (place, mut folder) = folder();
         let file = place.path().join("a.wasm");
         fs::write(&file, "one").unwrap();
@@ -245,7 +249,7 @@ mod tests {
         fs::remove_file(&file).unwrap();
         assert_eq!(folder.scan(), Scan::default());
         fs::write(&file, "two").unwrap();
-        assert_eq!(folder.scan(), Scan::default(), "it came back in time");
+        assert_eq!(folder.scan(), Scan::default(), "the file returned in time");
         assert_eq!(names(&folder.scan().ready), ["a.wasm"]);
         folder.read(&"a.wasm".into());
         fs::remove_dir_all(place.path()).unwrap();
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ordinary_file_is_refused_and_what_is_no_plugin_is_not_looked_at() {
+    fn special_files_are_refused_and_files_that_are_not_plugins_are_ignored() {
         let (place, mut folder) = folder();
         let at = |name: &str| place.path().join(name);
         fs::create_dir(at("folder.wasm")).unwrap();
@@ -277,7 +281,7 @@ mod tests {
                 "SHOUTED.WASM" => assert!(verdict.unwrap_err().contains("rename")),
                 "dangling.wasm" => assert!(verdict.unwrap_err().contains("nowhere")),
                 "folder.wasm" | "pipe.wasm" | "device.wasm" => assert!(verdict.unwrap_err().contains("ordinary")),
-                other => panic!("{other} is not looked at"),
+                other => panic!("{other} should be ignored"),
             }
         }
         assert_eq!(found.len(), 6);

@@ -1,12 +1,12 @@
-//! The plugin catalog: which plugin file serves which kind.
+//! The plugin catalog: decides which plugin file serves which kind.
 //!
-//! - [`PluginWatcher`] loads the built-in plugins and those of a directory, and follows the directory while the host runs.
-//!   It hands every change to an [`Admit`], which checks the plugin against the targets of its kind.
+//! - [`PluginWatcher`] loads the built-in plugins and those of a directory, and watches the directory while the host
+//!   runs. It passes every change to an [`Admit`], which checks the plugin against the targets of its kind.
 //! - [`PluginSet`] is the result at one moment: a plugin for each kind, and the files that were refused.
 //! - [`Trust`] decides whether a file may take over a kind that has targets.
 //! - [`compiler`] is the child process that compiles plugins.
 //!
-//! This crate knows no targets and no configuration; the caller passes what it needs of them.
+//! This crate depends on neither targets nor configuration; the caller passes the values that it needs.
 
 #![forbid(unsafe_code)]
 

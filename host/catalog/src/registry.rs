@@ -1,7 +1,8 @@
-//! Which file serves which kind. Pure: files are judged and go, and this says what follows.
+//! Decides which file serves which kind. Pure: it takes the verdicts on files and their removals.
 //!
-//! Of two files of one kind the one that serves stays, and the other is refused by name. Where nobody knows which one
-//! served last, neither is taken. A file whose new content is bad goes on serving with what it was before.
+//! If two files serve one kind, the file that already serves it stays, and the other is refused with a reason. If it is
+//! not known which file served last, both are refused. If the new content of a file is bad, its earlier version
+//! continues to serve.
 
 use model::Kind;
 use std::collections::BTreeMap;
@@ -9,16 +10,16 @@ use std::collections::BTreeMap;
 /// A good version of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Version<P> {
-    /// The kind it serves.
+    /// The kind that the file serves.
     pub kind: Kind,
-    /// What runs.
+    /// The loaded plugin.
     pub plugin: P,
 }
 
-/// What came of judging a file.
+/// The result of the checks of a file.
 pub(super) type Verdict<P> = Result<Version<P>, (Cause, String)>;
 
-/// Every file that was judged.
+/// All files that were checked.
 #[derive(Debug)]
 pub(super) struct PluginRegistry<P> {
     files: BTreeMap<String, File<P>>,
@@ -36,23 +37,23 @@ struct Refusal {
     cause: Cause,
 }
 
-/// Whether a refused file may be taken later, as it is.
+/// Why a file was refused. The cause decides whether the unchanged file is checked again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// Its content is bad.
+    /// The content is bad.
     Content,
-    /// Another file serves its kind.
+    /// Another file serves the kind.
     Conflict(Kind),
-    /// It does not fit the targets of its kind.
+    /// The plugin does not fit the targets of its kind.
     Targets,
-    /// It would take over a kind that has targets, and nobody has allowed it.
+    /// The file would take over a kind that has targets, without the operator's permission.
     Trust,
-    /// This machine could not judge it just then.
+    /// The checks failed for a temporary reason on this machine.
     Host,
 }
 
 impl<P> PluginRegistry<P> {
-    /// What is there at a start; `last` says which file served a kind last.
+    /// Creates the registry at a start. `last` maps each kind to the file that served it last.
     pub(super) fn new(judged: Vec<(String, Verdict<P>)>, last: &BTreeMap<Kind, String>) -> Self {
         let mut registry = Self { files: BTreeMap::new() };
         let mut by_kind: BTreeMap<Kind, Vec<(String, Version<P>)>> = BTreeMap::new();
@@ -79,18 +80,18 @@ impl<P> PluginRegistry<P> {
         registry
     }
 
-    /// The file that serves a kind.
+    /// Returns the file that serves a kind.
     pub(super) fn holder(&self, kind: &Kind) -> Option<&str> {
         let serves = |file: &File<P>| file.serving.as_ref().is_some_and(|version| version.kind == *kind);
         self.files.iter().find(|(_, file)| serves(file)).map(|(name, _)| name.as_str())
     }
 
-    /// What a file serves now.
+    /// Returns the version that a file serves.
     pub(super) fn serving(&self, name: &str) -> Option<&Version<P>> {
         self.files.get(name)?.serving.as_ref()
     }
 
-    /// Whether a file that turned out to serve `kind` may be taken; if not, why.
+    /// Fails with the reason if a file that serves `kind` must not be used.
     pub(super) fn may_serve(&self, name: &str, kind: &Kind) -> Result<(), String> {
         match self.holder(kind) {
             Some(holder) if holder != name => Err(taken_by(kind, holder)),
@@ -98,33 +99,33 @@ impl<P> PluginRegistry<P> {
         }
     }
 
-    /// A file serves with this version from now on.
+    /// Makes a file serve with this version.
     pub(super) fn take(&mut self, name: &str, version: Version<P>) {
         self.files.insert(name.to_owned(), File { serving: Some(version), refusal: None });
     }
 
-    /// A refused file serves with this instead, or with nothing.
+    /// Makes a refused file serve with an earlier version; with `None` it serves nothing.
     pub(super) fn serve_with(&mut self, name: &str, version: Option<Version<P>>) {
         if let Some(file) = self.files.get_mut(name) {
             file.serving = version;
         }
     }
 
-    /// Every file that serves, with what.
+    /// Returns all serving files with their versions.
     pub(super) fn all_serving(&self) -> impl Iterator<Item = (&str, &Version<P>)> {
         self.files.iter().filter_map(|(name, file)| Some((name.as_str(), file.serving.as_ref()?)))
     }
 
-    /// A file's content is not taken; what it served before goes on serving.
+    /// Refuses the content of a file. Its earlier version, if any, continues to serve.
     pub(super) fn refuse(&mut self, name: &str, cause: Cause, reason: String) {
         let file = self.files.entry(name.to_owned()).or_insert(File { serving: None, refusal: None });
         file.refusal = Some(Refusal { reason, cause });
     }
 
-    /// A file is gone; gives the kind that it served.
+    /// Removes a file. Returns the kind that it served.
     pub(super) fn remove(&mut self, name: &str) -> Option<Kind> {
         let removed = self.files.remove(name)?;
-        // Those who waited for the same kind are named anew.
+        // Update the reasons of the files that wait for the same kind.
         for kind in self.undecided_kinds() {
             let conflicting = self.conflicting(&kind);
             for name in &conflicting {
@@ -134,8 +135,8 @@ impl<P> PluginRegistry<P> {
         removed.serving.map(|version| version.kind)
     }
 
-    /// Files that may be taken now although their content is the same: the only one left of its kind, those that did not
-    /// fit the targets as they were, and those that this machine could not judge.
+    /// Returns unchanged files that may be accepted now: the only remaining file of a kind, files that did not fit the
+    /// targets, and files whose checks failed for a temporary reason.
     pub(super) fn to_judge_again(&self) -> Vec<String> {
         let again = |(name, file): (&String, &File<P>)| {
             let again = match &file.refusal.as_ref()?.cause {
@@ -148,7 +149,7 @@ impl<P> PluginRegistry<P> {
         self.files.iter().filter_map(again).collect()
     }
 
-    /// Every refused file, with why, and whether an earlier version of it serves on.
+    /// Returns all refused files, each with the reason and the earlier version that continues to serve, if any.
     pub(super) fn refused(&self) -> impl Iterator<Item = (&str, &str, Option<&Version<P>>)> {
         self.files.iter().filter_map(|(name, file)| {
             Some((name.as_str(), file.refusal.as_ref()?.reason.as_str(), file.serving.as_ref()))
@@ -175,12 +176,12 @@ impl<P> PluginRegistry<P> {
 }
 
 fn taken_by(kind: &Kind, holder: &str) -> String {
-    format!("{holder} serves kind {kind} already: remove one of them")
+    format!("{holder} already serves kind {kind}: remove one of them")
 }
 
 fn undecided(kind: &Kind, names: &[String]) -> String {
     format!(
-        "more than one file serves kind {kind} ({}), and which one did last is not known: keep one",
+        "more than one file serves kind {kind} ({}), and it is not known which one served last: keep one",
         names.join(", ")
     )
 }
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_start_the_one_that_served_last_serves_and_else_nobody() {
+    fn at_a_start_the_last_server_of_a_kind_serves_it_and_unknown_conflicts_are_refused() {
         let files = [("a", Some("x")), ("b", Some("x")), ("c", Some("y")), ("d", None)];
         let known = registry(&files, &[("x", "b")]);
         assert_eq!((known.holder(&kind("x")), known.holder(&kind("y"))), (Some("b"), Some("c")));
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_version_leaves_the_last_good_one_serving() {
+    fn the_last_good_version_continues_to_serve_after_a_bad_one() {
         let mut registry = registry(&[("a", Some("x"))], &[]);
         registry.refuse("a", Cause::Content, "truncated".to_owned());
         assert_eq!(registry.holder(&kind("x")), Some("a"));
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_file_of_one_kind_waits_until_the_first_is_gone() {
+    fn a_second_file_of_a_kind_waits_until_the_first_is_removed() {
         let mut registry = registry(&[("a", Some("x"))], &[]);
         assert!(registry.may_serve("a", &kind("x")).is_ok());
         let why = registry.may_serve("b", &kind("x")).unwrap_err();
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_waited_neither_is_taken_until_one_is_gone() {
+    fn two_waiting_files_of_a_kind_are_refused_until_one_is_removed() {
         let mut registry = registry(&[("a", Some("x"))], &[]);
         for name in ["b", "c"] {
             registry.refuse(name, Cause::Conflict(kind("x")), "a serves".to_owned());
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_serves_another_kind_now_gives_its_old_one_up() {
+    fn a_file_that_changes_its_kind_no_longer_serves_the_old_one() {
         let mut registry = registry(&[("a", Some("x"))], &[]);
         registry.take("a", version("y", 2));
         assert_eq!((registry.holder(&kind("x")), registry.holder(&kind("y"))), (None, Some("a")));

@@ -1,6 +1,7 @@
-//! Which file served which kind last, for the next start: `serving.json` in the data directory.
+//! Records which file served which kind last, for the next start: `serving.json` in the data directory.
 //!
-//! Not in the database, because plugins are judged before it is opened, and by commands that never open it.
+//! The record is not in the database, because plugins are checked before the database is opened, and by commands that
+//! never open it.
 
 use model::Kind;
 use serde::{Deserialize, Serialize};
@@ -9,16 +10,16 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What served a kind last.
+/// The file that served a kind last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LastServed {
-    /// The file's name in the plugin directory.
+    /// The name of the file in the plugin directory.
     pub file: String,
     /// The SHA-256 of the version that served.
     pub sha256: String,
 }
 
-/// Where that is written.
+/// The file that holds the record.
 #[derive(Clone, Debug)]
 pub(super) struct ServedRecord {
     path: PathBuf,
@@ -29,28 +30,28 @@ impl ServedRecord {
         Self { path: data_dir.join("serving.json") }
     }
 
-    /// What served last. A file that is missing or cannot be read knows of nothing.
+    /// Reads the record. It is empty if the file is missing or cannot be read.
     pub(super) fn read(&self) -> BTreeMap<Kind, LastServed> {
         let text = match fs::read_to_string(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return BTreeMap::new(),
             Err(error) => {
                 tracing::warn!(
-                    "{} cannot be read ({error}); which plugins served last is not known",
+                    "{} cannot be read ({error}); it is not known which plugins served last",
                     self.path.display()
                 );
                 return BTreeMap::new();
             }
         };
         let entries: BTreeMap<String, LastServed> = serde_json::from_str(&text).unwrap_or_else(|error| {
-            tracing::warn!("{} is damaged ({error}); which plugins served last is not known", self.path.display());
+            tracing::warn!("{} is damaged ({error}); it is not known which plugins served last", self.path.display());
             BTreeMap::new()
         });
         entries.into_iter().filter_map(|(kind, served)| Some((Kind::new(&kind).ok()?, served))).collect()
     }
 
-    /// Writes it anew, all at once, and says whether it did.
-    #[must_use = "what is not on disk must be written again"]
+    /// Replaces the record atomically. Returns true on success.
+    #[must_use = "a record that is not on disk must be written again"]
     pub(super) fn write(&self, served: &BTreeMap<Kind, LastServed>) -> bool {
         let text: BTreeMap<&str, &LastServed> = served.iter().map(|(kind, served)| (kind.as_str(), served)).collect();
         let draft = self.path.with_extension("json.draft");
@@ -62,7 +63,10 @@ impl ServedRecord {
         };
         let written = write();
         if let Err(error) = &written {
-            tracing::warn!("{} cannot be written ({error}); which plugins serve is forgotten", self.path.display());
+            tracing::warn!(
+                "{} cannot be written ({error}); the next start does not know which plugins served last",
+                self.path.display()
+            );
         }
         written.is_ok()
     }
@@ -73,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_damage_is_no_end() {
+    fn a_written_record_is_read_back_and_a_damaged_one_is_empty() {
         let folder = tempfile::tempdir().unwrap();
         let record = ServedRecord::new(folder.path());
         assert!(record.read().is_empty());

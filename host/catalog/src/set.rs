@@ -1,4 +1,4 @@
-//! The plugins that serve at one moment.
+//! The set of serving plugins at one moment.
 
 use crate::UsageCounter;
 use model::{Kind, PluginState, ServedPlugin};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// The source of a plugin that came with the host.
+/// The source of a built-in plugin.
 pub const BUILT_IN: &str = "built-in";
 
 /// A plugin that serves its kind.
@@ -15,9 +15,9 @@ pub const BUILT_IN: &str = "built-in";
 pub struct Served {
     /// The plugin.
     pub plugin: Plugin,
-    /// `built-in`, or its file.
+    /// `built-in`, or the file of the plugin.
     pub source: String,
-    /// The usage of its kind's polls.
+    /// The usage of the polls of the kind.
     pub usage: Arc<UsageCounter>,
 }
 
@@ -32,11 +32,11 @@ impl Served {
 pub struct Refused {
     /// The file.
     pub file: String,
-    /// Why, and what to do.
+    /// The reason, and the remedy.
     pub reason: String,
 }
 
-/// Every plugin that serves its kind, and every refused file, at one moment.
+/// All serving plugins and refused files at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct PluginSet {
     served: BTreeMap<Kind, Arc<Served>>,
@@ -44,22 +44,22 @@ pub struct PluginSet {
 }
 
 impl PluginSet {
-    /// The plugin that serves a kind.
+    /// Returns the plugin that serves a kind.
     pub fn get(&self, kind: &Kind) -> Option<&Arc<Served>> {
         self.served.get(kind)
     }
 
-    /// Every plugin that serves, by kind.
+    /// Returns all serving plugins by kind.
     pub fn served(&self) -> impl Iterator<Item = &Arc<Served>> {
         self.served.values()
     }
 
-    /// Every refused file.
+    /// Returns all refused files.
     pub fn refused(&self) -> &[Refused] {
         &self.refused
     }
 
-    /// The same set with another plugin for a kind, or with none.
+    /// Returns the set with another plugin for a kind; `None` removes the plugin.
     pub fn with(&self, kind: &Kind, served: Option<Arc<Served>>) -> Self {
         let mut other = self.clone();
         match served {
@@ -69,12 +69,12 @@ impl PluginSet {
         other
     }
 
-    /// The same set with other refused files.
+    /// Returns the set with other refused files.
     pub fn refusing(&self, refused: Vec<Refused>) -> Self {
         Self { served: self.served.clone(), refused }
     }
 
-    /// The same as plain values; `quarantined` are the kinds in quarantine, with the time of their next probe.
+    /// Returns the set as plain values. `quarantined` maps each kind in quarantine to the time of its next probe.
     pub fn states(&self, quarantined: &BTreeMap<Kind, model::Timestamp>) -> Vec<PluginState> {
         let served = self.served.values().map(|served| PluginState {
             source: served.source.clone(),
@@ -93,7 +93,7 @@ impl PluginSet {
     }
 }
 
-/// Lower-case hexadecimal.
+/// Formats bytes as lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -102,7 +102,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 impl PluginSet {
-    /// A set of these.
+    /// Creates a set.
     pub(crate) fn new(served: BTreeMap<Kind, Arc<Served>>, refused: Vec<Refused>) -> Self {
         Self { served, refused }
     }

@@ -1,9 +1,10 @@
-//! Whom an operator trusts with a kind that has targets.
+//! Decides which plugin files may take over a kind that has targets.
 //!
-//! A file in the plugin directory serves the kind that it says it serves. Where that kind has targets which another plugin
-//! polls, taking over means getting their secrets and rights, and whoever can drop a file could do it. So that takes the
-//! operator's word: the file's name under `[plugins] trust`, or `polliwog plugin accept FILE`, which names these very bytes.
-//! The first file of a new kind needs none, and neither does a new version of the file that served last.
+//! A file in the plugin directory serves the kind that it declares. If another plugin already polls targets of that
+//! kind, the new file would get their secrets and rights. Every user who can write to the directory could cause that. A
+//! takeover therefore needs the operator's permission: the file name under `[plugins] trust`, or `polliwog plugin
+//! accept FILE`, which permits exactly these bytes. The first file of a new kind and a new version of the file that
+//! served last need no permission.
 
 use model::Kind;
 use std::collections::BTreeSet;
@@ -11,10 +12,10 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Accepted plugins that are remembered.
+/// The maximum number of remembered accepted plugins.
 const ACCEPTED: usize = 1000;
 
-/// An operator's word.
+/// The operator's permissions.
 #[derive(Clone, Debug)]
 pub struct Trust {
     /// File names from the configuration.
@@ -25,7 +26,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// With what the configuration says; accepted plugins are listed in the data directory.
+    /// Creates the permissions from the configuration. Accepted plugins are listed in the data directory.
     pub fn new(names: &[String], in_use: impl IntoIterator<Item = Kind>, data_dir: &Path) -> Self {
         Self {
             names: names.to_vec(),
@@ -34,19 +35,19 @@ impl Trust {
         }
     }
 
-    /// The same with other targets.
+    /// Replaces the kinds that have targets.
     pub fn used_by(&mut self, in_use: impl IntoIterator<Item = Kind>) {
         self.in_use = in_use.into_iter().collect();
     }
 
-    /// Whether a file may take a kind over from `before`; if not, why.
+    /// Fails with the reason if a file must not take over a kind from `before`.
     pub fn may_take_over(&self, (name, digest): (&str, &str), kind: &Kind, before: Option<&str>) -> Result<(), String> {
         let Some(before) = before.filter(|before| *before != name && self.in_use.contains(kind)) else { return Ok(()) };
         if self.names.iter().any(|trusted| trusted == name) || self.accepted().iter().any(|line| line == digest) {
             return Ok(());
         }
         Err(format!(
-            "it would take over kind {kind}, whose targets are polled by {before}, with their secrets: if that is meant, run \
+            "it would take over kind {kind}, whose targets are polled by {before}, with their secrets: if this is intended, run \
              `polliwog plugin accept {name}`, or add {name:?} to [plugins] trust"
         ))
     }
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_with_targets_is_not_taken_over_without_a_word() {
+    fn a_kind_with_targets_is_not_taken_over_without_permission() {
         let folder = tempfile::tempdir().unwrap();
         let kind = |name: &str| Kind::new(name).unwrap();
         let trust = Trust::new(&["good.wasm".to_owned()], [kind("http")], folder.path());

@@ -1,4 +1,4 @@
-//! Usage of a kind's polls since the host started, over all versions of its plugin.
+//! The usage of a kind's polls since the start of the host, over all versions of its plugin.
 
 use model::{FailureCategory, Outcome, PluginUsage};
 use sandbox::Done;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The most names of secrets that are counted.
+/// The maximum number of counted secret names.
 const SECRETS: usize = 64;
 
 /// The usage of one kind.
@@ -17,7 +17,7 @@ impl UsageCounter {
     /// Counts a poll.
     pub fn note(&self, done: &Done) {
         if done.outcome == Outcome::Skipped {
-            // It never ran.
+            // The poll did not run.
             return;
         }
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -36,7 +36,7 @@ impl UsageCounter {
             && failure.category == FailureCategory::Plugin
         {
             all.faults += 1;
-            // The host's own codes: there are a dozen.
+            // These are codes of the host, of which there are about a dozen.
             add(&mut all.faults_by_reason, &failure.code, usize::MAX);
         }
     }
@@ -46,7 +46,7 @@ impl UsageCounter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).cpu += cpu;
     }
 
-    /// The usage so far.
+    /// Returns the usage so far.
     pub fn usage(&self) -> PluginUsage {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

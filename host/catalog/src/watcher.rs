@@ -1,4 +1,4 @@
-//! Plugins while the host runs: files come, change and go.
+//! Watches the plugin directory while the host runs and applies changes.
 
 use crate::directory::PluginDirectory;
 use crate::registry::{Cause, PluginRegistry, Verdict, Version};
@@ -13,21 +13,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// How often the directory is looked at.
-const LOOK: Duration = Duration::from_secs(1);
-/// Files that could be taken if something else were different are judged again after this many looks.
+/// The interval between scans of the directory.
+const SCAN: Duration = Duration::from_secs(1);
+/// Refused files that may be accepted now are checked again after this many scans.
 const AGAIN: u32 = 10;
 
 /// How a start treats files that are not compiled yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncompiled {
-    /// Compile them now: a command answers once.
+    /// Compile them now, because a command answers once.
     Compile,
-    /// Compile them while the host runs: a start never waits for a file in the directory.
+    /// Compile them while the host runs, because a start must not wait for a file in the directory.
     Defer,
 }
 
-/// What looks after the plugins.
+/// Watches the plugin directory and keeps the set of serving plugins.
 pub struct PluginWatcher {
     sandbox: Arc<Sandbox>,
     path: PathBuf,
@@ -36,28 +36,29 @@ pub struct PluginWatcher {
     trust: Trust,
     record: ServedRecord,
     remembered: BTreeMap<Kind, LastServed>,
-    /// What of that is on disk.
+    /// The part of `remembered` that is on disk.
     written: BTreeMap<Kind, LastServed>,
     built_in: BTreeMap<Kind, Plugin>,
-    /// Those of them that could not be loaded.
+    /// Built-in plugins that could not be loaded.
     unbuilt: Vec<Refused>,
     usage: BTreeMap<Kind, Arc<UsageCounter>>,
     set: PluginSet,
 }
 
-/// Where plugins and the catalog's records lie, and which plugins come with the host.
+/// The directories of plugins and records, and the built-in plugins.
 #[derive(Clone, Copy, Debug)]
 pub struct Location<'a> {
-    /// The directory that plugins are dropped into.
+    /// The plugin directory.
     pub plugins: &'a Path,
     /// The data directory.
     pub data: &'a Path,
-    /// The plugins that come with the host.
+    /// The built-in plugins.
     pub built_in: &'static [BuiltIn],
 }
 
 impl PluginWatcher {
-    /// Loads the built-in plugins and those in the directory. A user's file beats the built-in one of its kind.
+    /// Loads the built-in plugins and those in the directory. A file takes precedence over the built-in plugin of its
+    /// kind.
     pub async fn start(
         sandbox: Arc<Sandbox>,
         Location { plugins: path, data: data_dir, built_in: come_with_host }: Location<'_>,
@@ -72,10 +73,10 @@ impl PluginWatcher {
         for name in directory.first_scan() {
             let Some(read) = directory.read(&name) else { continue };
             if uncompiled_files == Uncompiled::Defer && read.as_ref().is_ok_and(|bytes| !sandbox.is_judged(bytes)) {
-                tracing::info!("{} is compiled while the host runs", path.join(&name).display());
+                tracing::info!("{} is being compiled while the host runs", path.join(&name).display());
                 directory.read_again(&shown(&name));
                 let name = shown(&name);
-                // What it was before goes on serving meanwhile.
+                // The earlier version serves until then.
                 meanwhile.extend(last_good(&sandbox, &remembered, &name).await.map(|version| (name, version)));
                 continue;
             }
@@ -92,7 +93,7 @@ impl PluginWatcher {
         let files = remembered.iter().map(|(kind, served)| (kind.clone(), served.file.clone())).collect();
         let mut registry = PluginRegistry::new(judged, &files);
         for (name, version) in spare {
-            // Its file is bad now, and nothing else serves its kind: what it was before serves on.
+            // The file is bad now and no other file serves its kind, so the earlier version continues to serve.
             if registry.holder(&version.kind).is_none() {
                 registry.serve_with(&name, Some(version));
             }
@@ -120,12 +121,12 @@ impl PluginWatcher {
         keeper
     }
 
-    /// What serves now.
+    /// Returns the serving plugins.
     pub fn set(&self) -> &PluginSet {
         &self.set
     }
 
-    /// Everything as the registry says it is.
+    /// Builds the complete set from the registry.
     fn everything(&mut self) -> PluginSet {
         let mut served = BTreeMap::new();
         for (kind, plugin) in self.built_in.clone() {
@@ -142,8 +143,8 @@ impl PluginWatcher {
         PluginSet::new(served, self.refused())
     }
 
-    /// Checks the plugins found at a start with `fit`. A file that does not fit the targets of its kind is replaced by its
-    /// earlier version, by the built-in plugin of its kind, or by none. `reason` words problems for the refusal.
+    /// Checks the plugins found at a start with `fit`. A file that does not fit the targets of its kind is replaced by
+    /// its earlier version or by the built-in plugin of its kind, or removed. `reason` words problems for the refusal.
     ///
     /// # Errors
     /// The problems that remain, which no plugin causes.
@@ -161,7 +162,7 @@ impl PluginWatcher {
         }
     }
 
-    /// Refuses the first file whose removal reduces the number of problems. Returns whether there was one.
+    /// Refuses the first file whose removal reduces the number of problems. Returns true if there was one.
     async fn give_way<T, P: PartialEq + Clone>(
         &mut self,
         fit: &impl AsyncFn(Arc<PluginSet>) -> Result<T, Vec<P>>,
@@ -174,7 +175,7 @@ impl PluginWatcher {
             let before = last_good(&self.sandbox, &self.remembered, &name).await;
             let before = before.filter(|before| before.plugin.digest() != plugin.digest());
             let built_in = self.built_in.get(&kind).cloned().map(|plugin| (plugin, BUILT_IN.to_owned()));
-            // First its earlier version, if that is known, then the plugin that would serve without the file.
+            // Try its earlier version first, if known, then the plugin that would serve without the file.
             let earlier = before.clone().map(|version| Some((version.plugin, self.file(&name))));
             for (other, is_earlier) in earlier.map(|other| (other, true)).into_iter().chain([(built_in, false)]) {
                 let served = other.map(|(plugin, source)| self.served(plugin, source));
@@ -192,7 +193,7 @@ impl PluginWatcher {
         false
     }
 
-    /// A plugin with its kind's account, which goes on whichever version runs.
+    /// Returns a plugin with the usage counter of its kind, which all versions share.
     fn served(&mut self, plugin: Plugin, source: String) -> Arc<Served> {
         let usage = self.usage.entry(plugin.descriptor().kind.clone()).or_default().clone();
         Arc::new(Served { plugin, source, usage })
@@ -206,17 +207,17 @@ impl PluginWatcher {
         let refusal = |(name, reason, serving): (&str, &str, Option<&Version<Plugin>>)| {
             let serves_on = serving.map_or_else(String::new, |version| {
                 let descriptor = version.plugin.descriptor();
-                format!(" (the version before it, {}, goes on serving kind {})", descriptor.version, descriptor.kind)
+                format!(" (the previous version, {}, continues to serve kind {})", descriptor.version, descriptor.kind)
             });
             Refused { file: self.file(name), reason: format!("{reason}{serves_on}") }
         };
         self.unbuilt.iter().cloned().chain(self.registry.refused().map(refusal)).collect()
     }
 
-    /// Looks at the directory until the host ends, and takes up what has changed.
+    /// Watches the directory until the host ends and applies changes.
     pub async fn watch(mut self, host: Arc<impl Admit>, ending: CancellationToken) {
         self.remember();
-        let mut ticks = tokio::time::interval(LOOK);
+        let mut ticks = tokio::time::interval(SCAN);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut looks = 0;
         loop {
@@ -228,7 +229,7 @@ impl PluginWatcher {
             if looks % AGAIN == 0 {
                 self.judge_again(&*host);
             }
-            // Uncompiled a file takes as long as compiling it; the host may end meanwhile.
+            // Loading a file includes its compilation; the host may end meanwhile.
             tokio::select! {
                 () = self.look(&*host) => {}
                 () = ending.cancelled() => return,
@@ -260,20 +261,20 @@ impl PluginWatcher {
         self.take(&shown(&name), verdict, host).await;
     }
 
-    /// Does something with the directory where it may wait for a disk or a server.
+    /// Runs an operation on the directory on a thread that may block.
     async fn blocking<T: Send + 'static>(
         &mut self,
         act: impl FnOnce(&mut PluginDirectory) -> T + Send + 'static,
     ) -> Option<T> {
         let mut directory = std::mem::replace(&mut self.directory, PluginDirectory::new(&self.path));
         let done = tokio::task::spawn_blocking(move || (act(&mut directory), directory)).await;
-        // It fails only where the host ends.
+        // This fails only while the host ends.
         let (result, directory) = done.ok()?;
         self.directory = directory;
         Some(result)
     }
 
-    /// A file was judged: it serves from now on, or it is refused and changes nothing else.
+    /// Applies the verdict on a file: the file serves from now on, or it is refused.
     async fn take(&mut self, name: &str, verdict: Verdict<Plugin>, host: &impl Admit) {
         let version = match verdict {
             Ok(version) => version,
@@ -282,7 +283,7 @@ impl PluginWatcher {
         let kind = version.kind.clone();
         let before = self.registry.serving(name).map(|version| (version.kind.clone(), version.plugin.digest()));
         if before == Some((kind.clone(), version.plugin.digest())) {
-            // What it was before it was something bad, or touched and not changed.
+            // The content is that of the serving version again, or was never changed.
             self.registry.take(name, version);
             return self.publish(host);
         }
@@ -309,9 +310,9 @@ impl PluginWatcher {
 
     async fn take_away(&mut self, name: &str, host: &impl Admit) {
         if let Some(kind) = self.registry.remove(name) {
-            tracing::info!("{} is gone", self.file(name));
+            tracing::info!("{} was removed", self.file(name));
             self.remembered.retain(|_, served| served.file != name);
-            // The only other file of its kind takes over at once.
+            // The only other file of the kind takes over at once.
             for next in self.registry.to_judge_again() {
                 self.read(OsString::from(next), host).await;
             }
@@ -322,7 +323,8 @@ impl PluginWatcher {
         self.publish(host);
     }
 
-    /// A kind has lost its file: the built-in plugin serves it, where there is one that fits its targets; else nobody.
+    /// Replaces the removed file of a kind by the built-in plugin if it fits the targets. Otherwise the kind has no
+    /// plugin.
     async fn fall_back(&mut self, kind: &Kind, host: &impl Admit) {
         if let Some(plugin) = self.built_in.get(kind).cloned() {
             let served = self.served(plugin, BUILT_IN.to_owned());
@@ -332,11 +334,13 @@ impl PluginWatcher {
             }
         }
         if let Err(reason) = host.admit(kind, None).await {
-            // Only a host that ends does not take that.
-            tracing::error!("kind {kind} keeps the plugin of a file that is gone: {reason}");
+            // This fails only while the host ends.
+            tracing::error!("kind {kind} keeps the plugin of a removed file: {reason}");
             return;
         }
-        tracing::warn!("no plugin serves kind {kind} any more; its targets are not polled until one is dropped in");
+        tracing::warn!(
+            "no plugin serves kind {kind} any more; its targets are not polled until a plugin file is added"
+        );
     }
 
     fn loaded(&self, kind: &Kind, served: &Served, host: &impl Admit) {
@@ -357,14 +361,14 @@ impl PluginWatcher {
         host.record(EventKind::PluginRefused { file, reason });
     }
 
-    /// Shows what is refused, and remembers what serves.
+    /// Passes the refused files to the host and remembers the serving files.
     fn publish(&mut self, host: &impl Admit) {
         let refused = self.refused();
         host.refuse(refused);
         self.remember();
     }
 
-    /// Of kinds that nobody serves what is remembered stays: their file may only be late.
+    /// Remembers the serving files. The record of a kind without a plugin is kept, because its file may return.
     fn remember(&mut self) {
         for (name, version) in self.registry.all_serving() {
             let sha256 = hex(&version.plugin.digest());
@@ -376,8 +380,8 @@ impl PluginWatcher {
     }
 }
 
-/// Loads the plugins that come with the host, side by side, because each may have to be compiled first. Returns them by kind,
-/// and those that could not be loaded.
+/// Loads the built-in plugins concurrently, because each may have to be compiled first. Returns the loaded plugins by
+/// kind, and those that could not be loaded.
 async fn load_built_in(sandbox: &Sandbox, all: &[BuiltIn]) -> (BTreeMap<Kind, Plugin>, Vec<Refused>) {
     let (mut built_in, mut refused) = (BTreeMap::new(), Vec::new());
     let uncompiled = all.iter().filter(|plugin| !sandbox.is_judged(plugin.component)).count();
@@ -401,12 +405,12 @@ async fn load_built_in(sandbox: &Sandbox, all: &[BuiltIn]) -> (BTreeMap<Kind, Pl
     (built_in, refused)
 }
 
-/// A file's name, as it is shown and told apart.
+/// Returns the name of a file for messages and keys.
 fn shown(name: &OsString) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Who polls the targets of a kind, or did last: a file's name, or the plugin that came with the host.
+/// Returns the source that polls the targets of a kind, or did so last: a file name, or the built-in plugin.
 fn publisher(
     remembered: &BTreeMap<Kind, LastServed>,
     built_in: &BTreeMap<Kind, Plugin>,
@@ -416,7 +420,7 @@ fn publisher(
     file.or_else(|| built_in.contains_key(kind).then(|| BUILT_IN.to_owned()))
 }
 
-/// A good version, where an operator has nothing against it.
+/// Refuses a good version if the operator does not permit it.
 fn trusted(trust: &Trust, name: &str, before: Option<&str>, version: Version<Plugin>) -> Verdict<Plugin> {
     let digest = hex(&version.plugin.digest());
     match trust.may_take_over((name, &digest), &version.kind, before) {
@@ -434,7 +438,7 @@ async fn judge(sandbox: &Sandbox, read: Result<Vec<u8>, String>) -> Verdict<Plug
     Ok(Version { kind: plugin.descriptor().kind.clone(), plugin })
 }
 
-/// What a file that is bad now was when it served last, where its machine code was kept.
+/// Returns the version of a bad file that served last, if its compiled code is cached.
 async fn last_good(sandbox: &Sandbox, remembered: &BTreeMap<Kind, LastServed>, name: &str) -> Option<Version<Plugin>> {
     let (kind, served) = remembered.iter().find(|(_, served)| served.file == name)?;
     let digest: Vec<u8> =

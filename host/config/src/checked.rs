@@ -1,4 +1,4 @@
-//! The whole configuration, checked.
+//! The complete, checked configuration.
 
 use crate::reader::{LONGEST, Notes, Section, count, interval, suggestion, text};
 use crate::target_config::TargetConfig;
@@ -14,64 +14,64 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What people may enter as an interval; the configuration may allow less.
+/// The shortest interval that an operator can set; the configuration may raise it.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// No cap is higher: it would be none.
+/// Upper bound on every cap; a higher cap would have no effect.
 const HIGHEST_CAP: u64 = 100_000;
 const SECTIONS: [&str; 9] =
     ["server", "metrics", "store", "egress", "plugins", "scheduler", "secrets", "target", "alias"];
 
-/// Everything that an operator decided.
+/// The complete configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where pages and API listen.
+    /// The listen address of pages and API.
     pub listen: SocketAddr,
-    /// Where `/metrics` listens.
+    /// The listen address of `/metrics`.
     pub metrics_listen: SocketAddr,
-    /// Names by which this host may be asked, beside addresses and names of its own site.
+    /// Host names that requests may use, besides addresses and names of the local site.
     pub hosts: Vec<String>,
-    /// The first word of our metrics' names.
+    /// The prefix of metric names.
     pub metrics_prefix: String,
-    /// Where data lies.
+    /// The data directory.
     pub data_dir: PathBuf,
-    /// The database.
+    /// The settings of the database.
     pub store: store::Config,
-    /// Requests at a time for each host.
+    /// The limit on concurrent requests per host.
     pub max_requests_per_host: usize,
-    /// Bytes of bodies held at a time.
+    /// The limit on bytes of bodies in memory at a time.
     pub max_body_bytes_in_flight: usize,
-    /// Where plugins are dropped.
+    /// The plugin directory.
     pub plugin_dir: PathBuf,
-    /// Files there that may take over a kind that has targets.
+    /// Plugin files that may take over a kind that has targets.
     pub trusted_plugins: Vec<String>,
-    /// Instances at a time.
+    /// The limit on concurrent plugin instances.
     pub instance_slots: u32,
-    /// What polls of a kind may use.
+    /// The resource limits of polls, by kind.
     pub limits: BTreeMap<Kind, Limits>,
     /// The scheduler's settings.
     pub scheduler: Settings,
-    /// Every target.
+    /// All targets.
     pub targets: Vec<Arc<TargetConfig>>,
-    /// Other names of dependencies.
+    /// Aliases of dependencies: alias to canonical name.
     pub aliases: HashMap<String, String>,
-    /// The file's name, for messages.
+    /// The name of the file, for messages.
     pub file: String,
     /// The origins of values outside targets that are not the default, by key.
     pub sources: BTreeMap<String, SettingSource>,
-    /// Every variable that could have set something.
+    /// All environment variables that could set a value.
     pub variables: BTreeSet<String>,
 }
 
-/// A kind's limits, where they are not the contract's.
+/// The limits of a kind that differ from the defaults of the contract.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// What a poll may use.
+    /// The resource limits of a poll.
     pub poll: sandbox::Limits,
-    /// What its requests may be.
+    /// The restrictions on its requests.
     pub narrowing: Narrowing,
 }
 
-/// The line of a place, as `polliwog.toml:12`.
+/// Returns the line number of a place such as `polliwog.toml:12`.
 pub fn line(place: &str) -> usize {
     place.rsplit(':').next().and_then(|line| line.parse().ok()).unwrap_or(0)
 }
@@ -91,12 +91,12 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
         notes.at(
             line,
             format!(
-                "max_body_bytes_in_flight: one body may have {} bytes, so use more",
+                "max_body_bytes_in_flight: one body may have {} bytes, so use a larger value",
                 sandbox::Limits::default().body
             ),
         );
     }
-    // Targets made through the API do not exist yet; what they may reach is checked for form all the same.
+    // Targets created through the API do not exist yet, but the form of the networks that they may reach is checked.
     let _ = egress.get("api_target_cidrs", cidrs);
     egress.finish();
     let plugins = Section::top(notes, document, "plugins");
@@ -128,7 +128,7 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
     }
 }
 
-/// Targets made through the API do not exist yet; the secrets that they may name are checked for form all the same.
+/// Checks the form of the secrets that targets created through the API may name. Such targets do not exist yet.
 fn check_api_secrets(notes: &Notes<'_>, document: &[Entry]) {
     let section = document.iter().find(|entry| entry.key == "secrets").map(|entry| &entry.node.value);
     if let Some(Value::Table(entries)) = section {
@@ -139,11 +139,11 @@ fn check_api_secrets(notes: &Notes<'_>, document: &[Entry]) {
 fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, Vec<String>) {
     let address = |value: &Value| {
         let text = text(value)?;
-        // The one name that needs no resolver.
+        // The only name that needs no resolver.
         let numbers = text.strip_prefix("localhost:").map_or_else(|| text.clone(), |port| format!("127.0.0.1:{port}"));
         numbers.parse::<SocketAddr>().map_err(|_| {
             let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok()).unwrap_or(7411);
-            format!("{text:?} is no address with a port: write it as 127.0.0.1:{port}")
+            format!("{text:?} is not an address with a port: write it as 127.0.0.1:{port}")
         })
     };
     let listen = section.get("listen", address);
@@ -154,7 +154,7 @@ fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, V
     let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
     let (listen, metrics) = (listen.unwrap_or_else(|| local(7411)), metrics.unwrap_or_else(|| local(9091)));
     if listen == metrics && listen.port() != 0 {
-        notes.at(line, "metrics_listen is the same as listen: give it another port");
+        notes.at(line, "metrics_listen is the same as listen: choose another port");
     }
     (listen, metrics, hosts)
 }
@@ -164,7 +164,7 @@ fn metrics_prefix(notes: &Notes<'_>, section: Section<'_>) -> String {
     let line = section.line("prefix");
     section.finish();
     let prefix = prefix.unwrap_or_else(|| "polliwog".to_owned());
-    // Both are kept free of what plugins report.
+    // Plugins cannot report metrics with either prefix.
     if !["polliwog", "pulse_monitor"].contains(&prefix.as_str()) {
         notes.at(line, format!("prefix: unknown prefix {prefix:?}; use polliwog or pulse_monitor"));
     }
@@ -182,7 +182,7 @@ fn store_config(notes: &Notes<'_>, section: Section<'_>, data_dir: &std::path::P
         history_bytes: section.count("history_bytes").unwrap_or(2 << 30),
     };
     if config.path.file_name().is_some_and(|name| OWN.iter().any(|own| name == *own)) {
-        notes.at(line, "path has the name of another file of the host's own: end it with .db");
+        notes.at(line, "path is the name of another file of the host: the name must end in .db");
     }
     section.finish();
     config
@@ -195,14 +195,14 @@ pub(crate) fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
         if known.contains(&text.as_str()) {
             Ok(text)
         } else {
-            Err(format!("{text:?} is none{}", suggestion(&text, known)))
+            Err(format!("unknown value {text:?}{}", suggestion(&text, known)))
         }
     };
     let profiles = Profile::ALL.map(Profile::as_str);
     let cadences = Cadence::ALL.map(Cadence::as_str);
     let profile = section.get("profile", |value| word(value, &profiles)).and_then(|word| Profile::from_word(&word));
     let mut cadence = section.get("cadence", |value| word(value, &cadences)).and_then(|word| Cadence::from_word(&word));
-    // Pulse's switch for the adaptive cadence.
+    // The variable of Pulse that enables the adaptive cadence.
     if let Some(enabled) = (notes.environment)("ADAPTIVE_POLLING_ENABLED") {
         match enabled.trim().to_lowercase().as_str() {
             "false" | "0" | "no" | "off" => {
@@ -217,7 +217,7 @@ pub(crate) fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
     let interval = |key: &'static str| section.get(key, |value| interval(value, SHORTEST));
     let cap = |key: &'static str, least: u64| {
         section.get(key, |value| match count(value)? {
-            0 if least > 0 => Err("it is 0, and nothing would ever run: use 1 or more".to_owned()),
+            0 if least > 0 => Err("0 would stop all polls: use 1 or more".to_owned()),
             cap if cap > HIGHEST_CAP => Err(format!("{cap} is too high: use at most {HIGHEST_CAP}")),
             cap => Ok(u32::try_from(cap).unwrap_or(u32::MAX)),
         })
@@ -233,7 +233,7 @@ pub(crate) fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
         max_per_host: cap("max_per_host", 1).map_or(defaults.max_per_host, |cap| cap as usize),
         rate_per_second: cap("rate_per_second", 0).unwrap_or(defaults.rate_per_second),
     };
-    // Where nobody set a longest interval, the base is it.
+    // If no longest interval is set, the base is the longest.
     let longest = settings.longest().unwrap_or(LONGEST);
     let (min, max) = (show_duration(settings.min), show_duration(longest));
     if settings.min > longest {
@@ -248,7 +248,7 @@ pub(crate) fn scheduler(notes: &Notes<'_>, section: Section<'_>) -> Settings {
     settings
 }
 
-/// Every setting of the scheduler with its value in force, as it is written.
+/// Returns all settings of the scheduler with their active values, in the form in which they are written.
 pub fn scheduler_values(settings: &Settings) -> [(&'static str, Option<String>); 9] {
     let duration = |duration| Some(show_duration(duration));
     [
@@ -267,7 +267,7 @@ pub fn scheduler_values(settings: &Settings) -> [(&'static str, Option<String>);
 fn at_least_one(section: &Section<'_>, key: &'static str) -> Option<usize> {
     let value = section.count(key)?;
     if value == 0 {
-        section.blame(&[key], format!("{key} is 0, and nothing would ever run: use 1 or more"));
+        section.blame(&[key], format!("{key} is 0, which would stop all polls: use 1 or more"));
     }
     Some(usize::try_from(value).unwrap_or(usize::MAX).max(1))
 }
@@ -276,14 +276,14 @@ fn cidrs(value: &Value) -> Result<Vec<Cidr>, String> {
     words(value)?.iter().map(|item| item.parse()).collect()
 }
 
-/// A list of texts; the environment writes it with commas.
+/// Reads a list of texts; in the environment they are separated by commas.
 fn words(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::Array(items) => items.iter().map(|item| text(&item.value)).collect(),
         Value::Text(list) => {
             Ok(list.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect())
         }
-        other => Err(format!("this is {}, and should be a list of texts", other.kind())),
+        other => Err(format!("this is {}, but should be a list of texts", other.kind())),
     }
 }
 
@@ -291,7 +291,7 @@ fn methods(value: &Value) -> Result<Vec<Method>, String> {
     let method = |word: &String| {
         let known = Method::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(word));
         let all = Method::ALL.map(Method::as_str).join(", ");
-        known.ok_or_else(|| format!("{word:?} is no method: there are {all}"))
+        known.ok_or_else(|| format!("unknown method {word:?}: use one of {all}"))
     };
     words(value)?.iter().map(method).collect()
 }
@@ -299,7 +299,7 @@ fn methods(value: &Value) -> Result<Vec<Method>, String> {
 fn path_prefixes(value: &Value) -> Result<Vec<String>, String> {
     let prefix = |path: String| match path.strip_prefix('/') {
         Some(_) if !path.contains(['?', '#']) => Ok(path),
-        _ => Err(format!("{path:?} is no beginning of a path: it begins with / and has neither ? nor #")),
+        _ => Err(format!("{path:?} is not a path prefix: it must begin with / and contain neither ? nor #")),
     };
     words(value)?.into_iter().map(prefix).collect()
 }
@@ -315,7 +315,7 @@ fn limits(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<Kind, Limits> {
             }
         };
         let Value::Table(entries) = &entry.node.value else {
-            notes.at(entry.line, format!("limits of {kind} are a table: [plugins.limits.{kind}]"));
+            notes.at(entry.line, format!("limits of {kind} must be a table: [plugins.limits.{kind}]"));
             continue;
         };
         let section = Section::inner(notes, format!("plugins.limits.{kind}"), entries);
@@ -339,7 +339,7 @@ fn limits(notes: &Notes<'_>, entries: &[Entry]) -> BTreeMap<Kind, Limits> {
             if nothing {
                 notes.at(
                     section.line(key),
-                    format!("{key}: no plugin runs with so little; a mebibyte and a millisecond are the least"),
+                    format!("{key} is too small for any plugin: use at least 1 ms of CPU and 1 MiB of memory"),
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! The configuration's file: finding it, reading it, and recognising that it changed.
+//! The configuration file: finds it, reads it, and detects changes.
 
 use crate::written::{Invalid, Written};
 use crate::{Places, Problem, TargetConfig, find};
@@ -7,43 +7,43 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The largest configuration, in bytes.
+/// The maximum size of the configuration file in bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// A configuration's text and where it came from.
+/// The text of a configuration and its source.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// The file's name, for messages.
+    /// The name of the file, for messages.
     pub name: String,
-    /// Its text.
+    /// The text of the configuration.
     pub text: Arc<str>,
-    /// The file; `None` for the demo without one.
+    /// The path of the file; `None` for the demo without a file.
     pub path: Option<PathBuf>,
     /// The state of the file before it was read.
     pub stamp: Option<Stamp>,
 }
 
-/// Distinguishes two states of a file.
+/// The state of a file; two states differ if the file changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     file: (u64, u64),
     length: u64,
     modified: (i64, i64),
-    /// When its metadata changed, such as its permissions.
+    /// The time of the last change of metadata, such as permissions.
     changed: (i64, i64),
 }
 
-/// How a document is read.
+/// The options for reading a document.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// Where configuration and data lie.
+    /// The places of configuration and data.
     pub places: Places,
-    /// Targets beside those of the file: the demo's. With them, the data directory is the demo's.
+    /// Targets of the demo, in addition to those of the file. With them, the data directory is that of the demo.
     pub extra: Option<Arc<[TargetConfig]>>,
 }
 
 impl Stamp {
-    /// The present state of a file; `None` if there is none.
+    /// Returns the current state of a file; `None` if the file does not exist.
     pub fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
         let modified = (metadata.mtime(), metadata.mtime_nsec());
@@ -64,7 +64,7 @@ impl Document {
         }
     }
 
-    /// A document without a file.
+    /// Creates a document without a file.
     pub fn without_file(name: &str) -> Self {
         Self { name: name.to_owned(), text: "".into(), path: None, stamp: None }
     }
@@ -91,7 +91,8 @@ impl Document {
     }
 }
 
-/// The value of an environment variable; `None` if it is not set or empty. Compose files often set variables to nothing.
+/// Returns the value of an environment variable; `None` if it is not set or empty, because Compose files often set
+/// empty variables.
 pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -104,7 +105,7 @@ pub fn read_text(file: &Path, longest: u64) -> Result<String, String> {
     use std::io::Read;
     let name = file.display();
     let why = |error: std::io::Error| match error.kind() {
-        // The value may be a secret that was written in place of its file's name.
+        // The value may be a secret that was written instead of the file name.
         ErrorKind::NotFound if file.to_string_lossy().contains(['!', '=']) => {
             "no such file: give the path of the file, not its content".to_owned()
         }
@@ -114,7 +115,7 @@ pub fn read_text(file: &Path, longest: u64) -> Result<String, String> {
         _ => format!("{name} cannot be read ({error})"),
     };
     if !std::fs::metadata(file).map_err(why)?.is_file() {
-        return Err(format!("{name} is not an ordinary file: give the path of one"));
+        return Err(format!("{name} is not an ordinary file: give the path of an ordinary file"));
     }
     let mut text = String::new();
     let mut opened = std::fs::File::open(file).map_err(why)?.take(longest + 1);

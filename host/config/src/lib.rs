@@ -1,10 +1,10 @@
-//! The configuration: an operator's text, checked in one pass that reports every problem with its place.
+//! Reads and checks the configuration in one pass that reports every problem with its place.
 //!
-//! The environment wins over settings that were changed while the host ran, these win over the file, and the file wins
-//! over the defaults. A file must be valid without changed settings; see [`Written`].
+//! The environment takes precedence over settings that were changed at run time, these over the file, and the file over
+//! the defaults. A file must be valid without changed settings; see [`Written`].
 //!
-//! This crate reads the configuration's file and a target's CA file (in [`TlsConfig::build`]); it knows no command line
-//! and no running host.
+//! This crate reads the configuration file and the CA file of a target (in [`TlsConfig::build`]). It does not depend on
+//! the command line or on a running host.
 
 #![forbid(unsafe_code)]
 
@@ -30,12 +30,12 @@ pub use written::{Environment, Invalid, Written};
 
 use std::fmt;
 
-/// Something that is wrong, where, and what to do.
+/// A problem with its place and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// `polliwog.toml:12`, or an environment variable.
     pub place: String,
-    /// One sentence.
+    /// The problem and the remedy, as one sentence.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Reading keys with every problem noted: unknown ones, wrong ones, and where each is.
+//! Reads keys and notes every problem with its place: unknown keys and invalid values.
 
 use crate::Problem;
 use crate::value::{Entry, Node, Value, parse_duration};
@@ -7,22 +7,22 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Names that are near enough to be suggested.
+/// The minimum similarity of a suggested name.
 const NEAR: f64 = 0.8;
 
-/// Settings that were changed while the host ran, by key: `scheduler.cadence`, `target.ID.interval`.
+/// Settings that were changed at run time, by key: `scheduler.cadence`, `target.ID.interval`.
 pub type Overrides = BTreeMap<String, String>;
 
-/// Where problems are noted, and where overrides come from.
+/// Collects problems, and holds the overrides of values.
 pub(crate) struct Notes<'a> {
-    /// The file's name.
+    /// The name of the file.
     pub file: String,
     pub problems: RefCell<Vec<Problem>>,
     pub environment: &'a dyn Fn(&str) -> Option<String>,
     pub overrides: &'a Overrides,
-    /// Where values came from that are not the default, by key.
+    /// The sources of values that are not the default, by key.
     pub sources: RefCell<BTreeMap<String, SettingSource>>,
-    /// Every variable that could have set something.
+    /// All environment variables that could set a value.
     pub variables: RefCell<BTreeSet<String>>,
 }
 
@@ -36,18 +36,18 @@ impl Notes<'_> {
     }
 }
 
-/// A table whose keys are taken one by one.
+/// A table whose keys are read one by one.
 pub(crate) struct Section<'a> {
     notes: &'a Notes<'a>,
-    /// `scheduler`, `target[2].tls`: how messages call it, and what variables are named after.
+    /// The name in messages and variable names, such as `scheduler` or `target[2].tls`.
     name: String,
     entries: &'a [Entry],
     asked: RefCell<BTreeSet<&'static str>>,
-    /// Whether `POLLIWOG_SECTION_KEY` overrides its keys.
+    /// Whether `POLLIWOG_SECTION_KEY` overrides the keys.
     overridable: bool,
 }
 
-/// Where a value was found.
+/// The source of a value.
 pub(crate) enum Found<'a> {
     File(&'a Node),
     Setting(String, String),
@@ -72,12 +72,12 @@ impl Found<'_> {
 }
 
 impl<'a> Section<'a> {
-    /// One of the document's sections; its keys can be overridden by the environment.
+    /// Opens a top-level section. The environment can override its keys.
     pub(crate) fn top(notes: &'a Notes<'a>, document: &'a [Entry], name: &'static str) -> Self {
         let entries = match document.iter().find(|entry| entry.key == name).map(|entry| &entry.node) {
             Some(Node { value: Value::Table(entries), .. }) => entries,
             Some(node) => {
-                notes.at(node.line, format!("{name} is {}, and should be a table: [{name}]", node.value.kind()));
+                notes.at(node.line, format!("{name} is {}, but should be a table: [{name}]", node.value.kind()));
                 &[][..]
             }
             None => &[],
@@ -85,7 +85,7 @@ impl<'a> Section<'a> {
         Self { notes, name: name.to_owned(), entries, asked: RefCell::default(), overridable: true }
     }
 
-    /// A table inside another.
+    /// Opens a table inside another table.
     pub(crate) fn inner(notes: &'a Notes<'a>, name: String, entries: &'a [Entry]) -> Self {
         Self { notes, name, entries, asked: RefCell::default(), overridable: false }
     }
@@ -116,7 +116,7 @@ impl<'a> Section<'a> {
         self.entries.iter().find(|entry| entry.key == key).map(|entry| Found::File(&entry.node))
     }
 
-    /// A key's value, as `parse` understands it; a problem is noted when it does not.
+    /// Returns the value of a key, converted by `parse`. Notes a problem if `parse` fails.
     pub(crate) fn get<T>(&self, key: &'static str, parse: impl FnOnce(&Value) -> Result<T, String>) -> Option<T> {
         let found = self.find(key)?;
         match parse(&found.value()) {
@@ -148,12 +148,12 @@ impl<'a> Section<'a> {
         self.get(key, boolean)
     }
 
-    /// A table inside this one, as it was written.
+    /// Returns a table inside this one, unparsed.
     pub(crate) fn table(&self, key: &'static str) -> Option<&'a [Entry]> {
         match self.find(key)? {
             Found::File(Node { value: Value::Table(entries), .. }) => Some(entries),
             Found::File(node) => {
-                self.notes.at(node.line, format!("{key} is {}, and should be a table: {{ … }}", node.value.kind()));
+                self.notes.at(node.line, format!("{key} is {}, but should be a table: {{ … }}", node.value.kind()));
                 None
             }
             Found::Variable(name, _) | Found::Setting(name, _) => {
@@ -163,8 +163,8 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Notes what is wrong with keys together, at whichever of them was decided last: by the environment, by a setting, or
-    /// in the file.
+    /// Notes a problem with a combination of keys, at the key whose source has the highest precedence: the environment,
+    /// then a setting, then the file.
     pub(crate) fn blame(&self, keys: &[&str], message: impl Into<String>) {
         let sources = self.notes.sources.borrow();
         let of = |key: &&&str| Some((format!("{}.{key}", self.name), sources.get(&format!("{}.{key}", self.name))?));
@@ -180,13 +180,13 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The line of a key, or of the section's first key.
+    /// Returns the line of a key, or of the first key of the section.
     pub(crate) fn line(&self, key: &str) -> usize {
         let own = self.entries.iter().find(|entry| entry.key == key);
         own.or(self.entries.first()).map_or(1, |entry| entry.line)
     }
 
-    /// Notes every key that nobody asked for, with the near one that exists.
+    /// Notes every unknown key, with a similar known key as a suggestion.
     pub(crate) fn finish(self) {
         let known = self.asked.borrow();
         for entry in self.entries.iter().filter(|entry| !known.contains(entry.key.as_str())) {
@@ -199,7 +199,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// "did you mean …?", or all there are.
+/// Returns "did you mean …?" for a similar name, or the list of all names.
 pub fn suggestion(key: &str, known: &[&str]) -> String {
     let near = known.iter().map(|name| (strsim::jaro_winkler(key, name), name)).filter(|(score, _)| *score >= NEAR);
     match near.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
@@ -208,11 +208,12 @@ pub fn suggestion(key: &str, known: &[&str]) -> String {
     }
 }
 
-/// Variables of ours that are set and set nothing: each is probably misspelt.
+/// Returns a problem for each `POLLIWOG_…` variable that is set and unknown, because it is probably misspelt.
 ///
-/// Kubernetes sets some for every service; one that is called polliwog gives POLLIWOG_SERVICE_HOST, POLLIWOG_PORT and such.
+/// Kubernetes sets variables for every service; a service named polliwog sets POLLIWOG_SERVICE_HOST, POLLIWOG_PORT and
+/// similar ones, which are ignored.
 pub fn misspelt<'a>(set: impl Iterator<Item = &'a str>, known: &BTreeSet<String>) -> Vec<Problem> {
-    /// Those that set no key of the configuration.
+    /// Variables that are read outside the configuration.
     const OTHERS: [&str; 5] =
         ["POLLIWOG_ADMIN_TOKEN", "POLLIWOG_LOG_FORMAT", "POLLIWOG_LOG_LEVEL", "POLLIWOG_TOKEN", "POLLIWOG_URL"];
     let known: Vec<&str> = known.iter().map(String::as_str).chain(OTHERS).collect();
@@ -227,13 +228,13 @@ pub fn misspelt<'a>(set: impl Iterator<Item = &'a str>, known: &BTreeSet<String>
             let near = near.copied().unwrap_or_default();
             Problem {
                 place: format!("environment {name}"),
-                message: format!("there is no such variable, and it sets nothing: did you mean {near}?"),
+                message: format!("unknown variable, which has no effect: did you mean {near}?"),
             }
         })
         .collect()
 }
 
-/// The reference documents' own names for some variables.
+/// Returns the name that the reference documents use for some variables.
 fn alias(section: &str, key: &str) -> Option<&'static str> {
     match (section, key) {
         ("scheduler", "base_interval") => Some("ADAPTIVE_POLLING_BASE_INTERVAL"),
@@ -247,11 +248,11 @@ fn alias(section: &str, key: &str) -> Option<&'static str> {
 pub(crate) fn text(value: &Value) -> Result<String, String> {
     match value {
         Value::Text(text) => Ok(text.clone()),
-        other => Err(format!("this is {}, and should be text in quotes", other.kind())),
+        other => Err(format!("this is {}, but should be text in quotes", other.kind())),
     }
 }
 
-/// A duration as text; a bare number is told which unit it lacks.
+/// Reads a duration as text. For a number without a unit the message suggests one.
 fn time(value: &Value) -> Result<String, String> {
     match value {
         Value::Integer(number) if *number >= 0 => Err(format!("{number} has no unit: write \"{number}s\" for seconds")),
@@ -259,15 +260,15 @@ fn time(value: &Value) -> Result<String, String> {
     }
 }
 
-/// No interval is longer.
+/// Upper bound on every interval.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// An interval that a person entered.
+/// Reads an interval and checks its bounds.
 pub(crate) fn interval(value: &Value, shortest: Duration) -> Result<Duration, String> {
     let duration = parse_duration(&time(value)?)?;
     let show = crate::value::show_duration;
     if duration < shortest || duration > LONGEST {
-        return Err(format!("{} is no interval: use {} to {}", show(duration), show(shortest), show(LONGEST)));
+        return Err(format!("{} is out of range: use {} to {}", show(duration), show(shortest), show(LONGEST)));
     }
     Ok(duration)
 }

@@ -21,7 +21,8 @@ struct Key {
 struct Section {
     /// Its heading, as it is written.
     heading: &'static str,
-    /// The name of its keys' environment variables, between `POLLIWOG_` and the key; `None` if the environment cannot set them.
+    /// The name of its keys' environment variables, between `POLLIWOG_` and the key; `None` if the environment cannot
+    /// set them.
     variable: Option<&'static str>,
     meaning: &'static str,
     keys: Vec<Key>,

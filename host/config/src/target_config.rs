@@ -1,4 +1,4 @@
-//! A target's definition, and the settings of it that can be changed while the host runs.
+//! The definition of a target, and its settings that can be changed at run time.
 
 use crate::reader::{LONGEST, Overrides, boolean, interval, suggestion, text};
 use crate::value::{Value, show_duration};
@@ -12,80 +12,80 @@ use url::Url;
 
 /// The shortest interval of a target, unless the scheduler's is shorter.
 pub(crate) const SHORTEST_INTERVAL: Duration = Duration::from_secs(5);
-/// What of a target can be changed while the host runs, beside its URL and the like in the file.
+/// The settings of a target that can be changed at run time. All other settings are changed in the file.
 pub const CHANGEABLE: [&str; 3] = ["enabled", "interval", "cadence"];
 
-/// One target, as it was written.
+/// The definition of a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetConfig {
-    /// Its id.
+    /// The id of the target.
     pub id: TargetId,
-    /// Its name.
+    /// The display name.
     pub name: String,
-    /// Its kind.
+    /// The kind, which selects the plugin.
     pub kind: Kind,
-    /// Its URL.
+    /// The URL of the target.
     pub url: Url,
-    /// Other origins of the same thing.
+    /// Further origins of the same service.
     pub also: Vec<AlsoConfig>,
-    /// How its certificate is judged.
+    /// The verification of the certificate.
     pub tls: TlsConfig,
-    /// What is sent as `Host` instead of its URL's.
+    /// The `Host` header; `None` to derive it from the URL.
     pub host_header: Option<String>,
-    /// Its base interval.
+    /// The base interval; `None` for the default.
     pub interval: Option<Duration>,
-    /// Its cadence.
+    /// The cadence; `None` for the default.
     pub cadence: Option<Cadence>,
-    /// Its shortest interval.
+    /// The shortest interval; `None` for the default.
     pub min_interval: Option<Duration>,
-    /// Its longest interval.
+    /// The longest interval; `None` for the default.
     pub max_interval: Option<Duration>,
-    /// How long a poll may take.
+    /// The time limit of a poll.
     pub timeout: Option<Duration>,
-    /// Whether it is polled.
+    /// Whether the target is polled.
     pub enabled: bool,
-    /// Where its secrets come from.
+    /// The sources of the secrets, by name.
     pub secrets: BTreeMap<String, SecretSource>,
-    /// Those of them that may be too short to be masked.
+    /// The names of secrets that may be too short to be masked.
     pub short_secrets: BTreeSet<String>,
-    /// Names and values.
+    /// The labels: names and values.
     pub labels: BTreeMap<String, String>,
-    /// What its kind's schema says.
+    /// The settings of the plugin, as its schema defines them.
     pub settings: serde_json::Value,
-    /// Where it is defined.
+    /// The source of the definition.
     pub source: TargetSource,
-    /// The origins of what can be changed while the host runs, in the order of [`CHANGEABLE`].
+    /// The sources of the settings that can be changed at run time, in the order of [`CHANGEABLE`].
     pub set_by: [SettingSource; 3],
-    /// The line of its id.
+    /// The line of the id.
     pub line: usize,
-    /// The line of each of its settings, as `guests.expected`.
+    /// The line of each plugin setting, by path such as `guests.expected`.
     pub setting_lines: Vec<(String, usize)>,
 }
 
-/// Another origin of a target.
+/// A further origin of a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlsoConfig {
-    /// Where.
+    /// The URL of the origin.
     pub url: Url,
-    /// How its certificate is judged.
+    /// The verification of its certificate.
     pub tls: TlsConfig,
 }
 
-/// How a certificate is judged, as it was written.
+/// The configured verification of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// Any of these leaves.
+    /// The accepted fingerprints of leaf certificates.
     pub fingerprints: BTreeSet<Fingerprint>,
-    /// Authorities in a PEM file.
+    /// A PEM file of accepted authorities.
     pub ca_file: Option<PathBuf>,
-    /// Not at all.
+    /// Whether the certificate is not verified.
     pub insecure: bool,
-    /// HTTP/2 where it is offered.
+    /// Whether HTTP/2 is used if the server offers it.
     pub http2: bool,
 }
 
 impl TlsConfig {
-    /// The policy itself; a file is read.
+    /// Builds the TLS policy. Reads the PEM file, if any.
     pub fn build(&self) -> Result<Tls, egress::TlsError> {
         let tls = match self {
             Self { insecure: true, .. } => Tls::insecure(),
@@ -98,7 +98,7 @@ impl TlsConfig {
 }
 
 impl TargetConfig {
-    /// A target with nothing but an id, a kind and a URL, named after its id.
+    /// Creates a target with an id, a kind and a URL. The display name is the id.
     pub fn new(id: TargetId, kind: Kind, url: Url) -> Self {
         Self {
             name: id.to_string(),
@@ -125,7 +125,7 @@ impl TargetConfig {
         }
     }
 
-    /// The files that it names: secrets, and authorities.
+    /// Returns the files that the target names: secrets and authorities.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let secrets = self.secrets.values().filter_map(|source| match source {
             SecretSource::File(path) => Some(path.as_path()),
@@ -136,24 +136,25 @@ impl TargetConfig {
     }
 }
 
-/// Where a secret's value comes from; never a literal that somebody wrote.
+/// The source of a secret. The configuration never contains the value itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SecretSource {
     /// An environment variable.
     Variable(String),
     /// A file; one line break at its end is not part of the value.
     File(PathBuf),
-    /// What a simulated service takes, which keeps nothing from anybody.
+    /// The fixed value that a simulated service accepts; it is not confidential.
     Simulated(&'static str),
 }
 
-/// The key under which something of a target is changed while the host runs.
+/// Returns the key of a target's setting that can be changed at run time.
 pub fn setting(target: &TargetId, key: &str) -> String {
     format!("target.{target}.{key}")
 }
 
 impl TargetConfig {
-    /// Applies changed settings. Returns what does not fit, each with its place if that is not the target in the file.
+    /// Applies changed settings. Returns the problems, each with its place; `None` for a problem at the target in the
+    /// file.
     pub(crate) fn apply(&mut self, overrides: &Overrides, scheduler: &Settings) -> Vec<(Option<String>, String)> {
         let mut problems = Vec::new();
         for (place, key) in CHANGEABLE.into_iter().enumerate() {
@@ -187,7 +188,7 @@ impl TargetConfig {
         problems
     }
 
-    /// The settings that can be changed while the host runs.
+    /// Returns the settings that can be changed at run time.
     pub fn changeable(&self) -> impl Iterator<Item = Setting> {
         let values = [
             Some(self.enabled.to_string()),
@@ -201,7 +202,7 @@ impl TargetConfig {
         })
     }
 
-    /// How another definition of this target differs.
+    /// Compares with another definition of this target.
     pub fn difference(&self, other: &Self) -> Difference {
         // Every field is named, so that a new one cannot be forgotten.
         let Self {
@@ -240,7 +241,7 @@ impl TargetConfig {
         }
     }
 
-    /// The line of a setting, or of what it stands in; without one that of the target.
+    /// Returns the line of a setting or of its enclosing table; without a setting, the line of the target.
     pub fn line_of(&self, setting: Option<&str>) -> usize {
         let mut setting = setting.unwrap_or_default();
         loop {
@@ -255,20 +256,20 @@ impl TargetConfig {
     }
 }
 
-/// How two definitions of a target differ, their places in the file aside.
+/// The difference between two definitions of a target, regardless of their lines in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// Not at all.
+    /// The definitions are equal.
     None,
-    /// Only in what can be changed while the host runs.
+    /// Only settings that can be changed at run time differ.
     Schedule,
-    /// In anything else.
+    /// Other fields differ.
     Definition,
 }
 
-/// The cadence that a value names.
+/// Reads a cadence.
 pub(crate) fn cadence_of(value: &Value) -> Result<Cadence, String> {
     let word = text(value)?;
     Cadence::from_word(&word)
-        .ok_or_else(|| format!("{word:?} is none{}", suggestion(&word, &Cadence::ALL.map(Cadence::as_str))))
+        .ok_or_else(|| format!("unknown cadence {word:?}{}", suggestion(&word, &Cadence::ALL.map(Cadence::as_str))))
 }

@@ -1,4 +1,4 @@
-//! The parts of a target that are tables of their own: other origins, TLS, secrets.
+//! The parts of a target that are separate tables: further origins, TLS, secrets.
 
 use crate::reader::{Notes, Section, text};
 use crate::target_config::{AlsoConfig, SecretSource, TlsConfig};
@@ -14,7 +14,7 @@ pub(crate) fn also(notes: &Notes<'_>, value: &Value) -> Result<Vec<AlsoConfig>, 
     let mut origins = Vec::new();
     for item in items {
         let Value::Table(entries) = &item.value else {
-            return Err("each of also is a table: { url = \"…\" }".to_owned());
+            return Err("each entry of also must be a table: { url = \"…\" }".to_owned());
         };
         let section = Section::inner(notes, "also".to_owned(), entries);
         let url = section.get("url", |value| Origin::parse(&text(value)?).map_err(|error| error.to_string()));
@@ -31,7 +31,7 @@ pub(crate) fn tls(notes: &Notes<'_>, entries: &[Entry]) -> TlsConfig {
     let fingerprints = section.get("fingerprint", |value| match value {
         Value::Text(text) => Ok(BTreeSet::from([parse(text)?])),
         Value::Array(items) => items.iter().map(|item| parse(&text(&item.value)?)).collect(),
-        other => Err(format!("this is {}, and should be text or a list of texts", other.kind())),
+        other => Err(format!("this is {}, but should be text or a list of texts", other.kind())),
     });
     let tls = TlsConfig {
         fingerprints: fingerprints.unwrap_or_default(),
@@ -62,7 +62,7 @@ pub(crate) fn secrets(notes: &Notes<'_>, entries: &[Entry]) -> (BTreeMap<String,
     (entries.iter().filter_map(source).collect(), short)
 }
 
-/// `{ env = "…" }` or `{ file = "…" }`; those of `[secrets]` also say for whom they are.
+/// Reads `{ env = "…" }` or `{ file = "…" }`. Secrets of `[secrets]` also name the kinds and origins that may use them.
 pub(crate) fn secret_source(notes: &Notes<'_>, entry: &Entry, shared: bool) -> Option<SecretSource> {
     let Value::Table(entries) = &entry.node.value else {
         let message = format!(

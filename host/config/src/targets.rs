@@ -1,4 +1,4 @@
-//! `[[target]]` and what is in it.
+//! Reads `[[target]]` tables and aliases.
 
 use crate::reader::{Notes, Section, interval, text};
 use crate::target_config::{CHANGEABLE, SHORTEST_INTERVAL, TargetConfig, cadence_of};
@@ -26,14 +26,14 @@ pub(crate) fn targets(notes: &Notes<'_>, document: &[Entry], scheduler: &Setting
         match lines.get(&target.id) {
             Some(earlier) => {
                 let message = format!(
-                    "there are two targets {:?} (the other is on line {earlier}): give one another id",
+                    "there are two targets {:?} (the other is on line {earlier}): choose another id for one of them",
                     target.id
                 );
                 notes.at(target.line, message);
             }
             None => drop(lines.insert(target.id.clone(), target.line)),
         }
-        // What else is wrong with it is looked at as well.
+        // Keep the target, so that its other problems are reported too.
         targets.push(target);
     }
     targets
@@ -83,7 +83,7 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         name: shown.unwrap_or_else(|| id.to_string()),
         id,
         kind: kind?,
-        // Without one nothing runs; what else is wrong with it is looked at as well.
+        // A missing URL is a problem that prevents a start. The other problems of the target are reported too.
         url: url.map_or_else(nowhere, |(url, _)| url),
         also,
         tls,
@@ -110,11 +110,11 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
     Some(target)
 }
 
-/// A target's settings, and the line of each.
+/// Returns the plugin settings of a target and the line of each.
 fn settings(section: &Section<'_>, entries: &[Entry]) -> (serde_json::Value, Vec<(String, usize)>) {
     let settings = section.get("settings", |value| match value {
         Value::Table(_) => Ok(value.to_json()),
-        other => Err(format!("this is {}, and should be a table: [target.settings]", other.kind())),
+        other => Err(format!("this is {}, but should be a table: [target.settings]", other.kind())),
     });
     let lines = match entries.iter().find(|entry| entry.key == "settings") {
         Some(Entry { node: Node { value: Value::Table(entries), .. }, .. }) => lines_of(entries, ""),
@@ -123,12 +123,12 @@ fn settings(section: &Section<'_>, entries: &[Entry]) -> (serde_json::Value, Vec
     (settings.unwrap_or_else(|| serde_json::json!({})), lines)
 }
 
-/// Stands for a URL that is not valid.
+/// Returns a placeholder for an invalid URL.
 fn nowhere() -> Url {
-    Url::parse("http://nowhere.invalid/").expect("it is a URL")
+    Url::parse("http://nowhere.invalid/").expect("the constant is a valid URL")
 }
 
-/// The line of each key of a table, and of those in it, by their paths.
+/// Returns the line of each key of a table and of its inner tables, by path.
 fn lines_of(entries: &[Entry], outer: &str) -> Vec<(String, usize)> {
     let of = |entry: &Entry| {
         let path = if outer.is_empty() { entry.key.clone() } else { format!("{outer}.{}", entry.key) };
@@ -150,7 +150,7 @@ fn labels(value: &Value) -> Result<BTreeMap<String, String>, String> {
     };
     let label = |entry: &Entry| {
         if entry.key.is_empty() || !is_name(&entry.key) {
-            return Err(format!("{:?} is no name of a label: use letters, digits and _, as in site_name", entry.key));
+            return Err(format!("{:?} is not a label name: use letters, digits and _, as in site_name", entry.key));
         }
         Ok((entry.key.clone(), text(&entry.node.value)?))
     };

@@ -55,7 +55,7 @@ canonical = "postgres"
 "#;
 
 #[test]
-fn everything_that_is_documented_is_read() {
+fn every_documented_key_is_read() {
     let config = read_with(WHOLE, &[]).unwrap();
     assert_eq!((config.listen.port(), config.metrics_listen.port()), (1, 9091));
     assert_eq!(config.scheduler.base, Some(Duration::from_secs(20)));
@@ -71,7 +71,7 @@ fn everything_that_is_documented_is_read() {
 }
 
 #[test]
-fn the_environment_wins_and_is_checked_as_well() {
+fn the_environment_overrides_the_file_and_is_checked() {
     let variables = [
         ("POLLIWOG_SERVER_LISTEN", "127.0.0.1:2"),
         ("ADAPTIVE_POLLING_MAX_INTERVAL", "20m"),
@@ -149,7 +149,7 @@ kind = "http"
 }
 
 #[test]
-fn durations_are_read_and_shown() {
+fn durations_are_parsed_and_formatted() {
     for (text, seconds) in
         [("10s", 10.0), ("250ms", 0.25), ("5m", 300.0), ("1h30m", 5400.0), ("1.5s", 1.5), ("1d", 86_400.0)]
     {

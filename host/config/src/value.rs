@@ -1,11 +1,11 @@
-//! A TOML document as a tree that knows its lines, and what its leaves mean.
+//! A TOML document as a tree with line numbers, and the conversion of its values.
 
 use serde_json::Value as Json;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value and the line it begins on.
+/// A value and its first line.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub line: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Entry {
     pub node: Node,
 }
 
-/// Reads a document; what is wrong with it, and on which line.
+/// Parses a document. Fails with the line and the message.
 pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     let lines = Lines::of(text);
     match DeTable::parse(text) {
@@ -42,7 +42,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     }
 }
 
-/// Where each line of a text begins.
+/// The byte offset of each line of a text.
 struct Lines(Vec<usize>);
 
 impl Lines {
@@ -50,7 +50,7 @@ impl Lines {
         Self(text.match_indices('\n').map(|(end, _)| end + 1).collect())
     }
 
-    /// The line, from 1, of a byte.
+    /// Returns the line number, from 1, of a byte offset.
     fn at(&self, byte: usize) -> usize {
         self.0.partition_point(|start| *start <= byte) + 1
     }
@@ -88,7 +88,7 @@ fn node(lines: &Lines, spanned: &Spanned<DeValue<'_>>) -> Node {
 }
 
 impl Value {
-    /// What a person calls it.
+    /// Returns the type of the value for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "text",
@@ -100,7 +100,7 @@ impl Value {
         }
     }
 
-    /// The same as JSON.
+    /// Converts the value to JSON.
     pub(crate) fn to_json(&self) -> Json {
         match self {
             Self::Text(text) => Json::from(text.as_str()),
@@ -115,14 +115,14 @@ impl Value {
     }
 }
 
-/// `10s`, `5m`, `1h30m`, `250ms`.
+/// Parses a duration such as `10s`, `5m`, `1h30m` or `250ms`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || match text.trim() {
-        // The unit that people leave out.
+        // The unit is missing; seconds is the most likely one.
         number if number.parse::<f64>().is_ok_and(|number| number >= 0.0) => {
             format!("{text:?} has no unit: write \"{number}s\" for seconds")
         }
-        _ => format!("{text:?} is no duration: write a number and a unit, as 250ms, 10s, 5m, 1h or 1d"),
+        _ => format!("{text:?} is not a duration: write a number and a unit, as in 250ms, 10s, 5m, 1h or 1d"),
     };
     let mut total = Duration::ZERO;
     let mut rest = text.trim();
@@ -149,7 +149,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(total)
 }
 
-/// A duration as [`parse_duration`] reads it.
+/// Formats a duration in the form that [`parse_duration`] reads.
 pub fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     match millis {

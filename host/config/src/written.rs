@@ -1,7 +1,7 @@
-//! A configuration as it is written, and with settings that were changed while the host ran.
+//! A configuration as written in the file, and with settings that were changed at run time.
 //!
-//! The text is parsed and checked once. Settings are applied on top of the result, and cost what they concern: targets
-//! that no setting changes keep their `Arc`.
+//! The text is parsed and checked once. Settings are applied on top of the result; targets that no setting changes keep
+//! their `Arc`.
 
 use crate::Problem;
 use crate::checked::{Config, checked, line, scheduler};
@@ -25,7 +25,7 @@ pub struct Invalid {
     pub rest: Option<Box<Config>>,
 }
 
-/// A valid configuration as it is written, with the environment over it and without changed settings.
+/// A valid configuration from the file and the environment, without changed settings.
 #[derive(Clone, Debug)]
 pub struct Written {
     config: Config,
@@ -34,8 +34,8 @@ pub struct Written {
 }
 
 impl Written {
-    /// Reads the text of a file; an empty text gives the defaults. `demo`: without a data directory of its own, the demo
-    /// uses another than a host.
+    /// Reads the text of a file; an empty text yields the defaults. With `demo`, the default data directory is that of
+    /// the demo.
     ///
     /// # Errors
     /// Every problem with its place.
@@ -65,12 +65,12 @@ impl Written {
         Err(Invalid { problems, rest: Some(Box::new(config)) })
     }
 
-    /// The configuration without changed settings.
+    /// Returns the configuration without changed settings.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Adds targets that are not in the file. A target of the file with the same id wins.
+    /// Adds targets that are not in the file. A target of the file with the same id takes precedence.
     ///
     /// # Errors
     /// The problems of targets that do not fit the scheduler's settings.
@@ -87,7 +87,7 @@ impl Written {
         if problems.is_empty() { Ok(self) } else { Err(problems) }
     }
 
-    /// The configuration with these settings.
+    /// Returns the configuration with these settings.
     ///
     /// # Errors
     /// The problems of settings that do not fit.
@@ -118,7 +118,7 @@ impl Written {
 }
 
 impl Config {
-    /// Reads a file's text as it is written, with the environment over it.
+    /// Reads the text of a file and applies the environment.
     ///
     /// # Errors
     /// Every problem with its place.

@@ -4,9 +4,10 @@
 //! most every 2 ms and handles all messages and due times of that moment in one turn. Every trigger (time, a finished
 //! poll, a command, a reconfiguration) arrives through the same channel.
 //!
-//! A poll that changes something visits the loop twice: when it starts and when it ends. Its result is then the store's:
-//! the writer's queue is the order of publications, and the writer's thread swaps the read model and announces events
-//! once they are on disk. The loop hears of a written result only if as many of the target's results waited as may.
+//! A poll that changes something visits the loop twice: when it starts and when it ends. Its result is then the
+//! store's: the writer's queue is the order of publications, and the writer's thread swaps the read model and announces
+//! events once they are on disk. The loop hears of a written result only if as many of the target's results waited as
+//! may.
 
 mod carry_out;
 mod commands;
@@ -41,7 +42,8 @@ const FLUSH: Duration = Duration::from_secs(25);
 const TICK: Duration = Duration::from_millis(2);
 /// At a shutdown, polls in flight have this long to end.
 const GRACE: Duration = Duration::from_secs(15);
-/// A target this much later than its due time is overdue, unless an operator set a longest interval. Pulse's longest interval.
+/// A target this much later than its due time is overdue, unless an operator set a longest interval. Pulse's longest
+/// interval.
 const OVERDUE: Duration = Duration::from_secs(300);
 
 /// Everything that the driver works with.
@@ -102,8 +104,8 @@ impl Driver {
         for kind in kinds.into_iter().filter(|kind| wiring.plugins.get(kind).is_none()) {
             scheduler.apply(Input::KindServed(kind, false), now);
         }
-        // What fell due while the host was down has another due time now. It is written at once: after a second kill, the next start
-        // would find the old one and poll its target again.
+        // What fell due while the host was down has another due time now. It is written at once: after a second kill,
+        // the next start would find the old one and poll its target again.
         let restored = targets.iter().filter(|(_, schedule)| schedule.is_some());
         let dirty = restored.map(|(target, _)| (target.id().clone(), Changes::default())).collect();
         let runtime: Vec<_> = targets.iter().map(|(target, _)| target.clone()).collect();

@@ -33,8 +33,8 @@ pub enum Command {
     Ask(Ask, oneshot::Sender<Result<(), CommandError>>),
     /// Forgets a missing dependency, or all of them. The result is their number.
     Dismiss(Option<String>, oneshot::Sender<Result<usize, CommandError>>),
-    /// Explains its due time; the result is `None` if there is no such target. The only question to the loop: the scheduler alone
-    /// knows why, and answers for one target in constant time.
+    /// Explains its due time; the result is `None` if there is no such target. The only question to the loop: the
+    /// scheduler alone knows why, and answers for one target in constant time.
     Explain(oneshot::Sender<Option<Explained>>),
 }
 

@@ -1,7 +1,7 @@
 //! The read model: one `Arc` for each target, swapped when something about it is committed.
 //!
-//! Pages, API, metrics and command line read from here, without the driver's loop: a read takes the entry's lock for the
-//! clone of an `Arc`. The driver writes places; results arrive from the store's thread once they are on disk.
+//! Pages, API, metrics and command line read from here, without the driver's loop: a read takes the entry's lock for
+//! the clone of an `Arc`. The driver writes places; results arrive from the store's thread once they are on disk.
 
 use crate::bus::Bus;
 use metrics::TargetMetrics;
@@ -141,8 +141,8 @@ impl Publication {
         stored.into_iter().for_each(|event| bus.announce(event));
     }
 
-    /// The same on the store's thread, for a publication that was handed in. `drained` is called if the target's queue was
-    /// at least `full`.
+    /// The same on the store's thread, for a publication that was handed in. `drained` is called if the target's queue
+    /// was at least `full`.
     pub(crate) fn publish_written(self, stored: Vec<SequencedEvent>, full: u8, drained: impl FnOnce()) {
         let entry = self.entry.clone();
         self.publish(stored);

@@ -1,11 +1,12 @@
-//! Changes of a running host's configuration: of its file, of a file that it names (a secret), of a setting, of a plugin.
+//! Changes of a running host's configuration: of its file, of a file that it names (a secret), of a setting, of a
+//! plugin.
 //!
 //! There is one way to apply a change: [`Validator::fit`] makes a [`Candidate`], which is compared with the running
 //! configuration once, and its differences are handed to the driver. A change that does not fit changes nothing and is
 //! shown. A setting that no longer fits the file becomes inactive: it is kept, shown, and has no effect.
 //!
-//! The file is parsed once; settings and plugins are fitted to the parsed text, and targets that a change does not concern
-//! stay the same `Arc`.
+//! The file is parsed once; settings and plugins are fitted to the parsed text, and targets that a change does not
+//! concern stay the same `Arc`.
 
 mod difference;
 mod fit;
@@ -166,8 +167,8 @@ impl Reconfigurer {
         self.plugins.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes settings while the host runs: all of them, or none. A value of `None` unsets. A change goes on after its caller
-    /// has left.
+    /// Changes settings while the host runs: all of them, or none. A value of `None` unsets. A change goes on after its
+    /// caller has left.
     ///
     /// # Errors
     /// If a setting does not exist, does not fit, or cannot be changed in this state.
@@ -220,8 +221,8 @@ impl Reconfigurer {
         }
     }
 
-    /// Reads the file again if its state changed, and the files in `changed`. Returns the files that it names now, if it
-    /// could be parsed.
+    /// Reads the file again if its state changed, and the files in `changed`. Returns the files that it names now, if
+    /// it could be parsed.
     async fn reload(&self, changed: Files) -> Option<NamedFiles> {
         let mut state = self.state.lock().await;
         let _measure = self.measure();
@@ -409,8 +410,8 @@ impl Admit for Reconfigurer {
     }
 }
 
-/// Unsets `enabled` settings that say what the file says: a lasting setting would keep later changes of the file from having
-/// any effect.
+/// Unsets `enabled` settings that say what the file says: a lasting setting would keep later changes of the file from
+/// having any effect.
 fn unset_as_written(written: &Config, changes: &mut [(String, Option<String>)]) {
     let is_enabled = |key: &str| key.starts_with("target.") && key.ends_with(".enabled");
     for (key, value) in changes.iter_mut().filter(|(key, _)| is_enabled(key)) {

@@ -60,8 +60,8 @@ pub fn keep_recent(
     dormant
 }
 
-/// A poll that changed nothing just before a kill may have left no trace. Its target is assumed to have been polled when it was
-/// due, so that its next poll is early by no more than a kill may cost.
+/// A poll that changed nothing just before a kill may have left no trace. Its target is assumed to have been polled
+/// when it was due, so that its next poll is early by no more than a kill may cost.
 fn not_early(
     mut schedule: Schedule<Timestamp>,
     forgotten_until: Option<Timestamp>,

@@ -17,8 +17,8 @@ pub fn to_monotonic(schedule: Schedule<Timestamp>, clock: &Clock) -> Schedule<Mo
         let span = Duration::from_millis(offset.unsigned_abs());
         if offset < 0 { now.before(span) } else { now.after(span) }
     });
-    // If a clock was set back, what lies in the future did not happen later than now. The other times are only shown: they keep
-    // their dates.
+    // If a clock was set back, what lies in the future did not happen later than now. The other times are only shown:
+    // they keep their dates.
     let past = |moment: Option<Moment>| moment.map(|moment| moment.min(now));
     Schedule {
         last_success: past(schedule.last_success),

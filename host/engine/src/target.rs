@@ -44,8 +44,8 @@ pub struct RuntimeTarget {
 }
 
 impl RuntimeTarget {
-    /// Counts polls in a row that were skipped because this host had no free slot, and logs at 2, 4, 8, … of them. No other
-    /// surface shows a skipped poll.
+    /// Counts polls in a row that were skipped because this host had no free slot, and logs at 2, 4, 8, … of them. No
+    /// other surface shows a skipped poll.
     pub(crate) fn note_skipped(&self, skipped: bool) {
         if !skipped {
             return self.skipped.store(0, Ordering::Relaxed);
@@ -70,8 +70,8 @@ impl RuntimeTarget {
         *self.known() = known;
     }
 
-    /// The target in place of `before`. They share the known state, unless polls of the old definition say nothing about the
-    /// new one: then the state is copied when the change is applied, by [`Self::take_over_from`].
+    /// The target in place of `before`. They share the known state, unless polls of the old definition say nothing
+    /// about the new one: then the state is copied when the change is applied, by [`Self::take_over_from`].
     pub(crate) fn succeeding(self, before: &Self) -> Self {
         if matches!(self.change_from(before), Change::Reset | Change::PollNow) {
             return self;

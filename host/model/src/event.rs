@@ -1,23 +1,23 @@
-//! Events: the things that listeners are notified of.
+//! Events: the changes of which listeners are notified.
 //!
 //! A new kind of event is three edits: an entry in the table below, an entry in the table of `store`'s stored events,
 //! and its fields on the wire in `web`.
 
 use crate::{DeadReason, FailureCategory, Kind, Status, TargetId, Timestamp};
 
-/// Something that happened, and when.
+/// An event and its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// When it happened.
+    /// The time of the event.
     pub at: Timestamp,
-    /// What happened.
+    /// The kind of the event, with its fields.
     pub kind: EventKind,
 }
 
-/// An event with its place in the stored sequence.
+/// An event with its position in the stored sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SequencedEvent {
-    /// Its place in the sequence; `None` for an event that is never stored.
+    /// The position in the sequence; `None` for an event that is never stored.
     pub sequence: Option<i64>,
     /// The event.
     pub event: Event,
@@ -45,10 +45,10 @@ macro_rules! events {
         }
 
         impl EventKind {
-            /// Every name on the wire.
+            /// All names on the wire.
             pub const NAMES: &[&str] = &[$($word,)* $($other_word,)*];
 
-            /// The name on the wire.
+            /// Returns the name on the wire.
             pub const fn name(&self) -> &'static str {
                 match self {
                     $(Self::$name { .. } => $word,)*
@@ -56,7 +56,7 @@ macro_rules! events {
                 }
             }
 
-            /// The target that the event is about; `None` if it is not about one.
+            /// Returns the target that the event is about; `None` if it is not about one.
             pub const fn target(&self) -> Option<&TargetId> {
                 match self {
                     $(Self::$name { target, .. } => Some(target),)*
@@ -73,9 +73,9 @@ events! {
         StatusChange "status:change" {
             /// The dependency's name.
             dependency: String,
-            /// Its status before.
+            /// The status before.
             previous: Status,
-            /// Its status now.
+            /// The status after.
             current: Status,
         }
         /// A dependency is no longer reported.
@@ -85,7 +85,7 @@ events! {
         }
         /// A poll ended. Never stored.
         PollComplete "poll:complete" {
-            /// Whether there is a report.
+            /// Whether the poll returned a report.
             success: bool,
             /// The number of dependencies in the report.
             dependencies: u32,
@@ -93,14 +93,14 @@ events! {
             transitions: u32,
             /// How long the poll took, in milliseconds.
             latency_ms: f64,
-            /// Why there is no report.
+            /// The failure message; `None` if there is a report.
             error: Option<String>,
             /// The number of warnings.
             warnings: u32,
         }
         /// A poll failed. Stored if the error differs from the one before.
         PollError "poll:error" {
-            /// The party at fault, and whether another try may help.
+            /// The party at fault, and whether another attempt may succeed.
             category: FailureCategory,
             /// The failure's stable code.
             code: String,
@@ -116,7 +116,7 @@ events! {
         }
         /// A target that could not be polled answers again.
         Reachable "target:reachable" {
-            /// The number of failures in a row before.
+            /// The number of consecutive failures before.
             failures: u32,
         }
         /// A target was added or enabled.
@@ -125,14 +125,14 @@ events! {
         ServiceStopped "service:stopped" {}
         /// A target's circuit breaker opened.
         CircuitOpen "circuit:open" {
-            /// The number of failures in a row.
+            /// The number of consecutive failures.
             failures: u32,
         }
         /// A target's circuit breaker closed.
         CircuitClose "circuit:close" {}
         /// A target became a dead letter: it is polled rarely until it answers.
         DeadLetter "target:dead-letter" {
-            /// Why.
+            /// The reason.
             reason: DeadReason,
         }
         /// A dead letter is polled at its normal interval again.
@@ -150,7 +150,7 @@ events! {
         PluginRefused "plugin:refused" {
             /// The file.
             file: String,
-            /// Why, and what to do.
+            /// The reason and the remedy.
             reason: String,
         }
         /// A plugin is no longer run, except for probes.

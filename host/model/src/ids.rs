@@ -1,4 +1,4 @@
-//! Names of things, checked once.
+//! Checked identifiers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(Arc<str>);
 
-/// What a target is (`pve`, `http`, ...): `[a-z][a-z0-9-]{0,31}`. Each kind is served by one plugin.
+/// The kind of a target (`pve`, `http`, ...): `[a-z][a-z0-9-]{0,31}`. Each kind is served by one plugin.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(Arc<str>);
 
-/// A text that is no id, with the rule it breaks.
+/// A text that is not a valid id, with the rule that it violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidId {
-    /// What was offered, shortened to what is worth showing.
+    /// The rejected text, shortened for display.
     pub text: String,
-    /// The rule, as a person reads it.
+    /// The rule in words.
     pub rule: &'static str,
 }
 
@@ -31,7 +31,7 @@ impl TargetId {
         check(text, 63, Self::RULE, head, tail).map(Self)
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -46,7 +46,7 @@ impl Kind {
         check(text, 32, Self::RULE, |byte| byte.is_ascii_lowercase(), tail).map(Self)
     }
 
-    /// The kind as text.
+    /// Returns the kind as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

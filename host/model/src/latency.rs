@@ -9,7 +9,7 @@ pub const LATENCY_WINDOW: Duration = Duration::from_secs(300);
 /// The latencies measured in one window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatencyPoint {
-    /// The start of the window: a whole multiple of five minutes since the epoch.
+    /// The start of the window, a whole multiple of five minutes since the epoch.
     pub start: Timestamp,
     /// The lowest latency, in milliseconds.
     pub min: f32,
@@ -22,13 +22,14 @@ pub struct LatencyPoint {
 }
 
 impl LatencyPoint {
-    /// A window with its first measurement.
+    /// Creates a window with its first measurement.
     pub fn first(at: Timestamp, ms: f64) -> Self {
         let ms = ms as f32;
         Self { start: window_of(at), min: ms, max: ms, sum: ms, count: 1 }
     }
 
-    /// Adds a measurement. Returns the finished point when `at` lies in another window, which begins with this measurement.
+    /// Adds a measurement. Returns the completed point if `at` lies in another window, which starts with this
+    /// measurement.
     pub fn add(&mut self, at: Timestamp, ms: f64) -> Option<Self> {
         if window_of(at) != self.start {
             return Some(std::mem::replace(self, Self::first(at, ms)));
@@ -41,7 +42,7 @@ impl LatencyPoint {
         None
     }
 
-    /// The mean latency, in milliseconds.
+    /// Returns the mean latency, in milliseconds.
     pub fn mean(&self) -> f32 {
         self.sum / self.count.max(1) as f32
     }
@@ -64,6 +65,6 @@ mod tests {
         let finished = point.add(at(300), 9.0).unwrap();
         assert_eq!((finished.min, finished.max, finished.mean(), finished.count), (2.0, 4.0, 3.0, 2));
         assert_eq!((point.start, point.count), (at(300), 1));
-        assert!(point.add(at(10), 1.0).is_some(), "a clock that was set back begins a window as well");
+        assert!(point.add(at(10), 1.0).is_some(), "a clock that was set back also starts a new window");
     }
 }

@@ -1,7 +1,7 @@
-//! The words of Polliwog as plain types.
+//! The domain types of Polliwog.
 //!
-//! Every host crate may name this crate, and it names none: no serde, no I/O, no clock. A boundary (API, database, WIT,
-//! file) has wire types of its own and converts.
+//! Every host crate may depend on this crate. It depends on no other host crate and has no serde, no I/O and no clock.
+//! A boundary (API, database, WIT, file) has separate wire types and conversions.
 
 #![forbid(unsafe_code)]
 

@@ -1,48 +1,49 @@
-//! How a poll ended.
+//! The outcome of a poll.
 
 use crate::Report;
 use std::time::Duration;
 
-/// What a poll came to. A failed poll is a value, not an error.
+/// The outcome of a poll. A failed poll is a value, not an error.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// The plugin made a report.
+    /// The plugin returned a report.
     Success(Report),
-    /// There is no report, and this is why.
+    /// The poll failed.
     Failure(Failure),
-    /// The poll never began: it waited for an instance slot until its time was over. Nobody's failure.
+    /// The poll did not run, because no instance slot became free within its time limit. It does not count as a
+    /// failure.
     Skipped,
 }
 
-/// Why there is no report.
+/// Why a poll returned no report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Whose failure it is and whether another try may help.
+    /// The party at fault, and whether another attempt may succeed.
     pub category: FailureCategory,
-    /// Stable, snake_case, for programs.
+    /// A stable code in snake_case, for programs.
     pub code: String,
-    /// One sentence for a person: what is wrong and what to do.
+    /// The problem and the remedy, as one sentence for users.
     pub message: String,
-    /// How long the source asked to be left alone.
+    /// The delay before the next poll that the source requested (Retry-After).
     pub retry_after: Option<Duration>,
 }
 
-/// Whose failure it is and whether another try may help.
+/// The party at fault, and whether another attempt may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureCategory {
-    /// The target's; another try may help.
+    /// The target failed; another attempt may succeed.
     Transient,
-    /// The target's; it fails again until somebody changes something.
+    /// The target failed and will fail again until the target or its configuration changes.
     Permanent,
-    /// The plugin's: a trap, a limit, bad output.
+    /// The plugin failed: a trap, an exceeded limit, or invalid output.
     Plugin,
 }
 
 impl FailureCategory {
-    /// Every category.
+    /// All categories.
     pub const ALL: [Self; 3] = [Self::Transient, Self::Permanent, Self::Plugin];
 
-    /// The word used on every surface.
+    /// Returns the name used in API, metrics and user interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Transient => "transient",
@@ -51,23 +52,23 @@ impl FailureCategory {
         }
     }
 
-    /// The category that `word` names.
+    /// Returns the category with the name `word`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|category| category.as_str() == word)
     }
 }
 
-/// What a failure was about, as far as others of the same origin are concerned.
+/// The cause of a failure, as far as it matters for other targets of the same origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// DNS, connecting, or a time-out: when another target of the origin answers, this one may as well.
+    /// DNS, connecting, or a time-out: if another target of the origin answers, this one may answer too.
     Unreachable,
-    /// Anything else; a wrong password does not get better because somebody else's is right.
+    /// Any other cause, such as a wrong password: a success of another target does not affect it.
     Other,
 }
 
 impl Failure {
-    /// What the failure's code says about the origin as a whole.
+    /// Returns the cause that the failure's code implies.
     pub fn cause(&self) -> Cause {
         let unreachable = ["dns_", "connect_", "timeout"].iter().any(|prefix| self.code.starts_with(prefix));
         if unreachable { Cause::Unreachable } else { Cause::Other }

@@ -1,9 +1,9 @@
-//! A thread's sign of life.
+//! The liveness pulse of a thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a thread that must not stand still shows of itself. Whoever watches compares two readings.
+/// The liveness of a thread that must not stall. A watchdog compares two readings.
 #[derive(Debug)]
 pub struct Pulse {
     name: String,
@@ -12,34 +12,34 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// For the thread with this name, which has not begun to work.
+    /// Creates the pulse of the thread with this name, before its first beat.
     pub fn new(name: impl Into<String>) -> Arc<Self> {
         Arc::new(Self { name: name.into(), beats: AtomicU64::new(0), ended: AtomicBool::new(false) })
     }
 
-    /// The thread's name.
+    /// Returns the name of the thread.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The thread begins a piece of work or goes on with it; one that waits for work does so now and then too, at least every
-    /// half minute.
+    /// Records that the thread starts or continues a piece of work. A thread that waits for work calls this at least
+    /// every 30 s.
     pub fn beat(&self) {
         self.beats.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often it has beaten.
+    /// Returns the number of beats.
     pub fn beats(&self) -> u64 {
         self.beats.load(Ordering::Relaxed)
     }
 
-    /// Whether the thread has ended.
+    /// Returns true if the thread has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 }
 
-/// Held by the thread: when it is dropped, by a return or by a panic, the thread has ended.
+/// A guard that the thread holds. Its drop, by a return or a panic, marks the thread as ended.
 #[derive(Debug)]
 pub struct Alive(pub Arc<Pulse>);
 

@@ -1,33 +1,33 @@
-//! What a poll found.
+//! The report of a poll.
 
 use crate::Timestamp;
 
-/// JSON text. Whoever makes one has checked that it is valid.
+/// JSON text. The creator has checked that it is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Json(Box<str>);
 
 impl Json {
-    /// Takes text that the caller has found to be valid JSON.
+    /// Wraps text that the caller has checked to be valid JSON.
     pub fn checked(text: impl Into<Box<str>>) -> Self {
         Self(text.into())
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// How a dependency is. `Ok` and `Warning` count as healthy, `Critical` as unhealthy; `Unknown` is neither.
+/// The status of a dependency. `Ok` and `Warning` count as healthy, `Critical` as unhealthy; `Unknown` is neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// All is well.
+    /// The dependency works.
     Ok,
-    /// Works, and wants attention.
+    /// The dependency works but needs attention.
     Warning,
-    /// Could not be told.
+    /// The status could not be determined.
     Unknown,
-    /// Does not work.
+    /// The dependency does not work.
     Critical,
 }
 
@@ -35,7 +35,7 @@ impl Status {
     /// Every status, from best to worst.
     pub const ALL: [Self; 4] = [Self::Ok, Self::Warning, Self::Unknown, Self::Critical];
 
-    /// The word used on every surface.
+    /// Returns the name used in API, metrics and user interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -45,12 +45,12 @@ impl Status {
         }
     }
 
-    /// The status that `word` names.
+    /// Returns the status with the name `word`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 
-    /// Whether this counts as healthy; nothing is known of an unknown one.
+    /// Returns whether the status counts as healthy; `None` for `Unknown`.
     pub const fn healthy(self) -> Option<bool> {
         match self {
             Self::Ok | Self::Warning => Some(true),
@@ -60,43 +60,43 @@ impl Status {
     }
 }
 
-/// One named thing in a report.
+/// A dependency in a report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dependency {
-    /// The key: unique within a report and stable over time.
+    /// The name: unique within a report and stable over time.
     pub name: String,
-    /// What a person reads where the name is not enough.
+    /// The title for users, if the name is not descriptive.
     pub title: Option<String>,
-    /// `database`, `rest`, ...; `other` where the plugin said nothing.
+    /// `database`, `rest`, ...; `other` if the plugin reports none.
     pub kind: String,
-    /// How it is.
+    /// The status.
     pub status: Status,
-    /// The check was not run on purpose; recorded as ok.
+    /// Whether the check was skipped on purpose; it is recorded as ok.
     pub skipped: bool,
-    /// The code the source gave.
+    /// The code that the source reported.
     pub code: Option<i32>,
-    /// Milliseconds, finite and not negative.
+    /// The latency in milliseconds, finite and not negative.
     pub latency_ms: Option<f64>,
-    /// What it is.
+    /// The description of the dependency.
     pub description: Option<String>,
-    /// What happens when it fails.
+    /// The impact of a failure.
     pub impact: Option<String>,
-    /// When the source looked.
+    /// The time at which the source checked the dependency.
     pub checked_at: Option<Timestamp>,
-    /// What the source said went wrong.
+    /// The error that the source reported.
     pub error: Option<Json>,
-    /// The same for a person.
+    /// The error message for users.
     pub error_message: Option<String>,
-    /// A JSON object.
+    /// The contact, as a JSON object.
     pub contact: Option<Json>,
-    /// A JSON object.
+    /// Details of the check, as a JSON object.
     pub check_details: Option<Json>,
     /// The dependency of the same report that this one runs on.
     pub parent: Option<String>,
 }
 
 impl Dependency {
-    /// A dependency of which only name and status are known.
+    /// Creates a dependency with a name and a status only.
     pub fn new(name: impl Into<String>, status: Status) -> Self {
         Self {
             name: name.into(),
@@ -118,19 +118,19 @@ impl Dependency {
     }
 }
 
-/// How a sample's value is to be read.
+/// The type of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleKind {
-    /// Goes up and down.
+    /// A value that can increase and decrease.
     Gauge,
-    /// Only goes up.
+    /// A value that only increases.
     Counter,
-    /// Not said.
+    /// The plugin did not specify a type.
     Untyped,
 }
 
 impl SampleKind {
-    /// Prometheus's word for it.
+    /// Returns the name that Prometheus uses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gauge => "gauge",
@@ -140,28 +140,28 @@ impl SampleKind {
     }
 }
 
-/// One number for the host's Prometheus endpoint.
+/// A sample for the Prometheus endpoint of the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// A Prometheus metric name, with its unit as suffix.
     pub name: String,
-    /// How to read the value.
+    /// The type of the value.
     pub kind: SampleKind,
-    /// Names and values.
+    /// The labels: names and values.
     pub labels: Vec<(String, String)>,
-    /// The number.
+    /// The value.
     pub value: f64,
 }
 
-/// What one poll found. Names are unique; every field is within the limits.
+/// The report of one poll. Names are unique; every field is within the limits.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// In the plugin's order.
+    /// The dependencies, in the plugin's order.
     pub dependencies: Vec<Dependency>,
-    /// Names, or prefixes ending in `/`, of what was not looked at this time.
+    /// Names, or prefixes ending in `/`, of dependencies that this poll did not check.
     pub kept: Vec<String>,
-    /// Numbers.
+    /// The samples.
     pub samples: Vec<Sample>,
-    /// What was skipped and why, without repeats.
+    /// Warnings about skipped parts, with the reason and without duplicates.
     pub warnings: Vec<String>,
 }

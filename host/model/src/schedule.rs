@@ -1,19 +1,19 @@
-//! The words for when a target is polled: where it is, its cadence, its breaker, its dead letter.
+//! The schedule of a target: place, cadence, breaker and dead letter.
 //!
-//! [`Schedule`] is generic over its clock: the scheduler runs on [`Moment`](crate::Moment)s, files and people have
+//! [`Schedule`] is generic over its clock: the scheduler uses [`Moment`](crate::Moment)s, files and users
 //! [`Timestamp`](crate::Timestamp)s, and [`Schedule::map_time`] converts between the two.
 
 use crate::Cause;
 use std::time::Duration;
 
-/// Where a target is.
+/// The place of a target in the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Waits for its due time.
+    /// Waiting for its due time.
     Queued,
-    /// Due, and held back by a cap over the process.
+    /// Due, and held back by a process-wide cap.
     Ready,
-    /// Due, and waits for a slot of its host.
+    /// Due, and waiting for a slot of its host.
     WaitingForHost,
     /// Being polled.
     InFlight,
@@ -26,17 +26,17 @@ pub enum Place {
 }
 
 impl Place {
-    /// Whether it waits for its due time, for a cap, or for its host.
+    /// Returns true if the target waits for its due time, a cap, or its host.
     pub const fn waits(self) -> bool {
         matches!(self, Self::Queued | Self::Ready | Self::WaitingForHost)
     }
 
-    /// Whether it has no plugin that can poll it.
+    /// Returns true if no plugin can poll the target.
     pub const fn lacks_plugin(self) -> bool {
         matches!(self, Self::NoPlugin | Self::Quarantined)
     }
 
-    /// The word used on every surface.
+    /// Returns the name used in API, metrics and user interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -50,22 +50,23 @@ impl Place {
     }
 }
 
-/// How the next interval follows from a success.
+/// The rule for the interval after a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cadence {
-    /// Pulse's formula, scored by staleness or by the expected time of the next change; tightens at once, relaxes slowly.
+    /// Pulse's formula, scored by staleness or by the expected time of the next change; it shortens at once and
+    /// lengthens slowly.
     Adaptive,
-    /// Pulse's formula to the letter.
+    /// Pulse's formula, unchanged.
     Pulse,
     /// The target's base interval.
     Fixed,
 }
 
 impl Cadence {
-    /// Every cadence.
+    /// All cadences.
     pub const ALL: [Self; 3] = [Self::Adaptive, Self::Pulse, Self::Fixed];
 
-    /// The word used on every surface.
+    /// Returns the name used in API, metrics and user interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Adaptive => "adaptive",
@@ -74,25 +75,25 @@ impl Cadence {
         }
     }
 
-    /// The cadence that `word` names; `None` if it names none.
+    /// Returns the cadence with the name `word`; `None` if the name is unknown.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|cadence| cadence.as_str() == word)
     }
 }
 
-/// Whether a circuit breaker admits polls. An *open* breaker refuses them.
+/// The state of a circuit breaker. An *open* breaker refuses polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
     /// Polls run.
     Closed,
     /// No poll runs until the breaker's time is over.
     Open,
-    /// One probe is in flight and decides.
+    /// One probe is in flight; its outcome closes or opens the breaker.
     HalfOpen,
 }
 
 impl BreakerState {
-    /// The word used on every surface.
+    /// Returns the name used in API, metrics and user interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -102,33 +103,33 @@ impl BreakerState {
     }
 }
 
-/// A target's circuit breaker. It keeps no count: the schedule's `failures` is the only one.
+/// A target's circuit breaker. The schedule's `failures` counts the failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Breaker<T> {
-    /// Whether polls are admitted.
+    /// The state.
     pub state: BreakerState,
-    /// How long the breaker stays open at its current trip; `None` since the last success.
+    /// How long the breaker stays open each time; `None` if it has not opened since the last success.
     pub open_for: Option<Duration>,
-    /// When it entered its state; `None` if it never tripped.
+    /// When the breaker entered its state; `None` if it never opened.
     pub since: Option<T>,
 }
 
 impl<T> Breaker<T> {
-    /// A closed breaker that never tripped.
+    /// A closed breaker that never opened.
     pub const CLOSED: Self = Self { state: BreakerState::Closed, open_for: None, since: None };
 }
 
 /// Why a target is a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadReason {
-    /// A failure that only a person can end.
+    /// A permanent failure.
     Permanent,
-    /// It failed for as long, or as often, as its profile allows.
+    /// The target failed for as long, or as often, as the profile allows.
     Retries,
 }
 
 impl DeadReason {
-    /// Pulse's word for it.
+    /// Returns the name that Pulse uses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Permanent => "permanent_failure",
@@ -136,7 +137,7 @@ impl DeadReason {
         }
     }
 
-    /// The reason that `word` names; `None` if it names none.
+    /// Returns the reason with the name `word`; `None` if the name is unknown.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Permanent, Self::Retries].into_iter().find(|reason| reason.as_str() == word)
     }
@@ -145,22 +146,22 @@ impl DeadReason {
 /// A target that is polled rarely until it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeadLetter<T> {
-    /// Why.
+    /// The reason.
     pub reason: DeadReason,
-    /// When it became a dead letter.
+    /// When the target became a dead letter.
     pub since: T,
-    /// When its last poll failed.
+    /// When the last poll failed.
     pub last_attempt: T,
-    /// How many times it became a dead letter since its last success.
+    /// The number of failed polls as a dead letter, including the poll that made the target one.
     pub retries: u32,
 }
 
-/// Changes seen over time watched. Older observations count less.
+/// Observed changes and observed time. Older observations count less.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
     /// Weighted number of changes.
     pub changes: f32,
-    /// Weighted seconds of watching.
+    /// Weighted seconds of observation.
     pub seconds: f32,
 }
 
@@ -176,38 +177,38 @@ pub struct Rates {
 /// The part of a target's schedule that survives a restart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule<T> {
-    /// When it runs next.
+    /// When the target is polled next.
     pub due: T,
     /// The last smoothed interval; `None` before the first success.
     pub interval: Option<Duration>,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub failures: u32,
-    /// When the first of them was.
+    /// The time of the first of these failures.
     pub first_failure: Option<T>,
-    /// The cause of the last of them.
+    /// The cause of the last of these failures.
     pub last_cause: Option<Cause>,
-    /// Plugin faults in a row.
+    /// Consecutive plugin faults.
     pub plugin_faults: u32,
-    /// Its breaker.
+    /// The circuit breaker.
     pub breaker: Breaker<T>,
-    /// Its dead letter, if it is one.
+    /// The dead letter; `None` if the target is not one.
     pub dead: Option<DeadLetter<T>>,
-    /// Whether a neighbour's success has revived it since its own last success.
+    /// Whether a success of the same origin has revived the target since its own last success.
     pub revived: bool,
-    /// Its last success.
+    /// The time of the last success.
     pub last_success: Option<T>,
-    /// When it was last polled.
+    /// The end of the last poll.
     pub last_polled: Option<T>,
-    /// Its last transition.
+    /// The time of the last transition.
     pub last_change: Option<T>,
     /// Whether a dependency that is not skipped is critical.
     pub critical: bool,
-    /// How often it was seen to change.
+    /// The observed rates of change.
     pub rates: Rates,
 }
 
 impl<T> Schedule<T> {
-    /// The schedule of a target that was never polled.
+    /// Creates the schedule of a target that was never polled.
     pub fn new(due: T) -> Self {
         Self {
             due,
@@ -227,7 +228,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// The same schedule on another clock.
+    /// Converts the schedule to another clock.
     pub fn map_time<U>(self, at: impl Fn(T) -> U) -> Schedule<U> {
         Schedule {
             due: at(self.due),
@@ -257,7 +258,7 @@ impl<T> Schedule<T> {
     }
 }
 
-/// How often things happened since the start.
+/// Counters since the start of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Polls started.
@@ -272,10 +273,10 @@ pub struct Counters {
     pub held_by_rate: u64,
     /// Polls that waited for a slot of their host.
     pub held_by_hosts: u64,
-    /// Polls skipped because results of their target waited for the database.
+    /// Polls skipped because the target had too many unwritten results.
     pub skipped_unwritten: u64,
     /// Polls skipped because no instance slot became free in time.
     pub skipped_no_slot: u64,
-    /// Due times that were spread, because the host had slept or many targets fell due at once.
+    /// Due times that were spread, because the machine slept or many targets were due at once.
     pub spread: u64,
 }

@@ -1,4 +1,4 @@
-//! What is known of a target and of its dependencies.
+//! The known state of a target and its dependencies.
 
 use crate::{
     BreakerState, Cadence, Dependency, FailureCategory, Json, Kind, LatencyPoint, Place, Sample, Schedule, TargetId,
@@ -7,23 +7,23 @@ use crate::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a poll failed, and when.
+/// The failure of a poll with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PollFailure {
-    /// The party at fault, and whether another try may help.
+    /// The party at fault, and whether another attempt may succeed.
     pub category: FailureCategory,
     /// A stable code in snake_case.
     pub code: String,
-    /// One sentence for a person.
+    /// The message for users, one sentence.
     pub message: String,
-    /// When the failure was last seen.
+    /// When the failure last occurred.
     pub at: Timestamp,
 }
 
 /// The fields of a dependency that are written when they change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DependencyRecord {
-    /// A small number, unique for its target: the dependency's key in the journal.
+    /// A small number, unique within the target: the key of the dependency in the journal.
     pub slot: u32,
     /// The last report's fields, except time and latency, which are in [`Volatile`].
     pub reported: Dependency,
@@ -31,18 +31,18 @@ pub struct DependencyRecord {
     pub canonical: Option<String>,
     /// The last recorded error; `None` after a recovery.
     pub error_state: Option<Json>,
-    /// When it was first reported.
+    /// When the dependency was first reported.
     pub first_seen: Timestamp,
-    /// When its status last changed; `None` if it never did.
+    /// When the status last changed; `None` if it never changed.
     pub last_status_change: Option<Timestamp>,
-    /// When reports stopped to contain it; `None` while they do.
+    /// When the dependency was first missing from a report; `None` if the last report contains it.
     pub missing_since: Option<Timestamp>,
 }
 
 /// The fields of a dependency that change with every poll.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Volatile {
-    /// When the source last checked it, or the end of the poll if the source gave no time.
+    /// When the source last checked the dependency; the end of the poll if the source reports no time.
     pub checked_at: Timestamp,
     /// Latency in milliseconds.
     pub latency_ms: Option<f64>,
@@ -50,7 +50,7 @@ pub struct Volatile {
     pub window: Option<LatencyPoint>,
 }
 
-/// One dependency.
+/// The state of one dependency.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DependencyState {
     /// The fields that are written when they change.
@@ -59,24 +59,24 @@ pub struct DependencyState {
     pub volatile: Volatile,
 }
 
-/// The constant part of a target: what its configuration says.
+/// The constant part of a target, from its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetInfo {
-    /// Its id.
+    /// The id.
     pub id: TargetId,
-    /// Its name for people.
+    /// The display name.
     pub name: String,
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// Its URL, without secrets.
+    /// The URL, without secrets.
     pub url: String,
-    /// Names and values, by name.
+    /// The labels, sorted by name.
     pub labels: Vec<(String, String)>,
-    /// Where it is defined.
+    /// The source of the definition.
     pub source: TargetSource,
 }
 
-/// Where a target is defined. Only its source can change its definition.
+/// The source of a target's definition. Only its source can change the definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetSource {
     /// The configuration file, or the demo.
@@ -86,7 +86,7 @@ pub enum TargetSource {
 }
 
 impl TargetSource {
-    /// The word used on every surface.
+    /// Returns the name used in API, metrics and user interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -100,49 +100,49 @@ impl TargetSource {
 pub struct Observed {
     /// The dependencies of the last report in its order, then the missing ones.
     pub dependencies: Vec<DependencyState>,
-    /// The warnings of its last report.
+    /// The warnings of the last report.
     pub warnings: Vec<String>,
-    /// Why its last poll failed; `None` if it succeeded.
+    /// The failure of the last poll; `None` if it succeeded.
     pub failure: Option<PollFailure>,
-    /// Since when the dependencies are stale.
+    /// The time since which the dependencies are stale; `None` if they are not.
     pub stale_since: Option<Timestamp>,
     /// The samples of the last report; empty while polls fail.
     pub samples: Arc<Vec<Sample>>,
 }
 
-/// One target as every surface may show it: its committed results and schedule, and where it is now.
+/// The state of one target for API, metrics and user interface: committed results and schedule, and the current place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetState {
-    /// What its configuration says.
+    /// The constant part, from the configuration.
     pub info: Arc<TargetInfo>,
-    /// Where it is now.
+    /// The current place.
     pub place: Place,
-    /// Whether it is polled at all.
+    /// Whether the target is polled.
     pub enabled: bool,
-    /// The cadence that it follows.
+    /// The active cadence.
     pub cadence: Cadence,
-    /// Its schedule as far as it is committed.
+    /// The committed schedule.
     pub schedule: Schedule<Timestamp>,
-    /// Whether it cannot be polled: the scheduler decides from which failure on.
+    /// Whether the target is unreachable, as the scheduler decides.
     pub unreachable: bool,
-    /// Its staleness is 1 when its last success is this old.
+    /// The longest interval. The staleness is 1 when the last success is this old.
     pub longest: Duration,
-    /// The committed results of its polls.
+    /// The committed results of the polls.
     pub observed: Arc<Observed>,
 }
 
 impl TargetState {
-    /// When it is polled next; `None` while it is not, or while it is being polled.
+    /// Returns when the target is polled next; `None` if it is not polled, or is being polled now.
     pub fn next_run(&self) -> Option<Timestamp> {
         self.place.waits().then_some(self.schedule.due)
     }
 
-    /// When its breaker admits the next probe; `None` while the breaker is closed.
+    /// Returns when the breaker admits the next probe; `None` if the breaker is closed.
     pub fn retry_at(&self) -> Option<Timestamp> {
         self.next_run().filter(|_| self.schedule.breaker.state != BreakerState::Closed)
     }
 
-    /// The state of its breaker. A poll in flight behind an open breaker is its probe.
+    /// Returns the state of the breaker. A poll in flight with an open breaker is its probe.
     pub fn breaker_state(&self) -> BreakerState {
         match (self.schedule.breaker.state, self.place) {
             (BreakerState::Open, Place::InFlight) => BreakerState::HalfOpen,
@@ -150,13 +150,14 @@ impl TargetState {
         }
     }
 
-    /// How stale it is: 0 right after a success, 1 once its last success is as old as its longest interval, or without one.
+    /// Returns the staleness: 0 right after a success, 1 if the last success is as old as the longest interval or
+    /// missing.
     pub fn staleness(&self, now: Timestamp) -> f64 {
         let longest = self.longest.as_secs_f64().max(f64::MIN_POSITIVE);
         self.schedule.last_success.map_or(1.0, |at| (now.since(at).as_secs_f64() / longest).min(1.0))
     }
 
-    /// Whether its dependencies' last statuses no longer describe the present.
+    /// Returns true if the dependencies' last statuses are out of date.
     pub fn is_stale(&self) -> bool {
         self.observed.stale_since.is_some() || self.place.lacks_plugin()
     }

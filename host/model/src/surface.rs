@@ -1,33 +1,33 @@
-//! What the surfaces (pages, API, metrics, command line) show and do, beside [`TargetState`](crate::TargetState).
+//! Types that pages, API, metrics and command line share, besides [`TargetState`](crate::TargetState).
 
 use crate::{Counters, FailureCategory, Kind, Place, TargetId, Timestamp};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// What an operator wants done with a target.
+/// An operator's command for a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Poll it now, whatever state it is in.
+    /// Poll the target now, regardless of its state.
     PollNow,
-    /// Take it out of the dead letters and poll it now.
+    /// Remove the target from the dead letters and poll it now.
     Retry,
-    /// Close its breaker, forget its failures and poll it now.
+    /// Close the breaker, reset the failures and poll the target now.
     ResetBreaker,
-    /// Poll it from now on.
+    /// Enable the target.
     Enable,
-    /// Do not poll it any more.
+    /// Disable the target.
     Disable,
 }
 
-/// A command that was not carried out.
+/// Why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandError {
-    /// There is no target with this id.
+    /// No target has this id.
     NoTarget(String),
-    /// It cannot be done in the present state; one sentence.
+    /// The current state does not allow the command; one sentence.
     Conflict(String),
-    /// There is no such setting; one sentence.
+    /// The setting does not exist; one sentence.
     NoSetting(String),
     /// The input is not valid; one sentence.
     Invalid(String),
@@ -47,37 +47,37 @@ impl std::error::Error for CommandError {}
 /// One term of the computation of a due time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// Its name: `min_interval`, `staleness`, ...
+    /// The name of the term: `min_interval`, `staleness`, ...
     pub name: &'static str,
-    /// Its value with its unit.
+    /// The value with its unit.
     pub value: String,
-    /// Its meaning, for a person.
+    /// The meaning in words.
     pub meaning: String,
 }
 
-/// Why a target is polled next at its due time.
+/// The explanation of a target's due time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation<T> {
     /// The target.
     pub target: TargetId,
-    /// Where it is.
+    /// The place of the target.
     pub place: Place,
-    /// When it is due; `None` while it is not polled at all, or is being polled.
+    /// The due time; `None` if the target is not polled, or is being polled now.
     pub due: Option<T>,
-    /// One sentence.
+    /// The explanation in one sentence.
     pub summary: String,
     /// The terms, in the order of the computation.
     pub terms: Vec<Term>,
 }
 
-/// The origin of a setting's value. The later ones win over the earlier ones.
+/// The source of a setting's value. Later variants take precedence over earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingSource {
-    /// No one set it.
+    /// The default value.
     Default,
     /// The configuration file.
     File,
-    /// A setting changed while the host ran.
+    /// A setting that was changed at run time.
     Setting,
     /// A setting of a target that no longer exists.
     Orphan,
@@ -86,7 +86,7 @@ pub enum SettingSource {
 }
 
 impl SettingSource {
-    /// The word used on every surface.
+    /// Returns the name used in API and user interface.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -112,9 +112,9 @@ impl fmt::Display for SettingSource {
 pub struct Setting {
     /// `scheduler.cadence`, `target.ID.interval`, ...
     pub key: String,
-    /// Its value as it is written; `None` if it has none.
+    /// The value in the form in which it is written; `None` if the setting has none.
     pub value: Option<String>,
-    /// The origin of the value.
+    /// The source of the value.
     pub source: SettingSource,
 }
 
@@ -123,7 +123,7 @@ pub struct Setting {
 pub struct PluginState {
     /// `built-in`, or the file.
     pub source: String,
-    /// The plugin, or why the file was refused.
+    /// The plugin, or the reason for the refusal.
     pub served: Result<ServedPlugin, String>,
 }
 
@@ -136,24 +136,24 @@ pub struct ServedPlugin {
     pub version: String,
     /// The SHA-256 of the component, in hexadecimal.
     pub digest: String,
-    /// When it is probed next, if it is in quarantine.
+    /// The time of the next probe; `None` if the plugin is not in quarantine.
     pub quarantined_until: Option<Timestamp>,
-    /// What the polls of its kind have used since the host started.
+    /// The usage of the polls of its kind since the start of the host.
     pub usage: PluginUsage,
 }
 
-/// What the polls of a kind have used since the host started.
+/// The usage of the polls of a kind since the start of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginUsage {
-    /// Polls that were run.
+    /// Polls that ran.
     pub polls: u64,
-    /// Polls that ended in a fault of the plugin.
+    /// Polls that ended in a plugin fault.
     pub faults: u64,
-    /// The same by the failure's code.
+    /// Plugin faults by failure code.
     pub faults_by_reason: BTreeMap<String, u64>,
     /// CPU time.
     pub cpu: Duration,
-    /// Wall-clock time, waiting included.
+    /// Wall-clock time, including waiting.
     pub wall: Duration,
     /// The largest memory of one poll, in bytes.
     pub peak_memory: u64,
@@ -163,59 +163,59 @@ pub struct PluginUsage {
     pub bytes: u64,
     /// Log lines written.
     pub log_lines: u64,
-    /// Polls that used a secret, by its name.
+    /// Polls that used a secret, by the name of the secret.
     pub secrets: BTreeMap<String, u64>,
 }
 
-/// The scheduler and the driver's loop, as of the end of the loop's last turn.
+/// The state of the scheduler and the driver's loop at the end of the last iteration of the loop.
 #[derive(Clone, Debug, Default)]
 pub struct SchedulerState {
     /// Whether the cadence is adaptive.
     pub adaptive: bool,
-    /// How often things happened since the start.
+    /// Counters since the start of the host.
     pub counters: Counters,
     /// Polls in flight, by kind.
     pub in_flight: BTreeMap<Kind, usize>,
     /// Kinds whose plugin is in quarantine, with the time of the next probe.
     pub quarantined: BTreeMap<Kind, Timestamp>,
-    /// The target that is due next, and when.
+    /// The target that is due next, and its due time.
     pub next: Option<(TargetId, Timestamp)>,
     /// When a poll was last started.
     pub last_start: Option<Timestamp>,
-    /// How long a poll took on average.
+    /// The mean duration of a poll.
     pub mean_poll: Duration,
-    /// A target later than this beyond its due time is overdue.
+    /// A target counts as overdue this long after its due time.
     pub overdue_after: Duration,
-    /// The loop.
+    /// Measurements of the driver's loop.
     pub turns: LoopState,
 }
 
 /// Measurements of the driver's loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopState {
-    /// Turns so far.
+    /// The number of iterations.
     pub turns: u64,
-    /// Time spent in them, waiting excluded.
+    /// Time spent in iterations, without waiting.
     pub busy: Duration,
-    /// The longest turn.
+    /// The longest iteration.
     pub longest: Duration,
-    /// Messages handled in the last turn.
+    /// Messages handled in the last iteration.
     pub messages: usize,
-    /// The most messages handled in one turn.
+    /// The maximum number of messages handled in one iteration.
     pub most_messages: usize,
-    /// How many messages the channel holds.
+    /// The capacity of the message channel.
     pub capacity: usize,
-    /// How long the oldest message of the last turn had waited.
+    /// The waiting time of the oldest message of the last iteration.
     pub oldest: Duration,
-    /// The longest that a message has waited.
+    /// The longest waiting time of any message.
     pub oldest_ever: Duration,
 }
 
-/// How a poll went, for metrics.
+/// The duration and result of a poll, for metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct PollMeasure {
-    /// How long it took.
+    /// The duration of the poll.
     pub wall: Duration,
-    /// The category of its failure; `None` if there is a report.
+    /// The category of the failure; `None` if the poll returned a report.
     pub failure: Option<FailureCategory>,
 }

@@ -1,7 +1,7 @@
-//! Which characters of a foreign text deceive whoever reads it.
+//! Detects characters in untrusted text that can deceive the reader.
 
-/// Whether a character is not shown but changes how others are read: marks and overrides of direction, spaces of no width,
-/// tags (Unicode's general category Cf). The joiners that emoji and some scripts need are not among them.
+/// Returns true for an invisible character that changes how others are read: direction marks and overrides, zero-width
+/// spaces, tags (Unicode general category Cf). The joiners that emoji and some scripts need are excluded.
 pub const fn is_invisible(c: char) -> bool {
     matches!(
         c,

@@ -1,4 +1,4 @@
-//! Runs the simulator's random scenarios: `cargo run --release -p scheduler --example seeds -- --seeds 10000`.
+//! Runs random scenarios of the simulator: `cargo run --release -p scheduler --example seeds -- --seeds 10000`.
 
 #[path = "../tests/chaos/simulation/mod.rs"]
 mod simulation;
@@ -7,13 +7,13 @@ use simulation::{Summary, Violation, run};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// `--first N` and `--seeds N`, where they are given.
+/// Returns the value of `--first N` or `--seeds N`, or `otherwise` if the argument is missing.
 fn argument(name: &str, otherwise: u64) -> Result<u64, String> {
     let mut arguments = std::env::args().skip(1);
     while let Some(found) = arguments.next() {
         if found == name {
             let value = arguments.next().unwrap_or_default();
-            return value.parse().map_err(|_| format!("{name} {value:?} is no number"));
+            return value.parse().map_err(|_| format!("{name} must be a number, not {value:?}"));
         }
     }
     Ok(otherwise)

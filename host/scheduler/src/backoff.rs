@@ -1,10 +1,10 @@
-//! How long to leave a failing target alone.
+//! The delay before a failing target is polled again.
 
 use std::time::Duration;
 
-/// No backoff is longer.
+/// Upper bound on every backoff.
 const LONGEST: Duration = Duration::from_secs(300);
-/// A plugin's faults back off from here.
+/// The backoff after the first fault of a plugin.
 const PLUGIN_FIRST: Duration = Duration::from_secs(5);
 
 /// Doubling delays, capped at five minutes after the jitter.
@@ -12,12 +12,12 @@ const PLUGIN_FIRST: Duration = Duration::from_secs(5);
 pub(crate) struct Backoff {
     /// The delay after the first failure.
     pub first: Duration,
-    /// Spread to either side, as a fraction.
+    /// The delay varies by this fraction in either direction.
     pub jitter: f64,
 }
 
 impl Backoff {
-    /// The delay after the `failures`-th failure in a row, from 1. `unit` is uniform in [0, 1).
+    /// Returns the delay after the `failures`-th consecutive failure, counted from 1. `unit` is uniform in [0, 1).
     pub(crate) fn delay(&self, failures: u32, unit: f64) -> Duration {
         let doubled = self.first.as_secs_f64() * 2_f64.powi(failures.saturating_sub(1).min(32) as i32);
         let spread = 1.0 + (2.0 * unit - 1.0) * self.jitter;
@@ -25,7 +25,7 @@ impl Backoff {
     }
 }
 
-/// The delay after a plugin's `faults`-th fault in a row on one target, from 1.
+/// Returns the delay after the `faults`-th consecutive plugin fault on one target, counted from 1.
 pub(crate) fn plugin_fault_delay(faults: u32) -> Duration {
     Backoff { first: PLUGIN_FIRST, jitter: 0.0 }.delay(faults, 0.0)
 }
@@ -42,7 +42,7 @@ mod tests {
             assert_eq!(seconds(failures, 0.5), expected, "failure {failures}");
         }
         assert_eq!(seconds(1, 0.0), 4.0);
-        // The cap comes after the jitter: 320 s less 20 % is still below it.
+        // The cap is applied after the jitter: 320 s less 20 % is still below it.
         assert_eq!(seconds(7, 0.0), 256.0);
         assert_eq!(plugin_fault_delay(3), Duration::from_secs(20));
     }

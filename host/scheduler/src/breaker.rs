@@ -1,27 +1,27 @@
-//! The circuit breaker: an *open* one refuses polls.
+//! The circuit breaker: an *open* breaker refuses polls.
 //!
-//! It counts nothing itself; the target's streak of failures is the one number both share.
+//! It does not count failures itself: the schedule counts consecutive failures and passes the number in.
 
 use crate::settings::Rules;
 use model::{Breaker, BreakerState, Moment};
 use std::time::Duration;
 
-/// No trip is longer.
+/// Upper bound on the time that a breaker stays open.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// The transitions of a breaker.
 pub(crate) trait Transitions {
-    /// Records the start of a poll: with an open breaker, that poll is the probe.
+    /// Records the start of a poll. If the breaker is open, the poll is its probe and the breaker becomes half-open.
     fn start(&mut self, now: Moment);
 
-    /// Closes the breaker after a success. Returns whether it was not closed before.
+    /// Closes the breaker after a success. Returns true if it was open or half-open.
     fn succeed(&mut self, now: Moment) -> bool;
 
-    /// Records the `failures`-th failure in a row. Returns how long the breaker is open from now, if this trips it.
+    /// Records the `failures`-th consecutive failure. Returns how long the breaker stays open if this failure opens it.
     fn fail(&mut self, rules: &Rules, failures: u32, now: Moment) -> Option<Duration>;
 
-    /// Records that the probe ended without an outcome of the target: the breaker opens again for the same time. Returns how
-    /// long; `None` if there was no probe.
+    /// Records that the probe ended without an outcome for the target: the breaker opens again for the same time.
+    /// Returns that time; `None` if no probe was in flight.
     fn lose_probe(&mut self, now: Moment) -> Option<Duration>;
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use crate::Profile;
     use proptest::prelude::*;
 
-    /// What a breaker should be, written down as plainly as it can be.
+    /// A naive model of the breaker.
     #[derive(Debug, Default)]
     struct Plain {
         failures: u32,
@@ -85,7 +85,7 @@ mod tests {
     }
 
     impl Plain {
-        /// Seconds until the probe, when it trips.
+        /// Returns the seconds until the probe if the failure opens the breaker.
         fn fail(&mut self, profile: Profile) -> Option<u64> {
             self.failures += 1;
             self.probing = false;
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_the_plain_one(which in 0usize..3, ops in proptest::collection::vec(0u8..5, 0..60)) {
+        fn behaves_like_the_naive_model(which in 0usize..3, ops in proptest::collection::vec(0u8..5, 0..60)) {
             let profile = Profile::ALL[which];
             let (mut breaker, mut plain) = (Breaker::CLOSED, Plain::default());
             for (at, op) in ops.into_iter().enumerate() {
@@ -173,11 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_without_an_outcome_opens_for_the_same_time() {
+    fn a_probe_without_an_outcome_reopens_the_breaker_for_the_same_time() {
         let rules = Profile::Pulse.rules(Duration::from_secs(10));
         let mut breaker = Breaker::CLOSED;
         breaker.fail(&rules, 3, Moment::START);
-        assert_eq!(breaker.lose_probe(Moment::START), None, "no probe is under way");
+        assert_eq!(breaker.lose_probe(Moment::START), None, "no probe is in flight");
         breaker.start(Moment::START);
         assert_eq!(breaker.lose_probe(Moment::START), Some(Duration::from_secs(40)));
         assert_eq!(breaker.state, BreakerState::Open);

@@ -1,9 +1,9 @@
-//! The token bucket: how many polls may start in a second over the whole process.
+//! The token bucket that limits how many polls start per second in the whole process.
 
 use model::Moment;
 use std::time::Duration;
 
-/// Holds at most a second's worth of tokens and begins full.
+/// Holds the tokens of at most one second and starts full.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     tokens: f64,
@@ -15,7 +15,7 @@ impl Bucket {
         Self { tokens: f64::INFINITY, filled: Moment::START }
     }
 
-    /// Takes a token when there is one. A rate of 0 is no limit.
+    /// Takes a token and returns true if one is available. A rate of 0 means no limit.
     pub(crate) fn take(&mut self, rate: u32, now: Moment) -> bool {
         if rate == 0 {
             return true;
@@ -28,12 +28,12 @@ impl Bucket {
         taken
     }
 
-    /// When the next token is there.
+    /// Returns the time at which the next token is available.
     pub(crate) fn next(&self, rate: u32) -> Moment {
         if rate == 0 || self.tokens >= 1.0 {
             return self.filled;
         }
-        // A nanosecond more, so that rounding never wakes us a moment too early for ever.
+        // One nanosecond more, so that rounding does not cause an endless series of wake-ups that are too early.
         let missing = Duration::from_secs_f64((1.0 - self.tokens) / f64::from(rate));
         self.filled.after(missing).after(Duration::from_nanos(1))
     }
@@ -51,10 +51,10 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a list of all that was given: never more in any stretch of time than a full bucket and what flowed into
-        /// it, and never refused when there was room.
+        /// Compares with a list of all tokens taken: in any span of time at most a full bucket plus the tokens added in
+        /// that span are taken, and no request is refused while a token is available.
         #[test]
-        fn gives_what_a_list_would(rate in 1u32..50, gaps in proptest::collection::vec(0u64..200, 1..200)) {
+        fn behaves_like_a_list_of_taken_tokens(rate in 1u32..50, gaps in proptest::collection::vec(0u64..200, 1..200)) {
             let mut bucket = Bucket::new();
             let (mut now, mut tokens, mut given) = (Moment::START, f64::from(rate), Vec::new());
             for gap in gaps {
@@ -62,7 +62,7 @@ mod tests {
                 now = now.after(gap);
                 tokens = (tokens + gap.as_secs_f64() * f64::from(rate)).min(f64::from(rate));
                 let taken = bucket.take(rate, now);
-                // At the border either is right: both are sums of fractions.
+                // At the boundary either result is right, because both are sums of fractions.
                 if (tokens - 1.0).abs() > 1e-6 {
                     prop_assert_eq!(taken, tokens > 1.0);
                 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_a_second_at_once_and_then_the_rate() {
+    fn a_full_bucket_allows_a_burst_of_one_second_and_then_the_rate() {
         let mut bucket = Bucket::new();
         let mut taken = 0;
         let mut now = Moment::START;

@@ -1,25 +1,27 @@
-//! How long until the next poll after a success.
+//! Computes the interval to the next poll after a success.
 //!
-//! The `pulse` formula is that of Pulse's `scheduler.go`; constants and test vectors are its own.
+//! The `pulse` formula, its constants and its test vectors come from Pulse's `scheduler.go`.
 //!
-//! `adaptive` is the same formula with another score. Pulse's is zero right after a success, so it cannot favour a target
-//! that changes. Ours is the greater of staleness and *activity*, and activity is chosen so that the interval follows the
-//! rate at which a target is expected to change ([`crate::rates`]):
+//! `adaptive` uses the same formula with another score. Pulse's is zero right after a success, so it cannot favour a
+//! target that changes. Ours is the greater of staleness and *activity*, and activity is chosen so that the interval
+//! follows the rate at which a target is expected to change ([`crate::rates`]):
 //!
-//! `wanted = base · (one change an hour / expected rate)^(2/3) · stretch`
+//! `wanted = base · (one change an hour / expected rate)^(2/3) · budget_scale`
 //!
-//! With `r` the rate of a target's changes and `T` its interval, a change waits `T/2` on average to be seen. Of all ways to
-//! spend a number of polls on many targets, `T ∝ r^−p` makes the mean over all changes of the delay's `(1/p − 1)`-th power
-//! least, by Lagrange's multiplier: `p = 1/2` is best for the mean delay, and `p = 1` for the mean of its logarithm, which
-//! a median follows, but no better than equal intervals for the mean. 2/3 lies between: it is best for the mean square
-//! root, and better than equal intervals by either measure. (Cho and Garcia-Molina, "Effective page refresh policies", 2003,
-//! and Azar, Horvitz and others, "Tractable near-optimal policies for crawling", PNAS 2018, solve the same problem for the
-//! time that a copy is stale, where what changes too often is given up; nobody wants that of a poller.)
+//! Let `r` be the rate of a target's changes and `T` its interval. A change is detected `T/2` later on average. For a
+//! fixed number of polls over many targets, `T ∝ r^−p` minimises the mean over all changes of the delay's `(1/p −
+//! 1)`-th power (Lagrange multiplier). `p = 1/2` is best for the mean delay. `p = 1` is best for the mean of its
+//! logarithm, which a median follows, but is no better than equal intervals for the mean. 2/3 lies between: it is best
+//! for the mean square root, and better than equal intervals by either measure. (Cho and Garcia-Molina, "Effective page
+//! refresh policies", 2003, and Azar, Horvitz and others, "Tractable near-optimal policies for crawling", PNAS 2018,
+//! solve the same problem for the time that a copy is stale. Their solutions stop polling pages that change too often,
+//! which a poller must not do.)
 //!
-//! The base is the interval of a target that changes once an hour, and the longest one, unless an operator set another: an
-//! interval is a promise. What all targets want together is held to twice the polls that their bases would cost
-//! (`stretch`), so that an estate on fire is not set upon by its poller; where an operator allowed longer intervals, to as
-//! many polls as the bases would cost.
+//! The base is the interval of a target that changes once an hour. It is also the longest interval, unless an operator
+//! set another: a target is never polled less often than its interval promises. All targets together are limited to
+//! twice the polls that their base intervals would cost (`budget_scale`), so that an estate with many incidents is not
+//! overloaded by its poller. Where an operator allowed longer intervals, the limit is the number of polls that the base
+//! intervals would cost.
 
 use model::Cadence;
 use std::time::Duration;
@@ -28,36 +30,36 @@ use std::time::Duration;
 const ALPHA: f64 = 0.6;
 /// How much each failure before this success tightens the interval.
 const ERROR_PENALTY: f64 = 0.6;
-/// How much each poll held back by a cap stretches the interval.
+/// How much each poll held back by a cap lengthens the interval.
 const QUEUE_STRETCH: f64 = 0.1;
-/// The interval is spread by this fraction to either side.
+/// The interval varies by this fraction in either direction.
 const JITTER: f64 = 0.05;
-/// Activity while a dependency is critical, at least: people wait for its end.
+/// The minimum activity while a dependency is critical, so that its recovery is detected soon.
 const ACTIVITY_WHILE_CRITICAL: f64 = 0.5;
-/// The rate of changes, in a second, at which a target's base interval is right.
+/// The rate of changes per second at which a target is polled at its base interval.
 const RATE_AT_BASE: f64 = 1.0 / 3600.0;
-/// How strongly the interval follows the rate; see above.
+/// How strongly the interval follows the rate of changes; see the module documentation.
 const EXPONENT: f64 = 2.0 / 3.0;
-/// After a change another is expected at the rate above, less and less: by half in this time.
+/// After a change, the expected rate starts at `RATE_AT_BASE` and halves in this time.
 const AFTERMATH: Duration = Duration::from_secs(600);
 
-/// What the formula is told beside the score.
+/// The inputs of the formula besides the score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
-    /// Failures in a row that this success ended.
+    /// Consecutive failures that this success ended.
     pub errors: u32,
-    /// Targets held back by the cap over the process or the token bucket.
+    /// Targets held back by the process-wide cap or the token bucket.
     pub due: usize,
 }
 
-/// The bounds within which a target is polled.
+/// The bounds of a target's interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// The first `last` of the smoothing, and the interval of `fixed`.
+    /// The initial `last` of the smoothing, and the interval of `fixed`.
     pub base: Duration,
-    /// Never more often.
+    /// The shortest interval.
     pub min: Duration,
-    /// Never less often.
+    /// The longest interval.
     pub max: Duration,
 }
 
@@ -67,7 +69,7 @@ impl Bounds {
     }
 }
 
-/// `min + (max − min)·(1 − score)`, tightened by errors and stretched by load. Seconds.
+/// Returns `min + (max − min)·(1 − score)` in seconds, shortened by errors and lengthened by load.
 pub(crate) fn target_interval(bounds: &Bounds, score: f64, load: Load) -> f64 {
     let (min, max) = (bounds.min.as_secs_f64(), bounds.max.as_secs_f64());
     let mut target = min + (max - min) * (1.0 - score.clamp(0.0, 1.0));
@@ -80,31 +82,27 @@ pub(crate) fn target_interval(bounds: &Bounds, score: f64, load: Load) -> f64 {
     target
 }
 
-/// `0.6·target + 0.4·last`, within the bounds. Seconds.
+/// Returns `0.6·target + 0.4·last` in seconds, within the bounds.
 pub(crate) fn smoothed_interval(bounds: &Bounds, target: f64, last: f64) -> f64 {
     bounds.clamp(ALPHA * target + (1.0 - ALPHA) * last)
 }
 
-/// How an interval came about.
+/// An interval and the terms that it was computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Computed {
-    /// By which cadence.
     pub cadence: Cadence,
-    /// Within which bounds.
     pub bounds: Bounds,
-    /// From which scores.
     pub scores: Scores,
-    /// Under which load.
     pub load: Load,
-    /// What the formula aimed at, in seconds.
+    /// The interval before smoothing, in seconds.
     pub target: f64,
     /// The last smoothed interval, in seconds.
     pub last: f64,
-    /// The interval, before jitter.
+    /// The smoothed interval, before jitter.
     pub interval: Duration,
 }
 
-/// The smoothed interval that a cadence gives, before jitter, and how it came about.
+/// Computes the smoothed interval of a cadence, before jitter.
 pub(crate) fn compute(
     cadence: Cadence,
     bounds: Bounds,
@@ -125,7 +123,7 @@ pub(crate) fn compute(
     Computed { cadence, bounds, scores, load, target, last, interval: Duration::from_secs_f64(seconds) }
 }
 
-/// The interval with its jitter, within the bounds. `unit` is uniform in [0, 1); `fixed` has none.
+/// Returns the interval with jitter, within the bounds. `unit` is uniform in [0, 1); `fixed` has no jitter.
 pub(crate) fn jittered(computed: &Computed, unit: f64) -> Duration {
     if computed.cadence == Cadence::Fixed {
         return computed.interval;
@@ -134,23 +132,23 @@ pub(crate) fn jittered(computed: &Computed, unit: f64) -> Duration {
     Duration::from_secs_f64(computed.bounds.clamp(computed.interval.as_secs_f64() * spread))
 }
 
-/// Why a target should be polled soon, each 0 to 1.
+/// The scores of a target; `staleness` and `activity` are in [0, 1].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scores {
-    /// Age of the last success over the longest interval; 1 when there was none.
+    /// Age of the last success over the longest interval; 1 if there was none.
     pub staleness: f64,
-    /// How soon a change is expected, between the longest interval (0) and the shortest (1).
+    /// 0 if the longest interval is short enough for the expected change, 1 if the shortest is needed.
     pub activity: f64,
-    /// Changes expected in a second.
+    /// Expected changes per second.
     pub rate: f64,
-    /// The interval that they call for, in seconds, without a share of the budget.
+    /// The interval for that rate, in seconds, before the budget is applied.
     pub wanted: f64,
-    /// By how much all targets' wishes are stretched to stay within what their bases allow; 1 or more.
-    pub stretch: f64,
+    /// The factor on `wanted` that keeps the polls of all targets within the budget; at least 1.
+    pub budget_scale: f64,
 }
 
 impl Scores {
-    /// The score that a cadence goes by.
+    /// Returns the score that the cadence uses.
     pub(crate) fn of(&self, cadence: Cadence) -> f64 {
         match cadence {
             Cadence::Adaptive => self.staleness.max(self.activity),
@@ -159,25 +157,25 @@ impl Scores {
     }
 }
 
-/// Age of the last success over `max`, at most 1; 1 when there was none.
+/// Returns the age of the last success over `max`, at most 1; 1 if there was none.
 pub(crate) fn staleness(age: Option<Duration>, max: Duration) -> f64 {
     age.map_or(1.0, |age| (age.as_secs_f64() / max.as_secs_f64().max(f64::MIN_POSITIVE)).min(1.0))
 }
 
-/// Changes expected in a second: what was learnt, or a recent change's aftermath.
+/// Returns the expected changes per second: the greater of the learnt rate and the rate after a recent change.
 pub(crate) fn expected_rate(learnt: f64, since_change: Option<Duration>) -> f64 {
     let halves = |age: Duration| age.as_secs_f64() / AFTERMATH.as_secs_f64();
     learnt.max(since_change.map_or(0.0, |age| RATE_AT_BASE * 0.5_f64.powf(halves(age))))
 }
 
-/// The interval, in seconds, that a rate of changes calls for, within the bounds and without a share of the budget.
+/// Returns the interval in seconds for a rate of changes, within the bounds and before the budget is applied.
 pub(crate) fn wanted(bounds: &Bounds, rate: f64) -> f64 {
     let (min, max) = (bounds.min.as_secs_f64(), bounds.max.as_secs_f64());
-    let wish = bounds.base.as_secs_f64() * (RATE_AT_BASE / rate.max(f64::MIN_POSITIVE)).powf(EXPONENT);
-    wish.clamp(min, max)
+    let wanted = bounds.base.as_secs_f64() * (RATE_AT_BASE / rate.max(f64::MIN_POSITIVE)).powf(EXPONENT);
+    wanted.clamp(min, max)
 }
 
-/// The score that makes the formula aim at `wanted` seconds.
+/// Returns the score for which the formula yields `wanted` seconds.
 pub(crate) fn activity(bounds: &Bounds, wanted: f64, critical: bool) -> f64 {
     let (min, max) = (bounds.min.as_secs_f64(), bounds.max.as_secs_f64());
     let activity = if max > min { ((max - wanted) / (max - min)).clamp(0.0, 1.0) } else { 1.0 };
@@ -192,7 +190,7 @@ mod tests {
         Bounds { base: Duration::from_secs(10), min: Duration::from_secs(5), max: Duration::from_secs(300) };
 
     #[test]
-    fn pulse_vectors() {
+    fn pulse_formula_matches_the_reference_vectors() {
         // score, errors, due, last, target, smoothed: computed by Pulse's formula with its default bounds.
         let vectors = [
             (0.0, 0, 1, 10.0, 300.0, 184.0),
@@ -216,7 +214,7 @@ mod tests {
     #[test]
     fn adaptive_tightens_at_once_and_relaxes_slowly() {
         let at = |activity, last| {
-            let scores = Scores { staleness: 0.0, activity, rate: 0.0, wanted: 0.0, stretch: 1.0 };
+            let scores = Scores { staleness: 0.0, activity, rate: 0.0, wanted: 0.0, budget_scale: 1.0 };
             let last = Some(Duration::from_secs(last));
             compute(Cadence::Adaptive, BOUNDS, scores, Load::default(), last).interval.as_secs_f64()
         };
@@ -230,15 +228,18 @@ mod tests {
     #[test]
     fn the_interval_follows_the_rate_of_changes() {
         let hourly = 1.0 / 3600.0;
-        assert_eq!(wanted(&BOUNDS, hourly), 10.0, "the base is right for one change an hour");
-        assert!((wanted(&BOUNDS, hourly / 27.0) - 90.0).abs() < 1e-9, "27 times as rare, nine times as long");
+        assert_eq!(wanted(&BOUNDS, hourly), 10.0, "one change an hour yields the base interval");
+        assert!(
+            (wanted(&BOUNDS, hourly / 27.0) - 90.0).abs() < 1e-9,
+            "a rate 27 times lower yields an interval nine times longer"
+        );
         assert_eq!(wanted(&BOUNDS, 0.0), 300.0);
         assert_eq!(wanted(&BOUNDS, f64::MAX), 5.0);
         for seconds in [5.0, 20.0, 152.5, 300.0] {
             let aimed = target_interval(&BOUNDS, activity(&BOUNDS, seconds, false), Load::default());
             assert!((aimed - seconds).abs() < 1e-9, "{aimed}");
         }
-        assert_eq!(activity(&BOUNDS, 300.0, true), 0.5, "an outage is looked at");
+        assert_eq!(activity(&BOUNDS, 300.0, true), 0.5, "an outage raises the activity");
         assert_eq!(activity(&Bounds { max: BOUNDS.min, ..BOUNDS }, 5.0, false), 1.0);
         assert_eq!(expected_rate(0.0, None), 0.0);
         assert_eq!(expected_rate(0.0, Some(Duration::from_secs(600))), hourly / 2.0);
@@ -248,7 +249,7 @@ mod tests {
     #[test]
     fn jitter_stays_within_five_percent_and_the_bounds() {
         let at = |cadence, seconds, unit| {
-            let scores = Scores { staleness: 0.0, activity: 0.0, rate: 0.0, wanted: 0.0, stretch: 1.0 };
+            let scores = Scores { staleness: 0.0, activity: 0.0, rate: 0.0, wanted: 0.0, budget_scale: 1.0 };
             let computed = compute(cadence, BOUNDS, scores, Load::default(), None);
             jittered(&Computed { interval: Duration::from_secs(seconds), ..computed }, unit).as_secs_f64()
         };

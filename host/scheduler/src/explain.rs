@@ -1,4 +1,4 @@
-//! Why a target runs next when it does: every term of the computation, with its value, in words.
+//! Explains when a target is polled next: every term of the computation with its value and its meaning.
 
 use crate::cadence::Computed;
 use crate::target::Target;
@@ -7,7 +7,7 @@ use crate::{Profile, Settings};
 use model::{Ask, BreakerState, Cadence, DeadReason, Explanation, Moment, Place, Term};
 use std::time::Duration;
 
-/// For a target, with the polls under way of its host and of all.
+/// Explains the next poll of a target. `of_host` and `of_all` are the polls in flight of its host and of all targets.
 pub(crate) fn explain(
     target: &Target,
     settings: &Settings,
@@ -24,43 +24,43 @@ pub(crate) fn explain(
         Place::Queued => format!("is polled next in {}", span(target.schedule.due.since(now))),
         Place::Ready if of_all >= settings.max_in_flight => {
             format!(
-                "has been due for {} and waits: {of_all} polls are under way that began less than a second ago, or more than a \
-                 second ago beside as many others, and max_in_flight is {}",
+                "has been due for {} and waits: {of_all} polls in flight count against max_in_flight, which is {} (polls that run for \
+                 longer than a second do not count, up to the same number)",
                 span(now.since(target.schedule.due)),
                 settings.max_in_flight
             )
         }
         Place::Ready if target.is_doubtful() && settings.rate_per_second == 0 => format!(
-            "has been due for {} and waits: targets that were slow or failed last time share half of max_in_flight ({}), so \
-             that others are polled in time",
+            "has been due for {} and waits: targets whose last poll was slow or failed share half of max_in_flight ({}), so \
+             that the others are polled in time",
             span(now.since(target.schedule.due)),
             settings.max_in_flight
         ),
         Place::Ready => format!(
-            "has been due for {} and waits: no more than {} polls may start in a second (rate_per_second)",
+            "has been due for {} and waits: at most {} polls may start per second (rate_per_second)",
             span(now.since(target.schedule.due)),
             settings.rate_per_second
         ),
         Place::WaitingForHost if target.is_doubtful() && of_host < settings.max_per_host => format!(
-            "has been due for {} and waits: targets of {} that were slow or failed last time share half of max_per_host ({}), \
-             so that others are polled in time",
+            "has been due for {} and waits: targets of {} whose last poll was slow or failed share half of max_per_host ({}), \
+             so that the others are polled in time",
             span(now.since(target.schedule.due)),
             target.spec.host,
             settings.max_per_host
         ),
         Place::WaitingForHost => format!(
-            "has been due for {} and waits: {of_host} polls of {} are under way, and max_per_host is {}",
+            "has been due for {} and waits: {of_host} polls of {} are in flight, and max_per_host is {}",
             span(now.since(target.schedule.due)),
             target.spec.host,
             settings.max_per_host
         ),
         Place::InFlight if target.spec.enabled => "is being polled now".to_owned(),
-        Place::InFlight => "is being polled now, and then no more: it is disabled".to_owned(),
+        Place::InFlight => "is being polled now for the last time: it is disabled".to_owned(),
         Place::Disabled => "is not polled: it is disabled".to_owned(),
         Place::NoPlugin => format!("is not polled: no plugin serves kind {}", target.spec.kind),
         Place::Quarantined => format!(
-            "is not polled: the plugin of kind {} is in quarantine, because its latest polls all ended in faults of its own; \
-             it is tried every 5 min, and whenever its file changes",
+            "is not polled: the plugin of kind {} is in quarantine, because its latest polls all ended in plugin faults; \
+             it is tried every 5 min and when its file changes",
             target.spec.kind
         ),
     };
@@ -77,17 +77,17 @@ pub(crate) fn explain(
     }
 }
 
-/// What can be told of a due time that a host before had set.
+/// Explains a due time that was set before the host started.
 fn restored(target: &Target) -> String {
     let schedule = &target.schedule;
     let what = match (schedule.dead, schedule.breaker.state, schedule.failures) {
-        (Some(_), ..) => "it is a dead letter, which is looked at rarely".to_owned(),
+        (Some(_), ..) => "it is a dead letter, which is polled rarely".to_owned(),
         (None, BreakerState::Open | BreakerState::HalfOpen, failures) => {
             format!("it {}, and its breaker is open", failed(failures))
         }
         (None, BreakerState::Closed, 0) if schedule.plugin_faults > 0 => "its plugin failed".to_owned(),
-        (None, BreakerState::Closed, 0) => "its last poll gave a report".to_owned(),
-        (None, BreakerState::Closed, failures) => format!("it {} and is tried again", failed(failures)),
+        (None, BreakerState::Closed, 0) => "its last poll returned a report".to_owned(),
+        (None, BreakerState::Closed, failures) => format!("it {} and is polled again", failed(failures)),
     };
     format!("{what}; the time was set before the host started")
 }
@@ -97,47 +97,47 @@ fn because(target: &Target) -> String {
         Why::Restored => restored(target),
         Why::Added => "it is new".to_owned(),
         Why::QuarantineProbe => "its plugin is in quarantine and is tried with this target".to_owned(),
-        Why::Changed => "what it is, or its settings, changed".to_owned(),
+        Why::Changed => "its definition or settings changed".to_owned(),
         Why::Enabled => "it was enabled".to_owned(),
         Why::Profile(profile) => format!("the rules for dead letters changed (profile {})", profile.as_str()),
-        Why::Asked(Ask::Retry) => "an operator took it out of the dead letters".to_owned(),
+        Why::Asked(Ask::Retry) => "an operator removed it from the dead letters".to_owned(),
         Why::Asked(Ask::ResetBreaker) => "an operator reset its breaker".to_owned(),
-        Why::Asked(_) => "an operator asked for it".to_owned(),
-        Why::Spread { .. } => "it fell due together with others, and they are spread".to_owned(),
+        Why::Asked(_) => "an operator requested it".to_owned(),
+        Why::Spread { .. } => "it was due together with others, and their polls are spread".to_owned(),
         Why::Succeeded { computed, .. } => {
             format!(
-                "its last poll gave a report, and its {} cadence gives {}",
+                "its last poll returned a report, and its {} cadence computed {}",
                 computed.cadence.as_str(),
                 exact(computed.interval)
             )
         }
         Why::Recomputed { computed, .. } => {
             format!(
-                "settings changed, and its {} cadence gives {}",
+                "settings changed, and its {} cadence computed {}",
                 computed.cadence.as_str(),
                 exact(computed.interval)
             )
         }
-        Why::Failed(Failed { dead: Some(reason), look, profile, .. }) => {
+        Why::Failed(Failed { dead: Some(reason), dead_letter_interval, profile, .. }) => {
             let why = match (reason, profile) {
-                (DeadReason::Permanent, Profile::Standard) => "it fails for good",
-                (DeadReason::Permanent, _) => "it failed for good",
+                (DeadReason::Permanent, Profile::Standard) => "it keeps failing permanently",
+                (DeadReason::Permanent, _) => "it failed permanently",
                 (DeadReason::Retries, Profile::Standard) => "it has failed for an hour",
                 (DeadReason::Retries, _) => "it failed five times in a row",
             };
-            format!("{why} and is a dead letter: it is looked at every {}", span(*look))
+            format!("{why} and is a dead letter: it is polled every {}", span(*dead_letter_interval))
         }
         Why::Failed(Failed { open_for: Some(_), .. }) => {
             format!("it {}, and its breaker is open", failed(target.schedule.failures))
         }
         Why::Failed(Failed { retry_after: Some(asked), delay, .. }) if asked == delay => {
-            format!("it {} and asked to be left alone for so long", failed(target.schedule.failures))
+            format!("it {} and sent a Retry-After of this length", failed(target.schedule.failures))
         }
-        Why::Failed(_) => format!("it {} and is tried again", failed(target.schedule.failures)),
+        Why::Failed(_) => format!("it {} and is polled again", failed(target.schedule.failures)),
         Why::PluginFault { .. } => "its plugin failed, not the target".to_owned(),
-        Why::NoSlot { .. } => "its last poll never got an instance slot".to_owned(),
-        Why::Unwritten { .. } => "its results wait for the database".to_owned(),
-        Why::Revived { neighbour } => format!("{neighbour}, of the same origin, answered again"),
+        Why::NoSlot { .. } => "its last poll got no instance slot".to_owned(),
+        Why::Unwritten { .. } => "its results are not written to the database yet".to_owned(),
+        Why::Revived { neighbour } => format!("{neighbour}, which has the same origin, answered again"),
     }
 }
 
@@ -153,27 +153,31 @@ impl Terms {
         let schedule = &target.schedule;
         match schedule.last_success {
             Some(at) => self.add("last_success", format!("{} ago", span(now.since(at))), "the last poll with a report"),
-            None => self.add("last_success", "never", "no poll has brought a report yet"),
+            None => self.add("last_success", "never", "no poll has returned a report yet"),
         }
         if schedule.failures > 0 {
-            self.add("failures", schedule.failures.to_string(), "polls in a row that brought no report");
+            self.add("failures", schedule.failures.to_string(), "consecutive polls without a report");
         }
         if schedule.plugin_faults > 0 {
-            self.add("plugin_faults", schedule.plugin_faults.to_string(), "polls in a row in which the plugin failed");
+            self.add(
+                "plugin_faults",
+                schedule.plugin_faults.to_string(),
+                "consecutive polls in which the plugin failed",
+            );
         }
         let breaker = match schedule.breaker.state {
-            BreakerState::Closed if schedule.dead.is_some() => "it would let polls run",
+            BreakerState::Closed if schedule.dead.is_some() => "it allows polls; the dead letter delays them",
             BreakerState::Closed => "polls run",
-            BreakerState::Open => "no poll runs before its time is over; then one probe decides",
-            BreakerState::HalfOpen => "a probe is under way and decides",
+            BreakerState::Open => "no poll runs until its time is over; then one probe decides",
+            BreakerState::HalfOpen => "a probe is in flight and decides",
         };
         self.add("breaker", schedule.breaker.state.as_str(), breaker);
         if let Some(dead) = schedule.dead {
-            let looks = match dead.retries.saturating_sub(1) {
-                0 => "not looked at since".to_owned(),
-                looks => format!("looked at {} since", times(looks)),
+            let polls = match dead.retries.saturating_sub(1) {
+                0 => "not polled since".to_owned(),
+                polls => format!("polled {} since", times(polls)),
             };
-            self.add("dead_letter", dead.reason.as_str(), format!("for {}, {looks}", span(now.since(dead.since))));
+            self.add("dead_letter", dead.reason.as_str(), format!("for {}, {polls}", span(now.since(dead.since))));
         }
     }
 
@@ -182,7 +186,7 @@ impl Terms {
             Why::Succeeded { computed, after, since } => {
                 self.computed(computed);
                 self.jitter(computed, *after);
-                let how = format!("counted from when the last poll was due, {}", ago(now, *since));
+                let how = format!("counted from the due time of the last poll, {}", ago(now, *since));
                 self.add("next_run", format!("in {}", span(target.schedule.due.since(now))), how);
             }
             Why::Recomputed { computed, after } => {
@@ -205,11 +209,11 @@ impl Terms {
                     self.add(
                         "open_for",
                         exact(*probe),
-                        "the poll was the breaker's probe; it is open again for as long",
+                        "the poll was the breaker's probe; the breaker is open again for the same time",
                     );
                 }
                 if let Some(dead) = dead {
-                    self.add("dead_letter_look", exact(*dead), "a dead letter is looked at this often");
+                    self.add("dead_letter_look", exact(*dead), "a dead letter is polled at this interval");
                 }
                 self.add("delay", exact(*delay), "the longest of these, from the end of the poll");
             }
@@ -217,23 +221,27 @@ impl Terms {
                 self.add(
                     "fell_due",
                     ago(now, *was),
-                    "together with others, because the host started, slept, or was told so",
+                    "together with others, after a start, a sleep or a change of settings",
                 );
-                self.add("spread", exact(*delay), "its place among them, by a hash of its URL");
+                self.add("spread", exact(*delay), "its position among them, by a hash of its URL");
             }
             Why::QuarantineProbe => self.add(
                 "quarantine",
                 "5 min".to_owned(),
-                "between two tries of a plugin whose latest polls all ended in faults of its own",
+                "between two probes of a plugin whose latest polls all ended in plugin faults",
             ),
-            Why::NoSlot { delay } => self.add("delay", exact(*delay), "until it is tried again"),
+            Why::NoSlot { delay } => self.add("delay", exact(*delay), "until the next attempt"),
             Why::Unwritten { results, delay } => {
-                self.add("unwritten", results.to_string(), "results that the database has not taken; 5 are the most");
-                self.add("delay", exact(*delay), "until it is tried again");
+                self.add(
+                    "unwritten",
+                    results.to_string(),
+                    "results that are not written to the database; the limit is 5",
+                );
+                self.add("delay", exact(*delay), "until the next attempt");
             }
             Why::Restored => {
                 if let Some(interval) = target.schedule.interval {
-                    self.add("interval", exact(interval), "as it was computed last, before the host started");
+                    self.add("interval", exact(interval), "the last computed interval, from before the host started");
                 }
             }
             Why::Profile(_) | Why::Added | Why::Changed | Why::Enabled | Why::Asked(_) | Why::Revived { .. } => {}
@@ -242,27 +250,28 @@ impl Terms {
 
     fn computed(&mut self, computed: &Computed) {
         let Computed { cadence, bounds, scores, load, target, last, interval } = computed;
-        self.add("cadence", cadence.as_str(), "what follows a success");
+        self.add("cadence", cadence.as_str(), "the rule for the interval after a success");
         let whose = "its own interval, else the operator's base_interval, else its kind's";
         self.add("base_interval", exact(bounds.base), whose);
         if *cadence == Cadence::Fixed {
-            self.add("interval", exact(*interval), "the base itself");
+            self.add("interval", exact(*interval), "the base interval");
             return;
         }
-        self.add("min_interval", exact(bounds.min), "never more often");
-        self.add("max_interval", exact(bounds.max), "never less often while it answers");
+        self.add("min_interval", exact(bounds.min), "the shortest interval");
+        self.add("max_interval", exact(bounds.max), "the longest interval while it answers");
         self.add("staleness", format!("{:.2}", scores.staleness), "age of the last success over max_interval, 0 to 1");
         if *cadence == Cadence::Adaptive {
             let every = Duration::try_from_secs_f64(1.0 / scores.rate).map_or("ages".to_owned(), span);
-            let how = "how soon it changes, by what its polls and those of all others saw";
+            let how =
+                "the expected time to its next change, from the changes seen at its polls and those of all targets";
             self.add("expected_change", format!("in {every}"), how);
-            if scores.stretch > 1.0 {
-                let share = format!("×{:.2}", scores.stretch);
-                self.add("stretch", share, "all targets together want more polls than they may have: twice what their bases cost, or as much where max_interval is set");
+            if scores.budget_scale > 1.0 {
+                let share = format!("×{:.2}", scores.budget_scale);
+                self.add("stretch", share, "the factor that keeps the polls of all targets within the budget: twice the polls of their base intervals, or once where max_interval is set");
             }
-            let wanted = "the interval for such changes: base_interval·(expected_change / 1 h)^(2/3)";
+            let wanted = "the interval for this rate of changes: base_interval·(expected_change / 1 h)^(2/3)";
             self.add("wanted", seconds(scores.wanted), wanted);
-            let how = "0 where the longest interval will do, 1 where the shortest will; 0.5 at least while something is critical";
+            let how = "0 if the longest interval is short enough, 1 if the shortest is needed; at least 0.5 while a dependency is critical";
             self.add("activity", format!("{:.2}", scores.activity), how);
         }
         let score = scores.of(*cadence);
@@ -275,14 +284,13 @@ impl Terms {
         }
         if load.due > 1 {
             let factor = format!("×{:.1}", 1.0 + 0.1 * (load.due - 1) as f64);
-            self.add("load", factor, format!("{} polls were held back by a cap over the process", load.due));
+            self.add("load", factor, format!("{} polls were held back by a process-wide cap", load.due));
         }
-        let formula =
-            "min_interval + (max_interval − min_interval)·(1 − score), then errors and load where there are any";
+        let formula = "min_interval + (max_interval − min_interval)·(1 − score), then errors and load, if any";
         self.add("aim", seconds(*target), formula);
-        self.add("last", seconds(*last), "the interval before");
+        self.add("last", seconds(*last), "the previous interval");
         let how = if *cadence == Cadence::Adaptive && target < last {
-            "the aim: tightened at once"
+            "the aim: a shorter interval applies at once"
         } else {
             "0.6·aim + 0.4·last"
         };
@@ -291,46 +299,46 @@ impl Terms {
 
     fn jitter(&mut self, computed: &Computed, after: Duration) {
         if computed.cadence != Cadence::Fixed {
-            self.add("jittered", exact(after), "±5 %, so that targets do not fall into step");
+            self.add("jittered", exact(after), "±5 %, so that targets are not polled in step");
         }
     }
 
     fn failed(&mut self, failed: &Failed, failures: u32) {
-        let Failed { profile, backoff, floor, open_for, dead, look, retry_after, delay } = failed;
+        let Failed { profile, backoff, floor, open_for, dead, dead_letter_interval, retry_after, delay } = failed;
         let spread = if *profile == Profile::Standard { "earlier" } else { "later" };
-        self.add("profile", profile.as_str(), "what follows a failure");
+        self.add("profile", profile.as_str(), "the rules for the delay after a failure");
         if dead.is_some() {
             self.add(
                 "dead_letter_look",
-                exact(*look),
-                format!("a dead letter is looked at this often, up to 10 % {spread}"),
+                exact(*dead_letter_interval),
+                format!("a dead letter is polled at this interval, up to 10 % {spread}"),
             );
         } else if let Some(open_for) = open_for {
             self.add(
                 "open_for",
                 exact(*open_for),
-                format!("how long the breaker is open; the probe comes up to 10 % {spread}"),
+                format!("how long the breaker is open; the probe runs up to 10 % {spread}"),
             );
         } else {
             let how = match profile {
                 Profile::Standard => format!(
-                    "5 s, doubled with each failure after the first ({failures}), ±20 %; at most 60 s, or the interval where \
+                    "5 s, doubled with each failure after the first ({failures}), ±20 %; at most 60 s, or the interval if \
                      that is longer"
                 ),
                 Profile::Pulse => {
-                    format!("5 s, doubled with each failure after the first ({failures}), ±20 %, 5 min at most")
+                    format!("5 s, doubled with each failure after the first ({failures}), ±20 %; at most 5 min")
                 }
                 Profile::Depsera => {
-                    format!("1 s, doubled with each failure after the first ({failures}), 5 min at most")
+                    format!("1 s, doubled with each failure after the first ({failures}); at most 5 min")
                 }
             };
             self.add("backoff", exact(*backoff), how);
             if let Some(floor) = floor {
-                self.add("interval", exact(*floor), "a retry does not come before its interval is over");
+                self.add("interval", exact(*floor), "a retry does not run before the interval is over");
             }
         }
         if let Some(retry_after) = retry_after {
-            self.add("retry_after", exact(*retry_after), "the source asked for it; at most 1 h counts");
+            self.add("retry_after", exact(*retry_after), "the delay that the source requested; capped at 1 h");
         }
         self.add("delay", exact(*delay), "from the end of the failed poll");
     }
@@ -358,7 +366,7 @@ fn seconds(seconds: f64) -> String {
     exact(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
-/// To a tenth of a second up to ten minutes.
+/// Formats a duration to a tenth of a second, up to ten minutes.
 fn exact(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds < 1.0 {
@@ -370,7 +378,7 @@ fn exact(duration: Duration) -> String {
     }
 }
 
-/// For a person.
+/// Formats a duration in the largest fitting unit.
 fn span(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {

@@ -1,11 +1,11 @@
-//! Polls at a time for each host, and who waits for one.
+//! The limit on concurrent polls per host, and the targets that wait for a slot.
 
 use crate::queue::Slot;
 use model::{Moment, TargetId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Hosts of which nobody runs or waits are looked for when there are this many.
+/// Idle hosts are pruned once the table reaches this size.
 const FEW: usize = 1024;
 
 /// Slots and waiting lists by host name.
@@ -13,29 +13,29 @@ const FEW: usize = 1024;
 pub(crate) struct Hosts {
     hosts: HashMap<Arc<str>, Host, foldhash::fast::FixedState>,
     waiting: usize,
-    /// When there are so many hosts, the idle ones are forgotten; at least twice as many as were busy the last time.
+    /// Idle hosts are pruned when the table reaches this size; twice the number of hosts left by the last pruning.
     prune_at: usize,
 }
 
 #[derive(Debug, Default)]
 struct Host {
     running: usize,
-    /// Those of them whose targets were slow or failed last time.
+    /// Running polls of targets whose last poll was slow or failed.
     doubtful: usize,
-    /// Least recently polled first.
+    /// Waiting targets, least recently polled first.
     waiting: BTreeSet<Waiting>,
-    /// The same, of targets that were slow or failed last time: they share half of the slots.
+    /// Waiting targets whose last poll was slow or failed, least recently polled first. They share half of the slots.
     doubting: BTreeSet<Waiting>,
 }
 
 impl Host {
-    /// Whether a target may be polled; `doubtful` if it was slow or failed last time.
+    /// Returns true if a target may be polled; `doubtful` if its last poll was slow or failed.
     fn has_room(&self, limit: usize, doubtful: bool) -> bool {
         let limit = limit.max(1);
         self.running < limit && !(doubtful && self.doubtful >= (limit / 2).max(1))
     }
 
-    /// Takes whoever comes next, if there is room.
+    /// Removes the next target from the waiting lists if a slot is free.
     fn next(&mut self, limit: usize) -> Option<Slot> {
         let plain = self.waiting.first().filter(|_| self.has_room(limit, false));
         let doubtful = self.doubting.first().filter(|_| self.has_room(limit, true));
@@ -53,21 +53,21 @@ impl Host {
     }
 }
 
-/// Who waits: last polled, id, slot.
+/// A waiting target: last polled, id, slot.
 pub(crate) type Waiting = (Moment, TargetId, Slot);
 
 impl Hosts {
-    /// Whether `host` has a slot free for a target; `doubtful` if that was slow or failed last time.
+    /// Returns true if `host` has a free slot for a target; `doubtful` if the target's last poll was slow or failed.
     pub(crate) fn has_room(&self, host: &str, limit: usize, doubtful: bool) -> bool {
         self.hosts.get(host).is_none_or(|host| host.has_room(limit, doubtful))
     }
 
-    /// Polls of `host` under way.
+    /// Returns the number of polls of `host` in flight.
     pub(crate) fn running(&self, host: &str) -> usize {
         self.hosts.get(host).map_or(0, |host| host.running)
     }
 
-    /// Takes a slot.
+    /// Takes a slot of `host`.
     pub(crate) fn enter(&mut self, host: &Arc<str>, doubtful: bool) {
         let host = self.host(host);
         host.running += 1;
@@ -82,7 +82,7 @@ impl Hosts {
         self.hosts.entry(name.clone()).or_default()
     }
 
-    /// Gives a slot back. Who of those waiting comes next.
+    /// Frees a slot of `host`. Returns the waiting target that takes it.
     pub(crate) fn leave(&mut self, host: &str, doubtful: bool, limit: usize) -> Option<Slot> {
         let held = self.hosts.get_mut(host)?;
         held.running = held.running.saturating_sub(1);
@@ -90,14 +90,14 @@ impl Hosts {
         self.next(host, limit)
     }
 
-    /// Takes whoever comes next off the waiting list, when there is room.
+    /// Removes the next target from the waiting list of `host` if a slot is free.
     pub(crate) fn next(&mut self, host: &str, limit: usize) -> Option<Slot> {
         let next = self.hosts.get_mut(host)?.next(limit);
         self.waiting -= usize::from(next.is_some());
         next
     }
 
-    /// Puts a target on the waiting list.
+    /// Adds a target to the waiting list of `host`.
     pub(crate) fn wait(&mut self, host: &Arc<str>, waiting: Waiting, doubtful: bool) {
         let host = self.host(host);
         let list = if doubtful { &mut host.doubting } else { &mut host.waiting };
@@ -105,13 +105,13 @@ impl Hosts {
         self.waiting += usize::from(more);
     }
 
-    /// Takes a target off the waiting list.
+    /// Removes a target from the waiting list of `host`.
     pub(crate) fn give_up(&mut self, host: &str, waiting: &Waiting) {
         let Some(held) = self.hosts.get_mut(host) else { return };
         self.waiting -= usize::from(held.waiting.remove(waiting) || held.doubting.remove(waiting));
     }
 
-    /// Everybody who may go now that the limit is `limit`, in the order of their hosts' names.
+    /// Removes all waiting targets that a higher `limit` admits, in the order of their host names.
     pub(crate) fn released(&mut self, limit: usize) -> Vec<Slot> {
         let waited_for = self.hosts.iter().filter(|(_, host)| !host.waiting.is_empty() || !host.doubting.is_empty());
         let mut names: Vec<Arc<str>> = waited_for.map(|(name, _)| name.clone()).collect();
@@ -124,7 +124,7 @@ impl Hosts {
         released
     }
 
-    /// How many targets wait for a host.
+    /// Returns the number of targets that wait for a host.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
@@ -138,13 +138,13 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against one list for each host that is searched by hand.
+        /// Compares with one plain list per host that is searched linearly.
         #[test]
         fn behaves_like_plain_lists(ops in proptest::collection::vec((0u8..4, 0u8..2, 0u8..9, 1usize..6), 0..120)) {
             let mut queue = Queue::new();
             let mut hosts = Hosts::default();
             let mut model: BTreeMap<u8, ([usize; 2], Vec<Waiting>)> = BTreeMap::new();
-            // Targets with even numbers were slow last time.
+            // Targets with even numbers were slow at the last poll.
             let doubtful = |waiting: &Waiting| waiting.1.as_str().ends_with(['0', '2', '4', '6', '8']);
             for (op, host, target, limit) in ops {
                 let name: Arc<str> = format!("h{host}").into();

@@ -1,10 +1,11 @@
-//! When to poll.
+//! Decides when to poll each target.
 //!
-//! [`Scheduler`] is sans-I/O: `apply(input, now)`, then drain the actions; [`Scheduler::next_wakeup`] says when time
-//! alone will cause one. It has no clock, no tokio and no randomness of its own (it is made with a generator's seed).
+//! [`Scheduler`] is sans-I/O: call `apply(input, now)`, then drain the actions. [`Scheduler::next_wakeup`] returns the
+//! time at which the next action follows from time alone. The scheduler has no clock and no tokio; its random numbers
+//! come from the seed that it is created with.
 //!
-//! It decides when each target is polled next (cadence after a success, profile after a failure), who waits for a host
-//! or for a cap, and which targets are dead letters. It leaves out what a poll does, what is stored, and who is told.
+//! It decides when each target is polled next (cadence after a success, profile after a failure), which targets wait
+//! for a host or a cap, and which targets are dead letters. It does not run polls, store schedules or notify anyone.
 //!
 //! Invariant: the same inputs with the same times and the same seed give the same actions.
 //! Invariant: a target is in exactly one place: queued, ready, waiting for its host, in flight, or parked.

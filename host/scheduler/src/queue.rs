@@ -1,17 +1,17 @@
 //! The indexed priority queue.
 //!
 //! Order: due time, then higher score, then least recently polled, then id. A target is registered once and queued at
-//! most once; its slot, a small number, is what every operation goes by, and the id is hashed only where a person or
-//! another room names a target.
+//! most once. Every operation uses the target's slot, a small number; the id is hashed only where an operator or
+//! another crate names a target.
 //!
-//! A 4-ary heap over a dense table of slots. Due time and score, which decide nearly every comparison, lie in the heap's
-//! own array; positions have an array of their own, because sifting writes nothing else.
+//! The queue is a 4-ary heap over a dense table of slots. Due time and score, which decide nearly every comparison, lie
+//! in the heap's own array. Positions have a separate array, because sifting writes nothing else.
 //!
-//! `cargo bench -p scheduler` measures it beside a binary heap without an index, a pairing heap, and a timing wheel before
-//! a heap. The pairing heap pushes and updates faster and pops slower, and every target is popped as often as it is pushed.
-//! The wheel does all of it in a fraction of the time, but it knows who comes first only within the tick that is on, and
-//! whatever moves leaves its old place behind until that tick comes: the scheduler asks for the next due time at every
-//! step, and takes targets out by the thousand when settings change. Of a whole step the heap is about an eighth.
+//! `cargo bench -p scheduler` compares it with a binary heap without an index, a pairing heap, and a timing wheel
+//! before a heap. The pairing heap pushes and updates faster and pops slower, and every target is popped as often as it
+//! is pushed. The wheel is several times faster, but it knows the order only within the current tick, and a moved entry
+//! leaves its old place behind until that tick comes. The scheduler needs the next due time at every step, and removes
+//! targets by the thousand when settings change. The heap takes about an eighth of a whole step.
 
 use hashbrown::HashTable;
 use model::{Moment, TargetId};
@@ -23,27 +23,27 @@ const ARITY: usize = 4;
 /// The position of a target that is not queued.
 const ABSENT: u32 = u32::MAX;
 
-/// A registered target's number. Given to another target once this one is forgotten.
+/// A registered target's number. It is reused after the target is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
 
 impl Slot {
-    /// The number, for tables beside the queue.
+    /// Returns the number as an index into tables outside the queue.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// One target's place in the queue.
+/// A queued target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
-    /// Whose.
+    /// The slot of the target.
     pub slot: Slot,
-    /// When it is to run.
+    /// The time at which the target is to be polled.
     pub due: Moment,
-    /// Of two that are due at once, the higher goes first. 0 to 1.
+    /// Of two targets with the same due time, the one with the higher score goes first. In [0, 1].
     pub score: f32,
-    /// Of two with one score, the one polled longer ago goes first.
+    /// Of two targets with the same score, the one polled longer ago goes first.
     pub last_polled: Moment,
 }
 
@@ -60,7 +60,7 @@ struct Registered {
     last_polled: Moment,
 }
 
-/// Targets in the order in which they are to run.
+/// Targets in the order in which they are to be polled.
 #[derive(Debug, Default)]
 pub struct Queue {
     heap: Vec<Node>,
@@ -72,12 +72,12 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty queue with room for `targets`.
+    /// Creates an empty queue with capacity for `targets`.
     pub fn with_capacity(targets: usize) -> Self {
         Self {
             heap: Vec::with_capacity(targets),
@@ -88,17 +88,17 @@ impl Queue {
         }
     }
 
-    /// How many targets are queued.
+    /// Returns the number of queued targets.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether none is queued.
+    /// Returns true if no target is queued.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// Gives a target its slot; the one it has when it is registered already.
+    /// Registers a target and returns its slot. Returns the existing slot if the target is already registered.
     pub fn register(&mut self, id: &TargetId) -> Slot {
         if let Some(slot) = self.slot(id) {
             return slot;
@@ -118,21 +118,21 @@ impl Queue {
         Slot(slot)
     }
 
-    /// A registered target's slot.
+    /// Returns the slot of a registered target.
     pub fn slot(&self, id: &TargetId) -> Option<Slot> {
         let hash = self.hasher.hash_one(id.as_str());
         self.by_id.find(hash, |slot| id_of(&self.registered, *slot) == id).map(|slot| Slot(*slot))
     }
 
-    /// The target of a slot.
+    /// Returns the id of the target with this slot.
     ///
     /// # Panics
-    /// When the slot is nobody's.
+    /// If no target has the slot.
     pub fn id(&self, slot: Slot) -> &TargetId {
         id_of(&self.registered, slot.0)
     }
 
-    /// Takes a target out and gives its slot back.
+    /// Removes a target and frees its slot.
     pub fn forget(&mut self, slot: Slot) {
         self.remove(slot);
         let hash = self.hasher.hash_one(self.id(slot).as_str());
@@ -143,10 +143,10 @@ impl Queue {
         self.free.push(slot.0);
     }
 
-    /// Queues a target; one that is queued already moves to its new place.
+    /// Queues a target. A target that is already queued moves to its new position.
     pub fn push(&mut self, entry: Entry) {
         let Entry { slot: Slot(slot), due, score, last_polled } = entry;
-        let registered = self.registered[slot as usize].as_mut().expect("a slot that is queued is registered");
+        let registered = self.registered[slot as usize].as_mut().expect("a queued slot is registered");
         registered.last_polled = last_polled;
         let node = Node { due, slot, score };
         let position = match self.positions[slot as usize] {
@@ -160,24 +160,24 @@ impl Queue {
         if earlier { self.sift_up(position, node) } else { self.sift_down(position, node) }
     }
 
-    /// The entry that runs next.
+    /// Returns the first entry.
     pub fn peek(&self) -> Option<Entry> {
         self.heap.first().map(|node| self.entry(node))
     }
 
-    /// When the next entry is due.
+    /// Returns the due time of the first entry.
     pub fn next_due(&self) -> Option<Moment> {
         self.heap.first().map(|node| node.due)
     }
 
-    /// Takes the entry that runs next.
+    /// Removes and returns the first entry.
     pub fn pop(&mut self) -> Option<Entry> {
         let first = self.entry(self.heap.first()?);
         self.take(0);
         Some(first)
     }
 
-    /// Takes at most `limit` entries due at `now` or before, in order.
+    /// Removes and returns at most `limit` entries due at `now` or before, in order.
     pub fn pop_due(&mut self, now: Moment, limit: usize) -> Vec<Entry> {
         let mut due = Vec::new();
         while due.len() < limit && self.next_due().is_some_and(|next| next <= now) {
@@ -186,9 +186,9 @@ impl Queue {
         due
     }
 
-    /// At most `limit` entries due at `now` or before, in order, left where they are.
+    /// Returns at most `limit` entries due at `now` or before, in order, without removing them.
     ///
-    /// Walks the heap from its root and opens a node's children only once the node itself was given out.
+    /// Walks the heap from its root and visits a node's children only after the node itself was returned.
     pub fn peek_due(&self, now: Moment, limit: usize) -> Vec<Entry> {
         let mut border = BinaryHeap::new();
         let mut due = Vec::new();
@@ -206,7 +206,7 @@ impl Queue {
         due
     }
 
-    /// How many entries are due at `now` or before.
+    /// Returns the number of entries due at `now` or before.
     pub fn count_due(&self, now: Moment) -> usize {
         let mut open = vec![0];
         let mut count = 0;
@@ -219,13 +219,13 @@ impl Queue {
         count
     }
 
-    /// A target's entry, while it is queued.
+    /// Returns a target's entry; `None` if the target is not queued.
     pub fn get(&self, slot: Slot) -> Option<Entry> {
         let position = *self.positions.get(slot.index())?;
         self.heap.get(position as usize).map(|node| self.entry(node))
     }
 
-    /// Takes a target out; whether it was in.
+    /// Removes a target from the queue. Returns true if it was queued.
     pub fn remove(&mut self, slot: Slot) -> bool {
         let position = self.positions[slot.index()];
         let queued = position != ABSENT;
@@ -308,10 +308,10 @@ impl Queue {
 }
 
 fn id_of(registered: &[Option<Registered>], slot: u32) -> &TargetId {
-    &registered[slot as usize].as_ref().expect("a slot that is named is registered").id
+    &registered[slot as usize].as_ref().expect("a slot in use is registered").id
 }
 
-/// A node on the border of what [`Queue::peek_due`] has given out; the greatest is the one that runs first.
+/// A candidate for the next entry that [`Queue::peek_due`] returns; the greatest is the first to be polled.
 struct Next<'a> {
     queue: &'a Queue,
     position: usize,

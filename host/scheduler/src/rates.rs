@@ -1,38 +1,38 @@
-//! How often a target changes, learnt from what its polls saw.
+//! Estimates how often a target changes from the results of its polls.
 //!
-//! A target is *quiet* or *in trouble* (a dependency that is not skipped is critical), and in either state its next change
-//! is taken to come at a constant rate, which is estimated as the mean of a Gamma posterior: changes seen over time
-//! watched, both starting from a prior and both forgotten by half in a day. (Cho and Garcia-Molina, "Estimating frequency
-//! of change", 2003, estimate one rate for each page; two states tell the end of an incident, which is near, from the
-//! start of the next one.)
+//! A target is *quiet* or *in trouble* (a dependency that is not skipped is critical). In either state the next change
+//! is assumed to come at a constant rate, estimated as the mean of a Gamma posterior: the number of observed changes
+//! over the observed time. Both start from a prior and decay by half in a day. (Cho and Garcia-Molina, "Estimating
+//! frequency of change", 2003, estimate one rate for each page. Two states distinguish the end of an incident, which is
+//! near, from the start of the next one.)
 //!
-//! The prior is what is usual among all targets, counting for two hours of watching at most, so that a target's own ways
-//! soon outweigh it.
+//! The prior is the rate over all targets (the population prior). It counts as at most two hours of observation, so
+//! that a target's own history soon outweighs it.
 
 use model::{Moment, Rate, Rates};
 use std::time::Duration;
 
-/// What was seen counts half after this.
+/// An observation counts half after this time.
 const HALF_LIFE: Duration = Duration::from_secs(24 * 3600);
-/// A span without polls longer than this says little about the time in it.
+/// A longer span between two polls counts as this long, because changes within it may be unseen.
 const LONGEST_SPAN: Duration = Duration::from_secs(3600);
-/// Where nobody has been seen to change, a quiet target is taken to change once in a thousand hours.
+/// Until a change is observed, a quiet target is assumed to change once in a thousand hours.
 const QUIET: Rate = Rate { changes: 0.001, seconds: 3600.0 };
-/// Where no incident has been seen, one is taken to last ten minutes.
+/// Until an incident is observed, an incident is assumed to last ten minutes.
 const TROUBLE: Rate = Rate { changes: 1.0, seconds: 600.0 };
-/// What is usual counts for no more seconds of watching than this.
+/// The population prior counts as at most this many seconds of observation.
 const LONGEST_PRIOR: f64 = 7200.0;
-/// What is usual is worked out this often.
+/// The population prior is recomputed at this interval.
 const REFRESH: Duration = Duration::from_secs(60);
 
-/// Learning and predicting how often a target changes.
+/// Learns and predicts how often a target changes.
 pub(crate) trait Learn {
-    /// Records a poll that ended `span` after the one before. The target was in trouble or quiet all that time, and changed or
-    /// did not.
+    /// Records a poll that ended `span` after the previous one. The target was in trouble or quiet during the whole
+    /// span; `changed` if the poll detected a change.
     fn observe(&mut self, was_in_trouble: bool, span: Duration, changed: bool);
 
-    /// Returns the changes to expect in a second.
-    fn expected(&self, in_trouble: bool, usual: &Usual) -> f64;
+    /// Returns the expected changes per second.
+    fn expected(&self, in_trouble: bool, population_prior: &PopulationPrior) -> f64;
 }
 
 impl Learn for Rates {
@@ -48,28 +48,29 @@ impl Learn for Rates {
         rate.changes += f32::from(u8::from(changed));
     }
 
-    fn expected(&self, in_trouble: bool, usual: &Usual) -> f64 {
-        let (seen, prior) = if in_trouble { (self.trouble, usual.trouble) } else { (self.quiet, usual.quiet) };
+    fn expected(&self, in_trouble: bool, population_prior: &PopulationPrior) -> f64 {
+        let (seen, prior) =
+            if in_trouble { (self.trouble, population_prior.trouble) } else { (self.quiet, population_prior.quiet) };
         f64::from(seen.changes + prior.changes) / f64::from(seen.seconds + prior.seconds)
     }
 }
 
-/// What is usual among all targets, as a prior for each.
+/// The population prior: the rates of change over all targets.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Usual {
+pub(crate) struct PopulationPrior {
     quiet: Rate,
     trouble: Rate,
-    /// Changes and seconds of all targets, in either state; in double precision, because there are many.
+    /// Changes and seconds of all targets, quiet and in trouble; in double precision, because the sums are large.
     seen: [[f64; 2]; 2],
     refreshed: Moment,
 }
 
-impl Usual {
+impl PopulationPrior {
     pub(crate) fn new() -> Self {
         Self { quiet: QUIET, trouble: TROUBLE, seen: [[0.0; 2]; 2], refreshed: Moment::from_nanos(i64::MIN) }
     }
 
-    /// Takes in what was known of a target before a restart.
+    /// Adds the rates of a target that were saved before a restart.
     pub(crate) fn add(&mut self, rates: &Rates) {
         for (seen, rate) in self.seen.iter_mut().zip([rates.quiet, rates.trouble]) {
             seen[0] += f64::from(rate.changes);
@@ -77,7 +78,7 @@ impl Usual {
         }
     }
 
-    /// A poll of some target ended; as [`Learn::observe`].
+    /// Records a poll of any target; see [`Learn::observe`].
     pub(crate) fn observe(&mut self, was_in_trouble: bool, span: Duration, changed: bool, now: Moment) {
         let seen = &mut self.seen[usize::from(was_in_trouble)];
         seen[0] += f64::from(u8::from(changed));
@@ -94,7 +95,7 @@ impl Usual {
         self.refreshed = now;
         let prior = |seen: [f64; 2], first: Rate| {
             let rate = (seen[0] + f64::from(first.changes)) / (seen[1] + f64::from(first.seconds));
-            // One change's worth of watching, where that is not too long.
+            // The time in which one change is expected, but at most the longest prior.
             let seconds = rate.recip().min(LONGEST_PRIOR);
             Rate { changes: (rate * seconds) as f32, seconds: seconds as f32 }
         };
@@ -107,43 +108,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_learnt_and_forgotten() {
+    fn a_learnt_rate_follows_the_observed_changes_and_decays() {
         let mut rates = Rates::default();
-        let per_hour = |rates: &Rates, trouble| rates.expected(trouble, &Usual::new()) * 3600.0;
+        let per_hour = |rates: &Rates, trouble| rates.expected(trouble, &PopulationPrior::new()) * 3600.0;
         assert!((per_hour(&rates, false) - 0.001).abs() < 1e-6 && (per_hour(&rates, true) - 6.0).abs() < 1e-3);
-        // Twice an hour, for ten hours.
+        // Two changes an hour, for ten hours.
         for poll in 0..600 {
             rates.observe(false, Duration::from_secs(60), poll % 30 == 0);
         }
         assert!((1.6..2.0).contains(&per_hour(&rates, false)), "{}", per_hour(&rates, false));
-        assert!((per_hour(&rates, true) - 6.0).abs() < 1e-3, "the other state is another matter");
+        assert!((per_hour(&rates, true) - 6.0).abs() < 1e-3, "the rate of the other state is unchanged");
         for _ in 0..(14 * 24) {
             rates.observe(false, Duration::from_secs(3600), false);
         }
         assert!(per_hour(&rates, false) < 0.001, "two quiet weeks: {}", per_hour(&rates, false));
         let before = rates;
         rates.observe(false, Duration::from_secs(1 << 40), false);
-        assert!(rates.quiet.seconds < before.quiet.seconds + 3601.0, "a host that was down saw nothing");
+        assert!(rates.quiet.seconds < before.quiet.seconds + 3601.0, "a span in which the host was down is capped");
     }
 
     #[test]
-    fn what_is_usual_is_expected_of_a_newcomer_and_soon_outweighed() {
+    fn a_new_target_starts_with_the_population_prior() {
         let hour = Duration::from_secs(3600);
-        let (mut usual, mut now) = (Usual::new(), Moment::START);
+        let (mut population_prior, mut now) = (PopulationPrior::new(), Moment::START);
         for hours in 0..400 {
             now = now.after(hour / 20);
             // Twenty targets change every tenth hour.
-            usual.observe(false, hour, hours % 10 == 0, now);
+            population_prior.observe(false, hour, hours % 10 == 0, now);
         }
-        let newcomer = Rates::default();
-        let expected = newcomer.expected(false, &usual) * 3600.0;
+        let new_target = Rates::default();
+        let expected = new_target.expected(false, &population_prior) * 3600.0;
         assert!((0.08..0.12).contains(&expected), "{expected}");
-        let mut quiet = newcomer;
+        let mut quiet = new_target;
         (0..24).for_each(|_| quiet.observe(false, hour, false));
-        assert!(quiet.expected(false, &usual) * 3600.0 < 0.012, "a quiet day says more");
-        let mut again = Usual::new();
+        assert!(quiet.expected(false, &population_prior) * 3600.0 < 0.012, "a quiet day outweighs the prior");
+        let mut again = PopulationPrior::new();
         (0..10).for_each(|_| again.add(&quiet));
         again.observe(false, hour, false, now);
-        assert!(newcomer.expected(false, &again) * 3600.0 < 0.001, "all of them were quiet");
+        assert!(new_target.expected(false, &again) * 3600.0 < 0.001, "all targets were quiet");
     }
 }

@@ -1,31 +1,32 @@
-//! The record of a plugin's faults, from which the scheduler decides on quarantine.
+//! The record of a plugin's faults; the scheduler uses it to decide on quarantine.
 
 use crate::queue::Slot;
 use model::{Moment, TargetId};
 use std::collections::BTreeSet;
 
-/// The faults of a kind's plugin.
+/// The faults of the plugin of a kind.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// Targets whose polls, the latest ones of the kind, ended in faults of the plugin.
+    /// Targets whose polls ended in a plugin fault since the last poll of the kind that did not.
     pub faulty: BTreeSet<TargetId>,
-    /// Its quarantine, if it is in one.
+    /// `None` if the plugin is not in quarantine.
     pub quarantine: Option<Quarantine>,
 }
 
-/// A quarantine.
+/// The quarantine of a plugin.
 #[derive(Debug)]
 pub(crate) struct Quarantine {
     /// When the next probe may run.
     pub allowed: Moment,
-    /// When a probe is chosen: then, or later if no target can be a probe before; `None` while none can.
+    /// When a probe is chosen: at `allowed`, or later if no target can be a probe before; `None` while no target can be
+    /// one.
     pub chosen: Option<Moment>,
     /// Targets that may be polled as probes.
     pub probes: BTreeSet<Slot>,
 }
 
 impl Quarantine {
-    /// A quarantine whose first probe may run at `allowed`.
+    /// Creates a quarantine whose first probe may run at `allowed`.
     pub(crate) fn until(allowed: Moment) -> Self {
         Self { allowed, chosen: Some(allowed), probes: BTreeSet::new() }
     }

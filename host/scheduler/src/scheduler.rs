@@ -1,4 +1,4 @@
-//! The scheduler itself: inputs in, actions out.
+//! The scheduler: it takes inputs and returns actions.
 
 mod outcomes;
 mod places;
@@ -9,9 +9,9 @@ mod targets;
 use crate::bucket::Bucket;
 use crate::hosts::Hosts;
 use crate::queue::Slot;
-use crate::rates::Usual;
+use crate::rates::PopulationPrior;
 use crate::record::Record;
-use crate::target::{Flight, Spending, Target, Turn};
+use crate::target::{InFlight, ReadyEntry, Spending, Target};
 use crate::{Queue, Settings, TargetSpec};
 use model::{Ask, Cause, Counters, EventKind, Kind, Moment, Place, Schedule, TargetId};
 use rand::SeedableRng;
@@ -20,142 +20,143 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Results of one target that may wait for the database before it is polled no more.
+/// A target with this many unwritten results is not polled until the database accepts some of them.
 pub const MAX_UNWRITTEN: u8 = 5;
-/// No delay is longer, whatever a machine sent.
+/// Upper bound on every delay, whatever a server requested.
 const LONGEST_DELAY: Duration = Duration::from_secs(24 * 3600);
-/// A poll that takes longer leaves its slot of `max_in_flight` to another, and makes its target a slow one.
+/// A poll that takes longer frees its slot of `max_in_flight` for another target, and its target counts as slow.
 pub const SLOW: Duration = Duration::from_secs(1);
-/// A host that wakes this much later than it asked to has slept; what fell due meanwhile is spread as at a start.
+/// If a wake-up is later than requested by this time, the machine has slept; overdue polls are spread as at a start.
 const SLEPT: Duration = Duration::from_secs(30);
 
-/// What the scheduler is told.
+/// An input of the scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// The host starts with these targets, and with what is known of their schedules.
+    /// The host started with these targets and their saved schedules; `None` for a target without one.
     Started(Vec<(TargetSpec, Option<Schedule<Moment>>)>),
-    /// A target is new.
+    /// A target was added.
     Added(TargetSpec),
-    /// A target is another than before.
+    /// A target changed.
     Changed(TargetSpec, Change),
-    /// A target is gone.
+    /// A target was removed.
     Removed(TargetId),
     /// A poll ended.
     Finished(TargetId, Finish),
-    /// This many results of a target wait for the database.
+    /// The number of a target's results that are not written to the database changed to this.
     Unwritten(TargetId, u8),
-    /// The settings are these now.
+    /// The settings changed to these.
     Settings(Settings),
-    /// Whether a plugin serves a kind; served again means that it is another version now.
+    /// A kind has a plugin (`true`) or not (`false`). A repeated `true` means that the plugin was replaced.
     KindServed(Kind, bool),
-    /// An operator wants something.
+    /// An operator sent a command for a target.
     Asked(TargetId, Ask),
-    /// Nothing more is to be started.
+    /// The host is shutting down; no more polls are started.
     ShuttingDown,
-    /// Nothing but time.
+    /// Time has passed.
     Tick,
 }
 
-/// What a change of a target means for its schedule. Several at once: the first of these that is among them.
+/// The effect of a target's change on its schedule. If several apply, the first listed wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// URL, TLS, kind or secrets: everything starts anew, and it is polled at once.
+    /// URL, TLS, kind or secrets changed: the schedule is reset and the target is polled at once.
     Reset,
-    /// Settings of its kind: it is polled at once.
+    /// Settings of its kind changed: the target is polled at once.
     PollNow,
-    /// Interval or cadence: its next poll is computed again.
+    /// Interval or cadence changed: the next poll is computed again.
     Requeue,
-    /// Name or labels: nothing.
+    /// Name or labels changed: no effect on the schedule.
     Nothing,
 }
 
-/// How a poll ended, as far as the next one is concerned.
+/// How a poll ended, as far as it matters for the next poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// There is a report.
+    /// The poll returned a report.
     Success {
         /// Whether a dependency's status changed.
         changed: bool,
         /// Whether a dependency that is not skipped is critical.
         critical: bool,
     },
-    /// Failed; another try may help.
+    /// The poll failed; the next one may succeed.
     Transient {
-        /// What it was about.
+        /// The cause of the failure.
         cause: Cause,
-        /// How long the source asked to be left alone.
+        /// The delay that the source requested (Retry-After).
         retry_after: Option<Duration>,
     },
-    /// Failed, and fails again until somebody changes something.
+    /// The poll failed and will fail again until the target or its configuration changes.
     Permanent {
-        /// What it was about.
+        /// The cause of the failure.
         cause: Cause,
-        /// How long the source asked to be left alone.
+        /// The delay that the source requested (Retry-After).
         retry_after: Option<Duration>,
     },
     /// The plugin failed, not the target.
     PluginFault,
-    /// It never began.
+    /// The poll did not run because it got no instance slot.
     Skipped,
 }
 
-/// What the scheduler wants done.
+/// An action that the scheduler requests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Poll this target; the poll was due at that moment.
+    /// Poll this target. The moment is the due time of the poll.
     Start(TargetId, Moment),
-    /// Tell that this happened.
+    /// Publish this event.
     Emit(EventKind),
-    /// The schedule of this target changed. Urgent: streaks, breaker or dead letter, not only the next due time.
+    /// Save the schedule of this target.
     Persist {
-        /// Whose schedule.
+        /// The id of the target.
         target: TargetId,
-        /// Whether it must not be lost.
+        /// True if a streak, the breaker or the dead letter changed, and not only the next due time.
         urgent: bool,
     },
-    /// The target is in another place than at the last drain.
+    /// The target is in a different place than at the last drain.
     Moved(TargetId, Place),
 }
 
-/// When to poll whom.
+/// Decides when each target is polled.
 #[derive(Debug)]
 pub struct Scheduler {
     settings: Settings,
     rng: Pcg64Mcg,
-    /// Who waits for a due time; its slots number the targets too.
+    /// Targets that wait for their due time. Its slots also index `targets`.
     queue: Queue,
     targets: Vec<Option<Target>>,
-    /// Due, and held back by nothing but a cap over the process.
-    ready: BTreeSet<Turn>,
-    /// The same, of targets that were slow or failed last time: they share half of `max_in_flight`.
-    doubtful: BTreeSet<Turn>,
-    /// Polls under way that take from that half.
+    /// Due targets that only a process-wide cap holds back.
+    ready: BTreeSet<ReadyEntry>,
+    /// Like `ready`, for targets whose last poll was slow or failed. They share half of `max_in_flight`.
+    doubtful: BTreeSet<ReadyEntry>,
+    /// Polls in flight that count against that half.
     doubtful_in_flight: usize,
     hosts: Hosts,
     in_flight: usize,
-    /// When those of them began that take a slot of `max_in_flight`, by their numbers.
+    /// Start times of the polls in flight that count against `max_in_flight`, by poll number.
     young: BTreeMap<u64, Moment>,
     in_flight_by_kind: BTreeMap<Kind, usize>,
-    /// Polls under way of targets that are gone.
-    orphans: HashMap<TargetId, Flight>,
+    /// Polls in flight of removed targets.
+    orphans: HashMap<TargetId, InFlight>,
     unserved: HashSet<Kind>,
-    /// What is held against plugins; of most nothing.
+    /// Fault records of plugins, by kind; only of plugins with faults.
     records: BTreeMap<Kind, Record>,
-    /// Dead letters that a success of another target of their origin may revive.
-    hopeful: BTreeMap<Arc<str>, BTreeMap<TargetId, Slot>>,
+    /// Dead letters that a success of another target of the same origin revives, by origin.
+    revivable: BTreeMap<Arc<str>, BTreeMap<TargetId, Slot>>,
     bucket: Bucket,
-    /// How often targets change, taken all together.
-    usual: Usual,
-    /// What all targets spend.
+    /// The rates of change over all targets.
+    population_prior: PopulationPrior,
+    /// The sum of all targets' spending.
     spending: Spending,
-    /// The latest moment that was heard of; time does not go back.
+    /// The latest `now` of any input; time never goes back.
     latest: Moment,
-    /// Polls that a cap over the process held back at the end of the last step.
+    /// Polls that a process-wide cap held back at the end of the last step.
     held: usize,
-    /// Counts calls of `apply`.
+    /// The number of calls of `apply`.
     step: u64,
-    /// Targets that became ready in this step, and those of them that did not stay so.
+    /// Targets that became ready in this step.
     entered: u64,
+    /// Of these, targets that are no longer ready.
     left: u64,
     stopping: bool,
     counters: Counters,
@@ -165,7 +166,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler without targets. The seed decides every jitter.
+    /// Creates a scheduler without targets. The seed determines all jitter.
     pub fn new(settings: Settings, seed: u64) -> Self {
         Self {
             settings,
@@ -182,9 +183,9 @@ impl Scheduler {
             orphans: HashMap::new(),
             unserved: HashSet::new(),
             records: BTreeMap::new(),
-            hopeful: BTreeMap::new(),
+            revivable: BTreeMap::new(),
             bucket: Bucket::new(),
-            usual: Usual::new(),
+            population_prior: PopulationPrior::new(),
             spending: Spending::default(),
             latest: Moment::from_nanos(i64::MIN),
             held: 0,
@@ -198,7 +199,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes an input, and starts whatever is due. A moment before the last one counts as the last one.
+    /// Applies an input and starts all due polls. A `now` before the previous one counts as the previous one.
     pub fn apply(&mut self, input: Input, now: Moment) {
         let now = now.max(self.latest);
         self.step += 1;
@@ -214,8 +215,8 @@ impl Scheduler {
                 if let Some(slot) = self.queue.slot(&target) {
                     self.target_mut(slot).unwritten = count;
                     if self.target(slot).place == Place::Quarantined {
-                        // It may be a probe now.
-                        self.put_aside(slot);
+                        // The target may be a probe now.
+                        self.park(slot);
                     }
                 }
             }
@@ -228,13 +229,13 @@ impl Scheduler {
         self.choose_probes(now);
         self.dispatch(now);
         if self.next_probe().is_some_and(|at| at <= now) {
-            // A probe was left out when its turn came; another one takes its place.
+            // The chosen probe was skipped; choose another one.
             self.choose_probes(now);
             self.dispatch(now);
         }
     }
 
-    /// Takes the actions since the last drain, those that only say where targets are now last.
+    /// Removes and returns the actions since the last drain; [`Action::Moved`] comes last.
     pub fn drain(&mut self) -> Vec<Action> {
         let mut actions = std::mem::take(&mut self.actions);
         for slot in std::mem::take(&mut self.moved) {
@@ -247,7 +248,7 @@ impl Scheduler {
         actions
     }
 
-    /// When time alone will cause an action; none while nothing is queued or nothing may start.
+    /// Returns when the next action follows from time alone; `None` if no target is queued or no poll may start.
     pub fn next_wakeup(&self) -> Option<Moment> {
         if self.stopping {
             return None;
@@ -264,7 +265,7 @@ impl Scheduler {
         self.settings.max_in_flight.max(1)
     }
 
-    /// Whether one more target that was slow or failed last time may be polled.
+    /// Returns true if one more target whose last poll was slow or failed may be polled.
     fn may_doubt(&self) -> bool {
         self.doubtful_in_flight < (self.max_in_flight() / 2).max(1)
     }

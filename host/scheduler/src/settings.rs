@@ -1,50 +1,50 @@
-//! What an operator can turn.
+//! The scheduler's settings and the rules of each failure profile.
 
 use crate::backoff::Backoff;
 use model::{Cadence, DeadReason};
 use std::time::Duration;
 
-/// Pulse's longest interval.
+/// The longest interval of the `pulse` cadence.
 pub(crate) const PULSE_MAX: Duration = Duration::from_secs(300);
-/// How long Pulse leaves a dead letter alone.
-const PULSE_LOOK: Duration = Duration::from_secs(30 * 60);
-/// Transient failures in a row that make a dead letter of Pulse's.
+/// The interval at which the profile `pulse` polls a dead letter.
+const PULSE_DEAD_LETTER_INTERVAL: Duration = Duration::from_secs(30 * 60);
+/// Consecutive failures after which the profile `pulse` makes a target a dead letter.
 const PULSE_FAILURES: u32 = 5;
-/// `standard` looks at a failing target at least this often.
+/// The profile `standard` polls a failing target at least this often.
 const STANDARD_CAP: Duration = Duration::from_secs(60);
-/// What fails for so long is a dead letter in `standard`.
+/// The profile `standard` makes a target a dead letter when it has failed for this time.
 const STANDARD_PATIENCE: Duration = Duration::from_secs(3600);
-/// How much probes are spread, as a fraction.
+/// Probes are spread by this fraction of their delay.
 const PROBE_SPREAD: f64 = 0.1;
 
-/// What follows a failure.
+/// The rules for delays after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// For people who wait for a recovery to be seen: backoff from 5 s, then a look at least every minute (or every interval,
-    /// where that is longer), and every five minutes at what has failed for long.
+    /// Detects recoveries soon: backoff from 5 s, then a poll at least every minute (or every interval, if that is
+    /// longer), and every five minutes for a target that has failed for long.
     Standard,
-    /// Pulse's rules: backoff from 5 s, a breaker after three failures, dead letters.
+    /// The rules of Pulse: backoff from 5 s, a breaker after three failures, dead letters.
     Pulse,
-    /// Depsera's rules: backoff from 1 s, never below the interval; a breaker after ten failures; no dead letters.
+    /// The rules of Depsera: backoff from 1 s, never below the interval; a breaker after ten failures; no dead letters.
     Depsera,
 }
 
-/// The numbers of a profile.
+/// The parameters of a profile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub backoff: Backoff,
-    /// Failures in a row that open the breaker.
+    /// Consecutive failures that open the breaker.
     pub threshold: u32,
-    /// How long the breaker is open at first; each trip may lengthen it.
+    /// How long the breaker stays open the first time.
     pub open_for: Duration,
-    /// Each trip multiplies `open_for` by two to the power of the failures in a row.
+    /// Each time that the breaker opens, `open_for` is multiplied by two to the power of the consecutive failures.
     pub open_grows: bool,
-    /// Backoff is never longer.
+    /// Upper bound on the backoff.
     pub cap: Duration,
-    /// Probes and looks at dead letters come up to this fraction later, or earlier where it is negative, so that those who
-    /// failed together are not tried together.
+    /// Probes and polls of dead letters run up to this fraction later, or earlier if it is negative, so that targets
+    /// that failed together are not polled together.
     pub probe_spread: f64,
-    /// Whether a failed poll may be tried again before the interval is over.
+    /// Whether a failed target may be polled again before its interval is over.
     pub retries_early: bool,
 }
 
@@ -52,7 +52,7 @@ impl Profile {
     /// Every profile.
     pub const ALL: [Self; 3] = [Self::Standard, Self::Pulse, Self::Depsera];
 
-    /// The word used on every surface.
+    /// Returns the name used in the configuration, the API and the user interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Standard => "standard",
@@ -61,12 +61,12 @@ impl Profile {
         }
     }
 
-    /// The profile that `word` names.
+    /// Returns the profile with the name `word`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|profile| profile.as_str() == word)
     }
 
-    /// The numbers for a target that is polled every `interval` while it answers.
+    /// Returns the parameters for a target that is polled every `interval` while it answers.
     pub(crate) fn rules(self, interval: Duration) -> Rules {
         match self {
             Self::Standard => {
@@ -104,13 +104,13 @@ impl Profile {
 }
 
 impl Profile {
-    /// Whether there are dead letters at all.
+    /// Returns true if the profile has dead letters.
     pub(crate) fn has_dead_letters(self) -> bool {
         self != Self::Depsera
     }
 
-    /// Whether a target is a dead letter after the `failures`-th failure in a row, the first of which was so long ago;
-    /// `permanent` if the failure will not go away by itself.
+    /// Returns the reason if a target becomes a dead letter with its `failures`-th consecutive failure. `failing_for`
+    /// is the time since the first of them; `permanent` if the failure does not go away by itself.
     pub(crate) fn dead_letter(self, permanent: bool, failures: u32, failing_for: Duration) -> Option<DeadReason> {
         match self {
             Self::Pulse if permanent => Some(DeadReason::Permanent),
@@ -121,38 +121,38 @@ impl Profile {
         }
     }
 
-    /// How often a dead letter is looked at that would be polled every `interval` if it answered.
-    pub(crate) fn dead_letter_look(self, settings: &Settings, interval: Duration) -> Duration {
-        if self == Self::Pulse { PULSE_LOOK } else { settings.dead_letter_interval.max(interval) }
+    /// Returns the interval at which a dead letter is polled; `interval` is its interval while it answers.
+    pub(crate) fn dead_letter_interval(self, settings: &Settings, interval: Duration) -> Duration {
+        if self == Self::Pulse { PULSE_DEAD_LETTER_INTERVAL } else { settings.dead_letter_interval.max(interval) }
     }
 }
 
-/// The scheduler's settings. All can change while it runs.
+/// The scheduler's settings. All of them can change while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// What follows a failure.
+    /// The rules for delays after a failure.
     pub profile: Profile,
-    /// What follows a success, where a target says nothing else.
+    /// The rule for intervals after a success, for targets without their own.
     pub cadence: Cadence,
-    /// The base interval, where an operator set one.
+    /// The base interval; `None` if the operator set none.
     pub base: Option<Duration>,
-    /// No target is polled more often.
+    /// The shortest interval.
     pub min: Duration,
-    /// No healthy target is polled less often, where an operator set this. Where nobody did, every healthy target is polled
-    /// at its base interval at least, and `pulse` goes to five minutes.
+    /// The longest interval of a healthy target. If it is `None`, a healthy target is polled at least at its base
+    /// interval, and the cadence `pulse` uses intervals up to five minutes.
     pub max: Option<Duration>,
-    /// How often `standard` looks at a dead letter, at least.
+    /// The profile `standard` polls a dead letter at this interval, or at the target's own if that is longer.
     pub dead_letter_interval: Duration,
-    /// Polls in flight over the whole process.
+    /// The limit on polls in flight in the whole process.
     pub max_in_flight: usize,
-    /// Polls in flight for each host.
+    /// The limit on polls in flight per host.
     pub max_per_host: usize,
-    /// Polls started in a second over the whole process; 0 is no limit.
+    /// The limit on polls started per second in the whole process; 0 means no limit.
     pub rate_per_second: u32,
 }
 
 impl Settings {
-    /// The longest interval of a healthy target; none where that is its own.
+    /// Returns the longest interval of a healthy target; `None` if each target's base interval is its longest.
     pub fn longest(&self) -> Option<Duration> {
         self.max.or((self.cadence == Cadence::Pulse).then_some(PULSE_MAX))
     }

@@ -4,7 +4,7 @@
 //! polls. It drives the same scheduler that polls real targets, through the same inputs, and does not depend on how the
 //! scheduler decides. `tests/chaos` does the same with random faults.
 //!
-//! Everything follows from a seed: the same seed gives the same run.
+//! A run is determined by its seed: the same seed yields the same run.
 
 mod compare;
 mod estate;

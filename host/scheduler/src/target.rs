@@ -1,10 +1,10 @@
-//! What the scheduler knows of one target.
+//! The scheduler's state of one target.
 
 use crate::Settings;
 use crate::breaker::Transitions;
 use crate::cadence::{Bounds, Scores, activity, expected_rate, staleness, wanted};
 use crate::queue::Slot;
-use crate::rates::{Learn, Usual};
+use crate::rates::{Learn, PopulationPrior};
 use crate::settings::PULSE_MAX;
 use crate::why::Why;
 use model::{BreakerState, Cadence, Kind, Moment, Place, Schedule, TargetId};
@@ -12,45 +12,46 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// No Retry-After counts for longer.
+/// Upper bound on a Retry-After.
 pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
-/// The base where nobody says anything.
+/// The base interval if neither the target, the operator nor the kind sets one.
 const BASE: Duration = Duration::from_secs(10);
-/// No bound is shorter or longer, whatever a machine sent.
+/// The limits on every interval bound, whatever a server or a configuration requests.
 const BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(24 * 3600));
 
-/// A target as the scheduler needs to know it.
+/// The parts of a target's definition that the scheduler uses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetSpec {
-    /// Its id.
+    /// The id of the target.
     pub id: TargetId,
-    /// Its kind.
+    /// The kind of the target, which selects its plugin.
     pub kind: Kind,
-    /// A hash of its URL: the order of first polls.
+    /// A hash of the URL; orders first polls.
     pub url_hash: u64,
-    /// Lower-case host name; polls at a time are limited for each.
+    /// Lower-case host name; concurrent polls are limited per host.
     pub host: Arc<str>,
-    /// Scheme, host and port; a success of one revives another's dead letter.
+    /// Scheme, host and port; a success of one target revives dead letters of the same origin.
     pub origin: Arc<str>,
-    /// Its own cadence.
+    /// The target's own cadence.
     pub cadence: Option<Cadence>,
-    /// Its own base interval.
+    /// The target's own base interval.
     pub interval: Option<Duration>,
-    /// Its own shortest interval.
+    /// The target's own shortest interval.
     pub min: Option<Duration>,
-    /// Its own longest interval.
+    /// The target's own longest interval.
     pub max: Option<Duration>,
     /// The base interval of its kind.
     pub kind_interval: Option<Duration>,
-    /// Whether it is polled at all.
+    /// Whether the target is polled.
     pub enabled: bool,
 }
 
-/// Whether a target cannot be polled: two failures in a row, or one after which no poll comes soon: before any success, with
-/// an open breaker, as a dead letter, or because it sent a Retry-After longer than its interval and a minute.
+/// Returns true if a target is unreachable: after two consecutive failures, or after one failure if the next poll does
+/// not come soon (before any success, with an open breaker, as a dead letter, or with a Retry-After longer than its
+/// interval and a minute).
 pub(crate) fn is_unreachable(schedule: &Schedule<Moment>) -> bool {
     const SOON: Duration = Duration::from_secs(60);
-    // Jitter, and the duration of a poll.
+    // Allows for jitter and the duration of a poll.
     const MARGIN: f64 = 1.2;
     let soon = schedule.interval.unwrap_or_default().max(SOON).mul_f64(MARGIN);
     let waits_long = schedule.last_polled.is_some_and(|polled| schedule.due.since(polled) > soon);
@@ -64,7 +65,7 @@ pub(crate) fn is_unreachable(schedule: &Schedule<Moment>) -> bool {
     }
 }
 
-/// Forgets streaks, breaker and dead letter, because the target is another one now.
+/// Resets streaks, breaker and dead letter after the target's definition changed.
 pub(crate) fn reset(schedule: &mut Schedule<Moment>) {
     *schedule = Schedule {
         last_success: schedule.last_success,
@@ -74,53 +75,53 @@ pub(crate) fn reset(schedule: &mut Schedule<Moment>) {
     };
 }
 
-/// A target's schedule, for people and programs.
+/// A target's schedule as the API and the user interface show it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetStatus {
-    /// Where it is.
+    /// The place of the target.
     pub place: Place,
-    /// Its schedule.
+    /// The schedule of the target.
     pub schedule: Schedule<Moment>,
-    /// Whether it cannot be polled.
+    /// Whether the target is unreachable.
     pub unreachable: bool,
-    /// Its longest interval: its staleness is 1 when its last success is this old.
+    /// The longest interval. The staleness is 1 when the last success is this old.
     pub longest: Duration,
-    /// The cadence it follows.
+    /// The active cadence.
     pub cadence: Cadence,
-    /// Whether it is polled at all, but for a poll that is under way.
+    /// Whether the target is polled. A poll that is in flight ends normally after the target is disabled.
     pub enabled: bool,
 }
 
-/// A poll under way.
+/// A poll in flight.
 #[derive(Clone, Debug)]
-pub(crate) struct Flight {
+pub(crate) struct InFlight {
     pub host: Arc<str>,
     pub kind: Kind,
     pub due: Moment,
     pub started: Moment,
-    /// The count of polls before it.
+    /// The number of polls started before this one.
     pub number: u64,
-    /// Whether it takes one of the slots for targets that were slow or failed last time.
+    /// Whether it takes one of the slots for targets whose last poll was slow or failed.
     pub doubtful: bool,
-    /// The target was changed or removed since; its outcome says nothing any more.
+    /// The target was changed or removed since the start; the outcome is ignored.
     pub void: bool,
-    /// Another version of its plugin serves since; its outcome says nothing of that one.
+    /// The plugin was replaced since the start; the outcome does not count for the new version.
     pub outdated: bool,
 }
 
-/// A target's turn among those that are due.
+/// A due target that waits for a process-wide cap.
 #[derive(Clone, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct ReadyEntry {
     pub due: Moment,
     pub score: f32,
     pub last_polled: Moment,
     pub id: TargetId,
     pub slot: Slot,
-    /// Whether its target was slow or failed last time.
+    /// Whether the target's last poll was slow or failed.
     pub doubtful: bool,
 }
 
-impl Ord for Turn {
+impl Ord for ReadyEntry {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.due.cmp(&other.due))
             .then_with(|| other.score.total_cmp(&self.score))
@@ -129,26 +130,26 @@ impl Ord for Turn {
     }
 }
 
-impl PartialOrd for Turn {
+impl PartialOrd for ReadyEntry {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Turn {
+impl PartialEq for ReadyEntry {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Turn {}
+impl Eq for ReadyEntry {}
 
-/// Polls in a second.
+/// Polls per second of a target with the adaptive cadence; zero for other cadences.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Spending {
-    /// That the adaptive cadence wants.
+    /// The rate that the adaptive cadence wants.
     pub wanted: f64,
-    /// That it may cost: twice what its base interval would; as much, where its interval may be longer than its base.
+    /// The budget: twice the rate of the base interval, or once if the interval may be longer than the base.
     pub allowed: f64,
 }
 
@@ -156,22 +157,22 @@ pub(crate) struct Spending {
 pub(crate) struct Target {
     pub spec: TargetSpec,
     pub place: Place,
-    /// Its place at the last drain.
+    /// The place at the last drain.
     pub announced: Place,
     pub schedule: Schedule<Moment>,
-    /// Why it is due when it is.
+    /// The reason for the due time.
     pub why: Why,
-    /// The poll under way.
-    pub flight: Option<Flight>,
-    /// Its turn, while it is ready.
-    pub turn: Option<Turn>,
-    /// What it spends, as counted in the sum of all.
+    /// The poll in flight.
+    pub in_flight: Option<InFlight>,
+    /// The entry in the scheduler's ready set; `None` if the target is not ready.
+    pub ready_entry: Option<ReadyEntry>,
+    /// The target's part of the scheduler's total spending.
     pub spending: Spending,
-    /// Results that the database has not taken yet.
+    /// The number of results that are not written to the database.
     pub unwritten: u8,
-    /// The scheduler's step in which it last became ready.
+    /// The scheduler's step in which the target last became ready.
     pub ready_since: u64,
-    /// Whether its last poll took long.
+    /// Whether the last poll took longer than `SLOW`.
     pub slow: bool,
 }
 
@@ -183,8 +184,8 @@ impl Target {
             announced: Place::Disabled,
             schedule,
             why,
-            flight: None,
-            turn: None,
+            in_flight: None,
+            ready_entry: None,
             spending: Spending::default(),
             unwritten: 0,
             ready_since: 0,
@@ -192,7 +193,7 @@ impl Target {
         }
     }
 
-    /// Whether its last poll was slow or failed: then the next one may hang too.
+    /// Returns true if the last poll was slow or failed, because the next one may hang too.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.slow || self.schedule.failures > 0 || self.schedule.plugin_faults > 0
     }
@@ -201,11 +202,11 @@ impl Target {
         self.spec.cadence.unwrap_or(settings.cadence)
     }
 
-    /// The bounds that hold for it; a base outside them is moved to the nearer one.
+    /// Returns the interval bounds. A base outside them is moved to the nearer bound.
     pub(crate) fn bounds(&self, settings: &Settings) -> Bounds {
         let min = self.spec.min.unwrap_or(settings.min).clamp(BOUNDS.0, BOUNDS.1);
         let base = self.spec.interval.or(settings.base).or(self.spec.kind_interval).unwrap_or(BASE);
-        // An interval is a promise, unless an operator gave a longest one or asked for Pulse's formula.
+        // The base is the longest interval, unless an operator set one or selected the `pulse` cadence.
         let max = self.longest(settings).unwrap_or(match self.cadence(settings) {
             Cadence::Pulse => PULSE_MAX,
             Cadence::Adaptive | Cadence::Fixed => base,
@@ -214,32 +215,38 @@ impl Target {
         Bounds { base: base.clamp(min, max), min, max }
     }
 
-    /// The longest interval that an operator set.
+    /// Returns the longest interval that an operator set.
     pub(crate) fn longest(&self, settings: &Settings) -> Option<Duration> {
         self.spec.max.or(settings.max)
     }
 
-    /// The interval while it answers: the last one that was computed.
+    /// Returns the interval while the target answers: the last one computed, or the base.
     pub(crate) fn interval(&self, settings: &Settings) -> Duration {
         self.schedule.interval.unwrap_or_else(|| self.bounds(settings).base)
     }
 
-    /// How often it is looked at as a dead letter.
-    pub(crate) fn dead_letter_look(&self, settings: &Settings) -> Duration {
-        settings.profile.dead_letter_look(settings, self.interval(settings))
+    /// Returns the interval at which the target is polled as a dead letter.
+    pub(crate) fn dead_letter_interval(&self, settings: &Settings) -> Duration {
+        settings.profile.dead_letter_interval(settings, self.interval(settings))
     }
 
-    pub(crate) fn scores(&self, settings: &Settings, (stretch, usual): (f64, &Usual), now: Moment) -> Scores {
+    pub(crate) fn scores(
+        &self,
+        settings: &Settings,
+        (budget_scale, population_prior): (f64, &PopulationPrior),
+        now: Moment,
+    ) -> Scores {
         let (schedule, bounds) = (&self.schedule, self.bounds(settings));
         let age = |moment: Option<Moment>| moment.map(|moment| now.since(moment));
         let staleness = self.staleness(settings, now);
         if self.cadence(settings) != Cadence::Adaptive {
-            return Scores { staleness, activity: 0.0, rate: 0.0, wanted: 0.0, stretch: 1.0 };
+            return Scores { staleness, activity: 0.0, rate: 0.0, wanted: 0.0, budget_scale: 1.0 };
         }
-        let rate = expected_rate(schedule.rates.expected(schedule.critical, usual), age(schedule.last_change));
+        let rate =
+            expected_rate(schedule.rates.expected(schedule.critical, population_prior), age(schedule.last_change));
         let wanted = wanted(&bounds, rate);
-        let activity = activity(&bounds, wanted * stretch, schedule.critical);
-        Scores { staleness, activity, rate, wanted, stretch }
+        let activity = activity(&bounds, wanted * budget_scale, schedule.critical);
+        Scores { staleness, activity, rate, wanted, budget_scale }
     }
 
     fn staleness(&self, settings: &Settings, now: Moment) -> f64 {
@@ -247,19 +254,19 @@ impl Target {
         staleness(age, self.bounds(settings).max)
     }
 
-    /// The key of a waiting list; constant while a target waits, because only a poll changes it.
+    /// Returns the key of a waiting list. It is constant while a target waits, because only a poll changes it.
     pub(crate) fn last_polled(&self) -> Moment {
         self.schedule.last_polled.unwrap_or(Moment::from_nanos(i64::MIN))
     }
 
-    /// The latest that its next poll can reasonably be: what a restored due time is held against, so that a clock that
-    /// jumped while the host was down stalls nobody.
+    /// Returns the latest plausible due time. A restored due time is checked against it, so that a clock that jumped
+    /// while the host was down does not stall the target.
     pub(crate) fn latest_due(&self, settings: &Settings, now: Moment) -> Moment {
         let failing = self.schedule.failures > 0 || self.schedule.plugin_faults > 0;
         let longest = match (self.schedule.dead, self.schedule.breaker.open_for) {
-            (Some(_), _) => self.dead_letter_look(settings).mul_f64(1.1).max(LONGEST_RETRY_AFTER),
+            (Some(_), _) => self.dead_letter_interval(settings).mul_f64(1.1).max(LONGEST_RETRY_AFTER),
             (None, open_for) if failing || open_for.is_some() => LONGEST_RETRY_AFTER,
-            // With its jitter, and the little that a killed host's last poll may have been late.
+            // Includes the jitter, and the delay that the last poll of a killed host may have had.
             _ => self.bounds(settings).max.mul_f64(1.06),
         };
         now.after(longest)
@@ -276,13 +283,14 @@ impl Target {
         }
     }
 
-    /// As it is to be found after a restart: a probe that is under way will then have ended without an outcome.
+    /// Returns the schedule to save. A probe in flight is saved as one that ended without an outcome, as after a
+    /// restart.
     pub(crate) fn saved(&self, settings: &Settings, now: Moment) -> Schedule<Moment> {
         let mut saved = self.schedule.clone();
-        let looked_at = saved.dead.is_some() && self.flight.as_ref().is_some_and(|flight| !flight.void);
-        if saved.breaker.state == BreakerState::HalfOpen || looked_at {
+        let is_probe = saved.dead.is_some() && self.in_flight.as_ref().is_some_and(|in_flight| !in_flight.void);
+        if saved.breaker.state == BreakerState::HalfOpen || is_probe {
             let again = saved.breaker.lose_probe(now).unwrap_or_default();
-            let dead = if saved.dead.is_some() { self.dead_letter_look(settings) } else { Duration::ZERO };
+            let dead = if saved.dead.is_some() { self.dead_letter_interval(settings) } else { Duration::ZERO };
             saved.due = now.after(again.max(dead));
         }
         saved

@@ -1,26 +1,26 @@
-//! Why a target is due when it is: recorded where the decision is made, worded in `explain`.
+//! The reason for a target's due time: recorded where the decision is made, worded in `explain`.
 
 use crate::Profile;
 use crate::cadence::Computed;
 use model::{Ask, DeadReason, Moment, TargetId};
 use std::time::Duration;
 
-/// What set a target's due time last.
+/// The event that last set a target's due time.
 #[derive(Clone, Debug)]
 pub(crate) enum Why {
-    /// It was taken up at a start, as it was.
+    /// The due time was restored at the start of the host.
     Restored,
-    /// It became known while the host ran.
+    /// The target was added while the host was running.
     Added,
-    /// It is another target than before, or its settings are others.
+    /// The target's definition or settings changed.
     Changed,
-    /// The profile has no dead letters any more.
+    /// The profile or the dead-letter interval changed.
     Profile(Profile),
-    /// It was enabled.
+    /// The target was enabled.
     Enabled,
-    /// An operator asked.
+    /// An operator requested it.
     Asked(Ask),
-    /// It fell due together with others, and they are spread.
+    /// The target was due together with others, so their polls were spread.
     Spread {
         was: Moment,
         delay: Duration,
@@ -30,7 +30,7 @@ pub(crate) enum Why {
         after: Duration,
         since: Moment,
     },
-    /// The settings or its own interval changed.
+    /// The interval was computed again because the settings or the target's own interval changed.
     Recomputed {
         computed: Computed,
         after: Duration,
@@ -42,24 +42,24 @@ pub(crate) enum Why {
         dead: Option<Duration>,
         delay: Duration,
     },
-    /// Its last poll never got an instance slot.
+    /// The last poll got no instance slot.
     NoSlot {
         delay: Duration,
     },
-    /// Its results wait for the database.
+    /// The target has too many results that are not written to the database.
     Unwritten {
         results: u8,
         delay: Duration,
     },
-    /// Its plugin is in quarantine, and is tried with this target.
+    /// The target was chosen as the probe of its quarantined plugin.
     QuarantineProbe,
-    /// Another target of its origin answered.
+    /// Another target of the same origin answered.
     Revived {
         neighbour: TargetId,
     },
 }
 
-/// How the delay after a failure came about.
+/// The terms of the delay after a failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failed {
     pub profile: Profile,
@@ -67,8 +67,8 @@ pub(crate) struct Failed {
     pub floor: Option<Duration>,
     pub open_for: Option<Duration>,
     pub dead: Option<DeadReason>,
-    /// How often a dead letter is looked at.
-    pub look: Duration,
+    /// The interval at which a dead letter is polled.
+    pub dead_letter_interval: Duration,
     pub retry_after: Option<Duration>,
     pub delay: Duration,
 }

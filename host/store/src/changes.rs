@@ -1,71 +1,71 @@
-//! What a poll changed.
+//! The changes that a poll made to the known state of its target.
 
 use model::{DependencyRecord, FailureCategory, Json, LatencyPoint, PollFailure, Status, Timestamp};
 use std::sync::Arc;
 
-/// A dependency's status changed from one report to the next.
+/// A change of a dependency's status from one report to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// Which dependency.
+    /// The name of the dependency.
     pub dependency: String,
-    /// What it was.
+    /// The status before.
     pub previous: Status,
-    /// What it is.
+    /// The status after.
     pub current: Status,
 }
 
-/// One entry of a dependency's error history; without an error it is a recovery.
+/// An entry of a dependency's error history; a recovery if `error` is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorEntry {
-    /// Which dependency.
+    /// The name of the dependency.
     pub dependency: String,
-    /// What the source said.
+    /// The error as the source reported it.
     pub error: Option<Json>,
-    /// The same for a person.
+    /// The error message for users.
     pub message: Option<String>,
 }
 
-/// One entry of a target's poll errors; without a failure it is a recovery.
+/// An entry of a target's poll errors; a recovery if `failure` is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PollErrorEntry {
     /// Category, code and message.
     pub failure: Option<(FailureCategory, String, String)>,
 }
 
-/// What a poll changed. Empty for one that found everything as it was.
+/// The changes of one poll; empty if the poll found no change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
-    /// Statuses that changed.
+    /// Changed statuses.
     pub transitions: Vec<Transition>,
-    /// Dependencies whose status, error or presence changed, or that are new: to be written at once.
+    /// Dependencies whose status, error or presence changed, or that are new. They are written at once.
     pub urgent: Vec<Arc<DependencyRecord>>,
-    /// Dependencies of which only descriptions changed: to be written with what merely continued.
+    /// Dependencies of which only descriptions changed. They are written with the next flush.
     pub details: Vec<Arc<DependencyRecord>>,
-    /// Dependencies that have been missing for so long that they are forgotten.
+    /// Names of dependencies that are forgotten because they were missing for too long or were dismissed.
     pub forgotten: Vec<String>,
-    /// Entries of the error history.
+    /// New entries of the error history.
     pub errors: Vec<ErrorEntry>,
-    /// An entry of the target's poll errors.
+    /// The new entry of the target's poll errors, if any.
     pub poll_error: Option<PollErrorEntry>,
-    /// Whether warnings, the poll's failure or staleness changed.
+    /// The target's record if its warnings, failure or staleness changed.
     pub target: Option<TargetRecord>,
-    /// Latency windows that are over.
+    /// Completed latency windows: dependency slot, point.
     pub points: Vec<(u32, LatencyPoint)>,
 }
 
-/// What is written of a target itself.
+/// The stored fields of a target itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetRecord {
-    /// The warnings of its last report.
+    /// The warnings of the last report.
     pub warnings: Vec<String>,
-    /// Why its last poll failed.
+    /// The failure of the last poll; `None` if it succeeded.
     pub failure: Option<PollFailure>,
-    /// Since when what is known is stale.
+    /// The time since which the known state is stale; `None` if it is not.
     pub stale_since: Option<Timestamp>,
 }
 
 impl Changes {
-    /// Whether something must be on disk before it is told.
+    /// Returns true if the changes must be on disk before they are announced.
     pub fn is_urgent(&self) -> bool {
         !(self.transitions.is_empty()
             && self.urgent.is_empty()

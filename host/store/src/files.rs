@@ -1,9 +1,10 @@
-//! Whether the files of the open database are still those at its path.
+//! Checks that the files of the open database are still those at its path.
 //!
-//! SQLite goes on writing into a file that was deleted or replaced, and everything that is committed there is gone with the
-//! process. It cannot know; so each commit is followed by a look at the two files, and by another one every few seconds.
+//! SQLite continues to write into a file that was deleted or replaced, and everything that is committed there is lost
+//! when the process ends. SQLite does not detect this. Therefore the two files are checked after each commit and every
+//! few seconds.
 //!
-//! The database's file is opened here once and stays open: closing any descriptor of it would drop SQLite's locks.
+//! The database file is opened here once and stays open, because closing any descriptor of it drops SQLite's locks.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The first bytes of every SQLite database (sqlite.org/fileformat2.html, section 1.3).
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// A file, whatever it is called now: device and inode.
+/// The identity of a file, independent of its path: device and inode.
 type Identity = (u64, u64);
 
 /// The files of an open database.
@@ -22,29 +23,29 @@ pub(crate) struct Files {
     path: PathBuf,
     wal_path: PathBuf,
     database: Identity,
-    /// `None` until the first commit makes it.
+    /// `None` until the first commit creates the file.
     wal: Option<Identity>,
     file: File,
     length: u64,
 }
 
-/// What happened to the files.
+/// The result of a check of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// They are what they were.
+    /// The files are unchanged.
     Same,
-    /// The write-ahead log was deleted or replaced; what is in it can still be read.
+    /// The write-ahead log was deleted or replaced; its content can still be read.
     WalGone,
-    /// The database's file was deleted; what is in it can still be read.
+    /// The database file was deleted; its content can still be read.
     Deleted,
     /// Another file is at its path.
     Replaced,
-    /// It was cut short or overwritten.
+    /// The database file was truncated or overwritten.
     Damaged,
 }
 
 impl Files {
-    /// Of the database that is at a path now.
+    /// Opens the files of the database at `path`.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let found = file.metadata()?;
@@ -53,8 +54,8 @@ impl Files {
         Ok(Self { path: path.to_owned(), wal_path, database: identity(&found), wal, length: found.len(), file })
     }
 
-    /// Compares them with what is at their paths now.
-    pub(crate) fn look(&mut self) -> Found {
+    /// Compares the open files with those at their paths.
+    pub(crate) fn check(&mut self) -> Found {
         match std::fs::metadata(&self.path) {
             Ok(found) if identity(&found) == self.database => {
                 if found.len() < self.length || !self.is_database() {
@@ -64,7 +65,7 @@ impl Files {
             }
             Ok(_) => return Found::Replaced,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Deleted,
-            // A directory that cannot be looked at just now says nothing of the file in it.
+            // A directory that cannot be read at the moment does not mean that the file in it changed.
             Err(_) => return Found::Same,
         }
         let wal = std::fs::metadata(&self.wal_path).ok().as_ref().map(identity);
@@ -78,7 +79,7 @@ impl Files {
 
     fn is_database(&self) -> bool {
         let mut first = [0; 16];
-        // An error of the disk is for SQLite to report.
+        // SQLite reports disk errors.
         self.file.read_exact_at(&mut first, 0).is_err() || first == *MAGIC
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of one target, and what an outcome adds to it. Pure.
+//! The known state of one target, and how an outcome is merged into it. Pure.
 
 use crate::changes::{Changes, ErrorEntry, PollErrorEntry, TargetRecord, Transition};
 use model::{
@@ -8,36 +8,36 @@ use model::{
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Missing dependencies that are remembered for each target; beyond it the one missing longest is forgotten.
+/// The limit on missing dependencies per target; beyond it, those missing longest are forgotten.
 const MISSING: usize = 1_000;
-/// Slashes of a name up to which a prefix may keep it: 25,000 names of nothing but slashes must not hold a lane up.
+/// A prefix may keep a name up to this many slashes, so that 25,000 names of only slashes do not block a lane.
 const KEPT_DEPTH: usize = 16;
-/// What is recorded for a critical dependency that brings no error of its own (Depsera's words).
+/// The error recorded for a critical dependency without an error of its own (the same value as in Depsera).
 const UNHEALTHY: &str = r#"{"unhealthy":true}"#;
 const UNHEALTHY_MESSAGE: &str = "Unhealthy";
 
-/// Other names of dependencies: alias to canonical name.
+/// Aliases of dependencies: alias to canonical name.
 pub type Aliases = HashMap<String, String>;
 
-/// What is known of a target.
+/// The known state of a target.
 #[derive(Clone, Debug, Default)]
 pub struct KnownState {
-    /// Its dependencies: those of the last report in its order, then those that are missing.
+    /// The dependencies of the last report in its order, then the missing dependencies.
     pub dependencies: Vec<DependencyState>,
-    /// The warnings of its last report.
+    /// The warnings of the last report.
     pub warnings: Vec<String>,
-    /// Why its last poll failed; nothing when it did not.
+    /// The failure of the last poll; `None` if it succeeded.
     pub failure: Option<PollFailure>,
-    /// Since when what is known is stale.
+    /// The time since which the known state is stale; `None` if it is not.
     pub stale_since: Option<Timestamp>,
-    /// When its last report came.
+    /// The time of the last report.
     pub last_report: Option<Timestamp>,
     index: HashMap<String, usize>,
     next_slot: u32,
 }
 
 impl KnownState {
-    /// From what was stored.
+    /// Completes a stored state with its dependencies.
     pub(crate) fn restored(mut self, mut dependencies: Vec<DependencyState>) -> Self {
         dependencies.sort_by_key(|dependency| (dependency.record.missing_since.is_some(), dependency.record.slot));
         self.next_slot = dependencies.iter().map(|dependency| dependency.record.slot + 1).max().unwrap_or(0);
@@ -46,7 +46,7 @@ impl KnownState {
         self
     }
 
-    /// Whether a dependency that is reported and not skipped is critical.
+    /// Returns true if a dependency that is reported and not skipped is critical.
     pub fn is_critical(&self) -> bool {
         let critical = |record: &DependencyRecord| {
             record.missing_since.is_none() && !record.reported.skipped && record.reported.status == Status::Critical
@@ -54,12 +54,12 @@ impl KnownState {
         self.dependencies.iter().any(|dependency| critical(&dependency.record))
     }
 
-    /// One dependency by its name.
+    /// Returns a dependency by its name.
     pub fn get(&self, name: &str) -> Option<&DependencyState> {
         self.index.get(name).map(|&at| &self.dependencies[at])
     }
 
-    /// Compares an outcome with what is known, takes it in, and says what it changed.
+    /// Merges an outcome into the known state and returns the changes.
     pub fn merge(&mut self, outcome: Outcome, at: Timestamp, aliases: &Aliases) -> Changes {
         match outcome {
             Outcome::Success(report) => self.merge_report(report, at, aliases),
@@ -70,7 +70,7 @@ impl KnownState {
 
     fn merge_failure(&mut self, failure: Failure, at: Timestamp) -> Changes {
         let failure = PollFailure { category: failure.category, code: failure.code, message: failure.message, at };
-        // The message may tell a time or an address and differ each time; the code says whether it is another error.
+        // The message may contain a time or an address and differ each time, so only category and code are compared.
         let same = self.failure.as_ref().is_some_and(|f| (f.category, &f.code) == (failure.category, &failure.code));
         let first_stale = self.stale_since.is_none();
         self.failure = Some(failure.clone());
@@ -177,7 +177,7 @@ impl KnownState {
 
     fn mark_missing(&mut self, names: &HashSet<&str>, kept: &[String], at: Timestamp, changes: &mut Changes) {
         let kept: HashSet<&str> = kept.iter().map(String::as_str).collect();
-        // A name is kept by itself, or by any of its first beginnings that end in a slash.
+        // A name is kept by itself, or by one of its shortest prefixes that end in a slash.
         let is_kept = |name: &str| {
             let prefixes = name.match_indices('/').map(|(at, _)| &name[..=at]).take(KEPT_DEPTH);
             !kept.is_empty() && prefixes.chain([name]).any(|part| kept.contains(part))
@@ -191,7 +191,8 @@ impl KnownState {
         }
     }
 
-    /// Forgets a dependency that is missing, or all that are: an operator has seen it. One that is reported again is new.
+    /// Forgets one missing dependency, or all of them, because an operator dismissed it. If it is reported again, it
+    /// counts as new.
     pub fn dismiss(&mut self, name: Option<&str>) -> Changes {
         let dismissed = |record: &DependencyRecord| {
             record.missing_since.is_some() && name.is_none_or(|name| record.reported.name == name)
@@ -203,6 +204,7 @@ impl KnownState {
         Changes { forgotten, ..Changes::default() }
     }
 
+    /// Forgets the dependencies missing longest, beyond the limit.
     fn forget_surplus(&mut self, changes: &mut Changes) {
         let mut missing: Vec<(Timestamp, String)> = (self.dependencies.iter())
             .filter_map(|dependency| Some((dependency.record.missing_since?, dependency.record.reported.name.clone())))
@@ -230,7 +232,7 @@ impl KnownState {
     }
 }
 
-/// Moves the volatile fields out of a report. Returns the latency window that it ended.
+/// Moves the volatile fields out of a report. Returns the latency window that the report completed.
 fn take_volatile(volatile: &mut Volatile, reported: &mut model::Dependency, at: Timestamp) -> Option<LatencyPoint> {
     volatile.checked_at = reported.checked_at.take().unwrap_or(at);
     volatile.latency_ms = reported.latency_ms.take();
@@ -244,7 +246,8 @@ fn take_volatile(volatile: &mut Volatile, reported: &mut model::Dependency, at: 
     }
 }
 
-/// An entry of the error history, when the error state changed. An unknown dependency says nothing about errors.
+/// Returns an entry of the error history if the error state changed; `None` for an unknown dependency, whose errors are
+/// not known.
 fn error_entry(state: Option<&Json>, reported: &model::Dependency) -> Option<ErrorEntry> {
     let entry = |error, message| Some(ErrorEntry { dependency: reported.name.clone(), error, message });
     match reported.status.healthy() {

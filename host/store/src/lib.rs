@@ -1,14 +1,14 @@
-//! What is known, and what was known.
+//! The known state of targets, and its history.
 //!
-//! [`KnownState`] is what is known of one target, in memory; [`KnownState::learn`] compares an outcome with it, which is pure.
-//! [`Store`] is the SQLite database behind it: one writer thread with group commit, and readers for history.
+//! [`KnownState`] is the state of one target in memory. [`KnownState::merge`] merges an outcome into it and is pure.
+//! [`Store`] is the SQLite database behind it, with one writer thread that groups commits, and readers for history.
 //!
-//! A poll that changes nothing costs no row. What changed is committed at once, in one transaction; what merely continued
-//! (last seen, latency, next due time) is gathered and written at least every 30 s, in one compact row of the journal,
-//! which is folded into the targets' own rows now and then. A `kill -9` may cost those 30 s and nothing else.
+//! A poll without changes writes no row. Changes are committed at once, in one transaction. Progress (last seen,
+//! latency, next due time) is collected and written at least every 30 s, in one compact row of the journal. The journal
+//! is folded into the targets' own rows from time to time. A `kill -9` loses at most the progress of those 30 s.
 //!
 //! Invariant: a transition is on disk before [`Publish`] or [`Announce`] receives it.
-//! Invariant: events have a sequence that never starts again.
+//! Invariant: the sequence of events never restarts.
 
 #![forbid(unsafe_code)]
 

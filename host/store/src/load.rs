@@ -14,15 +14,15 @@ use std::time::Duration;
 /// The state of a target when the database was last written.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Its kind then.
+    /// The kind of the target at that time.
     pub kind: Kind,
-    /// Its known state.
+    /// The known state.
     pub known: KnownState,
-    /// Its schedule.
+    /// The schedule; `None` if none is stored.
     pub schedule: Option<StoredSchedule>,
 }
 
-/// A kill may cost the schedules and volatile fields of this time.
+/// A kill may lose schedules and volatile fields for this time.
 pub const FORGOTTEN: Duration = Duration::from_secs(30);
 
 /// The content of the journal.
@@ -36,11 +36,11 @@ pub(crate) struct Journaled {
     pub points: Vec<(i64, u32, PointWire)>,
     /// The number of rows.
     pub rows: u64,
-    /// If the last host was killed: polls up to this time may have happened without a trace.
+    /// Polls up to this time may be missing from the database; `None` if the last host ended properly.
     pub forgotten_until: Option<Timestamp>,
 }
 
-/// Everything that is loaded.
+/// The loaded state.
 pub(crate) struct Everything {
     /// The numbers of targets.
     pub numbers: HashMap<TargetId, i64>,
@@ -50,7 +50,7 @@ pub(crate) struct Everything {
     pub journal: Journaled,
 }
 
-/// Loads everything.
+/// Loads the state of all targets and the journal.
 pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Everything> {
     let mut journal = journaled(connection)?;
     let mut dependencies = dependency::all(connection)?;
@@ -83,7 +83,8 @@ fn journaled(connection: &Connection) -> rusqlite::Result<Journaled> {
     Ok(journaled)
 }
 
-/// Dependencies with their volatile fields. A dependency that is not in the snapshot was last checked when it last changed.
+/// Combines dependencies with their volatile fields. The last check of a dependency that is not in the snapshot is the
+/// time of its last change.
 fn states(records: Vec<DependencyRecord>, snapshot: Option<&Snapshot>) -> Vec<DependencyState> {
     let report = snapshot.and_then(|snapshot| snapshot.last_report).map(Timestamp::from_millis);
     let volatile: HashMap<u32, Volatile> = match (snapshot, report) {

@@ -1,8 +1,8 @@
-//! One process at a time has a database.
+//! Locks a database so that only one process opens it.
 //!
-//! A locked file beside the database says so, across containers that share a volume too. Because a file can be deleted, a
-//! socket of the abstract namespace, named after the database's inode, says so once more: nobody can remove it, and it goes
-//! with the process.
+//! A locked file beside the database also works across containers that share a volume. Because that file can be
+//! deleted, a socket in the abstract namespace, named after the inode of the database, is a second lock. It cannot be
+//! removed and it disappears with the process.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -11,26 +11,26 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
-/// Held for as long as a database is open.
+/// The lock of an open database.
 #[derive(Debug)]
 pub(crate) struct Lock {
     file: PathBuf,
     held: File,
-    /// `None` before the database's file exists.
+    /// `None` until the database file exists.
     socket: Option<(String, UnixListener)>,
 }
 
 /// Why a database cannot be locked.
 #[derive(Debug)]
 pub(crate) enum NotLocked {
-    /// Another process has it.
+    /// Another process holds the lock.
     InUse,
-    /// The lock's file cannot be used.
+    /// The lock file cannot be used.
     Unusable { file: PathBuf, why: io::Error },
 }
 
 impl Lock {
-    /// Locks the database at a path, which need not exist.
+    /// Locks the database at a path. The database need not exist.
     pub(crate) fn acquire(database: &Path) -> Result<Self, NotLocked> {
         let file = crate::path::beside(database, "-lock");
         let unusable = |why| NotLocked::Unusable { file: file.clone(), why };
@@ -45,7 +45,7 @@ impl Lock {
         Ok(lock)
     }
 
-    /// Locks the file that is at the path now.
+    /// Moves the socket lock to the file that is at the path now.
     pub(crate) fn follow(&mut self, database: &Path) -> Result<(), NotLocked> {
         let Ok(found) = std::fs::metadata(database) else { return Ok(()) };
         let name = format!("polliwog-database-{:x}-{:x}", found.dev(), found.ino());
@@ -56,13 +56,13 @@ impl Lock {
         match bound {
             Ok(socket) => self.socket = Some((name, socket)),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(NotLocked::InUse),
-            // Where there are no such sockets the file alone has to do.
+            // Without support for such sockets the lock file is the only lock.
             Err(_) => self.socket = None,
         }
         Ok(())
     }
 
-    /// Makes the lock's file again where it was deleted. Fails if another process has made and locked it first.
+    /// Creates the lock file again if it was deleted. Fails if another process has created and locked it first.
     pub(crate) fn renew(&mut self) -> Result<(), NotLocked> {
         let same = |found: std::fs::Metadata| {
             let held = self.held.metadata().ok()?;

@@ -1,4 +1,4 @@
-//! Opening a database: one process at a time, brought up to date, and what is known read back.
+//! Opens a database: locks it, migrates it, and loads the known state.
 
 use crate::load::Loaded;
 use crate::lock::{Lock, NotLocked};
@@ -17,42 +17,42 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The room's settings.
+/// The settings of the store.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The database's file.
+    /// The path of the database file.
     pub path: PathBuf,
-    /// History older than this many days goes.
+    /// History is deleted after this many days.
     pub history_days: u32,
-    /// Rows of each history beyond this many go, oldest first.
+    /// The maximum number of rows per history table; the oldest rows are deleted first.
     pub history_rows: u64,
-    /// Bytes of all histories beyond this many go, oldest first of whoever has most.
+    /// The maximum size of all histories in bytes; the oldest rows of the largest owner are deleted first.
     pub history_bytes: u64,
 }
 
-/// Why a database could not be opened.
+/// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "each variant's text says what it is")]
+#[allow(missing_docs, reason = "the error text of each variant describes it")]
 pub enum OpenError {
-    #[error("{file} is in use by another polliwog: end that one, or give this one another --data-dir")]
+    #[error("{file} is in use by another polliwog: stop that one, or choose another --data-dir for this one")]
     InUse { file: PathBuf },
     #[error("{file} cannot be opened ({why}): check its permissions and the disk")]
     Open { file: PathBuf, why: String },
     #[error("{file} is damaged ({why}): restore a copy{}, or move it away and start with an empty one", copies(file))]
     Damaged { file: PathBuf, why: String },
-    #[error("[store] path {file} has a name that belongs to another database's side files: end it with .db")]
+    #[error("[store] path {file} has a name that belongs to another database's side files: the name must end in .db")]
     SideFile { file: PathBuf },
     #[error("{file}: {source}")]
     Migrate { file: PathBuf, source: MigrationError },
 }
 
-/// An open database, and what was in it.
+/// An open database and its content.
 pub struct Opened {
     /// The database.
     pub store: Store,
-    /// What was known of each target.
+    /// The stored state of each target.
     pub targets: HashMap<TargetId, Loaded>,
-    /// When the host before was killed: polls up to this time may have happened that nothing tells of.
+    /// Polls up to this time may be missing, because the last host was killed; `None` if it ended properly.
     pub forgotten_until: Option<Timestamp>,
 }
 
@@ -63,7 +63,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens or makes a database. `announce` receives events that are on disk.
+    /// Opens or creates a database. `announce` receives events that are on disk.
     pub fn open(config: &Config, now: Timestamp, announce: Announce) -> Result<Opened, OpenError> {
         let path = config.path.clone();
         let failed = |why: String| OpenError::Open { file: path.clone(), why };
@@ -93,7 +93,7 @@ impl Store {
         let mut state = WriterState::new(opening).map_err(|error| failed(error.to_string()))?;
         let (mut targets, mut forgotten_until) = state.load().map_err(|error| unusable(&path, &error))?;
         state.check_pages().map_err(|why| OpenError::Damaged { file: path.clone(), why })?;
-        if take_in(&mut state, &path)? {
+        if commit_spill(&mut state, &path)? {
             (targets, forgotten_until) = state.load().map_err(|error| unusable(&path, &error))?;
         }
         let writer = Writer::start(state, announce).map_err(|error| failed(error.to_string()))?;
@@ -101,27 +101,27 @@ impl Store {
         Ok(Opened { store: Self { writer, reader }, targets, forgotten_until })
     }
 
-    /// Where results go.
+    /// Returns the writer.
     pub fn writer(&self) -> &Writer {
         &self.writer
     }
 
-    /// Where history comes from.
+    /// Returns the reader of history.
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    /// Writes everything that was handed in, folds the journal and the write-ahead log, and closes the database. Returns
-    /// within seconds: what the database does not take by then goes to a file that the next start takes in.
+    /// Writes all queued jobs, folds the journal and the write-ahead log, and closes the database. Returns within
+    /// seconds: results that cannot be written by then go to a file that the next start commits.
     pub fn close(&self, now: Timestamp) {
-        // A kept reader would hold the log up.
+        // A kept read connection would prevent the fold of the log.
         self.reader.close();
         self.writer.finish(now);
     }
 }
 
-/// Writes what an earlier host could not, where it left something.
-fn take_in(state: &mut WriterState, path: &Path) -> Result<bool, OpenError> {
+/// Commits the spill file of an earlier host. Returns true if there was one.
+fn commit_spill(state: &mut WriterState, path: &Path) -> Result<bool, OpenError> {
     let file = beside(path, SPILL);
     let jobs = match spill::read(&file) {
         Ok(None) => return Ok(false),
@@ -129,31 +129,31 @@ fn take_in(state: &mut WriterState, path: &Path) -> Result<bool, OpenError> {
         Err(error) => {
             let aside = beside(path, "-spill.unreadable");
             let kept = fs::rename(&file, &aside).map_or(file, |()| aside);
-            tracing::error!("results of an earlier run cannot be read ({error}); they are kept in {}", kept.display());
+            tracing::error!("results of an earlier run cannot be read ({error}); they remain in {}", kept.display());
             return Ok(false);
         }
     };
-    state.take_in(&jobs).map_err(|error| unusable(path, &error))?;
-    tracing::warn!("{} results that an earlier run could not write are in the database now", jobs.len());
+    state.commit_spilled(&jobs).map_err(|error| unusable(path, &error))?;
+    tracing::warn!("wrote {} results of an earlier run to the database", jobs.len());
     fs::remove_file(&file).map_err(|error| OpenError::Open { file, why: error.to_string() })?;
     Ok(true)
 }
 
-/// The copies of a database that lie beside it, in half a sentence.
+/// Returns the newest backup beside a database, as a suffix for a message; empty if there is none.
 fn copies(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
     let names = beside.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut copies: Vec<String> = names.filter(|copy| copy.starts_with(&name) && copy.ends_with(".bak")).collect();
     copies.sort_unstable();
-    copies.last().map(|newest| format!(" ({newest} beside it was made before an upgrade)")).unwrap_or_default()
+    copies.last().map(|newest| format!(" ({newest} beside it is a copy from before an upgrade)")).unwrap_or_default()
 }
 
-/// Makes the database's files readable for their owner only. SQLite makes its side files like the database.
+/// Makes the database files readable by their owner only. SQLite gives its side files the permissions of the database.
 fn prepare(path: &Path) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0) {
         tracing::warn!(
-            "{} was empty, so nothing is known of earlier runs: if there were any, end the host and restore a copy{}",
+            "{} was empty: if there were earlier runs, stop the host and restore a copy{}",
             path.display(),
             copies(path)
         );
@@ -172,7 +172,7 @@ fn unusable(file: &Path, error: &rusqlite::Error) -> OpenError {
     let (file, why) = (file.to_owned(), plain(error));
     let environment = [CannotOpen, DatabaseBusy, DatabaseLocked, DiskFull, OutOfMemory, PermissionDenied, ReadOnly];
     match error {
-        // A read that ends too early is a file that was cut short; every other error of reading is the disk's.
+        // A short read means a truncated file; every other read error is a disk error.
         rusqlite::Error::SqliteFailure(code, _)
             if environment.contains(&code.code)
                 || (code.code == rusqlite::ErrorCode::SystemIoFailure
@@ -180,7 +180,7 @@ fn unusable(file: &Path, error: &rusqlite::Error) -> OpenError {
         {
             OpenError::Open { file, why }
         }
-        // A missing table or a value of another type is as good as a torn page.
+        // A missing table or a value of another type counts as damage.
         _ => OpenError::Damaged { file, why },
     }
 }

@@ -1,6 +1,6 @@
-//! History, read from connections of its own.
+//! Reads history over separate connections.
 //!
-//! Every read is one statement with a bound on its rows and on its steps, so that no reader holds the WAL back for long.
+//! Every read is one statement with a bound on its rows and on its steps, so that no read delays a checkpoint for long.
 
 use crate::tables::error::ErrorRow;
 use crate::tables::transition::TransitionRow;
@@ -11,22 +11,22 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Connections kept for the next read.
+/// The number of connections kept for the next reads.
 const KEPT: usize = 4;
-/// Steps of SQLite's machine that one read may take: about a second's worth.
+/// The limit on virtual machine steps of one read (about a second).
 const STEPS: i32 = 50_000_000;
 
-/// A read that did not work.
+/// Why a read failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "each variant's text says what it is")]
+#[allow(missing_docs, reason = "the error text of each variant describes it")]
 pub enum ReadError {
     #[error("the database could not be read: {}", crate::sqlite::plain(.0))]
     Failed(#[from] rusqlite::Error),
-    #[error("the database is closed: the host ends")]
+    #[error("the database is closed because the host is shutting down")]
     Closed,
 }
 
-/// Where history comes from. Reads block: call them where that is allowed.
+/// Reads history. Reads block; call them only where blocking is allowed.
 pub struct Reader {
     path: PathBuf,
     idle: Mutex<Idle>,
@@ -46,27 +46,27 @@ impl Reader {
         Self { path, idle: Mutex::default() }
     }
 
-    /// Events after a place in the sequence, at most `limit`, in order.
+    /// Returns at most `limit` events after a position in the sequence, in order.
     pub fn events_after(&self, sequence: i64, limit: u32) -> Result<Vec<SequencedEvent>, ReadError> {
         self.with(|connection| event::after(connection, sequence, limit))
     }
 
-    /// The place of the first event that is kept, and of the last that was ever assigned.
+    /// Returns the position of the first stored event and the last position ever assigned.
     pub fn event_bounds(&self) -> Result<(i64, i64), ReadError> {
         self.with(event::bounds)
     }
 
-    /// The hash of the admin token; `None` if there is none yet.
+    /// Returns the hash of the admin token; `None` if there is none yet.
     pub fn admin_token(&self) -> Result<Option<[u8; 32]>, ReadError> {
         self.with(token::admin)
     }
 
-    /// Settings that were changed while the host ran, by key.
+    /// Returns the settings that were changed at run time, by key.
     pub fn settings(&self) -> Result<BTreeMap<String, String>, ReadError> {
         self.with(setting::all)
     }
 
-    /// A dependency's transitions, newest first, at most `limit`.
+    /// Returns at most `limit` transitions of a dependency, newest first.
     pub fn transitions(
         &self,
         target: &TargetId,
@@ -76,12 +76,12 @@ impl Reader {
         self.with(|connection| transition::of_dependency(connection, target, dependency, limit))
     }
 
-    /// A dependency's error history, newest first, at most `limit`.
+    /// Returns at most `limit` entries of a dependency's error history, newest first.
     pub fn errors(&self, target: &TargetId, dependency: &str, limit: u32) -> Result<Vec<ErrorRow>, ReadError> {
         self.with(|connection| error::of_dependency(connection, target, dependency, limit))
     }
 
-    /// The latency points of the dependency with this slot between two times, oldest first.
+    /// Returns the latency points of the dependency with this slot between two times, oldest first.
     pub fn latency(
         &self,
         target: &TargetId,
@@ -91,13 +91,13 @@ impl Reader {
         self.with(|connection| latency::between(connection, target, slot, span))
     }
 
-    /// Sessions of pages that have not expired: hash and end.
+    /// Returns the web sessions that have not expired: hash and expiry.
     pub fn sessions(&self, now: Timestamp) -> Result<Vec<([u8; 32], Timestamp)>, ReadError> {
         self.with(|connection| session::valid(connection, now))
     }
 
-    /// Closes every connection; later reads open new ones. The last connection to close folds the write-ahead log, and a
-    /// kept reader must not be it, nor hold it up.
+    /// Closes every connection; later reads open new ones. The last connection to close folds the write-ahead log; this
+    /// must not be a kept read connection, and such a connection must not prevent the fold.
     pub(crate) fn renew(&self) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.connections.clear();

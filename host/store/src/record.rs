@@ -1,4 +1,4 @@
-//! The writer's inputs and outputs.
+//! The inputs and outputs of the writer.
 
 use crate::changes::Changes;
 use crate::known::KnownState;
@@ -13,42 +13,42 @@ pub struct StoredSchedule {
     pub schedule: Schedule<Timestamp>,
 }
 
-/// What changed for one target, to be committed at once and in one transaction.
+/// The changes of one target, which are committed at once and in one transaction.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// Whose.
+    /// The id of the target.
     pub target: TargetId,
-    /// Its kind.
+    /// The kind of the target.
     pub kind: Kind,
-    /// When.
+    /// The time of the poll.
     pub at: Timestamp,
-    /// What the poll changed.
+    /// The changes of the poll.
     pub changes: Changes,
-    /// Its schedule.
+    /// The schedule of the target; `None` if it is unchanged.
     pub schedule: Option<StoredSchedule>,
     /// The events to announce once this is on disk.
     pub events: Vec<Event>,
 }
 
-/// What merely continued for one target.
+/// The progress of one target: fields that change with every poll.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// Whose.
+    /// The id of the target.
     pub target: TargetId,
-    /// Its kind.
+    /// The kind of the target.
     pub kind: Kind,
-    /// Its schedule.
+    /// The schedule of the target.
     pub schedule: StoredSchedule,
-    /// When its last report came.
+    /// The time of the last report.
     pub last_report: Option<Timestamp>,
-    /// What continues of each dependency, by its slot.
+    /// The volatile fields of each dependency, by slot.
     pub volatile: Vec<(u32, Volatile)>,
-    /// Dependencies of which only descriptions changed, and latency windows that are over.
+    /// Dependencies of which only descriptions changed, and completed latency windows.
     pub changes: Changes,
 }
 
 impl Progress {
-    /// What merely continued for a target, from what is known.
+    /// Creates the progress of a target from its known state.
     pub fn of(target: TargetId, kind: Kind, schedule: StoredSchedule, known: &KnownState) -> Self {
         let present = known.dependencies.iter().filter(|dependency| dependency.record.missing_since.is_none());
         let volatile = present.map(|dependency| (dependency.record.slot, dependency.volatile)).collect();
@@ -59,5 +59,6 @@ impl Progress {
 /// Runs on the writer's thread once a commit is on disk, with the commit's events in sequence.
 pub type Publish = Box<dyn FnOnce(Vec<SequencedEvent>) + Send>;
 
-/// Receives the events of every commit without a [`Publish`] of its own, on the writer's thread, in the order of the commits.
+/// Receives the events of every commit without a [`Publish`] of its own, on the writer's thread, in the order of the
+/// commits.
 pub type Announce = Box<dyn Fn(Vec<SequencedEvent>) + Send>;

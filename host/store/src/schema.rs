@@ -1,4 +1,4 @@
-//! The schema's versions, and migrating an older database to the current one.
+//! The versions of the schema, and the migration of an older database to the current one.
 //!
 //! Migrations are numbered and forward only; a copy of the database is made before each.
 
@@ -22,21 +22,21 @@ const V1: [&str; 9] = [
     journal::V1,
 ];
 
-/// Settings that are changed while the host runs. Schedules of version 1 lack the rates of changes and cannot be read: targets
-/// are polled as if they were new, and their known state is kept.
+/// Adds settings that are changed at run time. Schedules of version 1 lack the rates of changes and cannot be read:
+/// targets are polled like new ones, and their known state is kept.
 const V2: [&str; 2] = [setting::V2, "UPDATE target SET snapshot = NULL; DELETE FROM journal;"];
 
-/// History is bounded for each target, sessions of pages outlive a restart, and the file says which program wrote it.
+/// Bounds history per target, keeps web sessions across restarts, and marks the file as a database of this program.
 const V3: [&str; 6] =
     [event::V3, transition::V3, error::V3, poll_error::V3, session::V3, "PRAGMA application_id = 1349282924;"];
 
-/// Every version's statements.
+/// The statements of every version.
 const VERSIONS: [&[&str]; 3] = [&V1, &V2, &V3];
 
-/// What the header of a database of ours says, from version 3 on: \"Pllw\" in ASCII.
+/// The application id in the header of our databases, from version 3 on: "Pllw" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;
 
-/// The statements of each version.
+/// Returns the statements of each version.
 fn statements() -> Vec<String> {
     VERSIONS.iter().map(|version| version.concat()).collect()
 }
@@ -45,24 +45,24 @@ fn steps(statements: &[String]) -> Vec<M<'_>> {
     statements.iter().map(|statements| M::up(statements)).collect()
 }
 
-/// Why a database cannot be brought up to date.
+/// Why a database cannot be migrated.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "each variant's text says what it is")]
+#[allow(missing_docs, reason = "the error text of each variant describes it")]
 pub enum MigrationError {
     #[error("the database was written by a newer version of polliwog: run that version, or restore the copy beside it")]
     Newer,
     #[error(
-        "it is the database of another program, and is left as it is: give this one another place with --data-dir or \
+        "it is the database of another program and was not changed: choose another path with --data-dir or \
          [store] path"
     )]
     Foreign,
     #[error(
-        "it has tables and says that it has none: it is damaged, or of another program; move it away, or restore a copy"
+        "it has tables but no schema version: it is damaged or belongs to another program; move it away, or restore a copy"
     )]
     Unversioned,
-    #[error("its version is {0}, which no program writes: it is damaged; move it away, or restore a copy")]
+    #[error("its schema version {0} is invalid: it is damaged; move it away, or restore a copy")]
     Nonsense(i32),
-    #[error("no copy of the database could be made at {file}: {why}")]
+    #[error("the database could not be copied to {file}: {why}")]
     Copy { file: PathBuf, why: String },
     #[error("the migration to version {version} failed: {why}")]
     Step { version: usize, why: String },
@@ -70,7 +70,7 @@ pub enum MigrationError {
     Broken(rusqlite::Error),
 }
 
-/// Brings a database up to date; `path` is where it lies.
+/// Migrates the database at `path` to the current version.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), MigrationError> {
     let statements = statements();
     let newest = statements.len();
@@ -90,7 +90,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Mi
     };
     check_owner(connection, current).map_err(MigrationError::Broken)??;
     for version in current + 1..=newest {
-        // What was made a moment ago needs no copy.
+        // A new database needs no copy.
         if current > 0 {
             copy(connection, path, version - 1)?;
         }
@@ -99,7 +99,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Mi
     Ok(())
 }
 
-/// A table that the newest version has, and this database does not.
+/// Returns a table of the newest version that this database lacks; `None` if it has all of them.
 pub(crate) fn missing_table(connection: &Connection) -> rusqlite::Result<Option<&'static str>> {
     let created = VERSIONS.into_iter().flatten().flat_map(|step| step.split("CREATE TABLE ").skip(1));
     for table in created.filter_map(|rest| rest.split_whitespace().next()) {
@@ -111,7 +111,7 @@ pub(crate) fn missing_table(connection: &Connection) -> rusqlite::Result<Option<
     Ok(None)
 }
 
-/// Whether the database is ours. Versions before 3 do not say so in its header; their tables do.
+/// Checks that the database belongs to this program: by its header, or by its tables for versions before 3.
 fn check_owner(connection: &Connection, version: usize) -> rusqlite::Result<Result<(), MigrationError>> {
     let application: i32 = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -125,7 +125,7 @@ fn check_owner(connection: &Connection, version: usize) -> rusqlite::Result<Resu
     })
 }
 
-/// What went wrong, without the statement that it went wrong with.
+/// Returns the reason of a failed migration without the SQL statement.
 fn reason(error: &rusqlite_migration::Error) -> String {
     match error {
         rusqlite_migration::Error::RusqliteError { err, .. } => crate::sqlite::plain(err),
@@ -140,7 +140,7 @@ fn copy(connection: &Connection, path: &Path, version: usize) -> Result<(), Migr
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&error)),
         _ => {}
     }
-    let text = file.to_str().ok_or_else(|| failed(&"its path is no UTF-8"))?;
+    let text = file.to_str().ok_or_else(|| failed(&"its path is not UTF-8"))?;
     connection.execute("VACUUM INTO ?1", [text]).map(drop).map_err(|error| failed(&error))
 }
 
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_newer_or_foreign_database_is_refused_and_a_copy_holds_what_was_there() {
+    fn a_newer_or_foreign_database_is_refused_and_a_copy_has_the_old_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("polliwog.db");
         let mut connection = Connection::open(&path).unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_each_earlier_version_is_brought_up_to_date() {
+    fn a_database_of_each_earlier_version_is_migrated() {
         let folder = tempfile::tempdir().unwrap();
         let statements = statements();
         for version in 1..statements.len() {

@@ -1,7 +1,7 @@
-//! Results that the database did not take before the host had to end.
+//! The spill file: results that could not be written to the database before the host ended.
 //!
-//! They lie in a file beside it until the next start writes them. The file appears whole, by a rename, and is removed once
-//! they are committed.
+//! The spill file lies beside the database until the next start commits its results. It is created atomically, by a
+//! rename, and removed after the commit.
 
 use crate::changes::{Changes, ErrorEntry, PollErrorEntry, TargetRecord, Transition};
 use crate::job::{Job, SettingChange};
@@ -16,7 +16,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Changes with the types below: a file of another version is kept and named, never misread.
+/// The format version. It changes with the types below. A file of another version is kept and reported, but not read.
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -36,7 +36,7 @@ enum JobWire {
     Setting(Vec<(String, Option<String>)>, i64),
 }
 
-/// An event as JSON, as in its row, and its time.
+/// The time of an event, and the event as JSON, as in its row.
 type StampedWire = (i64, String);
 
 #[derive(Serialize, Deserialize)]
@@ -69,8 +69,8 @@ type TargetWire = (Vec<String>, Option<(FailureWire, i64)>, Option<i64>);
 struct ChangesWire {
     /// Dependency, before, after.
     transitions: Vec<(String, String, String)>,
-    urgent: Vec<FactsWire>,
-    details: Vec<FactsWire>,
+    urgent: Vec<RecordWire>,
+    details: Vec<RecordWire>,
     forgotten: Vec<String>,
     /// Dependency, error, message.
     errors: Vec<(String, Option<String>, Option<String>)>,
@@ -80,7 +80,7 @@ struct ChangesWire {
 }
 
 #[derive(Serialize, Deserialize)]
-struct FactsWire {
+struct RecordWire {
     slot: u32,
     name: String,
     title: Option<String>,
@@ -102,7 +102,7 @@ struct FactsWire {
     missing_since: Option<i64>,
 }
 
-/// Writes jobs to a file, all at once.
+/// Writes jobs to a file atomically.
 pub(crate) fn write<'a>(path: &Path, jobs: impl Iterator<Item = &'a Job>) -> io::Result<()> {
     let spill = SpillWire { version: VERSION, jobs: jobs.filter_map(JobWire::of).collect() };
     let bytes = postcard::to_stdvec(&spill).map_err(io::Error::other)?;
@@ -113,7 +113,7 @@ pub(crate) fn write<'a>(path: &Path, jobs: impl Iterator<Item = &'a Job>) -> io:
     fs::rename(&draft, path)
 }
 
-/// Reads what was written; `None` where there is no such file. Fails if it is damaged or another version's.
+/// Reads the jobs of a spill file; `None` if there is no file. Fails if the file is damaged or has another version.
 pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<Job>>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -122,13 +122,16 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<Job>>> {
     };
     let spill: SpillWire = postcard::from_bytes(&bytes).map_err(io::Error::other)?;
     if spill.version != VERSION {
-        return Err(io::Error::other(format!("it is of version {}, this one reads {VERSION}", spill.version)));
+        return Err(io::Error::other(format!(
+            "its version is {}, but this host reads version {VERSION}",
+            spill.version
+        )));
     }
     Ok(Some(spill.jobs.into_iter().filter_map(JobWire::restore).collect()))
 }
 
 impl JobWire {
-    /// `None` for what is no result.
+    /// Returns `None` for a job that holds no results.
     fn of(job: &Job) -> Option<Self> {
         Some(match job {
             Job::Commit(commit, _) => Self::Commit(Box::new(CommitWire {
@@ -166,7 +169,7 @@ impl JobWire {
                 Job::Commit(Box::new(commit), None)
             }
             Self::Event(event) => Job::Event(unstamped(event)?),
-            // The time of an earlier run does not decide which history is old.
+            // The time of an earlier run must not be used to prune history.
             Self::Progress(progress, when) => {
                 Job::Progress(progress.into_iter().filter_map(ProgressWire::restore).collect(), at(when), false)
             }
@@ -222,7 +225,7 @@ impl ChangesWire {
             (category.as_str().to_owned(), code.to_owned(), message.to_owned())
         };
         let json = |json: &Option<Json>| json.as_ref().map(|json| json.as_str().to_owned());
-        let record = |record: &[Arc<DependencyRecord>]| record.iter().map(|record| FactsWire::of(record)).collect();
+        let record = |record: &[Arc<DependencyRecord>]| record.iter().map(|record| RecordWire::of(record)).collect();
         Self {
             transitions: (changes.transitions.iter())
                 .map(|t| (t.dependency.clone(), t.previous.as_str().to_owned(), t.current.as_str().to_owned()))
@@ -255,7 +258,7 @@ impl ChangesWire {
             error: error.map(Json::checked),
             message,
         };
-        let record = |record: Vec<FactsWire>| record.into_iter().map(|record| Arc::new(record.restore())).collect();
+        let record = |record: Vec<RecordWire>| record.into_iter().map(|record| Arc::new(record.restore())).collect();
         Changes {
             transitions: self.transitions.into_iter().filter_map(transition).collect(),
             urgent: record(self.urgent),
@@ -276,7 +279,7 @@ impl ChangesWire {
     }
 }
 
-impl FactsWire {
+impl RecordWire {
     fn of(record: &DependencyRecord) -> Self {
         let reported = &record.reported;
         let json = |json: &Option<Json>| json.as_ref().map(|json| json.as_str().to_owned());

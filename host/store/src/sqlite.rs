@@ -1,4 +1,4 @@
-//! Connections to SQLite, and its errors in words.
+//! Connections to SQLite, and messages for its errors.
 
 use rusqlite::Connection;
 use std::path::Path;
@@ -9,12 +9,12 @@ pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.busy_timeout(std::time::Duration::from_secs(2))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // A WAL that grew once, behind a slow reader, is cut back to this at the next checkpoint.
+    // The next checkpoint truncates a WAL that grew during a slow read to this size.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     Ok(connection)
 }
 
-/// SQLite's message, without the statement that caused it.
+/// Returns the message of SQLite without the SQL statement.
 pub(crate) fn plain(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqliteFailure(code, message) => message.clone().unwrap_or_else(|| code.to_string()),
@@ -23,7 +23,7 @@ pub(crate) fn plain(error: &rusqlite::Error) -> String {
     }
 }
 
-/// A number that changes when another connection writes.
+/// Returns a number that changes when another connection writes.
 pub(crate) fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "data_version", |row| row.get(0))
 }

@@ -1,4 +1,4 @@
-//! Events in their rows: a table of the kinds that are stored, with the conversions derived from it.
+//! The stored form of events: a table of the stored kinds, and the conversions derived from it.
 
 use model::{DeadReason, Event, EventKind, FailureCategory, Kind, Status, TargetId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ pub(crate) trait Field: Sized {
     /// The form in JSON.
     type Wire;
 
-    /// Converts to JSON's form.
+    /// Converts to the JSON form.
     fn store(&self) -> Self::Wire;
 
     /// Converts back. `None` if another version wrote a value that this one does not know.
@@ -55,10 +55,10 @@ as_text! {
     DeadReason, Self::from_word;
 }
 
-/// Defines [`EventWire`] with its conversions. The names of variants and fields are those in the database.
+/// Defines [`EventWire`] with its conversions. Variant and field names appear in the database and must not change.
 macro_rules! stored_events {
     ($($name:ident { $($field:ident: $type:ty),* })*) => {
-        /// An event's fields, as JSON in its row.
+        /// The fields of an event, stored as JSON in its row.
         #[derive(Debug, Serialize, Deserialize)]
         #[serde(tag = "event")]
         pub(crate) enum EventWire {
@@ -66,7 +66,7 @@ macro_rules! stored_events {
         }
 
         impl EventWire {
-            /// `None` for an event that is never stored.
+            /// Returns `None` for an event that is never stored.
             pub(crate) fn of(event: &EventKind) -> Option<Self> {
                 Some(match event {
                     EventKind::PollComplete { .. } => return None,
@@ -74,7 +74,7 @@ macro_rules! stored_events {
                 })
             }
 
-            /// `None` for a row that another version wrote and this one cannot read.
+            /// Returns `None` for a row of another version that this version cannot read.
             pub(crate) fn restore(self, at: Timestamp) -> Option<Event> {
                 let kind = match self {
                     $(Self::$name { $($field),* } => {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_keep_their_form_and_are_restored() {
+    fn the_json_of_a_stored_event_is_stable_and_can_be_restored() {
         let target = TargetId::new("a").unwrap();
         let at = Timestamp::from_millis(5);
         for (kind, row) in [

@@ -1,7 +1,7 @@
-//! The tables, a file each: definition, writing, reading, pruning.
+//! The tables of the database, one file each: definition, writing, reading, pruning.
 //!
-//! Functions take a connection, which may be a transaction. Times are milliseconds since the epoch, statuses are the words
-//! of the surfaces.
+//! Functions take a connection, which may be a transaction. Times are milliseconds since the epoch. Statuses are stored
+//! by the names that the API uses.
 
 pub(crate) mod dependency;
 pub(crate) mod error;
@@ -18,5 +18,5 @@ pub(crate) mod transition;
 
 use history::History;
 
-/// Every table of history.
+/// The history tables.
 pub(crate) const HISTORY: [History; 4] = [event::HISTORY, transition::HISTORY, error::HISTORY, poll_error::HISTORY];

@@ -1,4 +1,4 @@
-//! Values in the database: serde types of this crate, with explicit conversions.
+//! The stored form of values: serde types of this crate with explicit conversions.
 
 use crate::record::StoredSchedule;
 use model::{
@@ -8,7 +8,7 @@ use model::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// One target's progress in the journal and in its own row. Compact: times are relative to `at`, latencies in µs.
+/// The progress of one target, in the journal and in its own row. Times are relative to `at`, latencies are in µs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     /// Later snapshots of one target have higher versions.
@@ -19,8 +19,8 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of a target's own row and the journal either may be newer: the row's schedule is written with every change, what
-    /// merely continues only with the journal.
+    /// Merges the snapshots of a target's own row and of the journal, because either may be newer: the schedule in the
+    /// row is written with every change, the progress only with the journal.
     pub(crate) fn merged(own: Option<Self>, journaled: Option<&Self>) -> Option<Self> {
         match (own, journaled) {
             (Some(own), Some(journaled)) if own.version > journaled.version => {
@@ -35,9 +35,9 @@ impl Snapshot {
 /// A row of the journal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Journal {
-    /// When it was written; milliseconds since the epoch.
+    /// The time of the row, in milliseconds since the epoch.
     pub at: i64,
-    /// Whether the host ended properly with this row: nothing happened after it.
+    /// Whether the host ended properly with this row.
     pub ended: bool,
     pub snapshots: Vec<(i64, Snapshot)>,
     /// Target number, slot, point.
@@ -68,17 +68,17 @@ pub(crate) struct ScheduleWire {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LiveWire {
     slot: u32,
-    /// Milliseconds before the report.
+    /// Age at the time of the report, in milliseconds.
     age: i64,
     latency_us: Option<u32>,
     window: WindowWire,
 }
 
-/// A latency window under way. A quiet target has one measurement in each, which is its latency again.
+/// An incomplete latency window. A window of a quiet target has one measurement, which equals its latency.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 enum WindowWire {
     Empty,
-    /// Begun in this window, with the latency beside it as its only measurement.
+    /// Started in this window; the dependency's latency is the only measurement.
     One(u32),
     More(PointWire),
 }
@@ -123,7 +123,7 @@ impl From<PointWire> for LatencyPoint {
 }
 
 impl PointWire {
-    /// Which hour since the epoch it lies in.
+    /// Returns the hour since the epoch.
     pub(crate) fn hour(&self) -> i64 {
         i64::from(self.window) / 12
     }
@@ -193,7 +193,7 @@ impl From<&ScheduleWire> for StoredSchedule {
     fn from(w: &ScheduleWire) -> Self {
         let at = Timestamp::from_millis;
         let cause = |unreachable| if unreachable { Cause::Unreachable } else { Cause::Other };
-        // Whatever a file says, rates are finite numbers that are not negative.
+        // A damaged file must not yield rates that are negative or not finite.
         let [a, b, c, d] = w.rates.map(|number| if number.is_finite() { number.max(0.0) } else { 0.0 });
         let schedule = Schedule {
             due: at(w.due),
@@ -224,7 +224,7 @@ impl From<&ScheduleWire> for StoredSchedule {
     }
 }
 
-/// A value as bytes for the database.
+/// Encodes a value for the database.
 pub(crate) fn encode<T: Serialize>(value: &T) -> rusqlite::Result<Vec<u8>> {
     postcard::to_stdvec(value).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
 }

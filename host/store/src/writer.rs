@@ -1,7 +1,7 @@
-//! The one writer: a thread that commits what it is handed, many at a time.
+//! The single writer: a thread that commits queued jobs in groups.
 //!
-//! Handing something in never waits. What may pile up is bounded by whoever hands in: at most five results of each target
-//! (the scheduler's back-pressure), one flush of what merely continued, and the queue's length is a gauge.
+//! Queueing a job never waits. The callers bound the queue: at most five results per target (the scheduler's
+//! back-pressure) and one flush of progress. The length of the queue is a gauge.
 
 mod guard;
 mod pending;
@@ -32,45 +32,45 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Commits that share a transaction.
+/// The maximum number of jobs in one transaction.
 const GROUP: usize = 512;
-/// Rows of the journal before they are folded: about half an hour.
+/// The journal is folded at this number of rows (about half an hour).
 const FOLD: u64 = 64;
-/// A failed transaction is tried again after this, doubling to the second.
+/// The delay before a failed transaction is retried; it doubles up to `RETRY_LONGEST`.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
-/// How often a failed transaction is tried again once the host ends. Each try waits for a lock for 2 s at most.
+/// The number of retries of a failed transaction during shutdown. Each one waits for a lock for at most 2 s.
 const LAST_TRIES: u32 = 3;
-/// How often the files are looked at while nothing is written.
-const LOOK: Duration = Duration::from_secs(2);
+/// The interval of the file checks while no job is queued.
+const CHECK_FILES: Duration = Duration::from_secs(2);
 
-/// Counters for whoever watches the host.
+/// Gauges and counters of the writer.
 #[derive(Debug, Default)]
 pub struct Gauges {
-    /// What waits to be written.
+    /// Jobs in the queue.
     pub queued: AtomicU64,
-    /// Transactions that were committed.
+    /// Committed transactions.
     pub transactions: AtomicU64,
-    /// Transactions that failed and were tried again.
+    /// Failed attempts to commit a transaction.
     pub failures: AtomicU64,
-    /// How often the transaction under way has failed; 0 when the database takes what it is given.
+    /// How often the current transaction has failed; 0 if the last one succeeded.
     pub failing: AtomicU64,
-    /// Flushes of what merely continued that are not yet on disk.
+    /// Flushes of progress that are not yet on disk.
     pub flushes: AtomicU64,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: Mutex<VecDeque<Job>>,
-    /// The host ends: a database that takes nothing is not waited for any longer.
+    /// The host is shutting down; failed transactions are no longer retried without limit.
     ending: AtomicBool,
     more: Condvar,
-    /// What is wrong with the files, in one sentence.
+    /// The problem with the files, as one sentence; `None` if there is none.
     trouble: Mutex<Option<String>>,
     gauges: Gauges,
 }
 
-/// Where results go.
+/// The handle of the writer thread.
 pub struct Writer {
     queue: Arc<Queue>,
     pulse: Arc<Pulse>,
@@ -86,72 +86,74 @@ impl Writer {
         Ok(Self { queue, pulse, thread: Mutex::new(Some(thread)) })
     }
 
-    /// The sign of life of its thread.
+    /// Returns the liveness pulse of the writer thread.
     pub fn pulse(&self) -> &Arc<Pulse> {
         &self.pulse
     }
 
-    /// What is wrong with the database's files, in one sentence. Results are kept meanwhile, and nothing is told.
+    /// Returns the problem with the database files, as one sentence. While there is one, results stay queued and no
+    /// events are announced.
     pub fn trouble(&self) -> Option<String> {
         self.queue.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Commits the changes of a target. `publish` runs once they are on disk; without it, their events are announced then.
+    /// Commits the changes of a target. `publish` runs once they are on disk; if it is `None`, the events are announced
+    /// then.
     pub fn commit(&self, commit: Commit, publish: Option<Publish>) {
         self.push(Job::Commit(Box::new(commit), publish));
     }
 
-    /// Runs `publish` once everything handed in before is on disk.
+    /// Runs `publish` once all jobs queued before are on disk.
     pub fn publish(&self, publish: Publish) {
         self.push(Job::Publish(publish));
     }
 
-    /// Commits an event that is about no target's poll.
+    /// Commits an event that does not belong to a poll.
     pub fn event(&self, event: Event) {
         self.push(Job::Event(event));
     }
 
-    /// Writes what merely continued. History's age is counted from `now` where the clock `is_plausible`; a wrong one would
-    /// make all of it old.
+    /// Writes the progress of targets. History is pruned by its age at `now` only if the clock `is_plausible`; a wrong
+    /// clock would expire all history.
     pub fn progress(&self, progress: Vec<Progress>, now: Timestamp, is_plausible: bool) {
         self.queue.gauges.flushes.fetch_add(1, Ordering::Relaxed);
         self.push(Job::Progress(progress, now, is_plausible));
     }
 
-    /// Notes that polls may happen from now on.
+    /// Records that polls may happen from now on.
     pub(crate) fn begin(&self, now: Timestamp) {
         self.push(Job::Begin(now));
     }
 
-    /// Keeps a session of pages until its end; `None` ends it.
+    /// Stores a web session until its expiry; `None` ends it.
     pub fn session(&self, hash: [u8; 32], until: Option<Timestamp>) {
         self.push(Job::Session(hash, until));
     }
 
-    /// Keeps the hash of the admin token, in the place of the one before.
+    /// Stores the hash of the admin token and replaces the previous one.
     pub fn admin_token(&self, hash: [u8; 32], now: Timestamp) {
         self.push(Job::Token(hash, now));
     }
 
-    /// Keeps settings, or forgets those without a value. What is given back receives once all of that is on disk, with the
-    /// events that tell of it.
+    /// Stores settings; a setting without a value is deleted. The returned channel receives a message once the settings
+    /// and their events are on disk.
     pub fn settings(&self, values: Vec<(String, Option<String>)>, at: Timestamp) -> Receiver<()> {
         let (done, kept) = sync_channel(1);
         self.push(Job::Setting(SettingChange { values, at, done }));
         kept
     }
 
-    /// Forgets a target and everything that is known of it; its history goes by age.
+    /// Deletes a target and its known state. Its events expire by age.
     pub fn forget(&self, target: TargetId, now: Timestamp) {
         self.push(Job::Forget(target, now));
     }
 
-    /// Counters for whoever watches the host.
+    /// Returns the gauges and counters.
     pub fn gauges(&self) -> &Gauges {
         &self.queue.gauges
     }
 
-    /// Writes everything that was handed in, folds the journal, notes that the host ended properly, and ends.
+    /// Writes all queued jobs, folds the journal, records that the host ended properly, and stops the thread.
     pub fn finish(&self, now: Timestamp) {
         self.queue.ending.store(true, Ordering::Relaxed);
         self.push(Job::Finish(now));
@@ -174,7 +176,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Without a proper end: what was handed in is written, and the next start knows that the end was none.
+    /// Writes the queued jobs without recording a proper end, so that the next start treats the host as killed.
     fn drop(&mut self) {
         self.queue.ending.store(true, Ordering::Relaxed);
         self.push(Job::Abandon);
@@ -201,7 +203,10 @@ fn run(queue: &Queue, state: &mut WriterState, announce: &Announce, pulse: &Puls
             }
             let longest = if last_tries > 0 { RETRY } else { RETRY_LONGEST };
             let wait = RETRY.saturating_mul(1 << failed.min(10)).min(longest);
-            tracing::error!("the database did not take {} results ({why}); trying again in {wait:?}", group.len());
+            tracing::error!(
+                "{} results could not be written to the database ({why}); next attempt in {wait:?}",
+                group.len()
+            );
             thread::sleep(wait);
         }
         let flushes = group.iter().filter(|job| matches!(job, Job::Progress(..))).count();
@@ -215,7 +220,7 @@ fn run(queue: &Queue, state: &mut WriterState, announce: &Announce, pulse: &Puls
     }
 }
 
-/// Publishes a group that is on disk, in its order; `stored` holds the events of each job.
+/// Publishes a group that is on disk, in order; `stored` holds the events of each job.
 fn publish(group: Vec<Job>, stored: Vec<Vec<SequencedEvent>>, announce: &Announce) {
     for (job, events) in group.into_iter().zip(stored) {
         match job {
@@ -223,7 +228,7 @@ fn publish(group: Vec<Job>, stored: Vec<Vec<SequencedEvent>>, announce: &Announc
             Job::Commit(_, None) | Job::Event(_) => announce(events),
             Job::Setting(change) => {
                 announce(events);
-                // The caller may have left.
+                // The caller may no longer wait.
                 let _ = change.done.try_send(());
             }
             Job::Progress(..) | Job::Forget(..) | Job::Token(..) | Job::Session(..) => {}
@@ -232,7 +237,8 @@ fn publish(group: Vec<Job>, stored: Vec<Vec<SequencedEvent>>, announce: &Announc
     }
 }
 
-/// Commits a group once, and checks that it is in the files at the database's path. Fails with one sentence for people.
+/// Commits a group once and checks that it is in the files at the path of the database. Fails with one sentence for
+/// users.
 fn attempt(
     state: &mut WriterState,
     group: &[Job],
@@ -252,10 +258,10 @@ fn attempt(
     Ok(())
 }
 
-/// Takes the waiting jobs; empty when none came within [`LOOK`].
+/// Removes the queued jobs, up to one group; empty if none was queued within [`CHECK_FILES`].
 fn next_group(queue: &Queue) -> Vec<Job> {
     let jobs = queue.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-    let waited = queue.more.wait_timeout_while(jobs, LOOK, |jobs| jobs.is_empty());
+    let waited = queue.more.wait_timeout_while(jobs, CHECK_FILES, |jobs| jobs.is_empty());
     let (mut jobs, _) = waited.unwrap_or_else(PoisonError::into_inner);
     let count = jobs.len().min(GROUP);
     let group = jobs.drain(..count).collect();
@@ -263,7 +269,7 @@ fn next_group(queue: &Queue) -> Vec<Job> {
     group
 }
 
-/// The writer's connection and what it remembers.
+/// The connection of the writer and its cached state.
 pub(crate) struct WriterState {
     connection: Connection,
     /// Dropped after the connection: closing a descriptor of the file drops SQLite's locks.
@@ -273,20 +279,20 @@ pub(crate) struct WriterState {
     reader: Arc<Reader>,
     /// Changes when another connection writes.
     data_version: i64,
-    /// What each target has of history; counted when it is first pruned.
+    /// The share of each target in the history tables; counted at the first pruning.
     shares: Option<Shares>,
     numbers: HashMap<TargetId, i64>,
     version: u64,
-    /// What the journal holds, newest for each target, to be folded.
+    /// The newest snapshot of each target in the journal, to be folded.
     snapshots: BTreeMap<i64, Snapshot>,
     points: Vec<(i64, u32, PointWire)>,
-    /// Latency points of commits, which the journal does not hold yet.
+    /// Latency points of commits that are not in the journal yet.
     unjournaled: Vec<(i64, u32, PointWire)>,
     journal_rows: u64,
     limits: Limits,
 }
 
-/// What a writer starts with.
+/// The initial state of a writer.
 pub(crate) struct Opening {
     pub connection: Connection,
     pub lock: Lock,
@@ -299,7 +305,7 @@ impl WriterState {
     pub(crate) fn new(opening: Opening) -> std::io::Result<Self> {
         let Opening { connection, mut lock, path, reader, limits } = opening;
         let files = Files::of(&path)?;
-        // It exists now, whatever was there before.
+        // The file exists now, even if it did not before.
         let _ = lock.follow(&path);
         let data_version = data_version(&connection).unwrap_or_default();
         Ok(Self {
@@ -320,7 +326,8 @@ impl WriterState {
         })
     }
 
-    /// Writes the remaining jobs to a file, which the next start commits, because the database takes nothing and the host ends.
+    /// Writes the remaining jobs to the spill file, because they cannot be written to the database during shutdown. The
+    /// next start commits them.
     fn spill(&self, group: Vec<Job>, queue: &Queue) {
         let rest = std::mem::take(&mut *queue.jobs.lock().unwrap_or_else(PoisonError::into_inner));
         let all: Vec<Job> = group.into_iter().chain(rest).collect();
@@ -331,22 +338,22 @@ impl WriterState {
         let file = beside(&self.path, SPILL);
         match crate::spill::write(&file, all.iter()) {
             Ok(()) => tracing::error!(
-                "the database did not take the last {count} results; they are in {}, which the next start takes in",
+                "the last {count} results could not be written to the database; they are in {} and are written at the next start",
                 file.display()
             ),
             Err(error) => tracing::error!(
-                "neither the database nor {} took the last {count} results ({error}): they are lost",
+                "the last {count} results could not be written to the database or to {} ({error}): they are lost",
                 file.display()
             ),
         }
     }
 
-    /// Writes what an earlier host could not.
-    pub(crate) fn take_in(&mut self, jobs: &[Job]) -> rusqlite::Result<()> {
+    /// Commits the spilled jobs of an earlier host.
+    pub(crate) fn commit_spilled(&mut self, jobs: &[Job]) -> rusqlite::Result<()> {
         jobs.chunks(GROUP).try_for_each(|group| self.write(group).map(drop))
     }
 
-    /// What is in the database now, as at an open.
+    /// Loads the content of the database, as at opening.
     pub(crate) fn load(&mut self) -> rusqlite::Result<(HashMap<TargetId, Loaded>, Option<Timestamp>)> {
         let Everything { numbers, targets, journal } = load(&self.connection)?;
         self.numbers = numbers;
@@ -363,7 +370,7 @@ impl WriterState {
         let mut times = Times::default();
         let write = |job: &Job| write_job(&transaction, &self.numbers, job, (&mut pending, &mut times));
         let committed = group.iter().map(write).collect::<rusqlite::Result<Vec<_>>>()?;
-        // Nothing of a forgotten target stays in the journal, where its number could be another target's one day.
+        // A deleted target must not remain in the journal, because its number may be assigned to another target.
         let gone: Vec<i64> = pending.forgotten.iter().filter_map(|target| self.numbers.get(target).copied()).collect();
         if self.journal_rows + pending.rows >= FOLD || times.ended.is_some() || !gone.is_empty() {
             let snapshots = self.snapshots.iter().filter(|(of, _)| !gone.contains(of)).chain(&pending.snapshots);
@@ -378,7 +385,7 @@ impl WriterState {
         let shares = self.shares.take().filter(|_| pending.forgotten.is_empty());
         let shares = prune(&transaction, shares, self.limits, (&mut pending, &times))?;
         transaction.commit()?;
-        // A transaction that fails leaves them uncounted, and they are counted again.
+        // After a failed transaction the shares stay `None` and are counted again.
         self.shares = shares;
         self.remember(pending);
         Ok(committed)
@@ -389,7 +396,7 @@ impl WriterState {
         for target in pending.forgotten {
             if let Some(num) = self.numbers.remove(&target) {
                 self.snapshots.remove(&num);
-                // The number may be given to another target.
+                // The number may be assigned to another target.
                 self.points.retain(|(of, ..)| *of != num);
             }
         }
@@ -405,14 +412,14 @@ impl WriterState {
     }
 }
 
-/// The times that jobs of a group carry.
+/// The times in the jobs of a group.
 #[derive(Default)]
 struct Times {
     /// The time of the last flush, and whether it may be used to prune history.
     progressed: Option<(Timestamp, bool)>,
-    /// When the host ended.
+    /// The time at which the host ended.
     ended: Option<Timestamp>,
-    /// When a target was forgotten.
+    /// The time at which a target was deleted.
     forgotten: Option<Timestamp>,
 }
 
@@ -477,7 +484,7 @@ fn prune(
     Ok(Some(counted))
 }
 
-/// Results that could not be written lie beside the database in a file with this ending.
+/// The ending of the spill file beside the database.
 pub(crate) const SPILL: &str = "-spill";
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Finds files of a crate that import each other in a circle.
 //!
-//! An import is a `use` or a path in code that leads to another file of the crate. A re-export (`pub use`) is not an import:
-//! a path through it leads to the file that defines the item. Test modules do not count.
+//! An import is a `use` or a path in code that leads to another file of the crate. A re-export (`pub use`) is not an
+//! import: a path through it leads to the file that defines the item. Test modules do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -145,8 +145,8 @@ impl Driver {
             flush::merge(self.dirty.entry(id.clone()).or_default(), changes);
             match publication.entry.unwritten() {
                 0 => publication.publish(Vec::new()),
-                // Earlier results of the target are not on disk yet; they are shown first. A changed due time alone is not a result:
-                // the next publication shows it.
+                // Earlier results of the target are not on disk yet; they are shown first. A changed due time alone is
+                // not a result: the next publication shows it.
                 _ if polled => self.hand_in(id, publication, None),
                 _ => {}
             }
@@ -171,8 +171,8 @@ impl Driver {
         self.hand_in(id, publication, Some(commit));
     }
 
-    /// Hands a publication to the writer's queue, which is the order of publications. Tells the scheduler if the target has as
-    /// many results waiting as may.
+    /// Hands a publication to the writer's queue, which is the order of publications. Tells the scheduler if the target
+    /// has as many results waiting as may.
     fn hand_in(&mut self, id: &TargetId, publication: Publication, commit: Option<Commit>) {
         let waiting = publication.entry.hand_in();
         let (mailbox, target) = (self.wiring.mailbox.clone(), id.clone());

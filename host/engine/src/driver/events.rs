@@ -4,7 +4,8 @@ use super::Tracked;
 use model::{Event, EventKind, Failure, TargetId, Timestamp};
 use store::{Changes, Transition};
 
-/// The events of a poll that are stored: transitions, missing dependencies, and its error if that differs from the one before.
+/// The events of a poll that are stored: transitions, missing dependencies, and its error if that differs from the one
+/// before.
 pub(super) fn of_poll(id: &TargetId, changes: &Changes, failure: Option<&Failure>, at: Timestamp) -> Vec<Event> {
     let change = |t: &Transition| EventKind::StatusChange {
         target: id.clone(),
@@ -31,8 +32,8 @@ pub(super) fn poll_error(target: &TargetId, failure: &Failure) -> EventKind {
 }
 
 impl Tracked {
-    /// The event that the target became unreachable, or reachable again; `None` if neither changed. `failures` is the number of
-    /// failures in a row after the poll.
+    /// The event that the target became unreachable, or reachable again; `None` if neither changed. `failures` is the
+    /// number of failures in a row after the poll.
     pub(super) fn reach(&mut self, unreachable: bool, failures: u32, failure: Option<&Failure>) -> Option<EventKind> {
         let target = self.target.id().clone();
         match (self.unreachable, unreachable) {

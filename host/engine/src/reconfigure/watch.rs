@@ -68,7 +68,8 @@ impl Reconfigurer {
             }
             let is_stable = now.is_some() && now == watched.before;
             if is_stable && (now != watched.applied || !watched.changed.is_empty()) {
-                // A file of the configuration that changed may name other files, or the same ones that were unreadable before.
+                // A file of the configuration that changed may name other files, or the same ones that were unreadable
+                // before.
                 let files = match now == watched.applied {
                     true => Files::Changed(std::mem::take(&mut watched.changed)),
                     false => Files::All,

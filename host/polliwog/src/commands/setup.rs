@@ -1,7 +1,8 @@
 //! `setup`: how a Proxmox product becomes a target. The certificate to confirm, what to run there, what to paste here.
 //!
-//! Nothing secret is sent before a certificate is trusted: a first look takes any certificate and asks for something that
-//! everybody may see. With the secret, and a fingerprint where one is needed, a cluster is asked for its other members.
+//! Nothing secret is sent before a certificate is trusted: a first look takes any certificate and asks for something
+//! that everybody may see. With the secret, and a fingerprint where one is needed, a cluster is asked for its other
+//! members.
 
 mod members;
 mod product;

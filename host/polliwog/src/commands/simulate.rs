@@ -295,7 +295,7 @@ mod tests {
         assert!(read(&estate(r#""duration": 3600,"#, class)).is_ok());
         for (text, expected) in [
             (estate(r#""durration": "1d","#, class), "unknown field `durration`"),
-            (estate(r#""duration": "soon","#, class), "is no duration"),
+            (estate(r#""duration": "soon","#, class), "is not a duration"),
             (estate(r#""duration": "0s","#, class), "duration: use more than 0s"),
             (estate(r#""baseInterval": "1s","#, class), "baseInterval lies outside"),
             (estate(r#""minInterval": "0s","#, class), "minInterval and maxInterval"),

@@ -1,9 +1,9 @@
-//! What the queue and a whole step of the scheduler cost, beside other structures: `cargo bench -p scheduler`.
+//! Benchmarks of the queue and a whole scheduler step against other data structures: `cargo bench -p scheduler`.
 //!
-//! Each sample is a thousand operations on a structure of the size beside it, which is brought back to that size between
-//! samples, outside the measured time: microseconds in the table are nanoseconds an operation.
+//! Each sample is a thousand operations on a structure of the given size. The structure is restored to that size
+//! between samples, outside the measured time. Microseconds in the table are therefore nanoseconds per operation.
 
-#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on may panic")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot continue may panic")]
 
 mod others;
 
@@ -23,9 +23,9 @@ static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 
 const SIZES: [usize; 3] = [4_000, 40_000, 1_000_000];
 const LOADED: [usize; 2] = [40_000, 1_000_000];
-/// Operations in a sample.
+/// Operations per sample.
 const MANY: usize = 1_000;
-/// Targets are due within this many nanoseconds: five minutes.
+/// Targets are due within this many nanoseconds (five minutes).
 const SPAN: i64 = 300_000_000_000;
 
 fn main() {
@@ -37,7 +37,7 @@ fn main() {
     divan::main();
 }
 
-/// What every structure can do, by number.
+/// The operations of every structure; targets are identified by number.
 trait Structure {
     fn with_capacity(size: usize) -> Self;
     fn push(&mut self, number: usize, due: i64);
@@ -46,7 +46,7 @@ trait Structure {
     fn remove(&mut self, number: usize);
 }
 
-/// The scheduler's own.
+/// The queue of the scheduler.
 struct Indexed {
     queue: Queue,
     slots: Vec<Slot>,
@@ -81,14 +81,14 @@ impl Structure for Indexed {
     }
 }
 
-/// A structure of one size, and how to bring it back to that.
+/// A structure that is restored to its size after each sample.
 struct Bench<S> {
     structure: S,
     rng: Pcg64Mcg,
-    /// Later than whatever was taken out: time goes on.
+    /// The latest due time that was removed, because time advances.
     now: i64,
     taken: Vec<usize>,
-    /// Numbers that are not in it.
+    /// Numbers that are not in the structure.
     spare: Vec<usize>,
 }
 
@@ -112,7 +112,7 @@ impl<S: Structure> Bench<S> {
         self.now + self.rng.random_range(0..SPAN)
     }
 
-    /// A thousand numbers that are in it, with a due time for each.
+    /// Returns a thousand numbers of queued targets, each with a due time.
     fn some(&mut self, size: usize) -> Vec<(usize, i64)> {
         (0..MANY).map(|_| (self.rng.random_range(0..size), self.due())).collect()
     }
@@ -190,7 +190,7 @@ fn remove<S: Structure>(bencher: Bencher<'_, '_>, size: usize) {
         });
 }
 
-/// Ten times a hundred.
+/// Pops a hundred due entries, ten times.
 #[divan::bench(args = SIZES, sample_size = 1, sample_count = 100)]
 fn pop_due_100(bencher: Bencher<'_, '_>, size: usize) {
     let bench = Bench::<Indexed>::new(size);
@@ -204,7 +204,7 @@ fn pop_due_100(bencher: Bencher<'_, '_>, size: usize) {
     });
 }
 
-/// A target is named by its id, as by another room.
+/// Pushes by id, as another crate does.
 #[divan::bench(args = SIZES, sample_size = 1, sample_count = 100)]
 fn push_by_id(bencher: Bencher<'_, '_>, size: usize) {
     let bench = Bench::<Indexed>::new(size);
@@ -226,7 +226,7 @@ fn push_by_id(bencher: Bencher<'_, '_>, size: usize) {
         });
 }
 
-/// Ids that are there already are registered and queued.
+/// Registers and queues targets with existing ids.
 #[divan::bench(args = LOADED, sample_size = 1, sample_count = 10)]
 fn load(bencher: Bencher<'_, '_>, size: usize) {
     let ids: Vec<TargetId> = ids(size).collect();
@@ -242,7 +242,7 @@ fn load(bencher: Bencher<'_, '_>, size: usize) {
     });
 }
 
-/// The same with the ids' own memory, of ten to fourteen letters each.
+/// Like `load`, including the allocation of the ids, of ten to fourteen letters each.
 #[divan::bench(args = LOADED, sample_size = 1, sample_count = 10)]
 fn load_ids(bencher: Bencher<'_, '_>, size: usize) {
     let names: Vec<String> = (0..size).map(|number| format!("target-{number}")).collect();
@@ -258,7 +258,7 @@ fn load_ids(bencher: Bencher<'_, '_>, size: usize) {
     });
 }
 
-/// One poll ends, its next one is computed and queued, and the next target starts.
+/// Ends one poll, computes and queues the next one, and starts the next target.
 #[divan::bench(args = SIZES[..2].iter().copied(), sample_size = 1, sample_count = 100)]
 fn whole_step(bencher: Bencher<'_, '_>, size: usize) {
     let settings = Settings { base: Some(Duration::from_secs(60)), ..Settings::default() };
@@ -280,7 +280,7 @@ fn whole_step(bencher: Bencher<'_, '_>, size: usize) {
         };
         scheduler.apply(input, *now);
     };
-    // Every target has been polled, and learnt its interval.
+    // Poll every target first, so that all have a learnt interval.
     (0..size * 20).for_each(|_| step());
     bencher.bench_local(|| (0..MANY).for_each(|_| step()));
 }

@@ -1,10 +1,10 @@
-//! The structures that the queue was measured against. They order by due time alone.
+//! The data structures that the queue is compared with. They order by due time alone.
 
 use crate::Structure;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The standard library's heap, which finds nobody again: what the index costs.
+/// The standard library's heap, which cannot find entries. It shows the cost of the index.
 pub(crate) struct Unindexed(BinaryHeap<Reverse<(i64, usize)>>);
 
 impl Structure for Unindexed {
@@ -24,7 +24,7 @@ impl Structure for Unindexed {
         self.0.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// It cannot; for the benchmark of `push` it is enough that it does not grow.
+    /// Removes any entry, because the heap has no index. The benchmark of `push` only needs a constant size.
     fn remove(&mut self, _: usize) {
         self.0.pop();
     }
@@ -37,7 +37,7 @@ struct Node {
     due: i64,
     child: u32,
     next: u32,
-    /// The elder sibling, or the parent of the eldest; itself when it is not in the heap.
+    /// The elder sibling, or the parent of the eldest; the node itself if it is not in the heap.
     before: u32,
 }
 
@@ -64,7 +64,7 @@ impl Pairing {
         parent
     }
 
-    /// Melds a list of siblings two by two, and the pairs from the last to the first.
+    /// Melds a list of siblings in pairs, and then the pairs from the last to the first.
     fn merge(&mut self, mut first: u32) -> u32 {
         let mut pairs = std::mem::take(&mut self.pairs);
         while first != NONE {
@@ -135,11 +135,11 @@ impl Structure for Pairing {
     }
 }
 
-/// Nanoseconds of a tick of the wheel, and ticks of its turn: nearly seven minutes.
+/// Nanoseconds per tick of the wheel, and ticks per revolution (nearly seven minutes).
 const TICK: i64 = 100_000_000;
 const TURN: usize = 4096;
 
-/// A timing wheel of unsorted ticks before a heap of the tick that is on. What left its place is skipped when it comes up.
+/// A timing wheel of unsorted ticks before a heap of the current tick. Stale entries are skipped when they are reached.
 pub(crate) struct Wheel {
     ticks: Vec<Vec<u32>>,
     tick: i64,
@@ -147,12 +147,12 @@ pub(crate) struct Wheel {
     due: Vec<i64>,
 }
 
-/// The due time of whatever is not in the wheel.
+/// The due time of a target that is not in the wheel.
 const OUT: i64 = i64::MIN;
 
 impl Wheel {
-    /// Brings the next tick that has something to the heap, unless the heap has something.
-    fn turn(&mut self) {
+    /// Moves the entries of the next tick that is not empty to the heap, if the heap is empty.
+    fn advance(&mut self) {
         loop {
             while let Some(Reverse((due, number))) = self.now.peek() {
                 if self.due[*number as usize] == *due {
@@ -187,13 +187,13 @@ impl Structure for Wheel {
     }
 
     fn pop(&mut self) -> Option<(usize, i64)> {
-        self.turn();
+        self.advance();
         let Reverse((due, number)) = self.now.pop()?;
         self.due[number as usize] = OUT;
         Some((number as usize, due))
     }
 
-    /// As far as the tick that is on goes: who comes first in a later one is not known before its time.
+    /// Returns the first due time of the current tick; the order within later ticks is not known yet.
     fn peek(&self) -> Option<i64> {
         self.now.peek().map(|Reverse((due, _))| *due)
     }

@@ -5,10 +5,10 @@ fn id(n: u8) -> TargetId {
     TargetId::new(&format!("t{n}")).unwrap()
 }
 
-/// What the model knows of one entry: due, score, last polled, id.
+/// An entry of the model: due, score, last polled, id.
 type Held = (i64, u8, i64, TargetId);
 
-/// The queue as a sorted list: slow and plain.
+/// A naive model of the queue: a sorted list.
 #[derive(Default)]
 struct Model(Vec<Held>);
 

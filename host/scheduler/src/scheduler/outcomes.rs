@@ -1,4 +1,4 @@
-//! A poll ended: what that means for its target, and for others of its origin.
+//! Applies the outcome of a poll to its target and to other targets of the same origin.
 
 use super::{Finish, LONGEST_DELAY, SLOW, Scheduler};
 use crate::backoff::plugin_fault_delay;
@@ -8,7 +8,6 @@ use crate::queue::Slot;
 use crate::rates::Learn;
 use crate::target::LONGEST_RETRY_AFTER;
 use crate::why::{Failed, Why};
-
 use model::{BreakerState, Cause, DeadLetter, EventKind, Moment, Place, TargetId};
 use rand::Rng;
 use std::time::Duration;
@@ -16,16 +15,16 @@ use std::time::Duration;
 impl Scheduler {
     pub(super) fn finish(&mut self, id: &TargetId, finish: Finish, now: Moment) {
         let slot = self.queue.slot(id);
-        let flight = match slot {
-            Some(slot) => self.target_mut(slot).flight.take(),
+        let in_flight = match slot {
+            Some(slot) => self.target_mut(slot).in_flight.take(),
             None => self.orphans.remove(id),
         };
-        let Some(flight) = flight else { return };
+        let Some(in_flight) = in_flight else { return };
         self.in_flight -= 1;
-        self.doubtful_in_flight -= usize::from(flight.doubtful);
-        self.young.remove(&flight.number);
-        self.count_flight(&flight.kind, false);
-        if let Some(next) = self.hosts.leave(&flight.host, flight.doubtful, self.settings.max_per_host) {
+        self.doubtful_in_flight -= usize::from(in_flight.doubtful);
+        self.young.remove(&in_flight.number);
+        self.count_in_flight(&in_flight.kind, false);
+        if let Some(next) = self.hosts.leave(&in_flight.host, in_flight.doubtful, self.settings.max_per_host) {
             self.make_ready(next, now);
         }
         match finish {
@@ -37,21 +36,21 @@ impl Scheduler {
         let target = self.target_mut(slot);
         target.place = Place::Disabled;
         let mut score = None;
-        if !flight.void {
+        if !in_flight.void {
             if finish != Finish::Skipped {
                 target.schedule.last_polled = Some(now);
-                target.slow = now.since(flight.started) >= SLOW;
+                target.slow = now.since(in_flight.started) >= SLOW;
             }
             match finish {
-                // It says nothing of the version that serves now.
-                _ if flight.outdated => {}
-                Finish::PluginFault => self.suspect(slot, now),
+                // The outcome does not count for the current version of the plugin.
+                _ if in_flight.outdated => {}
+                Finish::PluginFault => self.record_fault(slot, now),
                 Finish::Skipped => {}
-                _ => self.clear(&flight.kind, now),
+                _ => self.clear(&in_flight.kind, now),
             }
             match finish {
                 Finish::Success { changed, critical } => {
-                    score = Some(self.succeed(slot, flight.due, (changed, critical), now));
+                    score = Some(self.succeed(slot, in_flight.due, (changed, critical), now));
                 }
                 Finish::Transient { cause, retry_after } => self.fail(slot, false, (cause, retry_after), now),
                 Finish::Permanent { cause, retry_after } => {
@@ -64,7 +63,7 @@ impl Scheduler {
         self.settle_scored(slot, score, now);
     }
 
-    /// Gives the score that its next poll was computed from.
+    /// Records a success. Returns the score from which the next poll was computed.
     fn succeed(&mut self, slot: Slot, due: Moment, (changed, critical): (bool, bool), now: Moment) -> f64 {
         let unit = self.rng.random::<f64>();
         let held = self.held;
@@ -74,7 +73,7 @@ impl Scheduler {
         if let Some(before) = schedule.last_success {
             let (was_in_trouble, span) = (schedule.critical, now.since(before));
             schedule.rates.observe(was_in_trouble, span, changed);
-            self.usual.observe(was_in_trouble, span, changed, now);
+            self.population_prior.observe(was_in_trouble, span, changed, now);
         }
         let schedule = &mut self.target_mut(slot).schedule;
         schedule.failures = 0;
@@ -100,7 +99,7 @@ impl Scheduler {
         }
         self.revive(slot);
         self.persist(slot, urgent || closed);
-        if !self.hopeful.is_empty() {
+        if !self.revivable.is_empty() {
             self.revive_neighbours(slot, now);
         }
         computed.scores.of(computed.cadence)
@@ -109,7 +108,7 @@ impl Scheduler {
     fn fail(&mut self, slot: Slot, permanent: bool, (cause, retry_after): (Cause, Option<Duration>), now: Moment) {
         let profile = self.settings.profile;
         let interval = self.target(slot).interval(&self.settings);
-        let look = self.target(slot).dead_letter_look(&self.settings);
+        let dead_letter_interval = self.target(slot).dead_letter_interval(&self.settings);
         let rules = profile.rules(interval);
         let (jitter, spread) = (self.rng.random::<f64>(), 1.0 + rules.probe_spread * self.rng.random::<f64>());
         let target = self.target_mut(slot);
@@ -132,14 +131,15 @@ impl Scheduler {
         });
         let backoff = rules.backoff.delay(failures, jitter).min(rules.cap);
         let delay = match (dead, open_for) {
-            (Some(_), _) => look.mul_f64(spread),
+            (Some(_), _) => dead_letter_interval.mul_f64(spread),
             (None, Some(open_for)) => open_for.mul_f64(spread),
             (None, None) => backoff.max(floor.unwrap_or_default()),
         };
         let retry_after = retry_after.map(|asked| asked.min(LONGEST_RETRY_AFTER));
         let delay = delay.max(retry_after.unwrap_or_default()).min(LONGEST_DELAY);
         schedule.due = now.after(delay);
-        target.why = Why::Failed(Failed { profile, backoff, floor, open_for, dead, look, retry_after, delay });
+        target.why =
+            Why::Failed(Failed { profile, backoff, floor, open_for, dead, dead_letter_interval, retry_after, delay });
         let id = target.spec.id.clone();
         if was_closed && open_for.is_some() {
             self.emit(EventKind::CircuitOpen { target: id.clone(), failures });
@@ -147,18 +147,18 @@ impl Scheduler {
         if let Some(reason) = newly_dead {
             self.emit(EventKind::DeadLetter { target: id, reason });
         }
-        self.index_hope(slot);
+        self.index_revivable(slot);
         self.persist(slot, true);
     }
 
     fn fault(&mut self, slot: Slot, now: Moment) {
-        let look = self.target(slot).dead_letter_look(&self.settings);
+        let dead_letter_interval = self.target(slot).dead_letter_interval(&self.settings);
         let target = self.target_mut(slot);
         let schedule = &mut target.schedule;
         schedule.plugin_faults = schedule.plugin_faults.saturating_add(1);
         let backoff = plugin_fault_delay(schedule.plugin_faults);
         let probe = schedule.breaker.lose_probe(now);
-        let dead = schedule.dead.map(|_| look);
+        let dead = schedule.dead.map(|_| dead_letter_interval);
         let delay = backoff.max(probe.unwrap_or_default()).max(dead.unwrap_or_default());
         schedule.due = now.after(delay);
         target.why = Why::PluginFault { backoff, probe, dead, delay };
@@ -167,19 +167,19 @@ impl Scheduler {
 
     fn skip(&mut self, slot: Slot, now: Moment) {
         let min = self.target(slot).bounds(&self.settings).min;
-        let look = self.target(slot).dead_letter_look(&self.settings);
+        let dead_letter_interval = self.target(slot).dead_letter_interval(&self.settings);
         let target = self.target_mut(slot);
         let again = target.schedule.breaker.lose_probe(now).unwrap_or_default();
-        let dead = if target.schedule.dead.is_some() { look } else { Duration::ZERO };
+        let dead = if target.schedule.dead.is_some() { dead_letter_interval } else { Duration::ZERO };
         let delay = min.max(again).max(dead);
         target.schedule.due = now.after(delay);
         target.why = Why::NoSlot { delay };
         self.persist(slot, false);
     }
 
-    /// Takes a target out of the dead letters.
+    /// Removes a target from the dead letters.
     pub(super) fn revive(&mut self, slot: Slot) {
-        self.forget_hope(slot);
+        self.forget_revivable(slot);
         let target = self.target_mut(slot);
         if target.schedule.dead.take().is_some() {
             let target = target.spec.id.clone();
@@ -187,11 +187,11 @@ impl Scheduler {
         }
     }
 
-    /// An origin answered: its dead letters that could not reach it get one more try.
+    /// Polls the revivable dead letters of an origin once more after another target of the origin answered.
     fn revive_neighbours(&mut self, answered: Slot, now: Moment) {
         let origin = &self.target(answered).spec.origin;
-        let Some(hopeful) = self.hopeful.get(origin) else { return };
-        let neighbours: Vec<Slot> = hopeful.values().copied().filter(|slot| *slot != answered).collect();
+        let Some(revivable) = self.revivable.get(origin) else { return };
+        let neighbours: Vec<Slot> = revivable.values().copied().filter(|slot| *slot != answered).collect();
         let neighbour = self.queue.id(answered).clone();
         for slot in neighbours {
             self.revive(slot);

@@ -1,38 +1,38 @@
-//! Where targets are, and who may start.
+//! Moves targets between places and starts polls.
 
-use super::{Action, Flight, MAX_UNWRITTEN, SLOW, Scheduler};
+use super::{Action, InFlight, MAX_UNWRITTEN, SLOW, Scheduler};
 use crate::Entry;
 use crate::breaker::Transitions;
 use crate::cadence::{Computed, Load, compute, jittered};
 use crate::queue::Slot;
-use crate::target::{Spending, Target, Turn};
+use crate::target::{ReadyEntry, Spending, Target};
 use crate::why::Why;
 use model::{BreakerState, Cadence, Kind, Moment, Place};
 use rand::Rng;
 use std::collections::BTreeSet;
 
-/// Wishes of targets that are never polled less often than at their base are held to this many times what that costs.
+/// The poll budget of a target without a longest interval: this many times the polls of its base interval.
 const MOST_SPENDING: f64 = 2.0;
 
-/// What came of an attempt to start a poll.
+/// The result of an attempt to start a poll.
 #[derive(PartialEq, Eq)]
 enum Attempt {
-    /// It runs, or waits elsewhere.
+    /// The target is being polled or waits elsewhere.
     Done,
     /// The token bucket is empty.
     NoToken,
 }
 
 impl Scheduler {
-    /// Puts a target that is nowhere where it belongs.
+    /// Puts a target that is in no place into the place where it belongs.
     pub(super) fn settle(&mut self, slot: Slot, now: Moment) {
         self.settle_scored(slot, None, now);
     }
 
-    /// The same, where the score is known already.
+    /// Like `settle`, with a score that is already computed.
     pub(super) fn settle_scored(&mut self, slot: Slot, score: Option<f64>, now: Moment) {
         let target = self.target(slot);
-        let place = if target.flight.is_some() {
+        let place = if target.in_flight.is_some() {
             Place::InFlight
         } else if !target.spec.enabled {
             Place::Disabled
@@ -51,17 +51,19 @@ impl Scheduler {
             self.spend(slot, Spending::default());
         }
         if place == Place::Quarantined {
-            self.put_aside(slot);
+            self.park(slot);
         }
         self.target_mut(slot).place = place;
         self.moved.push(slot);
     }
 
     fn score(&self, target: &Target, now: Moment) -> f64 {
-        target.scores(&self.settings, (self.stretch(), &self.usual), now).of(target.cadence(&self.settings))
+        target
+            .scores(&self.settings, (self.budget_scale(), &self.population_prior), now)
+            .of(target.cadence(&self.settings))
     }
 
-    /// Takes a target from wherever it waits; a poll in flight goes on.
+    /// Removes a target from the place where it waits. A poll in flight continues.
     pub(super) fn take_out(&mut self, slot: Slot) {
         let target = self.target_mut(slot);
         let place = target.place;
@@ -73,10 +75,10 @@ impl Scheduler {
         match place {
             Place::Queued => drop(self.queue.remove(slot)),
             Place::Ready => {
-                if let Some(turn) = target.turn.take() {
-                    self.turns(turn.doubtful).remove(&turn);
+                if let Some(ready_entry) = target.ready_entry.take() {
+                    self.ready_entries(ready_entry.doubtful).remove(&ready_entry);
                 }
-                // It may have been given its host's free slot; that goes to the next.
+                // The target may have been assigned a free slot of its host; pass that slot on.
                 self.hand_on(&host);
             }
             Place::WaitingForHost => {
@@ -87,7 +89,7 @@ impl Scheduler {
         }
     }
 
-    /// A host has a slot that nobody took: whoever waits for it comes next.
+    /// Passes a free slot of a host on to the next target that waits for it.
     pub(super) fn hand_on(&mut self, host: &str) {
         if let Some(next) = self.hosts.next(host, self.settings.max_per_host) {
             self.make_ready(next, self.latest);
@@ -102,20 +104,20 @@ impl Scheduler {
     }
 
     fn enter_ready(&mut self, entry: Entry) {
-        let turn = self.turn(entry);
-        let target = self.target_mut(turn.slot);
-        (target.place, target.turn) = (Place::Ready, Some(turn.clone()));
-        self.moved.push(turn.slot);
-        self.turns(turn.doubtful).insert(turn);
+        let ready_entry = self.ready_entry(entry);
+        let target = self.target_mut(ready_entry.slot);
+        (target.place, target.ready_entry) = (Place::Ready, Some(ready_entry.clone()));
+        self.moved.push(ready_entry.slot);
+        self.ready_entries(ready_entry.doubtful).insert(ready_entry);
     }
 
-    /// Where turns wait.
-    fn turns(&mut self, doubtful: bool) -> &mut BTreeSet<Turn> {
+    /// Returns the set of ready entries.
+    fn ready_entries(&mut self, doubtful: bool) -> &mut BTreeSet<ReadyEntry> {
         if doubtful { &mut self.doubtful } else { &mut self.ready }
     }
 
-    /// The first turn that may be taken now.
-    fn pop_ready(&mut self) -> Option<Turn> {
+    /// Removes the first entry that may start now.
+    fn pop_ready(&mut self) -> Option<ReadyEntry> {
         let doubtful = self.doubtful.first().filter(|_| self.may_doubt());
         match (self.ready.first(), doubtful) {
             (Some(ready), Some(doubtful)) if doubtful < ready => self.doubtful.pop_first(),
@@ -124,18 +126,18 @@ impl Scheduler {
         }
     }
 
-    /// A target's turn has come: it is due.
-    fn turn(&mut self, entry: Entry) -> Turn {
+    /// Creates the ready entry of a target that has become due.
+    fn ready_entry(&mut self, entry: Entry) -> ReadyEntry {
         let Entry { slot, due, score, last_polled } = entry;
         self.entered += 1;
         let step = self.step;
         let target = self.target_mut(slot);
         target.ready_since = step;
         let doubtful = target.is_doubtful();
-        Turn { due, score, last_polled, id: self.queue.id(slot).clone(), slot, doubtful }
+        ReadyEntry { due, score, last_polled, id: self.queue.id(slot).clone(), slot, doubtful }
     }
 
-    /// Computes a healthy target's next poll again, counted from its last one; a failing one keeps its time.
+    /// Computes a healthy target's next poll again, counted from its last poll. A failing target keeps its due time.
     pub(super) fn recompute(&mut self, slot: Slot, now: Moment) {
         let target = self.target(slot);
         if target.schedule.failures > 0 || target.schedule.plugin_faults > 0 {
@@ -150,11 +152,11 @@ impl Scheduler {
         target.why = Why::Recomputed { computed, after };
     }
 
-    /// The interval that a target's cadence gives; what it spends is counted.
+    /// Computes the interval of a target from its cadence and updates the target's spending.
     pub(super) fn computed(&mut self, slot: Slot, load: Load, now: Moment) -> Computed {
         let target = self.target(slot);
         let (cadence, bounds) = (target.cadence(&self.settings), target.bounds(&self.settings));
-        let scores = target.scores(&self.settings, (self.stretch(), &self.usual), now);
+        let scores = target.scores(&self.settings, (self.budget_scale(), &self.population_prior), now);
         let last = target.schedule.interval;
         let spending = match cadence {
             Cadence::Adaptive => {
@@ -173,8 +175,8 @@ impl Scheduler {
         self.spending.allowed += spending.allowed - before.allowed;
     }
 
-    /// By how much everybody's wishes are stretched, so that all together cost no more than they may.
-    pub(super) fn stretch(&self) -> f64 {
+    /// Returns the factor on all wanted intervals that keeps the polls of all targets within the budget; at least 1.
+    pub(super) fn budget_scale(&self) -> f64 {
         let Spending { wanted, allowed } = self.spending;
         if allowed > 0.0 { (wanted / allowed).max(1.0) } else { 1.0 }
     }
@@ -187,17 +189,17 @@ impl Scheduler {
             let due = self.queue.next_due().is_some_and(|due| due <= now);
             let next = if due { self.queue.pop() } else { None };
             token = match next {
-                // Nobody else waits: no need to line up.
+                // No other target waits, so the entry starts without passing through the ready set.
                 Some(entry) if open && self.ready.is_empty() && self.doubtful.is_empty() && self.may_doubt() => {
-                    let turn = self.turn(entry);
-                    self.start_one(turn, now) == Attempt::Done
+                    let ready_entry = self.ready_entry(entry);
+                    self.start_one(ready_entry, now) == Attempt::Done
                 }
                 Some(entry) => {
                     self.enter_ready(entry);
                     token
                 }
                 None if open => match self.pop_ready() {
-                    Some(turn) => self.start_one(turn, now) == Attempt::Done,
+                    Some(ready_entry) => self.start_one(ready_entry, now) == Attempt::Done,
                     None => break,
                 },
                 None => break,
@@ -210,26 +212,26 @@ impl Scheduler {
         }
     }
 
-    /// Polls that have run for a while leave their slots of `max_in_flight` to others, as long as there are no more of them
-    /// than `max_in_flight` again: when many targets begin to hang at once, those that answer are polled in time.
+    /// Frees the slots of `max_in_flight` of polls that have run for longer than `SLOW`, for at most `max_in_flight`
+    /// such polls. When many targets begin to hang at once, the targets that answer are still polled in time.
     fn leave_old(&mut self, now: Moment) {
         while self.next_to_leave().is_some_and(|at| at <= now) {
             self.young.pop_first();
         }
     }
 
-    /// When the next poll leaves its slot of `max_in_flight`.
+    /// Returns when the next poll in flight frees its slot of `max_in_flight`.
     pub(super) fn next_to_leave(&self) -> Option<Moment> {
         let room = self.in_flight - self.young.len() < self.max_in_flight();
         self.young.first_key_value().filter(|_| room).map(|(_, started)| started.after(SLOW))
     }
 
-    /// Starts a poll, or says where it waits instead.
-    fn start_one(&mut self, turn: Turn, now: Moment) -> Attempt {
-        let slot = turn.slot;
+    /// Starts a poll, or moves its target to the place where it waits.
+    fn start_one(&mut self, ready_entry: ReadyEntry, now: Moment) -> Attempt {
+        let slot = ready_entry.slot;
         let settings = &self.settings;
         let target = self.targets[slot.index()].as_mut().expect("a registered slot has a target");
-        target.turn = None;
+        target.ready_entry = None;
         self.moved.push(slot);
         let fresh = u64::from(target.ready_since == self.step);
         self.left += fresh;
@@ -239,35 +241,35 @@ impl Scheduler {
             target.schedule.due = now.after(delay);
             target.why = Why::Unwritten { results: target.unwritten, delay };
             let host = target.spec.host.clone();
-            self.is_no_probe(slot);
+            self.withdraw_probe(slot);
             self.settle(slot, now);
             self.persist(slot, false);
             self.hand_on(&host);
             return Attempt::Done;
         }
-        if !self.hosts.has_room(&target.spec.host, settings.max_per_host, turn.doubtful) {
+        if !self.hosts.has_room(&target.spec.host, settings.max_per_host, ready_entry.doubtful) {
             self.counters.held_by_hosts += 1;
             target.place = Place::WaitingForHost;
-            self.hosts.wait(&target.spec.host, (target.last_polled(), turn.id, slot), turn.doubtful);
+            self.hosts.wait(&target.spec.host, (target.last_polled(), ready_entry.id, slot), ready_entry.doubtful);
             return Attempt::Done;
         }
         if !self.bucket.take(settings.rate_per_second, now) {
             target.place = Place::Ready;
-            target.turn = Some(turn.clone());
-            self.turns(turn.doubtful).insert(turn);
+            target.ready_entry = Some(ready_entry.clone());
+            self.ready_entries(ready_entry.doubtful).insert(ready_entry);
             self.left -= fresh;
             return Attempt::NoToken;
         }
         target.place = Place::InFlight;
         target.schedule.breaker.start(now);
-        // A probe that never ends, because the host does, opens the breaker again for the same time: that it began must
-        // not be forgotten.
+        // If the host ends during a probe, the breaker opens again for the same time. The start of the probe must
+        // therefore be saved.
         let probes = target.schedule.breaker.state == BreakerState::HalfOpen || target.schedule.dead.is_some();
         let (host, kind, due) = (target.spec.host.clone(), target.spec.kind.clone(), target.schedule.due);
-        let doubtful = turn.doubtful;
+        let doubtful = ready_entry.doubtful;
         self.hosts.enter(&host, doubtful);
         let number = self.counters.started;
-        target.flight = Some(Flight {
+        target.in_flight = Some(InFlight {
             host,
             kind: kind.clone(),
             due,
@@ -280,16 +282,16 @@ impl Scheduler {
         self.young.insert(number, now);
         self.in_flight += 1;
         self.doubtful_in_flight += usize::from(doubtful);
-        self.count_flight(&kind, true);
+        self.count_in_flight(&kind, true);
         self.counters.started += 1;
         if probes {
             self.persist(slot, true);
         }
-        self.actions.push(Action::Start(turn.id, due));
+        self.actions.push(Action::Start(ready_entry.id, due));
         Attempt::Done
     }
 
-    pub(super) fn count_flight(&mut self, kind: &Kind, begins: bool) {
+    pub(super) fn count_in_flight(&mut self, kind: &Kind, begins: bool) {
         match self.in_flight_by_kind.get_mut(kind) {
             Some(count) => *count = if begins { *count + 1 } else { count.saturating_sub(1) },
             None => drop(self.in_flight_by_kind.insert(kind.clone(), usize::from(begins))),

@@ -1,27 +1,26 @@
-//! Plugins whose own faults keep them from being run.
+//! Quarantine of plugins that fail.
 //!
-//! When the latest polls of five different targets (of all, where its kind has fewer) all ended in faults of the plugin,
-//! what is wrong is the plugin and not a target. Then one target is polled every 5 minutes, as a probe; one poll that ends
-//! in anything but such a fault, or another version of the plugin, and all are polled again. What an operator asks for is
-//! polled in quarantine too, and counts as a probe.
+//! When the latest polls of five different targets (of all, if the kind has fewer) ended in plugin faults, the cause is
+//! the plugin and not a target. The plugin is then in quarantine: one target is polled every 5 minutes as a probe. The
+//! quarantine ends with a poll that ends in anything but a plugin fault, or when the plugin is replaced. A poll that an
+//! operator requests runs during the quarantine too and counts as a probe.
 
 use super::{MAX_UNWRITTEN, Scheduler};
 use crate::queue::Slot;
+use crate::record::{Quarantine, Record};
 use crate::target::Target;
 use crate::why::Why;
-
-use crate::record::{Quarantine, Record};
 use model::{BreakerState, EventKind, Kind, Moment, Place};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// So many targets in a row, and it is the plugin.
-const SUSPICIOUS: usize = 5;
-/// How often a quarantined plugin is tried.
+/// Plugin faults of this many different targets in a row put the plugin into quarantine.
+const FAULTY_TARGETS: usize = 5;
+/// The interval between the probes of a quarantined plugin.
 const PROBE: Duration = Duration::from_secs(300);
 
 impl Scheduler {
-    /// Kinds whose plugin is in quarantine, with when it is tried again.
+    /// Returns the kinds whose plugin is in quarantine, each with the time of its next probe.
     pub fn quarantined(&self) -> impl Iterator<Item = (&Kind, Moment)> {
         self.records.iter().filter_map(|(kind, record)| {
             let quarantine = record.quarantine.as_ref()?;
@@ -29,22 +28,22 @@ impl Scheduler {
         })
     }
 
-    /// Whether a target has to wait for its plugin.
+    /// Returns true if a target must not be polled because its plugin is in quarantine.
     pub(super) fn is_quarantined(&self, kind: &Kind, slot: Slot) -> bool {
         let quarantine = self.records.get(kind).and_then(|record| record.quarantine.as_ref());
         quarantine.is_some_and(|quarantine| !quarantine.probes.contains(&slot))
     }
 
-    /// A target waits for its plugin from now on.
-    pub(super) fn put_aside(&mut self, slot: Slot) {
+    /// Parks a target until the quarantine of its plugin ends. The next probe is chosen again.
+    pub(super) fn park(&mut self, slot: Slot) {
         let kind = &self.target(slot).spec.kind.clone();
         if let Some(quarantine) = self.records.get_mut(kind).and_then(|record| record.quarantine.as_mut()) {
             quarantine.chosen = Some(quarantine.allowed);
         }
     }
 
-    /// A poll ended in a fault of the plugin.
-    pub(super) fn suspect(&mut self, slot: Slot, now: Moment) {
+    /// Records a poll that ended in a plugin fault.
+    pub(super) fn record_fault(&mut self, slot: Slot, now: Moment) {
         let kind = self.target(slot).spec.kind.clone();
         let id = self.queue.id(slot).clone();
         let record = self.records.entry(kind.clone()).or_default();
@@ -57,7 +56,7 @@ impl Scheduler {
         record.faulty.insert(id);
         let faulty = record.faulty.len();
         let polled = |target: &&Target| target.spec.enabled && target.spec.kind == kind;
-        let enough = self.targets.iter().flatten().filter(polled).take(SUSPICIOUS).count().max(1);
+        let enough = self.targets.iter().flatten().filter(polled).take(FAULTY_TARGETS).count().max(1);
         if faulty < enough {
             return;
         }
@@ -71,7 +70,7 @@ impl Scheduler {
         self.emit(EventKind::PluginQuarantined { plugin: kind, targets });
     }
 
-    /// The plugin of a kind did what it should, or is another one now.
+    /// Ends the quarantine of a kind, because its plugin ran without a fault or was replaced.
     pub(super) fn clear(&mut self, kind: &Kind, now: Moment) {
         if self.records.is_empty() {
             return;
@@ -81,10 +80,10 @@ impl Scheduler {
         self.settle_all(&waiting, now);
     }
 
-    /// A target may be polled in quarantine: it was chosen, or an operator asked for it. One that is being polled already
-    /// began before that, and one that is disabled would never be polled.
-    pub(super) fn let_through(&mut self, slot: Slot) {
-        if self.target(slot).flight.is_some() || !self.target(slot).spec.enabled {
+    /// Admits a target as a probe of its quarantined plugin: it was chosen, or an operator requested a poll. A target
+    /// that is being polled is not admitted, because that poll began earlier. A disabled target is not admitted either.
+    pub(super) fn admit_probe(&mut self, slot: Slot) {
+        if self.target(slot).in_flight.is_some() || !self.target(slot).spec.enabled {
             return;
         }
         let kind = self.target(slot).spec.kind.clone();
@@ -93,8 +92,8 @@ impl Scheduler {
         }
     }
 
-    /// Forgets a target that is no probe any more: it is gone, disabled, or of another kind.
-    pub(super) fn is_no_probe(&mut self, slot: Slot) {
+    /// Withdraws a target as a probe, because it was removed, disabled or skipped, or its kind changed.
+    pub(super) fn withdraw_probe(&mut self, slot: Slot) {
         for record in self.records.values_mut() {
             if let Some(quarantine) = &mut record.quarantine {
                 quarantine.probes.remove(&slot);
@@ -102,7 +101,7 @@ impl Scheduler {
         }
     }
 
-    /// Chooses a probe for every quarantined plugin whose time has come.
+    /// Chooses a probe for every quarantined plugin whose next probe is due.
     pub(super) fn choose_probes(&mut self, now: Moment) {
         if self.records.is_empty() || self.stopping {
             return;
@@ -115,7 +114,7 @@ impl Scheduler {
             };
             quarantine.chosen = candidate.map(|(at, _)| at);
             let Some((_, slot)) = candidate.filter(|(at, _)| *at <= now) else { continue };
-            self.let_through(slot);
+            self.admit_probe(slot);
             let target = self.target_mut(slot);
             target.schedule.due = now;
             target.why = Why::QuarantineProbe;
@@ -124,12 +123,12 @@ impl Scheduler {
         }
     }
 
-    /// When the next probe is to be chosen.
+    /// Returns when the next probe is to be chosen.
     pub(super) fn next_probe(&self) -> Option<Moment> {
         self.without_probe().map(|(_, at)| at).min()
     }
 
-    /// Quarantined kinds of which no target is polled, with when one is to be chosen.
+    /// Returns the quarantined kinds without a probe, each with the time at which one is to be chosen.
     fn without_probe(&self) -> impl Iterator<Item = (&Kind, Moment)> {
         self.records.iter().filter_map(|(kind, record)| {
             let quarantine = record.quarantine.as_ref()?;
@@ -137,8 +136,8 @@ impl Scheduler {
         })
     }
 
-    /// Of the targets that wait for a plugin: the one that may be polled first, and when; of several the one that was
-    /// polled longest ago. An open breaker and a dead letter keep their time.
+    /// Returns the parked target that may be polled first, and when. Of several, returns the one that was polled
+    /// longest ago. A target with an open breaker and a dead letter keep their due time.
     fn candidate(&self, kind: &Kind, now: Moment) -> Option<(Moment, Slot)> {
         let key = |slot: Slot| {
             let target = self.target(slot);
@@ -146,7 +145,7 @@ impl Scheduler {
             let when = if healthy { now } else { target.schedule.due.max(now) };
             (when, target.last_polled(), target.spec.id.clone())
         };
-        // One whose results wait for the database would be left out when its turn comes.
+        // A target with too many unwritten results would be skipped at its start.
         let waits = |target: &Target| target.place == Place::Quarantined && target.unwritten < MAX_UNWRITTEN;
         let slots = self.slots(|target| waits(target) && target.spec.kind == *kind);
         slots.into_iter().map(|slot| (key(slot), slot)).min().map(|((when, ..), slot)| (when, slot))

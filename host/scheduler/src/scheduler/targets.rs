@@ -1,4 +1,4 @@
-//! Targets come, change and go; settings change; operators ask.
+//! Applies changes of targets and settings, and commands of operators.
 
 use super::{Change, Scheduler};
 use crate::breaker::Transitions;
@@ -21,8 +21,9 @@ impl Scheduler {
                 self.emit(EventKind::ServiceStarted { target: spec.id.clone() });
             }
             let mut target = Target::new(spec, saved.unwrap_or_else(|| Schedule::new(now)), Why::Restored);
-            self.usual.add(&target.schedule.rates);
-            // Too far away, because a clock was set back or an interval shortened: due as well, or all would be at once.
+            self.population_prior.add(&target.schedule.rates);
+            // The due time is too late, because a clock was set back or an interval was shortened. Such targets are
+            // spread together with the overdue ones; otherwise they would all be due at once.
             let too_far = target.schedule.due > target.latest_due(&self.settings, now);
             let due = target.schedule.due <= now;
             if too_far {
@@ -37,7 +38,7 @@ impl Scheduler {
         self.spread(&overdue, now);
     }
 
-    /// Many are due at once: they run one after another, in the order of a hash of their URLs.
+    /// Spreads targets that are due at once, in the order of a hash of their URLs.
     pub(super) fn spread(&mut self, overdue: &[Slot], now: Moment) {
         let key = |slot: &Slot| {
             let target = self.target(*slot);
@@ -56,7 +57,7 @@ impl Scheduler {
         }
     }
 
-    /// The host may have slept, or been stopped: what fell due meanwhile is spread.
+    /// Spreads overdue targets if the machine slept or the host was stopped.
     pub(super) fn wake(&mut self, now: Moment) {
         self.latest = now;
         let late = now.before(super::SLEPT);
@@ -71,7 +72,7 @@ impl Scheduler {
         self.persist_all(&overdue);
     }
 
-    /// Their due times are others now, and nothing else.
+    /// Saves targets of which only the due time changed.
     fn persist_all(&mut self, slots: &[Slot]) {
         for &slot in slots {
             self.persist(slot, false);
@@ -84,7 +85,7 @@ impl Scheduler {
             self.targets.resize_with(slot.index() + 1, || None);
         }
         self.targets[slot.index()] = Some(target);
-        self.index_hope(slot);
+        self.index_revivable(slot);
         slot
     }
 
@@ -96,8 +97,8 @@ impl Scheduler {
             self.emit(EventKind::ServiceStarted { target: spec.id.clone() });
         }
         let mut target = Target::new(spec, Schedule::new(now), Why::Added);
-        // A poll of a target of this name may still be under way; never two at once.
-        target.flight = self.orphans.remove(&target.spec.id);
+        // A poll of a removed target with this id may still be in flight; a target is never polled twice at once.
+        target.in_flight = self.orphans.remove(&target.spec.id);
         let slot = self.insert(target);
         self.settle(slot, now);
         self.persist(slot, true);
@@ -109,17 +110,18 @@ impl Scheduler {
             return;
         }
         self.take_out(slot);
-        self.is_no_probe(slot);
-        self.forget_hope(slot);
+        self.withdraw_probe(slot);
+        self.forget_revivable(slot);
         let target = self.target_mut(slot);
         let was_enabled = target.spec.enabled;
         target.spec = spec;
         let (mut was_open, mut was_dead) = (false, false);
         if matches!(change, Change::Reset | Change::PollNow) {
             (target.schedule.due, target.why) = (now, Why::Changed);
-            // A poll under way is one of what the target was; it is polled again as soon as that has ended.
-            if let Some(flight) = &mut target.flight {
-                flight.void = true;
+            // A poll in flight belongs to the old definition. The target is polled again as soon as that poll has
+            // ended.
+            if let Some(in_flight) = &mut target.in_flight {
+                in_flight.void = true;
                 target.schedule.breaker.lose_probe(now);
             }
         }
@@ -140,19 +142,19 @@ impl Scheduler {
         if was_dead {
             self.emit(EventKind::Revived { target: id });
         }
-        self.index_hope(slot);
-        self.tell_of_enabling(slot, was_enabled, now);
+        self.index_revivable(slot);
+        self.emit_enabling(slot, was_enabled, now);
         self.settle(slot, now);
         self.persist(slot, true);
     }
 
-    fn tell_of_enabling(&mut self, slot: Slot, was_enabled: bool, now: Moment) {
+    fn emit_enabling(&mut self, slot: Slot, was_enabled: bool, now: Moment) {
         let target = self.target_mut(slot);
         let id = target.spec.id.clone();
         match (was_enabled, target.spec.enabled) {
             (false, true) => {
                 target.why = Why::Enabled;
-                // What fell due while it was disabled did not fall due for it.
+                // Polls missed while the target was disabled are not made up.
                 target.schedule.due = now;
                 self.emit(EventKind::ServiceStarted { target: id });
             }
@@ -164,12 +166,12 @@ impl Scheduler {
     pub(super) fn remove(&mut self, id: &TargetId) {
         let Some(slot) = self.queue.slot(id) else { return };
         self.take_out(slot);
-        self.is_no_probe(slot);
-        self.forget_hope(slot);
+        self.withdraw_probe(slot);
+        self.forget_revivable(slot);
         self.spend(slot, Spending::default());
         let Some(target) = self.targets[slot.index()].take() else { return };
-        if let Some(flight) = target.flight {
-            self.orphans.insert(id.clone(), super::Flight { void: true, ..flight });
+        if let Some(in_flight) = target.in_flight {
+            self.orphans.insert(id.clone(), super::InFlight { void: true, ..in_flight });
         }
         self.queue.forget(slot);
         if target.spec.enabled {
@@ -195,9 +197,9 @@ impl Scheduler {
             self.persist_all(&queued);
         }
         let profile = self.settings.profile;
-        let looks = |settings: &Settings| (settings.profile, settings.dead_letter_interval);
-        if looks(&before) != looks(&self.settings) {
-            self.look_sooner(now);
+        let dead_letter_rules = |settings: &Settings| (settings.profile, settings.dead_letter_interval);
+        if dead_letter_rules(&before) != dead_letter_rules(&self.settings) {
+            self.advance_dead_letters(now);
         }
         if !profile.has_dead_letters() {
             let dead = self.slots(|target| target.schedule.dead.is_some());
@@ -219,12 +221,12 @@ impl Scheduler {
         }
     }
 
-    /// Dead letters that wait for longer than they would now are looked at when they would be.
-    fn look_sooner(&mut self, now: Moment) {
+    /// Moves dead letters forward whose due time is later than the current dead-letter interval allows.
+    fn advance_dead_letters(&mut self, now: Moment) {
         let profile = self.settings.profile;
         let dead = self.slots(|target| target.place == Place::Queued && target.schedule.dead.is_some());
         for slot in dead {
-            let latest = now.after(self.target(slot).dead_letter_look(&self.settings));
+            let latest = now.after(self.target(slot).dead_letter_interval(&self.settings));
             if self.target(slot).schedule.due > latest {
                 self.take_out(slot);
                 let earlier = Duration::from_secs_f64(30.0 * self.rng.random::<f64>());
@@ -246,8 +248,8 @@ impl Scheduler {
         let known = if served { !self.unserved.remove(&kind) } else { !self.unserved.insert(kind.clone()) };
         self.clear(&kind, now);
         for target in self.targets.iter_mut().flatten().filter(|target| target.spec.kind == kind) {
-            if let Some(flight) = &mut target.flight {
-                flight.outdated = true;
+            if let Some(in_flight) = &mut target.in_flight {
+                in_flight.outdated = true;
             }
         }
         if known {
@@ -257,7 +259,7 @@ impl Scheduler {
         self.settle_all(&of_kind, now);
     }
 
-    /// Something that concerned these targets is over or begins; those that are overdue now are spread.
+    /// Settles targets again after a condition on them changed. Overdue targets are spread.
     pub(super) fn settle_all(&mut self, slots: &[Slot], now: Moment) {
         let mut overdue = Vec::new();
         for &slot in slots {
@@ -289,12 +291,12 @@ impl Scheduler {
             }
         }
         if ask == Ask::Disable {
-            self.is_no_probe(slot);
+            self.withdraw_probe(slot);
         } else if ask != Ask::Enable {
-            self.let_through(slot);
+            self.admit_probe(slot);
         }
         self.take_out(slot);
-        self.tell_of_enabling(slot, was_enabled, now);
+        self.emit_enabling(slot, was_enabled, now);
         if ask == Ask::ResetBreaker && was_open {
             self.emit(EventKind::CircuitClose { target: id.clone() });
         }
@@ -305,7 +307,7 @@ impl Scheduler {
             let target = self.target_mut(slot);
             target.schedule.due = target.schedule.due.min(now);
             if quarantined {
-                // What fell due while it waited for its plugin did not fall due for it.
+                // Polls missed during the quarantine are not made up.
                 target.schedule.due = now;
             }
             target.why = Why::Asked(ask);
@@ -314,27 +316,27 @@ impl Scheduler {
         self.persist(slot, ask != Ask::PollNow);
     }
 
-    /// Notes whether a neighbour's success may revive a target.
-    pub(super) fn index_hope(&mut self, slot: Slot) {
+    /// Updates whether a success of another target of the same origin may revive this target.
+    pub(super) fn index_revivable(&mut self, slot: Slot) {
         let target = self.target(slot);
         let schedule = &target.schedule;
         if schedule.dead.is_some() && !schedule.revived && schedule.last_cause == Some(Cause::Unreachable) {
             let (origin, id) = (target.spec.origin.clone(), target.spec.id.clone());
-            self.hopeful.entry(origin).or_default().insert(id, slot);
+            self.revivable.entry(origin).or_default().insert(id, slot);
         } else {
-            self.forget_hope(slot);
+            self.forget_revivable(slot);
         }
     }
 
-    pub(super) fn forget_hope(&mut self, slot: Slot) {
-        if self.hopeful.is_empty() {
+    pub(super) fn forget_revivable(&mut self, slot: Slot) {
+        if self.revivable.is_empty() {
             return;
         }
         let target = self.targets[slot.index()].as_ref().expect("a registered slot has a target");
-        if let Some(hopeful) = self.hopeful.get_mut(&target.spec.origin) {
-            hopeful.remove(&target.spec.id);
-            if hopeful.is_empty() {
-                self.hopeful.remove(&target.spec.origin);
+        if let Some(revivable) = self.revivable.get_mut(&target.spec.origin) {
+            revivable.remove(&target.spec.id);
+            if revivable.is_empty() {
+                self.revivable.remove(&target.spec.origin);
             }
         }
     }

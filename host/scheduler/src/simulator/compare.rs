@@ -1,4 +1,4 @@
-//! How late each cadence sees changes, at an equal number of polls.
+//! Compares how late each cadence detects changes, at an equal number of polls.
 
 use crate::simulator::truth::Truth;
 use crate::simulator::{Class, Estate};
@@ -10,45 +10,45 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
-/// How near to one another numbers of polls must be to be called equal.
+/// Numbers of polls count as equal within this relative difference.
 const EQUAL: f64 = 0.005;
-/// How often an interval is corrected to bring them there.
+/// The number of corrections of an interval to reach an equal number of polls.
 const CORRECTIONS: usize = 6;
 
-/// What one cadence achieved.
+/// The result of one cadence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Which.
+    /// The cadence.
     pub cadence: Cadence,
-    /// Polls that it started.
+    /// The number of polls started.
     pub polls: u64,
     /// The mean time between two polls of a target.
     pub interval: Duration,
-    /// Changes of which it could know: a poll brought a report afterwards.
+    /// The number of changes that were followed by a poll with a report.
     pub changes: u64,
-    /// Half of the changes were known after this, counted from the change to the next poll that brought a report.
+    /// The median delay from a change to the next poll with a report.
     pub median: Duration,
-    /// Nineteen in twenty were.
+    /// The 95th percentile of that delay.
     pub p95: Duration,
-    /// The mean.
+    /// The mean of that delay.
     pub mean: Duration,
-    /// The share of changes that were undone before a poll looked.
+    /// The share of changes that were undone before a poll could detect them.
     pub missed: f64,
 }
 
-/// What each cadence achieved on one estate.
+/// The results of all cadences on one estate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// `fixed`, `pulse`, `adaptive`.
+    /// The results of `fixed`, `pulse` and `adaptive`, in this order.
     pub rows: Vec<Row>,
-    /// `fixed` at the intervals that the estate has, however many polls that takes.
+    /// The result of `fixed` at the configured intervals, with whatever number of polls that takes.
     pub configured: Row,
-    /// The median of `adaptive` over that of `fixed`.
+    /// The median delay of `adaptive` over that of `fixed`.
     pub ratio: f64,
 }
 
-/// Runs `adaptive` on an estate with its settings, and then `fixed` and `pulse` with the interval at which they start as
-/// many polls. Every cadence meets the same incidents.
+/// Runs `adaptive` on an estate with its settings, and then `fixed` and `pulse` with the interval at which they start
+/// as many polls. Every cadence meets the same incidents.
 pub fn compare(estate: &Estate, seed: u64) -> Comparison {
     let adaptive = run(estate, &Settings { cadence: Cadence::Adaptive, ..estate.settings.clone() }, 1.0, seed);
     let wanted = adaptive.polls;
@@ -59,7 +59,8 @@ pub fn compare(estate: &Estate, seed: u64) -> Comparison {
         for _ in 0..CORRECTIONS {
             let base = Duration::from_secs_f64(interval.clamp(0.1, 86_400.0));
             let settings = Settings { cadence, base: Some(base), ..estate.settings.clone() };
-            // Pulse's formula relaxes to its longest interval after each success: that is what sets its number of polls.
+            // The `pulse` formula approaches its longest interval after each success, so the longest interval
+            // determines the number of polls.
             let min =
                 if cadence == Cadence::Pulse { estate.settings.min.min(base) } else { Duration::from_millis(100) };
             let max = if cadence == Cadence::Pulse { base } else { Duration::from_secs(86_400) };
@@ -83,7 +84,7 @@ pub fn compare(estate: &Estate, seed: u64) -> Comparison {
     Comparison { rows, configured, ratio }
 }
 
-/// One run. `scale` stretches intervals that classes have of their own.
+/// Runs one simulation. `scale` multiplies the intervals of the classes.
 fn run(estate: &Estate, settings: &Settings, scale: f64, seed: u64) -> Row {
     let mut world = World::new(estate, seed);
     let mut scheduler = Scheduler::new(settings.clone(), seed);
@@ -102,13 +103,13 @@ fn run(estate: &Estate, settings: &Settings, scale: f64, seed: u64) -> Row {
                 world.start(&target, now);
             }
         }
-        let finished = world.flights.peek().map(|Reverse((at, _))| *at);
+        let finished = world.in_flight.peek().map(|Reverse((at, _))| *at);
         let Some(next) = scheduler.next_wakeup().into_iter().chain(finished).min() else { break };
         if next > end {
             break;
         }
         now = now.max(next);
-        match world.flights.peek() {
+        match world.in_flight.peek() {
             Some(Reverse((at, _))) if *at <= now => {
                 let (target, finish) = world.finish(now);
                 scheduler.apply(Input::Finished(target, finish), now);
@@ -127,7 +128,7 @@ struct World<'a> {
     shown: Vec<bool>,
     numbers: HashMap<TargetId, usize>,
     ids: Vec<TargetId>,
-    flights: BinaryHeap<Reverse<(Moment, usize)>>,
+    in_flight: BinaryHeap<Reverse<(Moment, usize)>>,
     delays: Vec<Duration>,
     incidents: u64,
     missed: u64,
@@ -148,7 +149,7 @@ impl<'a> World<'a> {
             numbers: ids.iter().cloned().zip(0..).collect(),
             ids,
             classes,
-            flights: BinaryHeap::new(),
+            in_flight: BinaryHeap::new(),
             delays: Vec::new(),
             incidents: 0,
             missed: 0,
@@ -162,15 +163,15 @@ impl<'a> World<'a> {
     fn start(&mut self, target: &TargetId, now: Moment) {
         let target = self.numbers[target];
         let latency = self.class(target).latency.mul_f64(0.5 + self.rng.random::<f64>());
-        self.flights.push(Reverse((now.after(latency), target)));
+        self.in_flight.push(Reverse((now.after(latency), target)));
     }
 
     fn finish(&mut self, now: Moment) -> (TargetId, Finish) {
-        let Reverse((_, target)) = self.flights.pop().expect("a poll under way ends");
+        let Reverse((_, target)) = self.in_flight.pop().expect("a poll in flight ends");
         let since = now.since(Moment::START);
         let hit = |outage: &&crate::simulator::Outage| {
             let place = (target as f64 + 0.5) / self.classes.len() as f64;
-            // Which part is hit depends on when: every outage hits another.
+            // The affected part depends on the start of the outage, so that outages affect different parts.
             let from = (outage.at.as_secs_f64() * 0.618_033_988).fract();
             let place = (place - from).rem_euclid(1.0);
             outage.at <= since && since < outage.at + outage.length && place < outage.share
@@ -182,14 +183,14 @@ impl<'a> World<'a> {
         if self.rng.random::<f64>() < self.class(target).failure_rate {
             return (id, Finish::Transient { cause: Cause::Other, retry_after: None });
         }
-        let look = self.truths[target].look(now);
-        let changed = look.trouble != self.shown[target];
-        // Changes come in pairs; a pair between two looks was an incident, or an end of one, that nobody saw.
-        self.incidents += look.changes.len() as u64;
-        self.missed += (look.changes.len() - usize::from(changed)) as u64;
-        self.delays.extend(look.changes.iter().map(|change| now.since(*change)));
-        self.shown[target] = look.trouble;
-        (id, Finish::Success { changed, critical: look.trouble })
+        let observation = self.truths[target].observe(now);
+        let changed = observation.trouble != self.shown[target];
+        // Changes come in pairs. A pair between two polls is an incident, or a recovery, that no poll detected.
+        self.incidents += observation.changes.len() as u64;
+        self.missed += (observation.changes.len() - usize::from(changed)) as u64;
+        self.delays.extend(observation.changes.iter().map(|change| now.since(*change)));
+        self.shown[target] = observation.trouble;
+        (id, Finish::Success { changed, critical: observation.trouble })
     }
 
     fn row(mut self, cadence: Cadence, polls: u64, estate: &Estate) -> Row {
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_interval_sees_changes_after_half_of_it_and_equal_numbers_of_polls_are_equal() {
+    fn a_fixed_interval_detects_changes_after_half_of_it_and_all_cadences_poll_equally_often() {
         let found = compare(&estate(vec![class(0.8, 0.5, 20), class(0.2, 20.0, 10)]), 3);
         let polls: Vec<u64> = found.rows.iter().map(|row| row.polls).collect();
         for count in &polls {
@@ -261,12 +262,12 @@ mod tests {
         assert_eq!(found.configured.interval.as_secs_f64().round(), 30.0);
         assert!(
             found.rows[2].polls <= found.configured.polls * 101 / 100,
-            "a longest interval buys no more polls: {found:?}"
+            "a longest interval does not increase the number of polls: {found:?}"
         );
     }
 
     #[test]
-    fn an_interval_is_a_promise_where_nobody_set_a_longest_one() {
+    fn targets_are_polled_at_least_at_their_base_interval_without_a_longest_one() {
         let mut estate = estate(vec![class(0.8, 0.0, 20), class(0.2, 20.0, 10)]);
         estate.settings.max = None;
         let found = compare(&estate, 3);
@@ -277,14 +278,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_run() {
+    fn the_same_seed_yields_the_same_run() {
         let estate = estate(vec![class(1.0, 4.0, 15)]);
         assert_eq!(compare(&estate, 1), compare(&estate, 1));
         assert_ne!(compare(&estate, 1), compare(&estate, 2));
     }
 
     #[test]
-    fn what_lies_in_no_class_and_what_never_changes_is_no_trouble() {
+    fn an_empty_class_and_a_class_without_changes_are_simulated() {
         let mut quiet = estate(vec![class(1.0, 0.0, 10), class(0.0, 5.0, 10)]);
         quiet.targets = 1;
         let found = compare(&quiet, 1);

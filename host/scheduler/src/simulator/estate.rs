@@ -1,61 +1,61 @@
-//! A made-up estate: classes of targets, and what befalls them.
+//! A simulated estate: classes of targets with their incidents, and outages.
 
 use crate::{Settings, TargetSpec};
 use model::{Kind, TargetId};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Targets of one sort.
+/// A class of targets with the same behaviour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
-    /// What they are called.
+    /// The name of the class.
     pub name: String,
-    /// Their share of all targets; shares are weighed against one another.
+    /// The share of all targets, relative to the shares of the other classes.
     pub share: f64,
-    /// How often an incident begins for each of them, in a day; times are exponential.
+    /// Incidents per target and day; the times between them are exponentially distributed.
     pub incidents_per_day: f64,
-    /// How long an incident lasts on average; lengths are exponential.
+    /// The mean length of an incident; lengths are exponentially distributed.
     pub incident: Duration,
-    /// How long a poll takes on average; half to one and a half times that.
+    /// The mean duration of a poll; durations are uniform from half to one and a half times the mean.
     pub latency: Duration,
-    /// The share of polls that fail for a reason that goes away, 0 to 1.
+    /// The share of polls with a transient failure, 0 to 1.
     pub failure_rate: f64,
-    /// Their own base interval.
+    /// The targets' own base interval.
     pub interval: Option<Duration>,
 }
 
-/// A part of the estate cannot be reached.
+/// An outage: a part of the estate is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outage {
-    /// When it begins, from the start.
+    /// The start of the outage, from the start of the run.
     pub at: Duration,
-    /// How long it lasts.
+    /// The length of the outage.
     pub length: Duration,
-    /// The share of all targets that it hits, 0 to 1.
+    /// The share of all targets that are unreachable, 0 to 1.
     pub share: f64,
 }
 
-/// Targets, their fates, and the settings under which they are polled.
+/// Targets, their incidents and outages, and the settings under which they are polled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estate {
-    /// What it is called.
+    /// The name of the estate.
     pub name: String,
-    /// How many targets there are.
+    /// The number of targets.
     pub targets: u32,
-    /// Targets of one host.
+    /// The number of targets per host.
     pub per_host: u32,
-    /// How long it is watched.
+    /// The simulated time.
     pub duration: Duration,
-    /// The settings for `adaptive`; the other cadences' intervals follow from the number of polls.
+    /// The settings for `adaptive`. The intervals of the other cadences follow from the number of polls.
     pub settings: Settings,
-    /// What the targets are.
+    /// The classes of the targets.
     pub classes: Vec<Class>,
-    /// What befalls many of them at once.
+    /// Outages of many targets at once.
     pub outages: Vec<Outage>,
 }
 
 impl Estate {
-    /// Which class each target belongs to, in the order of the classes; every class with a share has at least one.
+    /// Returns the class index of each target, in the order of the classes. Every class has at least one target.
     pub(crate) fn classes_of_targets(&self) -> Vec<usize> {
         let total: f64 = self.classes.iter().map(|class| class.share).sum();
         let mut owned = Vec::new();
@@ -72,8 +72,8 @@ impl Estate {
     pub(crate) fn spec(&self, target: usize, class: &Class) -> TargetSpec {
         let host: Arc<str> = format!("host-{}", target / self.per_host.max(1) as usize).into();
         TargetSpec {
-            id: TargetId::new(&format!("t{target}")).expect("a letter and digits are an id"),
-            kind: Kind::new("simulated").expect("a word is a kind"),
+            id: TargetId::new(&format!("t{target}")).expect("a letter and digits form a valid id"),
+            kind: Kind::new("simulated").expect("a word is a valid kind"),
             url_hash: (target as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             origin: host.clone(),
             host,

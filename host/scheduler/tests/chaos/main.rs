@@ -2,7 +2,7 @@
 
 mod simulation;
 
-/// More of them, by command: `cargo run --release -p scheduler --example seeds -- --seeds 10000`.
+/// To run more seeds: `cargo run --release -p scheduler --example seeds -- --seeds 10000`.
 #[test]
 fn invariants_hold_for_many_seeds() {
     let mut total = simulation::Summary::default();
@@ -14,10 +14,13 @@ fn invariants_hold_for_many_seeds() {
             ),
         }
     }
-    assert!(total.polls > 10_000 && total.probes > 100 && total.dead_letters > 100, "too quiet a test: {total:?}");
+    assert!(
+        total.polls > 10_000 && total.probes > 100 && total.dead_letters > 100,
+        "the runs exercise too little: {total:?}"
+    );
 }
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn the_same_seed_yields_the_same_run() {
     assert_eq!(simulation::run(7), simulation::run(7));
 }

@@ -17,8 +17,8 @@ fn failure(category: FailureCategory, code: &str, message: &str) -> Outcome {
     Outcome::Failure(Failure { category, code: code.to_owned(), message: message.to_owned(), retry_after: None })
 }
 
-/// Learns reports one after the other; gives what each changed, in short.
-fn learn(known: &mut KnownState, outcomes: Vec<Outcome>) -> Vec<String> {
+/// Merges outcomes one after the other. Returns a summary of the changes of each.
+fn merge_all(known: &mut KnownState, outcomes: Vec<Outcome>) -> Vec<String> {
     let mut seen = Vec::new();
     for (index, outcome) in outcomes.into_iter().enumerate() {
         let changes = known.merge(outcome, at(10 * index as i64), &Aliases::new());
@@ -41,11 +41,11 @@ fn learn(known: &mut KnownState, outcomes: Vec<Outcome>) -> Vec<String> {
 }
 
 #[test]
-fn transitions_are_changes_of_status_and_nothing_else() {
+fn only_a_changed_status_is_a_transition() {
     use Status::{Critical, Ok, Unknown, Warning};
     let statuses = [Ok, Ok, Warning, Critical, Critical, Unknown, Ok];
     let mut known = KnownState::default();
-    let seen = learn(&mut known, statuses.map(|status| report(vec![dependency("a", status)])).to_vec());
+    let seen = merge_all(&mut known, statuses.map(|status| report(vec![dependency("a", status)])).to_vec());
     assert_eq!(
         seen,
         [
@@ -62,12 +62,12 @@ fn transitions_are_changes_of_status_and_nothing_else() {
 }
 
 #[test]
-fn the_error_history_follows_the_error_and_not_its_message() {
+fn a_new_error_is_recorded_and_a_new_message_is_not() {
     let critical = |error: Option<&str>, message: Option<&str>| {
         let error = error.map(Json::checked);
         report(vec![Reported { error, error_message: message.map(str::to_owned), ..dependency("a", Status::Critical) }])
     };
-    let seen = learn(
+    let seen = merge_all(
         &mut KnownState::default(),
         vec![
             critical(None, Some("no route")),
@@ -81,21 +81,21 @@ fn the_error_history_follows_the_error_and_not_its_message() {
 }
 
 #[test]
-fn what_is_missing_is_dismissed_and_new_when_it_comes_back() {
+fn a_dismissed_missing_dependency_is_forgotten_and_counts_as_new_when_reported_again() {
     let mut known = KnownState::default();
     let names = |names: &[&str]| report(names.iter().map(|name| dependency(name, Status::Ok)).collect());
-    learn(&mut known, vec![names(&["a", "b", "c"]), names(&["a"])]);
+    merge_all(&mut known, vec![names(&["a", "b", "c"]), names(&["a"])]);
     assert_eq!(known.dismiss(Some("a")).forgotten, Vec::<String>::new(), "it is not missing");
     assert_eq!(known.dismiss(Some("b")).forgotten, ["b"]);
     assert_eq!(known.dismiss(None).forgotten, ["c"]);
     assert!(known.get("b").is_none() && known.get("c").is_none() && known.get("a").is_some());
-    learn(&mut known, vec![names(&["a", "b"])]);
+    merge_all(&mut known, vec![names(&["a", "b"])]);
     assert_eq!(known.get("b").unwrap().record.missing_since, None);
-    assert_eq!(known.get("b").unwrap().record.slot, 3, "another one than before");
+    assert_eq!(known.get("b").unwrap().record.slot, 3, "a new slot");
 }
 
 #[test]
-fn what_is_no_longer_reported_is_missing_unless_kept() {
+fn a_dependency_that_is_no_longer_reported_is_missing_unless_kept() {
     let mut known = KnownState::default();
     let names = |names: &[&str], kept: &[&str]| {
         let dependencies = names.iter().map(|name| dependency(name, Status::Ok)).collect();
@@ -105,26 +105,26 @@ fn what_is_no_longer_reported_is_missing_unless_kept() {
             ..Report::default()
         })
     };
-    learn(&mut known, vec![names(&["a", "disk/1", "disk/2", "b"], &[]), names(&["a"], &["disk/"])]);
+    merge_all(&mut known, vec![names(&["a", "disk/1", "disk/2", "b"], &[]), names(&["a"], &["disk/"])]);
     let missing = |known: &KnownState| -> Vec<String> {
         let gone = known.dependencies.iter().filter(|d| d.record.missing_since.is_some());
         gone.map(|d| d.record.reported.name.clone()).collect()
     };
     assert_eq!(missing(&known), ["b"]);
-    assert_eq!(learn(&mut known, vec![names(&["a", "b"], &["disk/1"])]), ["2u0d"], "b is back, disk/2 is missing");
+    assert_eq!(merge_all(&mut known, vec![names(&["a", "b"], &["disk/1"])]), ["2u0d"], "b is back, disk/2 is missing");
     assert_eq!(missing(&known), ["disk/2"]);
     let many: Vec<String> = (0..MISSING + 10).map(|n| format!("n{n}")).collect();
-    learn(&mut known, vec![names(&many.iter().map(String::as_str).collect::<Vec<_>>(), &[])]);
+    merge_all(&mut known, vec![names(&many.iter().map(String::as_str).collect::<Vec<_>>(), &[])]);
     let changes = known.merge(names(&[], &[]), at(100), &Aliases::new());
     assert_eq!(missing(&known).len(), MISSING);
     assert!(changes.forgotten.len() >= 10 && known.get("n1009").is_some() != known.get("n0").is_some());
 }
 
 #[test]
-fn a_failed_poll_makes_everything_stale_and_changes_nothing_else() {
+fn a_failed_poll_makes_the_target_stale_and_keeps_its_dependencies() {
     let mut known = KnownState::default();
     let transient = |code: &str, message: &str| failure(FailureCategory::Transient, code, message);
-    let seen = learn(
+    let seen = merge_all(
         &mut known,
         vec![
             report(vec![dependency("a", Status::Critical)]),
@@ -136,19 +136,19 @@ fn a_failed_poll_makes_everything_stale_and_changes_nothing_else() {
     );
     assert_eq!(seen, ["a!Unhealthy 1u0d", "poll timeout 0u0d", "0u0d", "poll closed 0u0d", "poll cpu_limit 0u0d"]);
     assert_eq!((known.stale_since, known.dependencies[0].record.reported.status), (Some(at(10)), Status::Critical));
-    assert_eq!(learn(&mut known, vec![report(vec![dependency("a", Status::Critical)])]), ["poll recovered 0u0d"]);
+    assert_eq!(merge_all(&mut known, vec![report(vec![dependency("a", Status::Critical)])]), ["poll recovered 0u0d"]);
     assert_eq!((known.stale_since, &known.failure), (None, &None));
 }
 
 #[test]
-fn a_poll_that_finds_everything_as_it_was_changes_nothing() {
+fn an_unchanged_report_causes_no_changes() {
     let mut known = KnownState::default();
     let same = |latency: f64, checked: i64| {
         let reported =
             Reported { latency_ms: Some(latency), checked_at: Some(at(checked)), ..dependency("a", Status::Ok) };
         report(vec![reported])
     };
-    learn(&mut known, vec![same(1.0, 1)]);
+    merge_all(&mut known, vec![same(1.0, 1)]);
     for (second, latency) in [(20, 2.0), (30, 3.0)] {
         let changes = known.merge(same(latency, second), at(second), &Aliases::new());
         assert_eq!(changes, Changes::default());
@@ -161,7 +161,7 @@ fn a_poll_that_finds_everything_as_it_was_changes_nothing() {
 }
 
 #[test]
-fn aliases_give_canonical_names() {
+fn an_alias_sets_the_canonical_name() {
     let aliases = Aliases::from([("PostgreSQL main".to_owned(), "postgres".to_owned())]);
     let mut known = KnownState::default();
     known.merge(report(vec![dependency("PostgreSQL main", Status::Ok)]), at(0), &aliases);

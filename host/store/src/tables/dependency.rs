@@ -1,4 +1,4 @@
-//! `dependency`: the records of targets' dependencies.
+//! Table `dependency`: the records of dependencies.
 
 use model::{DependencyRecord, Json, Status, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -72,7 +72,7 @@ pub(crate) fn delete(connection: &Connection, target: i64, name: &str) -> rusqli
     connection.prepare_cached(sql)?.execute(params![target, name]).map(drop)
 }
 
-/// The records of every target, by its number.
+/// Returns the records of all targets, by target number.
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<HashMap<i64, Vec<DependencyRecord>>> {
     let mut statement = connection.prepare(
         "SELECT target, slot, name, canonical_name, title, type, status, skipped, code, description, impact, error,

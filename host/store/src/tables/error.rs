@@ -1,4 +1,4 @@
-//! `error_history`: dependencies' errors and recoveries.
+//! Table `error_history`: errors and recoveries of dependencies.
 
 use super::history::History;
 use crate::changes::ErrorEntry;
@@ -25,14 +25,14 @@ pub(crate) const HISTORY: History = History {
     bytes: "octet_length(dependency) + coalesce(octet_length(error), 0) + coalesce(octet_length(message), 0)",
 };
 
-/// One entry of a dependency's error history; without an error it is a recovery.
+/// An entry of a dependency's error history; a recovery if `error` is `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorRow {
     /// The error as JSON.
     pub error: Option<String>,
-    /// The error for a person.
+    /// The error message for users.
     pub message: Option<String>,
-    /// When it began.
+    /// The time of the entry.
     pub at: Timestamp,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn insert(connection: &Connection, target: i64, e: &ErrorEntry, at: T
     Ok(e.dependency.len() + texts.into_iter().flatten().sum::<usize>())
 }
 
-/// A dependency's entries, newest first, at most `limit`.
+/// Returns at most `limit` entries of a dependency, newest first.
 pub(crate) fn of_dependency(
     connection: &Connection,
     target: &TargetId,

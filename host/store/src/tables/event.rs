@@ -1,4 +1,4 @@
-//! `event`: announced events in their sequence, which never restarts.
+//! Table `event`: announced events in their sequence, which never restarts.
 
 use super::history::History;
 use crate::stored_event::EventWire;
@@ -20,7 +20,8 @@ pub(crate) const V3: &str = "CREATE INDEX event_of_target ON event (target, sequ
 pub(crate) const HISTORY: History =
     History { table: "event", id: "sequence", by_number: false, bytes: "octet_length(body)" };
 
-/// Inserts an event. Returns it with its place, and the bytes of its row; `None` for an event that is never stored.
+/// Inserts an event. Returns the event with its position and the bytes of its row; `None` for an event that is never
+/// stored.
 pub(crate) fn insert(connection: &Connection, event: &Event) -> rusqlite::Result<Option<(SequencedEvent, usize)>> {
     let Some(wire) = EventWire::of(&event.kind) else { return Ok(None) };
     let body = serde_json::to_string(&wire).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
@@ -32,7 +33,7 @@ pub(crate) fn insert(connection: &Connection, event: &Event) -> rusqlite::Result
     Ok(Some((SequencedEvent { sequence, event: event.clone() }, body.len())))
 }
 
-/// Events after a place in the sequence, at most `limit`, in order.
+/// Returns at most `limit` events after a position in the sequence, in order.
 pub(crate) fn after(connection: &Connection, sequence: i64, limit: u32) -> rusqlite::Result<Vec<SequencedEvent>> {
     let sql = "SELECT sequence, at, body FROM event WHERE sequence > ?1 ORDER BY sequence LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
@@ -48,7 +49,7 @@ pub(crate) fn after(connection: &Connection, sequence: i64, limit: u32) -> rusql
     Ok(read.into_iter().filter_map(found).collect())
 }
 
-/// The place of the first event that is kept, and of the last that was ever assigned.
+/// Returns the position of the first stored event and the last position ever assigned.
 pub(crate) fn bounds(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
     let first = connection.query_row("SELECT coalesce(min(sequence), 0) FROM event", [], |row| row.get(0))?;
     let sql = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0)";

@@ -1,18 +1,18 @@
-//! What tables of history have in common: rows are numbered in the order of time, and bounded by age, count and size.
+//! Common properties of the history tables: rows are numbered in order of time, and bounded by age, count and size.
 
-/// A table of history.
+/// A history table.
 pub(crate) struct History {
-    /// Its name.
+    /// The name of the table.
     pub table: &'static str,
     /// The column that numbers its rows.
     pub id: &'static str,
-    /// Whether its column `target` holds a target's number; else its id.
+    /// Whether the column `target` holds the number of the target (true) or its id (false).
     pub by_number: bool,
     /// An expression for the approximate bytes of a row.
     pub bytes: &'static str,
 }
 
-/// The places of the tables in [`HISTORY`](super::HISTORY).
+/// The indexes of the tables in [`HISTORY`](super::HISTORY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Event,

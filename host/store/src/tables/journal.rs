@@ -1,5 +1,5 @@
-//! `journal`: volatile fields and schedules of all targets, a row for each flush, until they are folded into the targets'
-//! own rows and the latency blocks.
+//! Table `journal`: volatile fields and schedules of all targets, one row per flush, until they are folded into the
+//! targets' own rows and the latency blocks.
 
 use crate::wire::{Journal, encode};
 use model::Timestamp;
@@ -22,7 +22,7 @@ pub(crate) fn mark(connection: &Connection, now: Timestamp, ended: bool) -> rusq
     append(connection, &Journal { at: now.as_millis(), ended, ..Journal::default() })
 }
 
-/// Every row, in order; `None` for a row that cannot be read, which costs its 30 seconds and nothing else.
+/// Returns all rows in order; `None` for a row that cannot be read, which loses at most 30 seconds of progress.
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Option<Journal>>> {
     let mut statement = connection.prepare("SELECT body FROM journal ORDER BY sequence")?;
     let rows = statement.query_map([], |row| Ok(postcard::from_bytes(&row.get::<_, Vec<u8>>(0)?).ok()))?;

@@ -1,4 +1,4 @@
-//! `latency_block`: latency points, one row for an hour of a target.
+//! Table `latency_block`: latency points, one row per target and hour.
 
 use crate::wire::{PointWire, encode};
 use model::{LatencyPoint, TargetId, Timestamp};
@@ -36,7 +36,7 @@ pub(crate) fn append(
         .map(drop)
 }
 
-/// The points of the dependency with this slot between two times, oldest first.
+/// Returns the points of the dependency with this slot between two times, oldest first.
 pub(crate) fn between(
     connection: &Connection,
     target: &TargetId,

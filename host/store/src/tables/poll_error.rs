@@ -1,4 +1,4 @@
-//! `poll_error_history`: targets' poll errors and recoveries.
+//! Table `poll_error_history`: poll errors and recoveries of targets.
 
 use super::history::History;
 use crate::changes::PollErrorEntry;

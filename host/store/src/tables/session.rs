@@ -1,4 +1,4 @@
-//! `session`: sessions of pages, which outlive a restart.
+//! Table `session`: web sessions, which survive a restart.
 
 use model::Timestamp;
 use rusqlite::{Connection, Row, params};
@@ -21,7 +21,7 @@ pub(crate) fn set(connection: &Connection, hash: &[u8; 32], until: Option<Timest
     }
 }
 
-/// Sessions that have not expired, with their ends.
+/// Returns the sessions that have not expired, each with its expiry.
 pub(crate) fn valid(connection: &Connection, now: Timestamp) -> rusqlite::Result<Vec<([u8; 32], Timestamp)>> {
     let mut statement = connection.prepare_cached("SELECT hash, expires_at FROM session WHERE expires_at > ?1")?;
     let session = |row: &Row<'_>| Ok((row.get(0)?, Timestamp::from_millis(row.get(1)?)));

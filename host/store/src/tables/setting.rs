@@ -1,4 +1,4 @@
-//! `setting`: settings that were changed while the host ran.
+//! Table `setting`: settings that were changed at run time.
 
 use model::Timestamp;
 use rusqlite::{Connection, params};
@@ -27,7 +27,7 @@ pub(crate) fn set(connection: &Connection, key: &str, value: Option<&String>, at
     Ok(())
 }
 
-/// Every setting, by key.
+/// Returns all settings by key.
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<BTreeMap<String, String>> {
     let mut statement = connection.prepare_cached("SELECT key, value FROM setting")?;
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()

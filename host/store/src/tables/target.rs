@@ -1,4 +1,5 @@
-//! `target`: targets with their warnings, failure, staleness, and the snapshot of their schedule and volatile fields.
+//! Table `target`: targets with their warnings, failure, staleness, and the snapshot of their schedule and volatile
+//! fields.
 
 use crate::changes::TargetRecord;
 use crate::wire::{Snapshot, encode};
@@ -20,10 +21,10 @@ CREATE TABLE target (
 ) STRICT;
 ";
 
-/// Tables whose column `target` holds a target's number, and whose rows go with the target.
+/// Tables whose column `target` holds a target's number, and whose rows are deleted with the target.
 const DEPENDENT: [&str; 5] = ["dependency", "transition", "error_history", "poll_error_history", "latency_block"];
 
-/// One row.
+/// A row of the table.
 pub(crate) struct TargetRow {
     pub num: i64,
     pub id: TargetId,
@@ -33,7 +34,7 @@ pub(crate) struct TargetRow {
     pub snapshot: Option<Snapshot>,
 }
 
-/// The number of a target, which is inserted if it is missing. Its kind is updated.
+/// Returns the number of a target. Inserts the target if it is missing, and updates its kind.
 pub(crate) fn number(connection: &Connection, target: &TargetId, kind: &Kind) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
@@ -64,7 +65,7 @@ pub(crate) fn write(connection: &Connection, num: i64, record: &TargetRecord) ->
         .map(drop)
 }
 
-/// The snapshot of a target; `None` if there is none, or if it cannot be read.
+/// Returns the snapshot of a target; `None` if there is none, or if it cannot be read.
 pub(crate) fn snapshot(connection: &Connection, num: i64) -> rusqlite::Result<Option<Snapshot>> {
     let mut statement = connection.prepare_cached("SELECT snapshot FROM target WHERE num = ?1")?;
     let held: Option<Option<Vec<u8>>> = statement.query_map([num], |row| row.get(0))?.next().transpose()?;
@@ -79,7 +80,7 @@ pub(crate) fn write_snapshot(connection: &Connection, num: i64, snapshot: &Snaps
         .map(drop)
 }
 
-/// Every target. A row whose id or kind is not valid is skipped.
+/// Returns all targets. A row whose id or kind is not valid is skipped.
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<TargetRow>> {
     let mut statement = connection.prepare(
         "SELECT num, id, kind, warnings, failure_category, failure_code, failure_message, failure_at, stale_since, snapshot
@@ -108,7 +109,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<TargetRow>> {
     Ok(Some(TargetRow { num: row.get(0)?, id, kind, record, snapshot }))
 }
 
-/// Deletes a target with everything that is known of it, except its events.
+/// Deletes a target with all its rows, except its events.
 pub(crate) fn delete(connection: &Connection, target: &TargetId) -> rusqlite::Result<()> {
     for table in DEPENDENT {
         let sql = format!("DELETE FROM {table} WHERE target = (SELECT num FROM target WHERE id = ?1)");

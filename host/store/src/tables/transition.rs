@@ -1,4 +1,4 @@
-//! `transition`: changes of dependencies' statuses.
+//! Table `transition`: changes of dependency statuses.
 
 use super::history::History;
 use crate::changes::Transition;
@@ -21,14 +21,14 @@ pub(crate) const V3: &str = "CREATE INDEX transition_of_target ON transition (ta
 pub(crate) const HISTORY: History =
     History { table: "transition", id: "id", by_number: true, bytes: "octet_length(dependency)" };
 
-/// One change of a dependency's status.
+/// A change of a dependency's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransitionRow {
     /// The status before.
     pub previous: Status,
     /// The status after.
     pub current: Status,
-    /// When it changed.
+    /// The time of the change.
     pub at: Timestamp,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn insert(connection: &Connection, target: i64, t: &Transition, at: T
     Ok(t.dependency.len())
 }
 
-/// A dependency's transitions, newest first, at most `limit`.
+/// Returns at most `limit` transitions of a dependency, newest first.
 pub(crate) fn of_dependency(
     connection: &Connection,
     target: &TargetId,

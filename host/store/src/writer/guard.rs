@@ -10,49 +10,49 @@ use std::path::Path;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-/// A check of all pages ends after this time.
+/// Upper bound on the duration of a page check.
 const LONGEST_CHECK: Duration = Duration::from_secs(1);
 
 impl WriterState {
-    /// Checks that commits reach the files at the database's path. Writes deleted files again from the open connection. Fails
-    /// with one sentence for people where commits do not reach them.
+    /// Checks that commits reach the files at the database's path. Writes deleted files again from the open connection.
+    /// Fails with one sentence for users if commits do not reach the files.
     pub(super) fn check_files(&mut self) -> Result<(), String> {
         let path = self.path.display().to_string();
         match self.lock.renew() {
             Ok(()) => {}
             Err(NotLocked::InUse) => {
                 return Err(format!(
-                    "another polliwog has taken {path} after its lock was deleted: end one of the two; results are kept"
+                    "another polliwog opened {path} after its lock file was deleted: stop one of the two; results are kept"
                 ));
             }
             Err(NotLocked::Unusable { file, why }) => {
                 return Err(format!(
-                    "{} cannot be made again ({why}): put its folder back; results are kept",
+                    "{} cannot be created again ({why}): restore its folder; results are kept",
                     file.display()
                 ));
             }
         }
-        match self.files.look() {
+        match self.files.check() {
             Found::Same => {}
             Found::WalGone => {
                 tracing::warn!(
-                    "the write-ahead log of {path} was deleted or replaced by another program; it is written again"
+                    "the write-ahead log of {path} was deleted or replaced by another program; writing it again"
                 );
                 self.reopen(|connection, _| fold(connection))?;
             }
             Found::Deleted => {
-                tracing::warn!("{path} was deleted while the host runs; it is written again from what is open");
+                tracing::warn!("{path} was deleted while the host is running; writing it again from the open file");
                 self.reopen(write_again)?;
             }
             Found::Replaced => {
                 return Err(format!(
-                    "{path} was replaced by another file while the host runs: put it back, or start the host again to use \
+                    "{path} was replaced by another file while the host runs: put it back, or restart the host to use \
                      the new one; results are kept and written at the next start"
                 ));
             }
             Found::Damaged => {
                 return Err(format!(
-                    "{path} was cut short or overwritten by another program: end the host, put a copy in its place and start \
+                    "{path} was cut short or overwritten by another program: stop the host, replace the file with a copy and start \
                      again; results are kept and written then"
                 ));
             }
@@ -60,13 +60,15 @@ impl WriterState {
         let version = data_version(&self.connection).map_err(|error| plain(&error))?;
         if version != self.data_version {
             self.data_version = version;
-            tracing::warn!("another program has written into {path}: the host may show what is no longer stored there");
+            tracing::warn!(
+                "another program has written to {path}: the host may show data that is no longer stored there"
+            );
         }
         Ok(())
     }
 
-    /// Checks the pages of the database; in half a sentence, what is wrong. Takes a second at most, and does not go through all
-    /// of a large one.
+    /// Checks the pages of the database. Fails with a short description of the damage. Takes at most a second, so a
+    /// large database is not checked completely.
     pub(crate) fn check_pages(&self) -> Result<(), String> {
         let interrupt = self.connection.get_interrupt_handle();
         let (done, waiting) = std::sync::mpsc::channel::<()>();
@@ -86,23 +88,23 @@ impl WriterState {
         }
     }
 
-    /// Saves what the old connection still sees, then opens the files that are at the path.
+    /// Saves the content of the old connection with `save`, then opens the files at the path.
     fn reopen(&mut self, save: impl FnOnce(&Connection, &Path) -> Result<(), String>) -> Result<(), String> {
         self.reader.renew();
         save(&self.connection, &self.path)?;
         let connection = connect(&self.path).map_err(|error| plain(&error))?;
         let files = Files::of(&self.path).map_err(|error| error.to_string())?;
-        // The old connection goes first: closing the old file would take its locks.
+        // The old connection is dropped first, because closing the old file drops its locks.
         self.connection = connection;
         self.files = files;
         self.data_version = data_version(&self.connection).map_err(|error| plain(&error))?;
-        self.lock.follow(&self.path).map_err(|_| "another polliwog has taken the new database".to_owned())
+        self.lock.follow(&self.path).map_err(|_| "another polliwog has opened the new database".to_owned())
     }
 
-    /// Folds the write-ahead log at the end, so that one file holds everything.
+    /// Folds the write-ahead log at the end, so that the database is one file.
     pub(super) fn fold_log(&self) {
         if let Err(why) = fold(&self.connection) {
-            tracing::info!("the write-ahead log is folded at the next start ({why})");
+            tracing::info!("the write-ahead log could not be folded ({why}); it is folded at the next start");
         }
     }
 }
@@ -112,12 +114,12 @@ fn fold(connection: &Connection) -> Result<(), String> {
     let numbers = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
     match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], numbers) {
         Ok((0, ..)) => Ok(()),
-        Ok(_) => Err("it is being read".to_owned()),
+        Ok(_) => Err("the database is being read".to_owned()),
         Err(error) => Err(plain(&error)),
     }
 }
 
-/// Writes everything that a connection sees to a new file.
+/// Writes the content of a connection to a new file.
 fn write_again(connection: &Connection, path: &Path) -> Result<(), String> {
     let text = path.to_str().ok_or("the path is not UTF-8")?;
     let draft = beside(path, ".draft");
@@ -128,7 +130,7 @@ fn write_again(connection: &Connection, path: &Path) -> Result<(), String> {
         _ => {}
     }
     for leftover in ["-wal", "-shm"] {
-        // Of the file that is gone; SQLite would take them for the new one's.
+        // These belong to the deleted file; SQLite would use them for the new one.
         let _ = std::fs::remove_file(beside(path, leftover));
     }
     connection.execute("VACUUM INTO ?1", [draft_text]).map_err(|error| plain(&error))?;

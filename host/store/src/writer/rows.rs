@@ -1,4 +1,4 @@
-//! What the writer's jobs write, over several tables.
+//! Writes the jobs of the writer to the tables.
 
 use super::pending::PendingWrite;
 use crate::changes::Changes;
@@ -11,7 +11,7 @@ use model::{Event, EventKind, Kind, LatencyPoint, SequencedEvent, TargetId, Time
 use rusqlite::Transaction;
 use std::collections::{BTreeMap, HashMap};
 
-/// The number of a target.
+/// Returns the number of a target.
 pub(super) fn number(
     transaction: &Transaction<'_>,
     known: &HashMap<TargetId, i64>,
@@ -38,7 +38,7 @@ pub(super) fn write_commit(
     pending.unjournaled.extend(points(num, &commit.changes.points));
     if let Some(schedule) = &commit.schedule {
         pending.version += 1;
-        // Only the schedule is new; volatile fields stay as the journal or the row has them.
+        // Only the schedule is new; the volatile fields of the journal or the row are kept.
         let held = target::snapshot(transaction, num)?;
         let (last_report, volatile) = held.map_or((None, Vec::new()), |held| (held.last_report, held.volatile));
         let schedule = ScheduleWire::from(schedule);
@@ -95,7 +95,7 @@ pub(super) fn write_setting(
     write_events(transaction, &events, pending)
 }
 
-/// Writes events. Returns those that are stored, with their places in the sequence.
+/// Writes events. Returns those that are stored, with their positions in the sequence.
 pub(super) fn write_events(
     transaction: &Transaction<'_>,
     events: &[Event],

@@ -1,7 +1,7 @@
-//! Bounds of history: by age, by rows and by bytes.
+//! Bounds history by age, rows and bytes.
 //!
-//! When there is too much, whoever has most loses its oldest rows. So a target that changes without end keeps what the
-//! others leave, and never takes theirs.
+//! If a bound is exceeded, the owner with the largest share loses its oldest rows. A target that changes all the time
+//! thus never displaces the history of others.
 
 use super::pending::{Limits, Owner};
 use crate::tables::HISTORY;
@@ -11,26 +11,26 @@ use rusqlite::types::Value;
 use rusqlite::{Transaction, params};
 use std::collections::HashMap;
 
-/// Rows that one step takes from a history, so that no transaction is long.
+/// The maximum number of rows that one step deletes, so that no transaction is long.
 const STEP: u64 = 20_000;
-/// Steps of one pass over all histories.
+/// The maximum number of steps per pass over all histories.
 const STEPS: usize = 32;
 
-/// What one owner has in one history.
+/// The share of one owner in one history table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub rows: u64,
     pub bytes: u64,
 }
 
-/// What every owner has in each history.
+/// The share of every owner in each history table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
     by_table: [HashMap<Owner, Usage>; HISTORY.len()],
 }
 
 impl Shares {
-    /// Counts what is there.
+    /// Counts the stored rows.
     pub(super) fn count(transaction: &Transaction<'_>) -> rusqlite::Result<Self> {
         let mut shares = Self::default();
         for (table, history) in HISTORY.iter().enumerate() {
@@ -48,7 +48,7 @@ impl Shares {
         Ok(shares)
     }
 
-    /// One more row.
+    /// Counts a new row.
     pub(super) fn add(&mut self, table: Place, owner: Owner, bytes: u64) {
         let usage = self.by_table[table as usize].entry(owner).or_default();
         usage.rows += 1;
@@ -64,7 +64,7 @@ impl Shares {
         }
     }
 
-    /// Takes away what is too old (where `now` can be trusted) and too much, a little at a time.
+    /// Deletes rows that are too old (only if `now` is plausible) and rows beyond the bounds, in small steps.
     pub(super) fn prune(
         &mut self,
         transaction: &Transaction<'_>,
@@ -90,7 +90,7 @@ impl Shares {
         (number, table, id, bytes): (usize, &str, &str, &str),
         oldest: i64,
     ) -> rusqlite::Result<()> {
-        // Numbers rise with time: only the first rows are read.
+        // Row numbers rise with time, so only the first rows are read.
         let first = format!("SELECT at FROM {table} ORDER BY {id} LIMIT 1");
         let first: Option<i64> =
             transaction.prepare_cached(&first)?.query_map([], |row| row.get(0))?.next().transpose()?;
@@ -104,7 +104,8 @@ impl Shares {
         self.delete(transaction, number, &sql, params![oldest, STEP as i64])
     }
 
-    /// From whom rows are to be taken next, and how many: from the largest holder where there are too many rows or bytes.
+    /// Returns the table, the owner and the number of rows to delete next: those of the largest owner if there are too
+    /// many rows or bytes.
     fn surplus(&self, limits: Limits) -> Option<(usize, Owner, u64)> {
         for (table, owners) in self.by_table.iter().enumerate() {
             let rows: u64 = owners.values().map(|usage| usage.rows).sum();
@@ -145,7 +146,7 @@ impl Shares {
         let before = self.by_table[table].get(of).copied();
         self.delete(transaction, table, &sql, params![of_target, rows as i64])?;
         if self.by_table[table].get(of).copied() == before {
-            // Counted wrongly, as after a crash of another version: never try that again.
+            // The count is wrong, for example after a crash of another version; do not retry this owner.
             self.by_table[table].remove(of);
         }
         Ok(())

@@ -83,7 +83,7 @@ fn progress(known: &KnownState, due: i64) -> Progress {
 }
 
 #[test]
-fn what_was_committed_is_known_again() {
+fn committed_state_is_restored() {
     let folder = tempfile::tempdir().unwrap();
     let (store, loaded, acknowledged) = open(folder.path());
     assert!(loaded.is_empty());
@@ -98,7 +98,7 @@ fn what_was_committed_is_known_again() {
         thread::yield_now();
         waiting() == 0
     });
-    assert!(waited.is_some(), "the flush is on disk, and {} are said to wait", waiting());
+    assert!(waited.is_some(), "the flush is on disk, but {} jobs are counted as queued", waiting());
     store.close(at(1_000_000));
 
     let (store, mut loaded, _) = open(folder.path());
@@ -112,18 +112,18 @@ fn what_was_committed_is_known_again() {
 }
 
 #[test]
-fn a_kill_costs_only_what_was_not_handed_in() {
+fn a_kill_loses_only_progress_that_was_not_queued() {
     let folder = tempfile::tempdir().unwrap();
     let killed = tempfile::tempdir().unwrap();
     let (store, _, acknowledged) = open(folder.path());
     let mut known = KnownState::default();
     store.writer().commit(commit(&mut known, report(Status::Ok, 4.0), 10), None);
     store.writer().progress(vec![progress(&known, 40)], at(30), true);
-    // A later urgent change of the schedule holds against the journal's.
+    // A later urgent change of the schedule takes precedence over the journal.
     store.writer().commit(commit(&mut known, report(Status::Warning, 4.0), 45), None);
     acknowledged.recv().unwrap();
     acknowledged.recv().unwrap();
-    // As a kill leaves them: database and WAL, nothing folded, nothing closed.
+    // The state after a kill: database and WAL, neither folded nor closed.
     for file in ["p.db", "p.db-wal"] {
         std::fs::copy(folder.path().join(file), killed.path().join(file)).unwrap();
     }
@@ -132,11 +132,11 @@ fn a_kill_costs_only_what_was_not_handed_in() {
     assert_eq!(loaded.schedule, Some(schedule(45)));
     let db = loaded.known.get("db").unwrap();
     assert_eq!((db.record.reported.status, db.volatile.latency_ms), (Status::Warning, Some(4.0)));
-    assert_eq!(loaded.known.last_report, Some(at(10)), "what merely continued is the journal's");
+    assert_eq!(loaded.known.last_report, Some(at(10)), "progress comes from the journal");
 }
 
 #[test]
-fn sequences_go_on_after_everything_was_pruned() {
+fn the_event_sequence_continues_after_all_events_were_pruned() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _, acknowledged) = open(folder.path());
     for n in 0..200 {
@@ -159,11 +159,11 @@ fn sequences_go_on_after_everything_was_pruned() {
     store.close(at(1_000_000));
     drop(acknowledged);
     let (store, _, _) = open(folder.path());
-    assert_eq!(store.reader().event_bounds().unwrap(), (201, 201), "all were too old; the sequence went on");
+    assert_eq!(store.reader().event_bounds().unwrap(), (201, 201), "all events were too old; the sequence continues");
 }
 
 #[test]
-fn latency_points_end_in_blocks_and_are_found_again() {
+fn latency_points_are_folded_into_blocks_and_can_be_read() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _, _) = open(folder.path());
     let mut known = KnownState::default();
@@ -182,7 +182,7 @@ fn latency_points_end_in_blocks_and_are_found_again() {
 }
 
 #[test]
-fn a_forgotten_target_is_gone_and_may_come_back() {
+fn a_forgotten_target_is_deleted_and_can_be_added_again() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _, _) = open(folder.path());
     store.writer().commit(commit(&mut KnownState::default(), report(Status::Critical, 4.0), 10), None);
@@ -198,7 +198,7 @@ fn a_forgotten_target_is_gone_and_may_come_back() {
 }
 
 #[test]
-fn two_hosts_do_not_share_a_database() {
+fn a_second_host_cannot_open_a_database_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let (_store, _, _) = open(folder.path());
     let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 << 20 };
@@ -211,7 +211,7 @@ fn two_hosts_do_not_share_a_database() {
 }
 
 #[test]
-fn a_commit_that_fails_is_tried_again_and_nothing_is_acknowledged_before() {
+fn a_failed_commit_is_retried_and_acknowledged_only_on_success() {
     let folder = tempfile::tempdir().unwrap();
     let (store, _, acknowledged) = open(folder.path());
     let rival = Connection::open(folder.path().join("p.db")).unwrap();
@@ -223,7 +223,7 @@ fn a_commit_that_fails_is_tried_again_and_nothing_is_acknowledged_before() {
     while store.writer().gauges().failures.load(Ordering::Relaxed) == 0 {
         thread::yield_now();
     }
-    assert!(acknowledged.try_recv().is_err(), "not told before it is on disk");
+    assert!(acknowledged.try_recv().is_err(), "not acknowledged before it is on disk");
     rival
         .execute_batch("CREATE TABLE transition (id INTEGER PRIMARY KEY, target, dependency, previous, current, at)")
         .unwrap();
@@ -231,7 +231,7 @@ fn a_commit_that_fails_is_tried_again_and_nothing_is_acknowledged_before() {
 }
 
 #[test]
-fn a_kill_is_known_at_the_next_start_and_a_proper_end_is_none() {
+fn the_next_start_detects_a_kill_but_not_a_proper_end() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 << 20 };
     let open = |now| Store::open(&config, at(now), Box::new(drop)).unwrap();
@@ -243,7 +243,7 @@ fn a_kill_is_known_at_the_next_start_and_a_proper_end_is_none() {
     assert_eq!(second.forgotten_until, Some(at(150)), "30 s after the last flush");
     drop(second);
     let third = open(300);
-    assert_eq!(third.forgotten_until, Some(at(230)), "30 s after a start without any");
+    assert_eq!(third.forgotten_until, Some(at(230)), "30 s after a start without a flush");
     third.store.close(at(310));
     assert_eq!(open(400).forgotten_until, None);
 }

@@ -1,4 +1,4 @@
-//! What is done to an estate while it runs: targets come, change and go, operators ask, machines sleep, hosts end.
+//! Interventions in a running estate: changes of targets and settings, commands, sleep, restarts.
 
 use super::naive::{Expected, Mirror, Plugin};
 use super::{Checked, RESTART_SLACK, Run, settings};
@@ -13,7 +13,7 @@ impl Run {
         self.mirrors.keys().nth(at).cloned()
     }
 
-    /// Something is done to the estate.
+    /// Makes one random intervention.
     pub(super) fn intervene(&mut self) -> Checked {
         self.summary.interventions += 1;
         match self.rng.random_range(0..14) {
@@ -28,7 +28,7 @@ impl Run {
             6 => self.change_settings(),
             7 => self.restart(),
             8 => {
-                // The machine slept, for an hour or for a month.
+                // The machine sleeps, for up to an hour or up to a month.
                 let slept = [3600.0, 30.0 * 86_400.0][self.rng.random_range(0..2)] * self.rng.random::<f64>();
                 self.now = self.now.after(Duration::from_secs_f64(slept));
                 self.awake_since = self.now;
@@ -37,19 +37,19 @@ impl Run {
             }
             12 | 13 => self.hold_back(),
             9 => {
-                // As often as not another version takes its place.
+                // In half of the cases another version replaces the plugin.
                 self.served = !self.served || self.rng.random_bool(0.5);
                 self.anything_may_be_due();
                 self.plugin = Plugin::default();
                 self.outdated = self.running.keys().cloned().collect();
-                let kind = Kind::new("simulated").expect("a word is a kind");
+                let kind = Kind::new("simulated").expect("a word is a valid kind");
                 self.give(Input::KindServed(kind, self.served))
             }
             _ => self.ask(),
         }
     }
 
-    /// Results of a target wait for the database, or no longer do.
+    /// Changes the number of a target's unwritten results.
     fn hold_back(&mut self) -> Checked {
         let Some(target) = self.any_target() else { return Ok(()) };
         let count = self.rng.random_range(0..8);
@@ -59,7 +59,7 @@ impl Run {
         self.give(Input::Unwritten(target, count))
     }
 
-    /// Due times may have moved, and not by an outcome.
+    /// Accepts any due time, because something other than an outcome may have changed it.
     pub(super) fn anything_may_be_due(&mut self) {
         self.spread_since = self.now;
         self.mirrors.values_mut().for_each(|mirror| mirror.expect(Expected::Anything));
@@ -95,7 +95,7 @@ impl Run {
         let mirror = self.mirrors.get_mut(&target).expect("the target was found among them");
         let spec = match change {
             Change::Reset => new,
-            // Host and origin stay: another URL is a reset.
+            // Host and origin stay the same, because a changed URL requires a reset.
             _ => TargetSpec { host: mirror.spec.host.clone(), origin: mirror.spec.origin.clone(), ..new },
         };
         mirror.change(spec.clone(), change);
@@ -113,7 +113,7 @@ impl Run {
         let Some(target) = self.any_target() else { return Ok(()) };
         self.mirrors.get_mut(&target).expect("the target was found among them").ask(ask);
         match ask {
-            // One that is being polled began before that.
+            // A poll in flight started before the command.
             Ask::PollNow | Ask::Retry | Ask::ResetBreaker
                 if self.running.contains_key(&target) || !self.mirrors[&target].spec.enabled => {}
             Ask::PollNow | Ask::Retry | Ask::ResetBreaker => self.plugin.ask(&target),
@@ -125,7 +125,7 @@ impl Run {
 
     fn change_settings(&mut self) -> Checked {
         let new = settings(&mut self.rng);
-        // A change of the caps takes nothing away from polls under way; the checks wait until they have ended.
+        // Lower caps do not end polls in flight, which the checks would report; so caps are only raised.
         let caps = Settings {
             max_in_flight: new.max_in_flight.max(self.settings.max_in_flight),
             max_per_host: new.max_per_host.max(self.settings.max_per_host),
@@ -145,9 +145,9 @@ impl Run {
         self.give(Input::Settings(settings))
     }
 
-    /// The host ends, gracefully or not, and starts again with what it had saved.
+    /// Ends the host, gracefully or not, and starts it again with the saved schedules.
     fn restart(&mut self) -> Checked {
-        // As often as not while polls, and probes, are under way.
+        // In half of the cases polls and probes are in flight.
         if self.rng.random_bool(0.5) {
             for _ in 0..4 {
                 self.ask_for(Ask::PollNow)?;
@@ -155,7 +155,7 @@ impl Run {
         }
         let (ended, graceful) = (self.now, self.rng.random_bool(0.5));
         if graceful {
-            // What is under way when the patience with it ends is written as well.
+            // Polls that are still in flight at the end of the shutdown are saved as well.
             self.dirty.extend(self.running.keys().cloned());
             self.flush();
         }
@@ -174,7 +174,7 @@ impl Run {
         self.plugin = Plugin::default();
         self.outdated.clear();
         self.scheduler = Scheduler::new(self.settings.clone(), self.rng.random());
-        self.flights.clear();
+        self.in_flight.clear();
         self.running.clear();
         self.starts.clear();
         let longest = if self.rng.random_bool(0.5) { 10 } else { 4000 };
@@ -185,7 +185,7 @@ impl Run {
             mirror.unwritten(0);
             mirror.expect(Expected::Anything);
         }
-        let kind = Kind::new("simulated").expect("a word is a kind");
+        let kind = Kind::new("simulated").expect("a word is a valid kind");
         self.scheduler.apply(Input::KindServed(kind, self.served), self.now);
         self.give(Input::Started(specs))?;
         for mirror in self.mirrors.values() {
@@ -194,24 +194,24 @@ impl Run {
             mirror.same_streaks(&status.schedule).map_err(|why| format!("{id} after a restart: {why}"))?;
         }
         let due = |id: &TargetId| self.scheduler.status(id).map(|status| status.schedule.due);
-        // A host that was killed knew when the probe began, not how far it got.
+        // A killed host has saved the start of the probe, but not its progress.
         let slack = RESTART_SLACK + self.longest_poll;
         for (id, until) in probing.into_iter().filter(|(_, until)| *until > self.now.after(slack)) {
             if due(&id).is_some_and(|due| due < until.before(slack)) {
-                return Err(format!("{id} was being probed when the host ended, and is probed again before its time"));
+                return Err(format!("{id} was being probed when the host ended, but is probed again before its time"));
             }
         }
         for (id, promise) in promised.into_iter().filter(|_| graceful) {
-            // What fell due meanwhile is spread, and so is what lies further away than it should.
+            // Overdue targets are spread, and so are targets whose due time is too far away.
             let (kept, most) = (due(&id), self.now.after(Duration::from_secs(60)));
             if promise > self.now && kept != Some(promise) && kept.is_none_or(|due| due > most) {
-                return Err(format!("{id} was due at {promise:?}, and is now at {kept:?}"));
+                return Err(format!("{id} was due at {promise:?}, and is now due at {kept:?}"));
             }
             let far = promise > self.now.after(self.settings.max.unwrap_or(Duration::from_secs(300)));
             if promise > most && kept != Some(promise) && !far {
-                return Err(format!("{id} was due at {promise:?}, and is polled early, at {kept:?}"));
+                return Err(format!("{id} was due at {promise:?}, but is polled earlier, at {kept:?}"));
             }
         }
-        self.look()
+        self.check_all()
     }
 }

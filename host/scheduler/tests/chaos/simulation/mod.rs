@@ -1,9 +1,13 @@
 //! Random faults, changes, restarts and jumps of time, with every step checked against invariants.
 //!
-//! Invariants: a target is in one place; nothing starts before it is due, while it runs, or while it is disabled or
-//! unserved; never more polls than the caps; an open breaker lets one probe through and not before its time; after each
-//! outcome the next poll lies where the table "when next" puts it, by a naive model of that table; nobody who is due waits
-//! longer than the others before it can take; once faults end, every target answers again within a bound.
+//! Invariants:
+//! - A target is in exactly one place.
+//! - No poll starts before it is due, while the target is being polled, or while it is disabled or unserved.
+//! - The caps hold.
+//! - An open breaker admits one probe, and not before its time.
+//! - After each outcome the next due time agrees with a naive model of the delay rules.
+//! - No due target waits longer than the targets before it can take.
+//! - Once all faults end, every target answers again within a bound.
 
 mod interventions;
 mod naive;
@@ -20,17 +24,17 @@ use std::time::Duration;
 
 pub(crate) use summary::{Summary, Violation};
 
-/// A restart may cost rounding.
+/// Tolerance for rounding at a restart.
 const RESTART_SLACK: Duration = Duration::from_millis(1);
-/// What merely continued is written this often.
+/// Changes that are not urgent are saved this often.
 const FLUSH: Duration = Duration::from_secs(25);
-/// All targets are looked at after this many steps.
-const LOOK: u64 = 32;
-/// How long everything may take to be well again once faults end: two half-hourly looks with their spread, an hour of
-/// Retry-After, and the queue.
+/// All targets are checked after this many steps.
+const CHECK_ALL: u64 = 32;
+/// Upper bound on the recovery once all faults end: two half-hourly polls with their spread, an hour of Retry-After,
+/// and the queue.
 const RECOVERY: Duration = Duration::from_secs(3 * 3600);
 
-/// Runs one seed's scenario.
+/// Runs the scenario of one seed.
 pub(crate) fn run(seed: u64) -> Result<Summary, Violation> {
     let mut run = Run::new(seed);
     run.all().map_err(|what| Violation { seed, after: run.now.since(Moment::START), what })?;
@@ -46,7 +50,7 @@ struct Faults {
     plugin: f64,
     skipped: f64,
     retry_after: f64,
-    /// How often something is done to the estate, on average.
+    /// The mean time between two interventions.
     intervention: Duration,
 }
 
@@ -59,28 +63,28 @@ struct Run {
     settings: Settings,
     longest_poll: Duration,
     mirrors: BTreeMap<TargetId, Mirror>,
-    /// Polls under way, those of removed targets too: when each ends.
-    flights: BinaryHeap<Reverse<(Moment, u64, TargetId)>>,
+    /// The end times of polls in flight, including those of removed targets.
+    in_flight: BinaryHeap<Reverse<(Moment, u64, TargetId)>>,
     running: BTreeMap<TargetId, (TargetSpec, Moment)>,
-    /// Where each target is, by the scheduler's actions alone.
+    /// The place of each target, derived from the scheduler's actions alone.
     places: BTreeMap<TargetId, Place>,
-    /// What a host that is killed would find: what was urgent, and the rest as of the last flush.
+    /// The schedules that a killed host would find: urgent changes, and all others as of the last flush.
     disk: BTreeMap<TargetId, Schedule<Moment>>,
     dirty: BTreeSet<TargetId>,
     flushed: Moment,
     served: bool,
     plugin: Plugin,
-    /// Polls under way of a version of the plugin that serves no more.
+    /// Targets with a poll in flight of a replaced version of the plugin.
     outdated: BTreeSet<TargetId>,
-    /// Hosts that cannot be reached.
+    /// Hosts that are unreachable.
     down: Vec<bool>,
-    /// The latest starts, for the token bucket.
+    /// The latest poll starts, to check the token bucket.
     starts: VecDeque<Moment>,
     rate_since: Moment,
     next_intervention: Moment,
-    /// When the machine last woke, or the host last started.
+    /// When the machine last woke or the host last started.
     awake_since: Moment,
-    /// When many targets may have fallen due at once, and were spread.
+    /// When many targets may last have become due at once and were spread.
     spread_since: Moment,
     /// Whether polls may have waited for a cap or a host.
     crowded: bool,
@@ -97,7 +101,7 @@ impl Run {
         let faults = Faults {
             transient: fault(0.5),
             permanent: fault(0.1),
-            // Now and then one that hardly ever works.
+            // Now and then a plugin that almost always fails.
             plugin: fault(0.2).max(fault(0.5) - 0.3).max(if fault(1.0) > 0.8 { 0.9 } else { 0.0 }),
             skipped: fault(0.1),
             retry_after: fault(0.3),
@@ -115,7 +119,7 @@ impl Run {
             settings,
             longest_poll,
             mirrors: BTreeMap::new(),
-            flights: BinaryHeap::new(),
+            in_flight: BinaryHeap::new(),
             running: BTreeMap::new(),
             places: BTreeMap::new(),
             disk: BTreeMap::new(),
@@ -137,7 +141,7 @@ impl Run {
     }
 
     fn all(&mut self) -> Checked {
-        // Most estates are small, so that the same few targets meet often; some are not.
+        // Most estates are small, so that the same few targets interact often.
         let most = if self.rng.random_bool(0.05) { 400 } else { 24 };
         let count = self.rng.random_range(1..=most);
         let specs: Vec<_> = (0..count).map(|n| (self.spec(n), None)).collect();
@@ -158,8 +162,8 @@ impl Run {
         let interval =
             |rng: &mut Pcg64Mcg| rng.random_bool(0.3).then(|| Duration::from_millis(rng.random_range(1_000..400_000)));
         TargetSpec {
-            id: TargetId::new(&format!("t{number}")).expect("a letter and digits are an id"),
-            kind: Kind::new("simulated").expect("a word is a kind"),
+            id: TargetId::new(&format!("t{number}")).expect("a letter and digits form a valid id"),
+            kind: Kind::new("simulated").expect("a word is a valid kind"),
             url_hash: self.rng.random_range(0..50),
             host: format!("h{host}").into(),
             origin: format!("http://h{host}").into(),
@@ -174,7 +178,7 @@ impl Run {
 
     fn until(&mut self, end: Moment) -> Checked {
         while self.now < end {
-            let finished = self.flights.peek().map(|Reverse((at, ..))| *at);
+            let finished = self.in_flight.peek().map(|Reverse((at, ..))| *at);
             let intervention = (!self.calm).then_some(self.next_intervention);
             let wake = self.scheduler.next_wakeup();
             let next = [wake, finished, intervention].into_iter().flatten().min().map_or(end, |next| next.min(end));
@@ -191,11 +195,11 @@ impl Run {
         Ok(())
     }
 
-    /// Gives an input, and holds everything that follows against the invariants.
+    /// Applies an input and checks the resulting actions against the invariants.
     fn give(&mut self, input: Input) -> Checked {
         self.summary.steps += 1;
-        // Whoever starts in this step may have waited: somebody was at a cap, or a slot has become free, if only because a
-        // poll has run for so long that it takes none any more.
+        // A target that starts in this step may have waited: a cap was reached, or a slot became free, possibly because
+        // a poll has run for so long that it no longer takes one.
         let at_cap = self.running.len() >= self.settings.max_in_flight.max(1);
         self.crowded = at_cap || !matches!(input, Input::Tick) || self.settings.rate_per_second > 0;
         self.scheduler.apply(input, self.now);
@@ -212,9 +216,9 @@ impl Run {
             self.flush();
         }
         if self.scheduler.next_wakeup().is_some_and(|wake| wake < self.now && self.has_room()) {
-            return Err("it wants to be woken in the past, and would spin".to_owned());
+            return Err("the next wake-up is in the past and would cause a busy loop".to_owned());
         }
-        if self.summary.steps.is_multiple_of(LOOK) { self.look() } else { Ok(()) }
+        if self.summary.steps.is_multiple_of(CHECK_ALL) { self.check_all() } else { Ok(()) }
     }
 
     fn write(&mut self, target: &TargetId) {
@@ -231,14 +235,14 @@ impl Run {
     }
 
     fn has_room(&self) -> bool {
-        // Targets that were slow or failed last time share half of the slots.
+        // Targets whose last poll was slow or failed share half of the slots.
         self.running.len() < (self.settings.max_in_flight / 2).max(1) && self.settings.rate_per_second == 0
     }
 
     fn started(&mut self, target: TargetId, due: Moment) -> Checked {
         self.summary.polls += 1;
         let Some(mirror) = self.mirrors.get_mut(&target) else {
-            return Err(format!("{target} is polled, and is no target"));
+            return Err(format!("{target} is polled, but is not a target"));
         };
         let spec = mirror.spec.clone();
         if self.plugin.may_start(&target, self.now)? {
@@ -246,13 +250,13 @@ impl Run {
         }
         mirror.start(due, self.now).map_err(|why| format!("{target}: {why}"))?;
         self.summary.probes += u64::from(mirror.is_probe());
-        // Only the caps and the host's slots hold it back.
+        // Only the caps and the slots of the host may delay a poll.
         let late = self.now.since(due.max(self.awake_since));
         if late > Duration::ZERO && !self.crowded {
-            return Err(format!("{target} was due {late:?} ago, and nothing held it back"));
+            return Err(format!("{target} was due {late:?} ago, but no cap delayed it"));
         }
         if !self.served {
-            return Err(format!("{target} is polled, and no plugin serves it"));
+            return Err(format!("{target} is polled, but no plugin serves its kind"));
         }
         if self.running.insert(target.clone(), (spec.clone(), self.now)).is_some() {
             return Err(format!("{target} is polled twice at once"));
@@ -261,7 +265,7 @@ impl Run {
         let cap = self.settings.max_in_flight.max(1);
         if young > cap || self.running.len() > 2 * cap {
             return Err(format!(
-                "{young} polls at once, and {} that take longer,  max_in_flight {cap}",
+                "{young} polls at once and {} longer ones, max_in_flight {cap}",
                 self.running.len() - young
             ));
         }
@@ -273,11 +277,11 @@ impl Run {
         let longest = self.longest_poll.as_secs_f64();
         let ends = self.now.after(Duration::from_secs_f64(self.rng.random::<f64>() * longest));
         self.next_number += 1;
-        self.flights.push(Reverse((ends, self.next_number, target)));
+        self.in_flight.push(Reverse((ends, self.next_number, target)));
         Ok(())
     }
 
-    /// In any stretch of time no more starts than a full bucket and what flowed into it.
+    /// Checks that in any span of time at most a full bucket plus the added tokens are used.
     fn check_rate(&mut self) -> Checked {
         let rate = f64::from(self.settings.rate_per_second);
         if rate == 0.0 {
@@ -298,7 +302,7 @@ impl Run {
     }
 
     fn finish(&mut self) -> Checked {
-        let Some(Reverse((_, _, target))) = self.flights.pop() else { return Ok(()) };
+        let Some(Reverse((_, _, target))) = self.in_flight.pop() else { return Ok(()) };
         let Some((spec, _)) = self.running.remove(&target) else { return Ok(()) };
         let finish = self.outcome(&spec);
         let failed = !matches!(finish, Finish::Success { .. });
@@ -328,7 +332,7 @@ impl Run {
         self.give(Input::Finished(target.clone(), finish))?;
         let Some(expected) = expected else { return Ok(()) };
         let Some(status) = self.scheduler.status(&target) else {
-            return Err(format!("{target} is forgotten"));
+            return Err(format!("{target} is missing from the scheduler"));
         };
         let mirror = &self.mirrors[&target];
         self.summary.dead_letters += u64::from(mirror.is_dead() && !was_dead);
@@ -376,34 +380,34 @@ impl Run {
         }
         self.plugin = Plugin::default();
         self.outdated = self.running.keys().cloned().collect();
-        let kind = Kind::new("simulated").expect("a word is a kind");
+        let kind = Kind::new("simulated").expect("a word is a valid kind");
         self.give(Input::KindServed(kind, true))
     }
 
-    /// Looks at every target.
-    fn look(&mut self) -> Checked {
+    /// Checks every target.
+    fn check_all(&mut self) -> Checked {
         self.scheduler.audit()?;
         let bound = self.longest_wait();
         let healthy = self.mirrors.values().any(Mirror::may_be_probe);
         if let Some(since) = self.plugin.waits_for_probe_since().filter(|_| healthy && self.served)
             && self.now.since(since.max(self.awake_since)) > bound
         {
-            return Err(format!("a plugin in quarantine was to be tried at {since:?}, and was not"));
+            return Err(format!("the probe of a quarantined plugin was due at {since:?}, but did not start"));
         }
         for (id, mirror) in &self.mirrors {
-            let status = self.scheduler.status(id).ok_or_else(|| format!("{id} is forgotten"))?;
+            let status = self.scheduler.status(id).ok_or_else(|| format!("{id} is missing from the scheduler"))?;
             let place = status.place;
             let announced = self.places.get(id).copied().unwrap_or(Place::Disabled);
             if announced != place {
-                return Err(format!("{id} is {}, and its last action said {}", place.as_str(), announced.as_str()));
+                return Err(format!("{id} is {}, but its last action reported {}", place.as_str(), announced.as_str()));
             }
             if place == Place::Quarantined && !self.plugin.is_quarantined() {
-                return Err(format!("{id} is in quarantine, and its plugin is not"));
+                return Err(format!("{id} is in quarantine, but its plugin is not"));
             }
             if (place == Place::Disabled) != (!mirror.spec.enabled && !self.running.contains_key(id)) {
-                return Err(format!("{id} is {}, and enabled is {}", place.as_str(), mirror.spec.enabled));
+                return Err(format!("{id} is {}, but enabled is {}", place.as_str(), mirror.spec.enabled));
             }
-            // A machine that slept, or a host that started, spreads what it finds.
+            // Overdue targets are spread after a sleep or a start.
             let spread = self.spread_since.max(self.awake_since).after(Duration::from_secs(60));
             if mirror.is_wanted()
                 && self.served
@@ -411,23 +415,23 @@ impl Run {
                 && self.now > spread
                 && status.schedule.due > self.now
             {
-                return Err(format!("{id} was asked for and is due in {:?}", status.schedule.due.since(self.now)));
+                return Err(format!("{id} was requested, but is due in {:?}", status.schedule.due.since(self.now)));
             }
             let late = self.now.since(status.schedule.due.max(self.awake_since));
             if place.waits() && late > bound {
                 return Err(format!(
-                    "{id} is {}, and has been due for {late:?}; {bound:?} is the most",
+                    "{id} is {}, and has been due for {late:?}, longer than {bound:?}",
                     place.as_str()
                 ));
             }
             if place == Place::Queued && status.schedule.due < self.now {
-                return Err(format!("{id} has been due for {late:?}, and nobody noticed"));
+                return Err(format!("{id} has been due for {late:?} and was not started"));
             }
         }
         Ok(())
     }
 
-    /// What everybody else before it can take: each of them once, for the host and for the whole process.
+    /// Returns how long all other targets can take: one poll each, for the host and for the whole process.
     fn longest_wait(&self) -> Duration {
         let targets = (self.mirrors.len() + self.running.len()) as f64;
         let narrowest = (self.settings.max_in_flight.min(self.settings.max_per_host) / 2).max(1) as f64;
@@ -438,15 +442,15 @@ impl Run {
     }
 
     fn all_well(&mut self, since: Moment) -> Checked {
-        self.look()?;
+        self.check_all()?;
         for id in self.mirrors.values().filter(|mirror| mirror.spec.enabled).map(|mirror| &mirror.spec.id) {
-            let status = self.scheduler.status(id).ok_or_else(|| format!("{id} is forgotten"))?;
+            let status = self.scheduler.status(id).ok_or_else(|| format!("{id} is missing from the scheduler"))?;
             let schedule = status.schedule;
             if schedule.last_success.is_none_or(|at| at < since) {
                 return Err(format!("{id} was not polled within {RECOVERY:?} of the end of all faults"));
             }
             if schedule.failures > 0 || schedule.dead.is_some() || schedule.breaker.state != BreakerState::Closed {
-                return Err(format!("{id} answers, and is not well: {schedule:?}"));
+                return Err(format!("{id} answers, but has not recovered: {schedule:?}"));
             }
         }
         Ok(())
@@ -455,14 +459,14 @@ impl Run {
     fn shut_down(&mut self) -> Checked {
         let polls = self.summary.polls;
         self.give(Input::ShuttingDown)?;
-        while !self.flights.is_empty() {
-            if let Some(Reverse((at, ..))) = self.flights.peek() {
+        while !self.in_flight.is_empty() {
+            if let Some(Reverse((at, ..))) = self.in_flight.peek() {
                 self.now = self.now.max(*at);
             }
             self.finish()?;
         }
         if self.summary.polls > polls || self.scheduler.next_wakeup().is_some() {
-            return Err("it starts polls after it was told to end".to_owned());
+            return Err("a poll started after the shutdown".to_owned());
         }
         Ok(())
     }
@@ -484,7 +488,7 @@ fn settings(rng: &mut Pcg64Mcg) -> Settings {
     }
 }
 
-/// An exponentially distributed time.
+/// Draws an exponentially distributed time.
 fn exponential(rng: &mut Pcg64Mcg, mean: Duration) -> Duration {
     let unit: f64 = rng.random();
     Duration::try_from_secs_f64(-(1.0 - unit).ln() * mean.as_secs_f64()).unwrap_or(Duration::MAX)

@@ -1,43 +1,44 @@
-//! What should follow what: the table "when next", written down once more and as plainly as it can be.
+//! A naive model of the rules for the next due time after each outcome.
 
 use model::{Ask, BreakerState, Cadence, Cause, Moment, Schedule, TargetId};
 use scheduler::{Change, Finish, Profile, Settings, TargetSpec};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Seconds. The last interval may have been computed under wider bounds than hold now, and under narrower ones.
+/// Seconds. The last interval may have been computed under wider or narrower bounds than the current ones.
 const WIDEST: f64 = 500.0;
-/// Seconds: what the profile `standard` waits at most, and how often it looks at a dead letter, where the interval is shorter.
+/// Seconds: the longest backoff of the profile `standard` and its dead-letter interval, if the target's interval is
+/// shorter.
 const STANDARD: (f64, f64) = (60.0, 300.0);
 /// Slack for rounding to nanoseconds.
 const SLACK: Duration = Duration::from_micros(1);
 
-/// When the next poll should be due.
+/// The expected due time of the next poll.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Expected {
-    /// Not before the first, not after the second.
+    /// From the first to the second, inclusive.
     Between(Moment, Moment),
-    /// Something else than an outcome decides.
+    /// Any time, because something other than an outcome decides.
     Anything,
-    /// The outcome said nothing: the target was changed while it was polled.
+    /// Unchanged: the outcome is ignored, because the target was changed during the poll.
     Void,
 }
 
-/// The plugin of all targets, as far as its own faults are concerned.
+/// The plugin of all targets, reduced to its faults.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plugin {
-    /// Different targets whose polls, the latest ones, ended in faults of the plugin.
+    /// Targets whose polls ended in a plugin fault since the last poll that did not.
     faulty: BTreeSet<TargetId>,
     quarantine: Option<Quarantine>,
 }
 
 #[derive(Clone, Debug)]
 struct Quarantine {
-    /// When a target may be polled as a probe.
+    /// The time from which a target may be polled as a probe.
     next: Moment,
-    /// Whether one was, since then.
+    /// Whether a probe has started since then.
     spent: bool,
-    /// Probes that are under way, or were asked for.
+    /// Probes that are in flight or were requested.
     probes: BTreeSet<TargetId>,
 }
 
@@ -52,13 +53,13 @@ impl Plugin {
         self.quarantine.is_some()
     }
 
-    /// Since when a probe may start, where none has.
+    /// Returns the time since which a probe may start; `None` if one has started.
     pub(super) fn waits_for_probe_since(&self) -> Option<Moment> {
         let waits = |quarantine: &&Quarantine| !quarantine.spent && quarantine.probes.is_empty();
         self.quarantine.as_ref().filter(waits).map(|quarantine| quarantine.next)
     }
 
-    /// Whether a poll is a probe of a quarantined plugin; an error when it may not be one.
+    /// Returns true if a poll is a probe of a quarantined plugin. Fails if the poll must not start.
     pub(super) fn may_start(&mut self, target: &TargetId, now: Moment) -> Result<bool, String> {
         let Some(quarantine) = &mut self.quarantine else { return Ok(false) };
         let Quarantine { next, spent, probes } = quarantine;
@@ -66,20 +67,20 @@ impl Plugin {
             return Ok(true);
         }
         if *spent || now < next.before(SLACK) {
-            return Err(format!("{target} is polled, and its plugin is in quarantine"));
+            return Err(format!("{target} is polled, but its plugin is in quarantine"));
         }
         *spent = true;
         Ok(probes.insert(target.clone()))
     }
 
-    /// An operator asked for a target.
+    /// Records that an operator requested a poll of a target.
     pub(super) fn ask(&mut self, target: &TargetId) {
         if let Some(quarantine) = &mut self.quarantine {
             quarantine.probes.insert(target.clone());
         }
     }
 
-    /// Whether a poll's end ends a quarantine.
+    /// Records the end of a poll. Returns true if it ends a quarantine.
     pub(super) fn finish(&mut self, target: &TargetId, finish: Finish, enabled: usize, now: Moment) -> bool {
         match (finish, &mut self.quarantine) {
             (Finish::Skipped, _) => false,
@@ -100,7 +101,7 @@ impl Plugin {
         }
     }
 
-    /// A target is no probe any more.
+    /// Withdraws a target as a probe.
     pub(super) fn forget(&mut self, target: &TargetId) {
         if let Some(quarantine) = &mut self.quarantine
             && quarantine.probes.remove(target)
@@ -110,28 +111,28 @@ impl Plugin {
     }
 }
 
-/// A target as it should be.
+/// The expected state of a target.
 #[derive(Clone, Debug)]
 pub(super) struct Mirror {
     pub spec: TargetSpec,
-    /// Results that wait for the database.
+    /// The number of results that are not written to the database.
     unwritten: u8,
     failures: u32,
     faults: u32,
-    /// At least, and at most: the mirror does not know the last interval.
+    /// Lower and upper bound in seconds, because the model does not know the last interval.
     open_for: Option<(f64, f64)>,
     dead: bool,
     profile: Profile,
     first_failure: Option<Moment>,
     unreachable: bool,
     revived: bool,
-    /// The due time of the poll under way, and whether its outcome counts.
-    flight: Option<(Moment, bool)>,
-    /// Whether the poll under way is the probe of an open breaker.
+    /// The due time of the poll in flight, and whether its outcome counts.
+    in_flight: Option<(Moment, bool)>,
+    /// Whether the poll in flight is the probe of an open breaker.
     probe: bool,
-    /// Whether it is to be polled as soon as it can be.
+    /// Whether a poll was requested and has not started.
     at_once: bool,
-    /// When the breaker may be probed; polls before that must have been asked for.
+    /// When the breaker may be probed; an earlier poll must have been requested.
     open_until: Option<Moment>,
     asked: bool,
     due: Expected,
@@ -150,7 +151,7 @@ impl Mirror {
             first_failure: None,
             unreachable: false,
             revived: false,
-            flight: None,
+            in_flight: None,
             probe: false,
             at_once: false,
             open_until: None,
@@ -159,36 +160,37 @@ impl Mirror {
         }
     }
 
-    /// Whether it should be due by now, because somebody asked for it.
+    /// Returns true if the target should be due now, because a poll was requested.
     pub(super) fn is_wanted(&self) -> bool {
-        self.at_once && self.flight.is_none() && self.spec.enabled && self.unwritten < 5
+        self.at_once && self.in_flight.is_none() && self.spec.enabled && self.unwritten < 5
     }
 
-    /// How long the breaker, or a dead letter, waits again at least when the poll under way never ends.
+    /// Returns the minimum delay of the breaker or the dead letter if the poll in flight never ends.
     pub(super) fn lost_probe(&self) -> Option<Duration> {
-        let counts = self.flight.is_some_and(|(_, counts)| counts);
+        let counts = self.in_flight.is_some_and(|(_, counts)| counts);
         let (again, _) = self.again();
         (counts && again > 0.0).then(|| Duration::from_secs_f64(again))
     }
 
-    /// Seconds, at least and at most, until a dead letter is looked at again.
-    fn look(&self) -> (f64, f64) {
+    /// Returns the bounds in seconds on the delay until a dead letter is polled again.
+    fn dead_letter_interval(&self) -> (f64, f64) {
         match self.profile {
             Profile::Pulse => (1800.0, 1800.0),
             Profile::Standard | Profile::Depsera => (STANDARD.1, STANDARD.1.max(WIDEST)),
         }
     }
 
-    /// Seconds, at least and at most, that a poll without an outcome of the target's waits for breaker and dead letter.
+    /// Returns the bounds in seconds on the delay by breaker and dead letter after a poll without an outcome for the
+    /// target.
     fn again(&self) -> (f64, f64) {
         let open = self.open_for.filter(|_| self.probe).unwrap_or_default();
-        let look = if self.dead { self.look() } else { (0.0, 0.0) };
+        let look = if self.dead { self.dead_letter_interval() } else { (0.0, 0.0) };
         (look.0.max(open.0), look.1.max(open.1))
     }
 
-    /// Whether a quarantined plugin can be tried with it at any time.
+    /// Returns true if the target can be the probe of a quarantined plugin at any time.
     pub(super) fn may_be_probe(&self) -> bool {
-        self.spec.enabled && self.flight.is_none() && self.open_for.is_none() && !self.dead && self.unwritten < 5
+        self.spec.enabled && self.in_flight.is_none() && self.open_for.is_none() && !self.dead && self.unwritten < 5
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -199,7 +201,7 @@ impl Mirror {
         self.probe
     }
 
-    /// Another target of its origin answered: once, that takes it out of the dead letters when it could not be reached.
+    /// Records that another target of the same origin answered. This revives an unreachable dead letter once.
     pub(super) fn neighbour_answered(&mut self) {
         if self.dead && self.unreachable && !self.revived {
             (self.dead, self.revived) = (false, true);
@@ -214,24 +216,24 @@ impl Mirror {
         self.due = due;
     }
 
-    /// A poll of a target of this name, which was removed, is under way.
+    /// Records that a poll of a removed target with the same id is in flight.
     pub(super) fn void(&mut self) {
-        self.flight = Some((Moment::START, false));
+        self.in_flight = Some((Moment::START, false));
     }
 
-    /// So many of its results wait for the database; with five it is left out whenever its turn comes.
+    /// Sets the number of unwritten results. With five or more the target is skipped at its start.
     pub(super) fn unwritten(&mut self, count: u8) {
         self.unwritten = count;
         self.at_once &= count < 5;
         self.expect(Expected::Anything);
     }
 
-    /// The host ends: the poll under way never will, and a wish may be forgotten.
+    /// Records the end of the host: the poll in flight never ends, and a requested poll may be lost.
     pub(super) fn lose_poll(&mut self) {
-        (self.flight, self.at_once) = (None, false);
+        (self.in_flight, self.at_once) = (None, false);
     }
 
-    /// The profile is another now; one without dead letters has none.
+    /// Changes the profile. A profile without dead letters revives the target.
     pub(super) fn profile(&mut self, profile: Profile) {
         self.profile = profile;
         if profile == Profile::Depsera {
@@ -240,15 +242,15 @@ impl Mirror {
     }
 
     pub(super) fn change(&mut self, spec: TargetSpec, change: Change) {
-        // The outcome of what it was says nothing any more.
-        let anew = matches!(change, Change::Reset | Change::PollNow);
-        let flight = self.flight.map(|(due, counts)| (due, counts && !anew));
+        // The outcome of a poll of the old definition is ignored.
+        let polls_at_once = matches!(change, Change::Reset | Change::PollNow);
+        let in_flight = self.in_flight.map(|(due, counts)| (due, counts && !polls_at_once));
         if change == Change::Reset {
             let unwritten = self.unwritten;
-            *self = Self { flight, unwritten, asked: true, at_once: unwritten < 5, ..Self::new(spec) };
+            *self = Self { in_flight, unwritten, asked: true, at_once: unwritten < 5, ..Self::new(spec) };
         } else {
-            (self.spec, self.flight) = (spec, flight);
-            self.probe &= !anew;
+            (self.spec, self.in_flight) = (spec, in_flight);
+            self.probe &= !polls_at_once;
             self.expect(Expected::Anything);
             self.at_once |= change == Change::PollNow && self.unwritten < 5;
         }
@@ -256,9 +258,9 @@ impl Mirror {
 
     pub(super) fn ask(&mut self, ask: Ask) {
         self.expect(Expected::Anything);
-        // One that is being polled is answered by that.
+        // A poll in flight satisfies the request.
         let polls = !matches!(ask, Ask::Enable | Ask::Disable);
-        self.at_once |= self.flight.is_none() && polls && self.unwritten < 5;
+        self.at_once |= self.in_flight.is_none() && polls && self.unwritten < 5;
         match ask {
             Ask::PollNow => {}
             Ask::Enable => self.spec.enabled = true,
@@ -272,14 +274,14 @@ impl Mirror {
     }
 
     pub(super) fn start(&mut self, due: Moment, now: Moment) -> Result<(), String> {
-        if self.flight.is_some() {
-            return Err("it is polled while it is polled".to_owned());
+        if self.in_flight.is_some() {
+            return Err("it is polled twice at once".to_owned());
         }
         if !self.spec.enabled {
             return Err("it is polled while it is disabled".to_owned());
         }
         if self.unwritten >= 5 {
-            return Err("it is polled while five of its results wait for the database".to_owned());
+            return Err("it is polled while five of its results are unwritten".to_owned());
         }
         if due > now {
             return Err(format!("it is polled {:?} before it is due", due.since(now)));
@@ -287,27 +289,27 @@ impl Mirror {
         if let Expected::Between(from, until) = self.due
             && (due < from.before(SLACK) || due > until.after(SLACK))
         {
-            return Err(format!("it is polled as due at {due:?}, and should be due from {from:?} to {until:?}"));
+            return Err(format!("it is polled as due at {due:?}, but should be due from {from:?} to {until:?}"));
         }
         if !self.asked && self.open_until.is_some_and(|until| now < until.before(SLACK)) {
-            return Err("its breaker is open, and it is polled all the same".to_owned());
+            return Err("it is polled although its breaker is open".to_owned());
         }
-        self.flight = Some((due, true));
+        self.in_flight = Some((due, true));
         self.probe = self.open_for.is_some();
         (self.asked, self.at_once) = (false, false);
         Ok(())
     }
 
-    /// What should follow an outcome.
+    /// Returns the expected due time after an outcome.
     pub(super) fn finish(&mut self, finish: Finish, now: Moment, settings: &Settings) -> Expected {
-        let due = match self.flight.take() {
+        let due = match self.in_flight.take() {
             Some((due, true)) => self.next(finish, due, now, settings),
             _ => Expected::Void,
         };
         if due != Expected::Void {
             self.due = due;
         }
-        // A wish while it was polled is answered by that poll.
+        // The poll satisfies a request that was made while it was in flight.
         if matches!(due, Expected::Between(..)) {
             self.asked = false;
         }
@@ -363,7 +365,7 @@ impl Mirror {
         Expected::Between(after(low), after(high))
     }
 
-    /// Seconds, at least and at most, after a failure that counts.
+    /// Returns the bounds in seconds on the delay after a failure that counts.
     fn after_failure(&mut self, permanent: bool, longest_interval: f64, failing_for: f64) -> (f64, f64) {
         let n = self.failures;
         match self.profile {
@@ -375,7 +377,7 @@ impl Mirror {
                 self.dead |= (permanent && n >= 3 && failing_for >= 60.0) || failing_for >= 3600.0;
                 let backoff = 5.0 * 2_f64.powi(n as i32 - 1);
                 match (self.dead, self.open_for) {
-                    (true, _) => (self.look().0 * 0.9, self.look().1),
+                    (true, _) => (self.dead_letter_interval().0 * 0.9, self.dead_letter_interval().1),
                     (false, Some((low, high))) => (low * 0.9, high),
                     (false, None) => ((backoff * 0.8).min(cap.0), (backoff * 1.2).min(cap.1)),
                 }
@@ -403,38 +405,38 @@ impl Mirror {
                     return (300.0, 330.0);
                 }
                 let backoff = 2_f64.powi(n as i32 - 1).min(300.0);
-                // Not before its interval is over, and the interval is at most the longest.
+                // Not before the interval is over; the interval is at most the longest.
                 (backoff, backoff.max(longest_interval.max(WIDEST)))
             }
         }
     }
 
-    /// Whether the scheduler thinks the same of the target.
+    /// Fails if the scheduler's state of the target differs from the model.
     pub(super) fn agrees(&self, schedule: &Schedule<Moment>, now: Moment) -> Result<(), String> {
         self.same_streaks(schedule)?;
         if schedule.breaker.state == BreakerState::HalfOpen {
-            return Err("its probe is over, and its breaker still half-open".to_owned());
+            return Err("its probe has ended, but its breaker is still half-open".to_owned());
         }
-        // What is due at once is left out at once, and due again later.
-        let left_out = |from: Moment| self.unwritten >= 5 && from <= now;
+        // A target with too many unwritten results that is due is skipped and due again later.
+        let skipped = |from: Moment| self.unwritten >= 5 && from <= now;
         if let Expected::Between(from, until) = self.due
-            && !left_out(from)
+            && !skipped(from)
             && (schedule.due < from.before(SLACK) || schedule.due > until.after(SLACK))
         {
             let (from, until) = (from.since(now), until.since(now));
             let late = schedule.due.since(now);
-            return Err(format!("it is due in {late:?}, and should be in {from:?} to {until:?}; {self:?}"));
+            return Err(format!("it is due in {late:?}, but should be due from {from:?} to {until:?}; {self:?}"));
         }
         Ok(())
     }
 
-    /// Streaks, breaker and dead letter, which survive everything but a reset.
+    /// Fails if streaks, breaker or dead letter differ. They survive everything except a reset.
     pub(super) fn same_streaks(&self, schedule: &Schedule<Moment>) -> Result<(), String> {
         let open = schedule.breaker.state != BreakerState::Closed;
         let found = (schedule.failures, schedule.plugin_faults, open, schedule.dead.is_some());
         let expected = (self.failures, self.faults, self.open_for.is_some(), self.dead);
         if found != expected {
-            return Err(format!("failures, faults, open, dead are {found:?}, and should be {expected:?}"));
+            return Err(format!("failures, faults, open, dead are {found:?}, but should be {expected:?}"));
         }
         Ok(())
     }

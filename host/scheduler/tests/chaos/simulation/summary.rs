@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-/// What a run went through.
+/// Counts of the events in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
-    /// Inputs given.
+    /// Inputs applied.
     pub(crate) steps: u64,
     /// Polls started.
     pub(crate) polls: u64,
-    /// Of these, failed or faulty.
+    /// Polls that failed or ended in a plugin fault.
     pub(crate) failures: u64,
-    /// Targets changed, added, removed; settings changed; operators' wishes; restarts.
+    /// Interventions: changes of targets and settings, commands, restarts.
     pub(crate) interventions: u64,
     /// Probes of open breakers.
     pub(crate) probes: u64,
-    /// Times that a target became a dead letter.
+    /// How often a target became a dead letter.
     pub(crate) dead_letters: u64,
     /// Simulated time.
     pub(crate) virtual_time: Duration,
 }
 
 impl Summary {
-    /// Both together.
+    /// Returns the sum of both.
     #[must_use]
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
@@ -44,7 +44,7 @@ pub(crate) struct Violation {
     pub(crate) seed: u64,
     /// Simulated time since the run's start.
     pub(crate) after: Duration,
-    /// What was seen, and what should have been.
+    /// The observed and the expected state.
     pub(crate) what: String,
 }
 

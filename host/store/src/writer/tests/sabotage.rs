@@ -1,10 +1,10 @@
-//! What happens when others lay hands on the files of an open database, and what survives an end in trouble.
+//! Tests of an open database whose files other programs change, and of a shutdown while the database cannot be written.
 
 use super::*;
 use crate::open::Opened;
 use std::fs;
 
-/// An open database, its file, and what it acknowledged.
+/// An open database, its folder, and the acknowledged events.
 struct World {
     folder: tempfile::TempDir,
     store: Store,
@@ -20,7 +20,7 @@ impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (store, _, acknowledged) = super::open(folder.path());
-        // A reader that is kept is what held the log open.
+        // A kept read connection would keep the log open.
         store.reader().event_bounds().unwrap();
         Self { folder, store, acknowledged }
     }
@@ -29,7 +29,7 @@ impl World {
         self.folder.path().join(format!("p.db{ending}"))
     }
 
-    /// Writes events, and returns the last acknowledged number.
+    /// Writes events. Returns the last acknowledged number.
     fn write(&self, numbers: std::ops::Range<i64>) -> i64 {
         let count = numbers.end - numbers.start;
         numbers.for_each(|number| self.store.writer().event(event(number)));
@@ -45,10 +45,10 @@ impl World {
     }
 }
 
-/// What the refusal names, and what was done to the file.
+/// The text that the error must contain, and the damage done to the file.
 type Damage<'a> = (&'a str, &'a dyn Fn(&Path));
 
-/// What is in a database that nobody has open.
+/// Returns the event numbers in a closed database.
 fn stored(path: &Path) -> Vec<i64> {
     let connection = Connection::open(path).unwrap();
     let mut statement = connection.prepare("SELECT sequence FROM event ORDER BY sequence").unwrap();
@@ -56,14 +56,14 @@ fn stored(path: &Path) -> Vec<i64> {
 }
 
 #[test]
-fn a_log_that_was_deleted_loses_nothing_that_was_told() {
+fn a_deleted_log_loses_no_acknowledged_event() {
     let world = World::new();
     world.write(0..100);
     for ending in ["-wal", "-shm"] {
         fs::remove_file(world.file(ending)).unwrap();
     }
     let last = world.write(100..200);
-    // As after a kill: what is on disk now is all there is.
+    // The state after a kill: only the content on disk remains.
     let copy = tempfile::tempdir().unwrap();
     for ending in ["", "-wal"] {
         fs::copy(world.file(ending), copy.path().join(format!("p.db{ending}"))).unwrap();
@@ -74,7 +74,7 @@ fn a_log_that_was_deleted_loses_nothing_that_was_told() {
 }
 
 #[test]
-fn an_end_leaves_one_file_with_everything_in_it() {
+fn a_proper_end_leaves_one_file_with_all_events() {
     let world = World::new();
     let last = world.write(0..10);
     world.store.close(at(20));
@@ -84,7 +84,7 @@ fn an_end_leaves_one_file_with_everything_in_it() {
 }
 
 #[test]
-fn a_database_that_was_deleted_is_written_again() {
+fn a_deleted_database_is_written_again() {
     let world = World::new();
     world.write(0..10);
     for ending in ["", "-wal", "-shm"] {
@@ -100,10 +100,10 @@ fn a_database_that_was_deleted_is_written_again() {
 }
 
 #[test]
-fn results_go_to_the_database_that_was_put_in_the_place_of_the_open_one() {
+fn results_are_written_to_a_replaced_database_at_the_next_start() {
     let world = World::new();
     world.write(0..10);
-    // An older copy, as an operator restores one.
+    // An operator restores an older copy.
     let copy = world.folder.path().join("copy");
     world.store.reader().event_bounds().unwrap();
     Connection::open(world.file("")).unwrap().execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
@@ -115,7 +115,10 @@ fn results_go_to_the_database_that_was_put_in_the_place_of_the_open_one() {
     world.store.writer().commit(commit(&mut known, report(Status::Critical, 4.0), 20), None);
     world.store.writer().progress(vec![progress(&known, 50)], at(30), true);
     world.store.close(at(40));
-    assert!(world.acknowledged.try_recv().is_err(), "nothing is told that is not where it belongs");
+    assert!(
+        world.acknowledged.try_recv().is_err(),
+        "an event is not acknowledged unless it is in the file at the path"
+    );
     assert!(world.file("-spill").exists());
 
     let World { folder, store, .. } = world;
@@ -129,7 +132,7 @@ fn results_go_to_the_database_that_was_put_in_the_place_of_the_open_one() {
 }
 
 #[test]
-fn a_database_that_was_cut_short_or_overwritten_is_noticed_and_named_at_the_next_start() {
+fn a_truncated_or_overwritten_database_is_detected_and_reported_at_the_next_start() {
     for damage in [
         |file: &Path| fs::write(file, "garbage"),
         |file: &Path| {
@@ -147,13 +150,13 @@ fn a_database_that_was_cut_short_or_overwritten_is_noticed_and_named_at_the_next
         store.close(at(200));
         drop(store);
         let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 };
-        // SQLite may find the log, which still holds all of it; then nothing was lost.
+        // SQLite may recover everything from the log.
         match Store::open(&config, at(0), Box::new(drop)) {
             Err(error) => {
                 let text = error.to_string();
                 assert!(text.contains("damaged") || text.contains("another program"), "{text}");
                 assert!(!text.contains("SELECT") && !text.contains("column type"), "{text}");
-                assert!(folder.path().join("p.db-spill").exists(), "what could not be written waits for a good one");
+                assert!(folder.path().join("p.db-spill").exists(), "unwritten results wait for an intact database");
             }
             Ok(Opened { store, .. }) => assert_eq!(store.reader().event_bounds().unwrap().1, 101),
         }
@@ -161,7 +164,7 @@ fn a_database_that_was_cut_short_or_overwritten_is_noticed_and_named_at_the_next
 }
 
 #[test]
-fn what_is_damaged_is_named_at_the_start_with_the_copies_that_there_are() {
+fn a_damaged_database_is_reported_at_the_start_with_its_backup() {
     let run = |sql: &'static str| {
         move |file: &Path| {
             let connection = Connection::open(file).unwrap();
@@ -193,7 +196,7 @@ fn what_is_damaged_is_named_at_the_start_with_the_copies_that_there_are() {
         let World { folder, store, acknowledged } = World::new();
         (0..100).for_each(|number| store.writer().event(event(number)));
         (0..100).for_each(|_| drop(acknowledged.recv().unwrap()));
-        // A host that is killed leaves its journal open.
+        // A killed host leaves its journal open.
         store.writer().progress(vec![], at(101), false);
         drop(store);
         fs::write(folder.path().join("p.db.v2.bak"), "").unwrap();
@@ -201,14 +204,14 @@ fn what_is_damaged_is_named_at_the_start_with_the_copies_that_there_are() {
         let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 };
         let text = match Store::open(&config, at(0), Box::new(drop)) {
             Err(error) => error.to_string(),
-            Ok(_) => panic!("it starts with a damaged database ({named})"),
+            Ok(_) => panic!("a damaged database was opened ({named})"),
         };
         assert!(text.contains("damaged") && text.contains("p.db.v2.bak") && text.contains(named), "{text}");
     }
 }
 
 #[test]
-fn a_lock_holds_when_its_file_is_deleted() {
+fn the_lock_holds_after_its_file_is_deleted() {
     let world = World::new();
     fs::remove_file(world.file("-lock")).unwrap();
     let config = Config { path: world.file(""), history_days: 1, history_rows: 1, history_bytes: 1 };
@@ -217,7 +220,7 @@ fn a_lock_holds_when_its_file_is_deleted() {
 }
 
 #[test]
-fn a_clock_that_is_not_trusted_makes_no_history_old() {
+fn an_implausible_clock_does_not_expire_history() {
     let world = World::new();
     world.write(0..10);
     let far = 400 * 24 * 3600;
@@ -230,7 +233,7 @@ fn a_clock_that_is_not_trusted_makes_no_history_old() {
 }
 
 #[test]
-fn a_target_that_fills_its_history_takes_nothing_from_others() {
+fn a_target_with_much_history_does_not_displace_the_history_of_others() {
     let world = World::new();
     let of = |target: &str, number: i64| Event {
         at: at(number),
@@ -257,7 +260,7 @@ fn a_target_that_fills_its_history_takes_nothing_from_others() {
     let count = |target: &str| -> i64 {
         connection.query_row("SELECT count(*) FROM event WHERE target = ?1", [target], |row| row.get(0)).unwrap()
     };
-    assert_eq!(count("quiet"), 12, "what is little stays");
+    assert_eq!(count("quiet"), 12, "a small history is kept");
     assert!(count("loud") <= 38 && count("loud") >= 10, "{}", count("loud"));
     let bytes: i64 = connection.query_row("SELECT sum(octet_length(body)) FROM event", [], |row| row.get(0)).unwrap();
     assert!(bytes <= 1 << 20 && count("wide") >= 5, "{bytes} {}", count("wide"));
@@ -267,7 +270,7 @@ fn a_target_that_fills_its_history_takes_nothing_from_others() {
 }
 
 #[test]
-fn an_end_waits_for_no_lock_and_loses_nothing() {
+fn a_shutdown_with_a_locked_database_ends_in_time_and_keeps_all_results() {
     let world = World::new();
     world.write(0..3);
     let other = Connection::open(world.file("")).unwrap();
