@@ -62,7 +62,10 @@ fn invalid_commands_are_refused_and_change_nothing() {
             "setting scheduler.max_interval: min_interval (5s) is above",
         ),
         (["settings", "set", "scheduler.base_interval", "2s"], "base_interval (2s) lies outside"),
-        (["settings", "set", "scheduler.max_in_flight", "0"], "setting scheduler.max_in_flight: it is 0"),
+        (
+            ["settings", "set", "scheduler.max_in_flight", "0"],
+            "setting scheduler.max_in_flight: 0 would stop all polls",
+        ),
         (["settings", "set", "scheduler.rate_per_second", "-1"], "rate_per_second"),
         (["settings", "set", "target.a.interval", "1y"], "setting target.a.interval"),
         (["settings", "set", "target.a.interval", "10m"], "lies outside its bounds"),

@@ -12,6 +12,7 @@ use crate::schema::{Schema, SettingsProblem};
 use crate::text::clean;
 use model::{FailureCategory, Kind, Timestamp};
 use regex::RegexBuilder;
+use rustix::io::Errno;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -87,16 +88,7 @@ impl Sandbox {
     }
 
     async fn prepare(&self, digest: [u8; 32], size: Option<usize>, compiled: Compiled) -> Result<Plugin, Refusal> {
-        let component = map(self.engine(), &compiled.path).map_err(|error| {
-            if let Some(error) = error.downcast_ref::<std::io::Error>() {
-                return Refusal::transient(
-                    "not_compiled",
-                    format!("its machine code cannot be read ({error}); Polliwog will try again"),
-                );
-            }
-            let why = format!("it needs more memory, tables or instances than a poll may have: {}", first_line(&error));
-            Refusal::stored("too_large", why)
-        })?;
+        let component = map(self.engine(), &compiled.path).map_err(|error| not_mapped(&error))?;
         let compile_time = compiled.took;
         let imports = self.check_imports(&component)?;
         check_resources(&component)?;
@@ -199,6 +191,24 @@ fn map(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
     // SAFETY: the file's content was just authenticated with this installation's key, so our own child wrote it for
     // this engine. The file is in a folder that no other user can write to, and this program never writes to it again.
     unsafe { Component::deserialize_file(engine, path) }
+}
+
+/// Classifies an error of [`map`]. An error of the operating system is the host's and may pass; any other error is
+/// about what the component needs.
+fn not_mapped(error: &wasmtime::Error) -> Refusal {
+    let system = error.chain().any(|cause| cause.is::<std::io::Error>() || cause.is::<Errno>());
+    let why = first_line(error);
+    if system {
+        return Refusal::transient(
+            "not_compiled",
+            format!(
+                "this host cannot use its machine code ({why}): check that the data directory is readable and not \
+                 mounted noexec, and that no rule forbids executable memory (MemoryDenyWriteExecute= of systemd); \
+                 Polliwog will try again"
+            ),
+        );
+    }
+    Refusal::stored("too_large", format!("it needs more memory, tables or instances than a poll may have: {why}"))
 }
 
 fn first_line(error: &wasmtime::Error) -> String {
@@ -367,5 +377,24 @@ impl Call {
         let log = Log::new(name, "", limits.log_lines);
         let (now, wall) = (Timestamp::from_millis(0), limits.cpu * 20);
         Self { limits, log, limiter: Limiter::new(limits.memory), session: None, now, wall, slot }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_operating_system_is_not_remembered_as_a_fault_of_the_file() {
+        let forbidden = wasmtime::Error::from(Errno::ACCESS).context("unable to make memory executable");
+        let unreadable = wasmtime::Error::from(std::io::Error::from_raw_os_error(5)).context("failed to open file");
+        for error in [forbidden, unreadable] {
+            let refusal = not_mapped(&error);
+            assert_eq!(refusal.code, "not_compiled", "{error:#}");
+            assert!(refusal.is_passing(), "{error:#}");
+        }
+        let refusal = not_mapped(&wasmtime::Error::msg("component has too many tables"));
+        assert_eq!(refusal.code, "too_large");
+        assert!(refusal.is_stored());
     }
 }

@@ -29,6 +29,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
         let counts = BADNESS.iter().filter_map(|status| Some(format!("{} {status}", count(status)?)));
         let counts: Vec<String> = counts.collect();
         let (scheduler, queue) = (&stats["scheduler"], &health["queue"]);
+        let turns = &stats["loop"];
         let held = stats["held"].as_object().into_iter().flatten();
         let held: Vec<String> = held.map(|(reason, count)| format!("{reason} {count}")).collect();
         let dead = match health["deadLetter"]["count"].as_u64().unwrap_or(0) {
@@ -41,6 +42,7 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
              queue       {} waiting, {} of them due within 12 s\n\
              polls       {} started, {} in flight, {} with a report, {} failed, {} ms on average\n\
              held back   {}\n\
+             loop        {} ms per iteration, {} ms at most; longest wait of a message {} ms; at most {} of {} messages\n\
              adaptive    {}",
             text(&stats["version"]),
             text(&stats["startedAt"]),
@@ -54,6 +56,11 @@ pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
             scheduler["CommandsFailed"],
             scheduler["AverageProcessingMS"],
             held.join(", "),
+            turns["meanTurnMs"],
+            turns["longestTurnMs"],
+            turns["oldestMessageEverMs"],
+            turns["mostMessages"],
+            turns["capacity"],
             if health["enabled"] == true { "yes" } else { "no" }
         ))
     })
