@@ -325,7 +325,7 @@ pub(crate) struct SetupArguments {
     /// The token or password for this query: token=env:VARIABLE or token=file:PATH
     #[arg(long, value_name = "NAME=SOURCE")]
     pub secret: Option<String>,
-    /// The password's account, for pmg [default: polliwog@pmg]
+    /// The account of the password, for pmg; polliwog@pmg by default
     #[arg(long, value_name = "USER@REALM")]
     pub username: Option<String>,
     /// Print JSON
