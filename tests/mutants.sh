@@ -78,7 +78,9 @@ for mutant in "${mutants[@]}"; do
     [[ $source == *"$from"* ]] || { echo "OUT OF DATE: $name: $file does not contain the old text" >&2 && old=1; }
 done
 [ "$old" = 0 ]
-echo "without a mutant: $(run | tail -1)"
+# A violation without a mutant would make every mutant look caught.
+output=$(run) || { printf 'VIOLATED without a mutant:\n%s\n' "$output" >&2 && exit 1; }
+echo "without a mutant: $(tail -1 <<<"$output")"
 for mutant in "${mutants[@]}"; do
     [[ $mutant == *"$only"* ]] || continue
     parts "$mutant"

@@ -113,7 +113,7 @@ pub enum Action {
         /// True if a streak, the breaker or the dead letter changed, and not only the next due time.
         urgent: bool,
     },
-    /// The target is in a different place than at the last drain.
+    /// The target is in a different place than at the last drain. An added target starts as [`Place::Disabled`].
     Moved(TargetId, Place),
 }
 

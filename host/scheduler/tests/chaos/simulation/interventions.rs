@@ -80,6 +80,7 @@ impl Run {
     fn remove(&mut self) -> Checked {
         let Some(target) = self.any_target() else { return Ok(()) };
         self.mirrors.remove(&target);
+        self.places.remove(&target);
         self.plugin.forget(&target);
         self.disk.remove(&target);
         self.dirty.remove(&target);
@@ -174,6 +175,7 @@ impl Run {
         self.plugin = Plugin::default();
         self.outdated.clear();
         self.scheduler = Scheduler::new(self.settings.clone(), self.rng.random());
+        self.places.clear();
         self.in_flight.clear();
         self.running.clear();
         self.starts.clear();
