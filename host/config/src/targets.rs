@@ -123,7 +123,7 @@ fn settings(section: &Section<'_>, entries: &[Entry]) -> (serde_json::Value, Vec
     (settings.unwrap_or_else(|| serde_json::json!({})), lines)
 }
 
-/// Returns a placeholder for an invalid URL.
+/// Returns the URL of a target whose own is missing or invalid. It is never requested: that problem prevents a start.
 fn nowhere() -> Url {
     Url::parse("http://nowhere.invalid/").expect("the constant is a valid URL")
 }

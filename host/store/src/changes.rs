@@ -25,11 +25,20 @@ pub struct ErrorEntry {
     pub message: Option<String>,
 }
 
-/// An entry of a target's poll errors; a recovery if `failure` is `None`.
+/// An entry of a target's poll errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PollErrorEntry {
-    /// Category, code and message.
-    pub failure: Option<(FailureCategory, String, String)>,
+pub enum PollErrorEntry {
+    /// Polls fail from here on, for this reason.
+    Failed {
+        /// The party at fault, and whether another attempt may succeed.
+        category: FailureCategory,
+        /// A stable code in snake_case.
+        code: String,
+        /// The message for users, one sentence.
+        message: String,
+    },
+    /// Polls succeed again.
+    Recovered,
 }
 
 /// The changes of one poll; empty if the poll found no change.

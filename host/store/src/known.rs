@@ -77,8 +77,8 @@ impl KnownState {
         self.stale_since = self.stale_since.or(Some(at));
         let mut changes = Changes::default();
         if !same {
-            let entry = (failure.category, failure.code, failure.message);
-            changes.poll_error = Some(PollErrorEntry { failure: Some(entry) });
+            let PollFailure { category, code, message, .. } = failure;
+            changes.poll_error = Some(PollErrorEntry::Failed { category, code, message });
         }
         if !same || first_stale {
             changes.target = Some(self.target_record());
@@ -89,7 +89,7 @@ impl KnownState {
     fn merge_report(&mut self, report: Report, at: Timestamp, aliases: &Aliases) -> Changes {
         let mut changes = Changes::default();
         if self.failure.take().is_some() {
-            changes.poll_error = Some(PollErrorEntry { failure: None });
+            changes.poll_error = Some(PollErrorEntry::Recovered);
         }
         let was_stale = self.stale_since.take().is_some();
         self.last_report = Some(at);

@@ -234,8 +234,10 @@ impl ChangesWire {
             details: record(&changes.details),
             forgotten: changes.forgotten.clone(),
             errors: changes.errors.iter().map(|e| (e.dependency.clone(), json(&e.error), e.message.clone())).collect(),
-            poll_error: (changes.poll_error.as_ref())
-                .map(|entry| entry.failure.as_ref().map(|(category, code, message)| failure(*category, code, message))),
+            poll_error: changes.poll_error.as_ref().map(|entry| match entry {
+                PollErrorEntry::Failed { category, code, message } => Some(failure(*category, code, message)),
+                PollErrorEntry::Recovered => None,
+            }),
             target: changes.target.as_ref().map(|target| {
                 let failed = target.failure.as_ref();
                 let failed = failed.map(|f| (failure(f.category, &f.code, &f.message), f.at.as_millis()));
@@ -265,7 +267,13 @@ impl ChangesWire {
             details: record(self.details),
             forgotten: self.forgotten,
             errors: self.errors.into_iter().map(error).collect(),
-            poll_error: self.poll_error.map(|entry| PollErrorEntry { failure: entry.and_then(failure) }),
+            poll_error: self.poll_error.and_then(|entry| match entry {
+                Some(failed) => {
+                    let (category, code, message) = failure(failed)?;
+                    Some(PollErrorEntry::Failed { category, code, message })
+                }
+                None => Some(PollErrorEntry::Recovered),
+            }),
             target: self.target.map(|(warnings, failed, stale_since)| TargetRecord {
                 warnings,
                 failure: failed.and_then(|(failed, when)| {

@@ -33,7 +33,7 @@ use context::{Memory, Permissions, PollContext};
 use polliwog_sdk::lenient::{Field, Number};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::{SecretSpec, Status};
-use proxmox::{Answer, Api, Error, Fact, Host, Part, Product, Space, connect, evaluated, hourly, subscription};
+use proxmox::{Answer, Api, Error, Fact, Host, Part, Product, Space, connect, evaluated, hourly, run, subscription};
 use serde::Deserialize;
 use settings::Settings;
 
@@ -76,19 +76,11 @@ impl Poller for Pbs {
 
     fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
         let authorize = |api: Api, _: &mut Memory| Ok(api.with_header("authorization", "PBSAPIToken=${secret.token}"));
-        let mut memory = Memory::load(target);
-        let first = first_paths(&memory);
-        match connect(target, Product::Backup, &mut memory, &first, authorize) {
-            Ok(connected) => {
-                let (mut context, answers) = PollContext::new(connected, memory, settings);
-                poll(&mut context, answers);
-                Ok(context.finish())
-            }
-            Err(error) => {
-                memory.save();
-                Err(error.into())
-            }
-        }
+        let connect = |_: &Settings, memory: &mut Memory| {
+            let first = first_paths(memory);
+            connect(target, Product::Backup, memory, &first, authorize)
+        };
+        run(target, settings, connect, poll)
     }
 }
 
@@ -217,11 +209,9 @@ mod tests {
         const INFO: Info = Pbs::INFO;
 
         fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
-            let mut memory = Memory::load(target);
-            let connected = connect(target, Product::Backup, &mut memory, &[], |api, _| Ok(api))?;
-            let (mut context, _) = PollContext::new(connected, memory, settings);
-            super::certificate(&mut context);
-            Ok(context.finish())
+            let connect =
+                |_: &Settings, memory: &mut Memory| connect(target, Product::Backup, memory, &[], |api, _| Ok(api));
+            run(target, settings, connect, |context, _| super::certificate(context))
         }
     }
 

@@ -28,7 +28,7 @@ mod statistics;
 use context::{Memory, PollContext};
 use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
-use proxmox::{Answer, Error, Fact, certificates, hourly, subscription};
+use proxmox::{Answer, Error, Fact, certificates, hourly, run, subscription};
 use settings::Settings;
 
 /// The plugin.
@@ -64,18 +64,8 @@ impl Poller for Pmg {
         if let Some(problem) = settings.problems().into_iter().next() {
             return Err(PollError::permanent("bad_settings", problem));
         }
-        let mut memory = Memory::load(target);
-        match login::log_in(target, &settings.username, &mut memory) {
-            Ok(connected) => {
-                let (mut context, answers) = PollContext::new(connected, memory, settings);
-                poll(&mut context, answers);
-                Ok(context.finish())
-            }
-            Err(error) => {
-                memory.save();
-                Err(error.into())
-            }
-        }
+        let log_in = |settings: &Settings, memory: &mut Memory| login::log_in(target, &settings.username, memory);
+        run(target, settings, log_in, poll)
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::memory::{LONG, Memory, PluginMemory};
 use crate::schedule::{Check, Due, belongs};
 use crate::{Answer, Api, Connected, Diagnostics, Error, Hysteresis, Verdict, list};
-use polliwog_sdk::{Dependency, Report, Status};
+use polliwog_sdk::{Dependency, PollError, Report, Status, Target};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -39,9 +39,35 @@ pub struct PollContext<S, M> {
 /// `/`, of its other dependencies.
 pub type Part<'a> = (&'a str, &'a [&'a str]);
 
+/// Polls a target: restores its memory, connects, and has `read` fill the report from the answers to the first paths.
+/// The memory is saved in each case, because a failed connection also changes it.
+///
+/// # Errors
+///
+/// The error of `connect`.
+pub fn run<S, M: PluginMemory>(
+    target: &Target,
+    settings: S,
+    connect: impl FnOnce(&S, &mut Memory<M>) -> Result<Connected, Error>,
+    read: impl FnOnce(&mut PollContext<S, M>, Vec<Answer>),
+) -> Result<Report, PollError> {
+    let mut memory = Memory::load(target);
+    match connect(&settings, &mut memory) {
+        Ok(connected) => {
+            let (mut context, answers) = PollContext::new(connected, memory, settings);
+            read(&mut context, answers);
+            Ok(context.finish())
+        }
+        Err(error) => {
+            memory.save();
+            Err(error.into())
+        }
+    }
+}
+
 impl<S, M: PluginMemory> PollContext<S, M> {
     /// Starts the poll of an API that answers. Returns the answers to the first paths as well.
-    pub fn new(connected: Connected, mut memory: Memory<M>, settings: S) -> (Self, Vec<Answer>) {
+    fn new(connected: Connected, mut memory: Memory<M>, settings: S) -> (Self, Vec<Answer>) {
         let hysteresis = Hysteresis::new(std::mem::take(&mut memory.crossed), memory.now());
         let context = Self {
             api: connected.api,

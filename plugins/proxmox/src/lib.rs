@@ -40,7 +40,7 @@ mod visibility;
 pub use ages::AgeRule;
 pub use api::{Answer, Api, Connected, connect};
 pub use certificates::{CertificateLimits, certificate, certificates};
-pub use context::{Part, PollContext, evaluated};
+pub use context::{Part, PollContext, evaluated, run};
 pub use diagnostics::Diagnostics;
 pub use error::{Error, ErrorClass};
 pub use expiring::{Expiring, ExpiringMap, Section};

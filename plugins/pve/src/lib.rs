@@ -51,7 +51,7 @@ use cluster::Cluster;
 use context::{Memory, PollContext};
 use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
-use proxmox::{Answer, Api, Part, Product, connect};
+use proxmox::{Answer, Api, Part, Product, connect, run};
 use resources::{Resource, Resources};
 use settings::Settings;
 use std::cell::Cell;
@@ -94,19 +94,11 @@ impl Poller for Pve {
 
     fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
         let authorize = |api: Api, _: &mut Memory| Ok(api.with_header("authorization", "PVEAPIToken=${secret.token}"));
-        let mut memory = Memory::load(target);
-        match connect(target, Product::Ve, &mut memory, &FIRST, authorize) {
-            Ok(connected) => {
-                let (mut context, answers) = PollContext::new(connected, memory, settings);
-                poll(&mut context, answers);
-                samples::bound(&mut context);
-                Ok(context.finish())
-            }
-            Err(error) => {
-                memory.save();
-                Err(error.into())
-            }
-        }
+        let connect = |_: &Settings, memory: &mut Memory| connect(target, Product::Ve, memory, &FIRST, authorize);
+        run(target, settings, connect, |context, answers| {
+            poll(context, answers);
+            samples::bound(context);
+        })
     }
 }
 

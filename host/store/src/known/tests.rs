@@ -30,9 +30,10 @@ fn merge_all(known: &mut KnownState, outcomes: Vec<Outcome>) -> Vec<String> {
             parts.push(format!("{}!{}", e.dependency, e.message.as_deref().unwrap_or("recovered")));
         }
         if let Some(entry) = &changes.poll_error {
-            parts.push(
-                entry.failure.as_ref().map_or("poll recovered".to_owned(), |(_, code, _)| format!("poll {code}")),
-            );
+            parts.push(match entry {
+                PollErrorEntry::Failed { code, .. } => format!("poll {code}"),
+                PollErrorEntry::Recovered => "poll recovered".to_owned(),
+            });
         }
         parts.push(format!("{}u{}d", changes.urgent.len(), changes.details.len()));
         seen.push(parts.join(" "));

@@ -28,9 +28,10 @@ pub(crate) fn insert(
     entry: &PollErrorEntry,
     at: Timestamp,
 ) -> rusqlite::Result<usize> {
-    let failure = entry.failure.as_ref();
-    let (category, code) = (failure.map(|f| f.0.as_str()), failure.map(|f| &f.1));
-    let message = failure.map(|f| &f.2);
+    let (category, code, message) = match entry {
+        PollErrorEntry::Failed { category, code, message } => (Some(category.as_str()), Some(code), Some(message)),
+        PollErrorEntry::Recovered => (None, None, None),
+    };
     connection
         .prepare_cached(
             "INSERT INTO poll_error_history (target, category, code, message, at) VALUES (?1, ?2, ?3, ?4, ?5)",
