@@ -63,7 +63,7 @@ pub mod bindings {
 
 pub use bindings::exports::polliwog::poller::poller::Descriptor;
 pub use bindings::polliwog::poller::types::{
-    Dependency, Failure, Label, PollError, Report, Sample, SampleKind, SecretSpec, Status, Target,
+    Dependency, Failure, Label, Member, PollError, Report, Sample, SampleKind, SecretSpec, Setup, Status, Target,
 };
 pub use poller::{Exported, Info, NoSettings, Poller, json};
 pub use {schemars, serde, serde_json};

@@ -1,7 +1,7 @@
 //! The trait of a plugin.
 
 use crate::bindings::exports::polliwog::poller::poller::Guest;
-use crate::{Descriptor, PollError, Report, SecretSpec, Target};
+use crate::{Descriptor, Member, PollError, Report, SecretSpec, Setup, Target};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -25,6 +25,18 @@ pub trait Poller {
     fn check(settings: &Self::Settings) -> Vec<String> {
         let _ = settings;
         Vec::new()
+    }
+
+    /// Returns how a service becomes a target, for the command `setup`.
+    fn setup() -> Option<Setup> {
+        None
+    }
+
+    /// Returns the members of the service other than the one at the target's URL, for the command `setup`. Called only
+    /// if [`Setup::has_members`] is true.
+    fn members(target: &Target, settings: Self::Settings) -> Result<Vec<Member>, PollError> {
+        let _ = (target, settings);
+        Ok(Vec::new())
     }
 
     /// Polls the target once. Each poll runs in its own instance.
@@ -92,6 +104,7 @@ impl<P: Poller> Guest for Exported<P> {
             secrets: P::secrets(),
             default_interval_ms,
             default_timeout_ms,
+            setup: P::setup(),
         }
     }
 
@@ -103,12 +116,17 @@ impl<P: Poller> Guest for Exported<P> {
     }
 
     fn poll(target: Target) -> Result<Report, PollError> {
-        let settings = serde_json::from_str(&target.settings).map_err(|error| {
-            PollError::permanent(
-                "bad_settings",
-                format!("the target's settings are not valid for kind {}: {error}", P::INFO.kind),
-            )
-        })?;
-        P::poll(&target, settings)
+        P::poll(&target, settings::<P>(&target)?)
     }
+
+    fn members(target: Target) -> Result<Vec<Member>, PollError> {
+        P::members(&target, settings::<P>(&target)?)
+    }
+}
+
+fn settings<P: Poller>(target: &Target) -> Result<P::Settings, PollError> {
+    serde_json::from_str(&target.settings).map_err(|error| {
+        let message = format!("the target's settings are not valid for kind {}: {error}", P::INFO.kind);
+        PollError::permanent("bad_settings", message)
+    })
 }

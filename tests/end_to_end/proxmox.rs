@@ -49,11 +49,12 @@ fn setup_shows_the_certificate_and_prints_a_valid_target() {
     // A token is sent only to a server whose certificate is confirmed.
     let asked = polliwog(&folder, &["setup", "pve", &url, "--secret", "token=env:T"]).env("T", TOKEN).output().unwrap();
     let stderr = String::from_utf8(asked.stderr).unwrap();
-    assert!(asked.status.code() == Some(1) && stderr.contains("so that the token is not sent"), "{stderr}");
+    assert!(asked.status.code() == Some(1) && stderr.contains("so that the secret is not sent"), "{stderr}");
 
     for (arguments, code, says) in [
         (["setup", "pbs", "http://127.0.0.1:9"], 1, "nothing listens at 127.0.0.1:9"),
         (["setup", "pmg", "ftp://mail.example"], 64, "only http and https are supported"),
+        (["setup", "pvx", "http://127.0.0.1:9"], 64, "no plugin serves kind pvx: there are "),
     ] {
         let (found, _, stderr) = output(&folder, &arguments);
         assert!(found == code && stderr.contains(says), "{arguments:?}: {found} {stderr}");
@@ -109,6 +110,11 @@ fn setup_lists_the_members_of_a_cluster() {
     assert!(toml.contains("192.0.2.2") && !toml.contains("tls"), "nothing is pinned over plain HTTP: {toml}");
     assert!(found["members"][0]["fingerprint"].as_str().unwrap().starts_with("A1:A1:"), "{found}");
 
+    let (code, found, _) = setup("pve", "token=env:T", &["--username", "other@pam"]);
+    let commands = found["commands"].as_array().unwrap();
+    assert!(code == Some(0) && commands[0].as_str().unwrap().contains("pveum user add other@pam"), "{found}");
+    assert_eq!(found["secrets"][0]["value"], "other@pam!monitor=THE-VALUE-SHOWN");
+
     let (code, found, stderr) = setup("pmg", "password=env:P", &["--username", "monitor@pmg"]);
     assert_eq!(code, Some(0), "{stderr}");
     // Without a certificate, the answering member is unknown.
@@ -122,14 +128,28 @@ fn setup_lists_the_members_of_a_cluster() {
             "password=env:T",
             &[][..],
             1,
-            "/access/ticket was answered 401 authentication failure: check the account",
+            "does not accept the credentials (401, \"authentication failure\"): check the setting \"username\"",
         ),
-        ("pmg", "token=env:T", &[], 1, "write password=env:VARIABLE"),
+        ("pmg", "token=env:T", &[], 1, "it needs the secret \"password\""),
         ("pve", "token=env:P", &[], 1, "write the whole token"),
-        ("pve", "token=env:T", &["--username", "me@pmg"], 64, "asked with a token"),
+        (
+            "pve",
+            "token=env:T",
+            &["--username", "me"],
+            64,
+            "--username: the secret \"token\" of this account would not be",
+        ),
+        ("pve", "token=env:T", &["--username", "me;reboot"], 64, "write letters, digits and @ . _ - + only"),
         ("pve", "token=env:T", &["--fingerprint", "zz"], 64, "--fingerprint: "),
-        ("pmg", "password=env:P", &["--username", "me"], 64, "write it with its realm"),
+        (
+            "pmg",
+            "password=env:P",
+            &["--username", "me"],
+            64,
+            "--username: \"username\" is \"me\": write it with its realm",
+        ),
         ("pbs", "token=env:T", &[], 64, "has no other members"),
+        ("http", "token=env:T", &["--username", "me"], 64, "--username: HTTP needs no account"),
     ] {
         let (found, _, stderr) = setup(product, secret, more);
         assert!(found == Some(code) && stderr.contains(says), "{product} {secret}: {found:?} {stderr}");

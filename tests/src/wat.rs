@@ -90,7 +90,8 @@ fn module(kind: &str, version: &str, text: &str) -> String {
         module,
         "(export \"memory\" (memory $memory)) (export \"cabi_realloc\" (func $realloc))
         (export \"{prefix}describe\" (func $describe)) (export \"{prefix}check-settings\" (func $check))
-        (export \"{prefix}poll\" (func $poll))"
+        (export \"{prefix}poll\" (func $poll))
+        (func $members (type $poll) i32.const {REPORT}) (export \"{prefix}members\" (func $members))"
     );
     module.push_str(&data(kind, version));
     module.push_str(text);

@@ -139,7 +139,7 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = demo::REPLAY_PORT)]
         port: u16,
     },
-    /// Prepare a Proxmox product as a target: print its certificate, the commands to run there, and the configuration
+    /// Prepare a server as a target: print its certificate, the commands to run there, and the configuration
     Setup(SetupArguments),
     /// Commands for plugin authors
     #[command(subcommand)]
@@ -315,33 +315,24 @@ pub(crate) struct RunArguments {
 /// The arguments of `setup`.
 #[derive(Args, Debug)]
 pub(crate) struct SetupArguments {
-    /// The product
-    pub product: ProductName,
+    #[command(flatten)]
+    pub common: Common,
+    /// The kind of the target: pve, pbs, pmg, or the kind of any other plugin
+    pub kind: String,
     /// The server: a URL or a host name
     pub url: String,
-    /// The confirmed fingerprint; the members of a cluster are queried only if the certificate matches it
+    /// The fingerprint of the certificate that you confirmed; no secret is sent if the certificate is another
     #[arg(long, value_name = "SHA256")]
     pub fingerprint: Option<String>,
-    /// The token or password for this query: token=env:VARIABLE or token=file:PATH
+    /// A secret for listing the other members of a cluster: token=env:VARIABLE or token=file:PATH; repeatable
     #[arg(long, value_name = "NAME=SOURCE")]
-    pub secret: Option<String>,
-    /// The account of the password, for pmg; polliwog@pmg by default
-    #[arg(long, value_name = "USER@REALM")]
+    pub secret: Vec<String>,
+    /// The name of the account, if not the one that the plugin suggests
+    #[arg(long, value_name = "ACCOUNT")]
     pub username: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// A Proxmox product.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum ProductName {
-    /// Proxmox VE
-    Pve,
-    /// Proxmox Backup Server
-    Pbs,
-    /// Proxmox Mail Gateway
-    Pmg,
 }
 
 /// The arguments of `poll`.

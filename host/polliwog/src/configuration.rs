@@ -1,5 +1,6 @@
 //! Reading the configuration for commands, and the demo's targets.
 
+use crate::cli::Common;
 use anyhow::{anyhow, bail};
 use config::{
     Config, Document, Invalid, Places, Problem, Reading, SecretSource, TargetConfig, Written, environment, find,
@@ -49,6 +50,36 @@ pub(crate) fn examine(places: &Places) -> anyhow::Result<(Option<Config>, Vec<Pr
 /// Returns the configuration without a file.
 pub(crate) fn defaults(places: &Places) -> Result<Config, Vec<Problem>> {
     Config::written(("the defaults", ""), places, &environment)
+}
+
+/// Why a command cannot use its arguments.
+pub(crate) enum Unusable {
+    /// The arguments are wrong.
+    Usage(anyhow::Error),
+    /// The configuration is invalid.
+    Other(anyhow::Error),
+}
+
+impl Unusable {
+    /// Returns an error for every problem of a configuration, one per line.
+    pub(crate) fn listed(problems: Vec<Problem>) -> Self {
+        let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Self::Other(anyhow!("{}", all.join("\n")))
+    }
+}
+
+/// Returns the configuration for a command that works without one. A file that was passed must be valid. A file that was
+/// only found may be invalid.
+pub(crate) fn nearby(common: &Common) -> Result<Config, Unusable> {
+    let places = common.places();
+    if let Some(named) = &common.config {
+        let document = Document::read(named.clone()).map_err(|why| Unusable::Usage(anyhow!("--config: {why}")))?;
+        return parse(&document, &places).map(|written| written.config().clone()).map_err(Unusable::listed);
+    }
+    let text = find(&places, &environment).ok().and_then(|path| std::fs::read_to_string(path).ok());
+    let read = |text: &str| Config::written(("the configuration", text), &places, &environment);
+    let found = text.and_then(|text| read(&text).ok());
+    found.map_or_else(|| defaults(&places), Ok).map_err(Unusable::listed)
 }
 
 /// Returns a problem for each environment variable that resembles a setting but does not set one.

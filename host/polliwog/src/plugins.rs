@@ -2,10 +2,12 @@
 
 use crate::cli::COMPILE_PLUGIN;
 use crate::output::complain;
-use catalog::{BuiltIn, Location, PluginWatcher, Trust, Uncompiled};
+use anyhow::anyhow;
+use catalog::{BuiltIn, Location, PluginWatcher, Served, Trust, Uncompiled};
 use config::Config;
 use egress::Egress;
 use engine::random_bytes;
+use model::Kind;
 use sandbox::{Backtrace, Compiler, Sandbox};
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -44,6 +46,15 @@ pub(crate) fn small_sandbox(data_dir: &Path, backtrace: Backtrace) -> anyhow::Re
 pub(crate) async fn load(config: &Config, sandbox: Arc<Sandbox>, uncompiled: Uncompiled) -> PluginWatcher {
     let location = Location { plugins: &config.plugin_dir, data: &config.data_dir, built_in: &BUILT_IN };
     PluginWatcher::start(sandbox, location, trust(config), uncompiled).await
+}
+
+/// Returns the plugin that serves a kind, for a command that runs one.
+pub(crate) async fn serving(config: &Config, sandbox: &Arc<Sandbox>, kind: &Kind) -> anyhow::Result<Arc<Served>> {
+    let plugins = load(config, sandbox.clone(), Uncompiled::Compile).await.set().clone();
+    plugins.get(kind).cloned().ok_or_else(|| {
+        let kinds: Vec<&str> = plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
+        anyhow!("no plugin serves kind {kind}: there are {}", kinds.join(", "))
+    })
 }
 
 /// The rules for files that may take over kinds with targets.

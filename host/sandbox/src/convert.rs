@@ -26,12 +26,19 @@ const CODE: usize = 64;
 
 /// Converts the result of a poll.
 pub(crate) fn outcome(result: Result<types::Report, types::PollError>, limits: &Limits) -> Result<Report, Failure> {
-    let (category, failure) = match result {
-        Ok(report) => return self::report(report, limits),
-        Err(types::PollError::Transient(failure)) => (FailureCategory::Transient, failure),
-        Err(types::PollError::Permanent(failure)) => (FailureCategory::Permanent, failure),
+    match result {
+        Ok(report) => self::report(report, limits),
+        Err(error) => Err(failure(error)),
+    }
+}
+
+/// Converts the error of a poll.
+pub(crate) fn failure(error: types::PollError) -> Failure {
+    let (category, failure) = match error {
+        types::PollError::Transient(failure) => (FailureCategory::Transient, failure),
+        types::PollError::Permanent(failure) => (FailureCategory::Permanent, failure),
     };
-    Err(Failure {
+    Failure {
         category,
         code: code(&failure.code),
         message: match clean(&failure.message, MESSAGE) {
@@ -39,7 +46,7 @@ pub(crate) fn outcome(result: Result<types::Report, types::PollError>, limits: &
             message => message,
         },
         retry_after: failure.retry_after_ms.map(|ms| Duration::from_millis(ms.into())),
-    })
+    }
 }
 
 fn code(code: &str) -> String {

@@ -28,6 +28,7 @@ mod plugin;
 mod refusal;
 mod run;
 mod schema;
+mod setup;
 mod text;
 
 pub use compile::{Compiler, compile_child};
@@ -41,6 +42,7 @@ pub use plugin::{Descriptor, Plugin, SecretSpec};
 pub use refusal::Refusal;
 pub use run::{Config, Done, Job, Sandbox, SetupError, Target, Usage};
 pub use schema::{SettingsProblem, resolved};
+pub use setup::{Member, Setup, is_account, with_account};
 
 /// The versions of the contract that this host supports, newest first.
 pub const CONTRACT_VERSIONS: [&str; 1] = ["0.1"];

@@ -9,6 +9,7 @@ use crate::plugin::{Descriptor, Parts, Plugin, SecretSpec};
 use crate::refusal::Refusal;
 use crate::run::{Call, Sandbox};
 use crate::schema::{Schema, SettingsProblem};
+use crate::setup::Setup;
 use crate::text::clean;
 use model::{FailureCategory, Kind, Timestamp};
 use regex::RegexBuilder;
@@ -322,6 +323,10 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Schema), Ref
     };
     let default_interval = clamp("interval", found.default_interval_ms, (SHORTEST_INTERVAL, LONGEST_INTERVAL));
     let default_timeout = clamp("timeout", found.default_timeout_ms, (SHORTEST_TIMEOUT, LONGEST_TIMEOUT));
+    let schema = (settings_schema, schema);
+    let setup = found.setup.map(|setup| Setup::read(setup, &secrets, &schema)).transpose();
+    let setup = setup.map_err(|why| bad(format!("its setup {why}")))?;
+    let (settings_schema, schema) = schema;
     let descriptor = Descriptor {
         kind,
         title: clean(&found.title, TITLE),
@@ -331,6 +336,7 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Schema), Ref
         secrets,
         default_interval,
         default_timeout,
+        setup,
     };
     Ok((descriptor, schema))
 }
@@ -356,6 +362,7 @@ fn secret(spec: v0_1::types::SecretSpec) -> Result<SecretSpec, Refusal> {
         description: clean(&spec.description, TITLE * 4),
         required: spec.required,
         hint: spec.hint.map(|hint| clean(&hint, TITLE * 4)),
+        example: spec.example.map(|example| clean(&example, TITLE * 4)),
         name,
     })
 }

@@ -4,6 +4,7 @@ use crate::CONTRACT_VERSIONS;
 use crate::host::State;
 use crate::host::v0_1::PluginPre;
 use crate::schema::Schema;
+use crate::setup::Setup;
 use model::Kind;
 use regex::Regex;
 use serde_json::Value;
@@ -30,6 +31,8 @@ pub struct Descriptor {
     pub default_interval: Duration,
     /// The timeout of a target without a configured timeout.
     pub default_timeout: Duration,
+    /// How a service of this kind becomes a target. `None` if the plugin does not describe it.
+    pub setup: Option<Setup>,
 }
 
 /// A secret that a plugin can use.
@@ -45,6 +48,8 @@ pub struct SecretSpec {
     pub pattern: Option<Regex>,
     /// The message for a value that does not match the pattern.
     pub hint: Option<String>,
+    /// An example of the value, in which `${account}` stands for the name of an account.
+    pub example: Option<String>,
 }
 
 /// A loaded plugin. Cheap to clone.

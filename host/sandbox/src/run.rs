@@ -11,6 +11,7 @@ use crate::lanes::Lanes;
 use crate::limits::{Limiter, Limits};
 use crate::meter::{Budget, CpuExhausted, Meter, Metered};
 use crate::plugin::Plugin;
+use crate::setup::{self, Member};
 use egress::{Grant, Session, Tape};
 use futures_util::FutureExt;
 use model::{Failure, FailureCategory, Outcome, TargetId, Timestamp};
@@ -152,6 +153,13 @@ pub(crate) struct Call {
     pub slot: OwnedSemaphorePermit,
 }
 
+/// A call that may send requests.
+struct Prepared {
+    call: Call,
+    session: Arc<Session>,
+    wire_target: types::Target,
+}
+
 /// The result of a call of a plugin.
 pub(crate) struct Called<T> {
     pub result: Result<T, Failure>,
@@ -233,24 +241,8 @@ impl Sandbox {
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
             return Done { outcome: Outcome::Skipped, usage };
         };
-        let Job { plugin, target, grant, limits, now, tape, .. } = job;
-        let wall = deadline.saturating_duration_since(Instant::now());
-        let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
-        let session =
-            Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline - reserve_for_report(wall));
-        let owner = Owner { target: target.id.clone(), plugin: plugin.digest() };
-        let session = session.with_tape(tape).with_share(plugin.descriptor().kind.as_str());
-        let session = Arc::new(session.with_captured(self.captured.of(&owner)));
-        let call = Call {
-            limits,
-            log: Log::new(plugin.descriptor().kind.as_str(), target.id.as_str(), limits.log_lines),
-            limiter: Limiter::new(limits.memory),
-            session: Some((session.clone(), owner)),
-            now,
-            wall,
-            slot,
-        };
-        let wire_target = wire_target(&target, now, wall);
+        let (plugin, limits) = (job.plugin.clone(), job.limits);
+        let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
         let enter = move |mut store: Store<State>| async move {
             let result = match plugin.pre().instantiate_async(&mut store).await {
                 Ok(instance) => instance.polliwog_poller_poller().call_poll(&mut store, &wire_target).await,
@@ -269,6 +261,43 @@ impl Sandbox {
             Err(failure) => Outcome::Failure(failure),
         };
         Done { outcome, usage }
+    }
+
+    /// Asks a plugin for the other members of a service, in a fresh instance and within the limits of a poll.
+    pub async fn members(&self, job: Job) -> Result<Vec<Member>, Failure> {
+        let deadline = Instant::now() + job.timeout;
+        let plugin = job.plugin.clone();
+        let Prepared { call, wire_target, .. } = self.with_session(job, deadline, self.slot().await);
+        let enter = move |mut store: Store<State>| async move {
+            let result = match plugin.pre().instantiate_async(&mut store).await {
+                Ok(instance) => instance.polliwog_poller_poller().call_members(&mut store, &wire_target).await,
+                Err(error) => Err(error),
+            };
+            (result, store)
+        };
+        self.call(call, enter).await.result?.map(setup::members).map_err(convert::failure)
+    }
+
+    /// Prepares a call that may send requests.
+    fn with_session(&self, job: Job, deadline: Instant, slot: OwnedSemaphorePermit) -> Prepared {
+        let Job { plugin, target, grant, limits, now, tape, .. } = job;
+        let wall = deadline.saturating_duration_since(Instant::now());
+        let egress_limits = egress::Limits { requests: limits.requests, body: limits.body, bodies: limits.bodies };
+        let session =
+            Session::new(self.lanes.egress(&target.id), grant, egress_limits, deadline - reserve_for_report(wall));
+        let owner = Owner { target: target.id.clone(), plugin: plugin.digest() };
+        let session = session.with_tape(tape).with_share(plugin.descriptor().kind.as_str());
+        let session = Arc::new(session.with_captured(self.captured.of(&owner)));
+        let call = Call {
+            limits,
+            log: Log::new(plugin.descriptor().kind.as_str(), target.id.as_str(), limits.log_lines),
+            limiter: Limiter::new(limits.memory),
+            session: Some((session.clone(), owner)),
+            now,
+            wall,
+            slot,
+        };
+        Prepared { call, session, wire_target: wire_target(&target, now, wall) }
     }
 
     /// Calls a plugin in a fresh store within the limits of the call.

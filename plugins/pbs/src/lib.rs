@@ -26,13 +26,14 @@ mod groups;
 mod jobs;
 mod memory;
 mod settings;
+mod setup;
 mod tasks;
 mod verification;
 
 use context::{Memory, Permissions, PollContext};
 use polliwog_sdk::lenient::{Field, Number};
 use polliwog_sdk::prelude::*;
-use polliwog_sdk::{SecretSpec, Status};
+use polliwog_sdk::{SecretSpec, Setup, Status};
 use proxmox::{Answer, Api, Error, Fact, Host, Part, Product, Space, connect, evaluated, hourly, run, subscription};
 use serde::Deserialize;
 use settings::Settings;
@@ -67,11 +68,16 @@ impl Poller for Pbs {
                  name of the token, and its secret after a colon (not =, as for Proxmox VE)"
                     .to_owned(),
             ),
+            example: Some(setup::TOKEN_EXAMPLE.to_owned()),
         }]
     }
 
     fn check(settings: &Settings) -> Vec<String> {
         settings.problems()
+    }
+
+    fn setup() -> Option<Setup> {
+        Some(setup::setup())
     }
 
     fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {

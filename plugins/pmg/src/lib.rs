@@ -23,11 +23,12 @@ mod nodes;
 mod queues;
 mod services;
 mod settings;
+mod setup;
 mod statistics;
 
 use context::{Memory, PollContext};
-use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
+use polliwog_sdk::{Member, SecretSpec, Setup};
 use proxmox::{Answer, Error, Fact, certificates, hourly, run, subscription};
 use settings::Settings;
 
@@ -53,11 +54,20 @@ impl Poller for Pmg {
             required: true,
             pattern: None,
             hint: None,
+            example: Some(setup::PASSWORD_EXAMPLE.to_owned()),
         }]
     }
 
     fn check(settings: &Settings) -> Vec<String> {
         settings.problems()
+    }
+
+    fn setup() -> Option<Setup> {
+        Some(setup::setup())
+    }
+
+    fn members(target: &Target, settings: Settings) -> Result<Vec<Member>, PollError> {
+        Ok(setup::members(target, &settings.username)?)
     }
 
     fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {

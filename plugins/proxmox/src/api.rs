@@ -10,7 +10,7 @@ use crate::memory::{Memory, PluginMemory};
 use crate::origins::{ROOT, SilentOrigin, base, in_order};
 use crate::product::Product;
 use crate::reply::read;
-use polliwog_sdk::http::{HttpError, Method, Request, Response, send_all};
+use polliwog_sdk::http::{HttpError, Method, Request, Response, TlsInfo, send_all};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status, Target};
 use serde::Deserialize;
@@ -40,7 +40,7 @@ pub struct Api {
     /// Whether requests may take long by themselves. Then a timeout does not mean that the node behind a path is down.
     patient: bool,
     header: Option<(&'static str, String)>,
-    certificate_ends: Option<f64>,
+    certificate: Option<TlsInfo>,
     version: [(&'static str, String); 3],
 }
 
@@ -117,7 +117,7 @@ pub fn connect<M: PluginMemory>(
             request_ms,
             patient: false,
             header: None,
-            certificate_ends: None,
+            certificate: None,
             version: Default::default(),
         };
         let contact = match memory.answered.take() {
@@ -166,7 +166,13 @@ impl Api {
 
     /// When the certificate of this origin expires, in seconds since 1970; `None` if the connection is not encrypted.
     pub fn certificate_ends(&self) -> Option<f64> {
-        self.certificate_ends
+        self.certificate.as_ref().map(|tls| tls.not_after as f64 / 1000.0)
+    }
+
+    /// The SHA-256 of the certificate of this origin, in lower-case hex digits; `None` if the connection is not
+    /// encrypted.
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.certificate.as_ref().map(|tls| tls.fingerprint.as_str())
     }
 
     /// The fields `version`, `release` and `repoid` of `/version`.
@@ -232,9 +238,9 @@ impl Api {
         let response = results.next().expect("an answer to each");
         let response = response.map_err(|error| Error::unanswered(self.product, &self.base, error))?;
         let version: Version = read(self.product, "/version", &response)?;
-        let certificate_ends = response.tls().map(|tls| tls.not_after as f64 / 1000.0);
+        let certificate = response.tls().cloned();
         let dependency = dependency(&self, &version, &response);
-        let api = Self { certificate_ends, version: version.fields(), ..self };
+        let api = Self { certificate, version: version.fields(), ..self };
         let paths = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
         let answers = if contact == Contact::Known {
             paths(first).into_iter().zip(results).map(|(path, result)| api.answer(path, result)).collect()

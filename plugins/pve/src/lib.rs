@@ -42,6 +42,7 @@ mod resources;
 mod rights;
 mod samples;
 mod settings;
+mod setup;
 mod stopped;
 mod storages;
 mod tasks;
@@ -49,9 +50,9 @@ mod upkeep;
 
 use cluster::Cluster;
 use context::{Memory, PollContext};
-use polliwog_sdk::SecretSpec;
 use polliwog_sdk::prelude::*;
-use proxmox::{Answer, Api, Part, Product, connect, run};
+use polliwog_sdk::{Member, SecretSpec, Setup};
+use proxmox::{Answer, Api, Error, Part, Product, connect, run};
 use resources::{Resource, Resources};
 use settings::Settings;
 use std::cell::Cell;
@@ -85,6 +86,7 @@ impl Poller for Pve {
                  before it"
                     .to_owned(),
             ),
+            example: Some(setup::TOKEN_EXAMPLE.to_owned()),
         }]
     }
 
@@ -92,8 +94,15 @@ impl Poller for Pve {
         settings.problems()
     }
 
+    fn setup() -> Option<Setup> {
+        Some(setup::setup())
+    }
+
+    fn members(target: &Target, _: Settings) -> Result<Vec<Member>, PollError> {
+        Ok(setup::members(target, authorize)?)
+    }
+
     fn poll(target: &Target, settings: Settings) -> Result<Report, PollError> {
-        let authorize = |api: Api, _: &mut Memory| Ok(api.with_header("authorization", "PVEAPIToken=${secret.token}"));
         let connect = |_: &Settings, memory: &mut Memory| connect(target, Product::Ve, memory, &FIRST, authorize);
         run(target, settings, connect, |context, answers| {
             poll(context, answers);
@@ -103,6 +112,12 @@ impl Poller for Pve {
 }
 
 polliwog_sdk::register!(Pve);
+
+/// Adds the token to each request.
+#[expect(clippy::unnecessary_wraps, reason = "other products log in")]
+fn authorize(api: Api, _: &mut Memory) -> Result<Api, Error> {
+    Ok(api.with_header("authorization", "PVEAPIToken=${secret.token}"))
+}
 
 /// How many guests that were stopped at their first check, and that the cluster's tasks do not mention, are looked up
 /// in one poll.

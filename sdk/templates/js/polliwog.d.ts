@@ -31,7 +31,15 @@ export interface RequestOptions {
   headers?: Record<string, string>;
   body?: string | Uint8Array; bodyEncoding?: "raw" | "form" | "json"; timeoutMs?: number; captures?: Capture[];
 }
-export interface SecretSpec { name: string; description: string; required: boolean; pattern?: string; hint?: string }
+export interface SecretSpec { name: string; description: string; required: boolean; pattern?: string; hint?: string; example?: string }
+/** How a service becomes a target, for `polliwog setup`. In commands, settings and examples, "${account}" is the account's name. */
+export interface Setup {
+  port?: number;
+  /** A path that answers without credentials, and a JSON pointer to a value that its answer always contains. */
+  publicPath: string; publicPointer?: string;
+  fingerprintCommand?: string; commands?: string[]; account?: string; settings?: object; hasMembers?: boolean;
+}
+export interface Member { name: string; address?: string; fingerprint?: string }
 export interface Definition<Settings> {
   kind: string; title: string; version: string; summary: string;
   /** Properties of a JSON Schema. */
@@ -40,6 +48,9 @@ export interface Definition<Settings> {
   /** Returns the problems of settings that are valid by the schema. */
   check?(settings: Settings): string[];
   poll(target: Target, settings: Settings): Report;
+  setup?: Setup;
+  /** Returns the other members of the service, for `polliwog setup`. */
+  members?(target: Target, settings: Settings): Member[];
 }
 
 export const log: Record<"debug" | "info" | "warn" | "error", (text: string) => void>;

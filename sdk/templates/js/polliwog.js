@@ -158,7 +158,7 @@ function checked(report) {
   return { kept: [], samples: [], warnings: [], ...report };
 }
 
-/** Creates the contract's `poller` from a plugin: { kind, title, version, summary, settings, secrets, check, poll }. */
+/** Creates the contract's `poller` from a plugin: { kind, title, version, summary, settings, secrets, check, poll, setup, members }. */
 export function plugin(definition) {
   const settings = definition.settings ?? {};
   const schema = {
@@ -174,7 +174,9 @@ export function plugin(definition) {
       kind: definition.kind, title: definition.title, version: definition.version, summary: definition.summary,
       settingsSchema: JSON.stringify(schema), secrets: definition.secrets ?? [],
       defaultIntervalMs: definition.intervalMs ?? 30000, defaultTimeoutMs: definition.timeoutMs ?? 10000,
+      setup: definition.setup && { commands: [], hasMembers: false, ...definition.setup, settings: JSON.stringify(definition.setup.settings ?? {}) },
     }),
+    members: (target) => definition.members?.(target, withDefaults(JSON.parse(target.settings))) ?? [],
     checkSettings: (given) => definition.check?.(withDefaults(JSON.parse(given))) ?? [],
     poll(target) {
       try {

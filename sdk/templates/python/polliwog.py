@@ -26,20 +26,23 @@ from wit_world.imports.types import (
     Descriptor,
     Failure,
     Label,
+    Member,
     PollError_Permanent,
     PollError_Transient,
     Report,
     Sample,
     SampleKind,
     SecretSpec,
+    Setup,
     Status,
     Target,
 )
 
 __all__ = [
     "cache", "capture_cookie", "capture_header", "capture_json", "critical", "debug", "flag", "forget_secret", "gauge", "get",
-    "get_all", "has_secret", "header", "info", "json", "number", "ok", "permanent", "Plugin", "PollFailure", "record", "Report",
-    "SecretSpec", "send", "Status", "Target", "text", "transient", "unexpected_shape", "unknown", "warn", "warning",
+    "get_all", "has_secret", "header", "info", "json", "Member", "number", "ok", "permanent", "Plugin", "PollFailure", "record",
+    "Report", "SecretSpec", "send", "Setup", "Status", "Target", "text", "transient", "unexpected_shape", "unknown", "warn",
+    "warning",
 ]
 
 has_secret = http.has_secret
@@ -262,6 +265,9 @@ class Plugin:
     check: Callable[[dict[str, Any]], list[str]] = lambda settings: []
     interval_ms: int = 30_000
     timeout_ms: int = 10_000
+    # For the command `polliwog setup`: how a service becomes a target, and its other members.
+    setup: Setup | None = None
+    members: Callable[[Target, dict[str, Any]], list[Member]] = lambda target, settings: []
 
     def _with_defaults(self, given: str) -> dict[str, Any]:
         return {name: schema.get("default") for name, schema in self.settings.items()} | _json.loads(given)
@@ -278,8 +284,11 @@ class Plugin:
                 }
                 return Descriptor(
                     plugin.kind, plugin.title, plugin.version, plugin.summary, _json.dumps(schema), plugin.secrets,
-                    plugin.interval_ms, plugin.timeout_ms,
+                    plugin.interval_ms, plugin.timeout_ms, plugin.setup,
                 )
+
+            def members(self, target: Target) -> list[Member]:
+                return plugin.members(target, plugin._with_defaults(target.settings))
 
             def check_settings(self, settings: str) -> list[str]:
                 return plugin.check(plugin._with_defaults(settings))

@@ -11,6 +11,7 @@ fn describe() -> Descriptor {
         required: false,
         pattern: Some("((a{1,100}){1,100}){1,100}".to_owned()),
         hint: None,
+        example: None,
     };
     Descriptor { secrets: vec![secret], ..guests::descriptor("pattern-explodes") }
 }

@@ -11,6 +11,7 @@ fn describe() -> Descriptor {
         required: false,
         pattern: Some("(".to_owned()),
         hint: None,
+        example: None,
     };
     Descriptor { secrets: vec![secret], ..guests::descriptor("pattern-is-invalid") }
 }

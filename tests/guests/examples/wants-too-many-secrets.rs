@@ -11,6 +11,7 @@ fn describe() -> Descriptor {
         required: true,
         pattern: None,
         hint: None,
+        example: None,
     };
     Descriptor { secrets: (0..10_000).map(secret).collect(), ..guests::descriptor("wants-too-many-secrets") }
 }

@@ -57,6 +57,10 @@ macro_rules! raw_guest {
             fn poll(_: polliwog_sdk::Target) -> Result<polliwog_sdk::Report, polliwog_sdk::PollError> {
                 Ok(polliwog_sdk::Report::empty())
             }
+
+            fn members(_: polliwog_sdk::Target) -> Result<Vec<polliwog_sdk::Member>, polliwog_sdk::PollError> {
+                Ok(Vec::new())
+            }
         }
 
         #[cfg(target_arch = "wasm32")]
@@ -78,5 +82,6 @@ pub fn descriptor(kind: &str) -> polliwog_sdk::Descriptor {
         secrets: Vec::new(),
         default_interval_ms: 30_000,
         default_timeout_ms: 10_000,
+        setup: None,
     }
 }

@@ -4,12 +4,11 @@ pub(crate) mod output;
 
 use crate::cli::{PollArguments, USAGE};
 use crate::commands::plugin::recording::{Recording, Timing};
-use crate::configuration::{defaults, parse, read};
+use crate::configuration::{Unusable, nearby, read};
 use crate::output::{complain, counted, print, print_json};
-use crate::plugins::{load, say_compiling, small_sandbox};
+use crate::plugins::{say_compiling, serving, small_sandbox};
 use anyhow::{Context, anyhow};
-use catalog::Uncompiled;
-use config::{Config, Document, Problem, SecretSource, TargetConfig, TlsConfig, environment};
+use config::{Config, SecretSource, TargetConfig, TlsConfig};
 use egress::{Fingerprint, Origin, Recorder, Tape};
 use engine::{Clock, runtime_target};
 use model::{Kind, TargetId};
@@ -51,16 +50,12 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
         }
         None => {
             let sandbox = Arc::new(small_sandbox(&config.data_dir, Backtrace::default())?);
-            let plugins = load(&config, sandbox.clone(), Uncompiled::Compile).await.set().clone();
-            let Some(served) = plugins.get(&target.kind) else {
-                let kinds: Vec<&str> =
-                    plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
-                complain(format_args!(
-                    "polliwog: no plugin serves kind {}: there are {}",
-                    target.kind,
-                    kinds.join(", ")
-                ));
-                return Ok(output::FAILED);
+            let served = match serving(&config, &sandbox, &target.kind).await {
+                Ok(served) => served,
+                Err(error) => {
+                    complain(format_args!("polliwog: {error}"));
+                    return Ok(output::FAILED);
+                }
             };
             (sandbox, served.plugin.clone())
         }
@@ -108,21 +103,10 @@ async fn given(data_dir: &Path, file: &Path) -> anyhow::Result<(Arc<Sandbox>, Pl
     Ok((sandbox, plugin))
 }
 
-enum Unusable {
-    Usage(anyhow::Error),
-    Other(anyhow::Error),
-}
-
-/// Formats every problem of a configuration, one per line.
-fn listed(problems: Vec<Problem>) -> Unusable {
-    let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    Unusable::Other(anyhow!("{}", all.join("\n")))
-}
-
 fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable> {
     if let Some(id) = &arguments.target {
         let config = read(&arguments.common.places()).map_err(Unusable::Other)?;
-        let config = config.map_err(listed)?;
+        let config = config.map_err(Unusable::listed)?;
         let found = config.targets.iter().find(|target| target.id.as_str() == id).cloned();
         let target = found.map(|target| TargetConfig::clone(&target)).ok_or_else(|| {
             let known: Vec<&str> = config.targets.iter().map(|target| target.id.as_str()).collect();
@@ -131,17 +115,7 @@ fn wanted(arguments: &PollArguments) -> Result<(Config, TargetConfig), Unusable>
         return Ok((config, target));
     }
     let target = ad_hoc(arguments).map_err(Unusable::Usage)?;
-    // A configuration that was passed must be valid. One that was only found may be invalid.
-    if let Some(named) = &arguments.common.config {
-        let document = Document::read(named.clone()).map_err(|why| Unusable::Usage(anyhow!("--config: {why}")))?;
-        let written = parse(&document, &arguments.common.places()).map_err(listed)?;
-        return Ok((written.config().clone(), target));
-    }
-    let text =
-        config::find(&arguments.common.places(), &environment).ok().and_then(|path| std::fs::read_to_string(path).ok());
-    let read = |text: &str| Config::written(("the configuration", text), &arguments.common.places(), &environment);
-    let found = text.and_then(|text| read(&text).ok());
-    let config = found.map_or_else(|| defaults(&arguments.common.places()), Ok).map_err(listed)?;
+    let config = nearby(&arguments.common)?;
     Ok((config, target))
 }
 

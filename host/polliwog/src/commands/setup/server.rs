@@ -1,65 +1,64 @@
-//! Asking a server that is no target yet.
+//! Requests to a server that is not a target yet, without credentials.
 
-use super::product::Product;
+use super::recipe::Recipe;
 use anyhow::bail;
-use egress::{Certificate, Egress, Error, Grant, Limits, Origin, OriginGrant, Request, Secrets, Session, Tls};
+use egress::{
+    Certificate, Egress, Error, Grant, Limits, Origin, OriginGrant, Request, Response, Secrets, Session, Tls,
+};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use url::Url;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum size of the answer in bytes.
 const ANSWER: usize = 1 << 20;
-/// A log-in and what it is for.
-const REQUESTS: u32 = 4;
 
-/// What is known of the server after a look at it.
+/// What a request without credentials shows of a server.
 pub(super) struct Seen {
-    /// Nothing over plain HTTP.
+    /// `None` over plain HTTP.
     pub certificate: Option<Certificate>,
-    /// Whether this machine trusts who signed it.
+    /// Whether this machine trusts the issuer of the certificate.
     pub trusted: bool,
-    /// Why it may be something else than what it should be.
+    /// The reason to doubt that the server is of the kind.
     pub doubt: Option<String>,
 }
 
-/// Looks at a server's certificate; what is asked for, everybody may see.
-pub(super) async fn look(product: &Product, url: &Url) -> anyhow::Result<Seen> {
-    let ask = async |tls: Tls| open(url, tls, Secrets::default())?.fetch(Request::get(at(url, product.public))).await;
-    let (answer, trusted) = match ask(Tls::system()?).await {
+/// Requests the public path of a server and returns its certificate.
+pub(super) async fn look(recipe: &Recipe, url: &Url) -> anyhow::Result<Seen> {
+    let (answer, trusted) = match ask(recipe, url, Tls::system()?).await {
         Err(Error::Untrusted { .. } | Error::NameMismatch { .. } | Error::Expired { .. } | Error::TlsFailed { .. }) => {
-            (ask(Tls::insecure()?).await?, false)
+            (ask(recipe, url, Tls::insecure()?).await?, false)
         }
         Ok(answer) => (answer, true),
-        Err(error) => {
-            bail!(
-                "{url}: {error} ({} listens on port {} unless it is configured otherwise)",
-                product.name,
-                product.port
-            )
-        }
+        Err(error) => match recipe.setup.port {
+            Some(port) => {
+                bail!("{url}: {error} ({} listens on port {port} unless it is configured otherwise)", recipe.title)
+            }
+            None => bail!("{url}: {error}"),
+        },
     };
-    let is_json =
-        serde_json::from_slice::<serde_json::Value>(&answer.body).is_ok_and(|body| body.get("data").is_some());
-    let doubt = (answer.status != 200 || !is_json).then(|| {
+    let expected = match &recipe.setup.public_pointer {
+        Some(pointer) => {
+            let body = serde_json::from_slice::<serde_json::Value>(&answer.body);
+            answer.status == 200 && body.is_ok_and(|body| body.pointer(pointer).is_some())
+        }
+        None => true,
+    };
+    let doubt = (!expected).then(|| {
         format!(
-            "{url} does not answer as {} does ({} is answered {}): check that the address is the right one, and the product",
-            product.name, product.public, answer.status
+            "{url} does not answer as {} does ({} is answered {}): check that the address and the kind are correct",
+            recipe.title, recipe.setup.public_path, answer.status
         )
     });
     Ok(Seen { certificate: answer.tls, trusted, doubt })
 }
 
-/// A few requests to a server, within ten seconds.
-pub(super) fn open(url: &Url, tls: Tls, secrets: Secrets) -> Result<Session, Error> {
+async fn ask(recipe: &Recipe, url: &Url, tls: Tls) -> Result<Response, Error> {
     let (base, origin) = Origin::parse(url.as_str()).map_err(|error| Error::BadRequest(error.to_string()))?;
-    let grant = Grant::new(base, vec![OriginGrant { origin, tls }], secrets);
-    let limits = Limits { requests: REQUESTS, body: ANSWER, bodies: ANSWER };
+    let grant = Grant::new(base, vec![OriginGrant { origin, tls }], Secrets::default());
+    let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
     let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
-    Ok(Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT))
-}
-
-/// A path of the API behind the URL's own.
-pub(super) fn at(url: &Url, path: &str) -> String {
-    format!("{}{path}", url.path().trim_end_matches('/'))
+    let session = Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT);
+    session.fetch(Request::get(recipe.public_url(url))).await
 }
