@@ -68,8 +68,8 @@ impl Unusable {
     }
 }
 
-/// Returns the configuration for a command that works without one. A file that was passed must be valid. A file that was
-/// only found may be invalid.
+/// Returns the configuration for a command that works without one. A file that was passed must be valid. A file that
+/// was only found may be invalid.
 pub(crate) fn nearby(common: &Common) -> Result<Config, Unusable> {
     let places = common.places();
     if let Some(named) = &common.config {

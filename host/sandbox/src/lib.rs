@@ -28,6 +28,7 @@ mod plugin;
 mod refusal;
 mod run;
 mod schema;
+mod secret_spec;
 mod setup;
 mod text;
 
@@ -38,11 +39,12 @@ pub use engine::{Backtrace, Pool};
 pub use lanes::Lanes;
 pub use limits::Limits;
 pub use meter::measured;
-pub use plugin::{Descriptor, Plugin, SecretSpec};
+pub use plugin::{Descriptor, Plugin};
 pub use refusal::Refusal;
 pub use run::{Config, Done, Job, Sandbox, SetupError, Target, Usage};
 pub use schema::{SettingsProblem, resolved};
-pub use setup::{Member, Setup, is_account, with_account};
+pub use secret_spec::{SecretSpec, with_account};
+pub use setup::{Member, Setup, is_account};
 
 /// The versions of the contract that this host supports, newest first.
 pub const CONTRACT_VERSIONS: [&str; 1] = ["0.1"];

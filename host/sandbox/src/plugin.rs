@@ -4,9 +4,9 @@ use crate::CONTRACT_VERSIONS;
 use crate::host::State;
 use crate::host::v0_1::PluginPre;
 use crate::schema::Schema;
+use crate::secret_spec::SecretSpec;
 use crate::setup::Setup;
 use model::Kind;
-use regex::Regex;
 use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
@@ -33,23 +33,6 @@ pub struct Descriptor {
     pub default_timeout: Duration,
     /// How a service of this kind becomes a target. `None` if the plugin does not describe it.
     pub setup: Option<Setup>,
-}
-
-/// A secret that a plugin can use.
-#[derive(Clone, Debug)]
-pub struct SecretSpec {
-    /// The name of the secret.
-    pub name: String,
-    /// The purpose of the secret.
-    pub description: String,
-    /// Whether the plugin cannot work without it.
-    pub required: bool,
-    /// The pattern of the whole value. `None` if every value is valid.
-    pub pattern: Option<Regex>,
-    /// The message for a value that does not match the pattern.
-    pub hint: Option<String>,
-    /// An example of the value, in which `${account}` stands for the name of an account.
-    pub example: Option<String>,
 }
 
 /// A loaded plugin. Cheap to clone.

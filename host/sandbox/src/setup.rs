@@ -1,15 +1,13 @@
 //! How a service becomes a target: the steps of a descriptor, and the members of a service.
 
 use crate::host::v0_1::types;
-use crate::plugin::SecretSpec;
 use crate::schema::Schema;
+use crate::secret_spec::{SecretSpec, with_account};
 use crate::text::clean;
 use egress::Fingerprint;
 use serde_json::Value;
 use std::net::IpAddr;
 
-/// The placeholder for the name of the account.
-const ACCOUNT: &str = "${account}";
 /// Maximum length of a command or path in bytes.
 const TEXT: usize = 1024;
 /// Maximum number of commands.
@@ -67,11 +65,6 @@ pub struct Member {
     pub fingerprint: Option<Fingerprint>,
 }
 
-/// Returns a text with the name of the account in place of `${account}`.
-pub fn with_account(text: &str, account: Option<&str>) -> String {
-    text.replace(ACCOUNT, account.unwrap_or_default())
-}
-
 /// Returns whether a name can be part of a shell command and of JSON as it is: letters, digits and `@ . _ - +`.
 pub fn is_account(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME && name.chars().all(|c| c.is_ascii_alphanumeric() || "@._-+".contains(c))
@@ -126,14 +119,6 @@ impl Setup {
     pub fn settings_of(&self, account: Option<&str>) -> Value {
         // An account's name contains no character that JSON escapes.
         serde_json::from_str(&with_account(&self.settings.to_string(), account)).unwrap_or_default()
-    }
-}
-
-impl SecretSpec {
-    /// Returns whether the example of the value matches the pattern. Without one of them, it does.
-    pub fn example_fits(&self, account: Option<&str>) -> bool {
-        let example = self.example.as_ref().map(|example| with_account(example, account));
-        self.pattern.as_ref().zip(example).is_none_or(|(pattern, example)| pattern.is_match(&example))
     }
 }
 

@@ -209,8 +209,8 @@ fn date(millis: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::recipe::tests::recipe;
     use super::*;
+    use crate::commands::setup::recipe::recipe;
     use egress::Certificate;
 
     #[test]

@@ -148,30 +148,31 @@ fn open_settings(schema: &Value, settings: &Value) -> Vec<(String, String)> {
     required.filter(|name| settings.get(*name).is_none()).map(|name| (name.to_owned(), described(name))).collect()
 }
 
+/// A recipe with an account, a secret and a setting, for tests.
 #[cfg(test)]
-pub(super) mod tests {
+pub(super) fn recipe(kind: &str, port: Option<u16>) -> Recipe {
+    Recipe {
+        kind: kind.to_owned(),
+        title: "A product".to_owned(),
+        file: None,
+        account: Some("it+is-me@realm".to_owned()),
+        own_account: true,
+        setup: Setup { port, public_path: "/api2/json/ping".to_owned(), has_members: true, ..Setup::default() },
+        secrets: vec![NeededSecret {
+            name: "token".to_owned(),
+            variable: variable(kind, "token"),
+            example: "it+is-me@realm!x".to_owned(),
+        }],
+        settings: serde_json::json!({ "username": "it+is-me@realm" }),
+        open_settings: Vec::new(),
+        max_interval: Some("1m"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
     use super::*;
     use serde_json::json;
-
-    /// A recipe with an account, a secret and a setting.
-    pub(in super::super) fn recipe(kind: &str, port: Option<u16>) -> Recipe {
-        Recipe {
-            kind: kind.to_owned(),
-            title: "A product".to_owned(),
-            file: None,
-            account: Some("it+is-me@realm".to_owned()),
-            own_account: true,
-            setup: Setup { port, public_path: "/api2/json/ping".to_owned(), has_members: true, ..Setup::default() },
-            secrets: vec![NeededSecret {
-                name: "token".to_owned(),
-                variable: variable(kind, "token"),
-                example: "it+is-me@realm!x".to_owned(),
-            }],
-            settings: json!({ "username": "it+is-me@realm" }),
-            open_settings: Vec::new(),
-            max_interval: Some("1m"),
-        }
-    }
 
     #[test]
     fn a_host_name_or_a_copied_address_becomes_the_url_of_the_server() {
