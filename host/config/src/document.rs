@@ -79,6 +79,22 @@ impl Document {
         Ok(Self { name: path.display().to_string(), text, path: Some(path), stamp })
     }
 
+    /// Parses and checks the text, of which an earlier version is known to be valid. The result is that of
+    /// [`Self::parse`].
+    ///
+    /// # Errors
+    /// Every problem, and the parts that could be read.
+    pub fn parse_again(&self, reading: &Reading, (before, written): (&Self, &Written)) -> Result<Written, Invalid> {
+        // Targets that are not in the file depend on its targets.
+        if reading.extra.is_none()
+            && self.name == before.name
+            && let Some(written) = written.reread(&before.text, (&self.name, &self.text), &environment)
+        {
+            return Ok(written);
+        }
+        self.parse(reading)
+    }
+
     /// Parses and checks the text.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod changed_part;
 mod checked;
 mod document;
 mod places;

@@ -125,6 +125,12 @@ impl TargetConfig {
         }
     }
 
+    /// Returns the same target at other lines of the file.
+    pub(crate) fn moved(&self, moved: impl Fn(usize) -> usize) -> Self {
+        let setting_lines = self.setting_lines.iter().map(|(path, line)| (path.clone(), moved(*line))).collect();
+        Self { line: moved(self.line), setting_lines, ..self.clone() }
+    }
+
     /// Returns the files that the target names: secrets and authorities.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let secrets = self.secrets.values().filter_map(|source| match source {

@@ -32,7 +32,12 @@ pub(crate) struct Entry {
 
 /// Parses a document. Fails with the line and the message.
 pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
-    let lines = Lines::of(text);
+    parse_part(text, 0)
+}
+
+/// Parses a part of a document that comes after this number of lines. Fails with the line and the message.
+pub(crate) fn parse_part(text: &str, lines_before: usize) -> Result<Vec<Entry>, (usize, String)> {
+    let lines = Lines::of(text, lines_before);
     match DeTable::parse(text) {
         Ok(table) => Ok(entries(&lines, table.get_ref())),
         Err(error) => {
@@ -42,17 +47,22 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Entry>, (usize, String)> {
     }
 }
 
-/// The byte offset of each line of a text.
-struct Lines(Vec<usize>);
+/// The lines of a text.
+struct Lines {
+    /// The byte offset of each line except the first.
+    starts: Vec<usize>,
+    /// The number of the first line.
+    first: usize,
+}
 
 impl Lines {
-    fn of(text: &str) -> Self {
-        Self(text.match_indices('\n').map(|(end, _)| end + 1).collect())
+    fn of(text: &str, lines_before: usize) -> Self {
+        Self { starts: text.match_indices('\n').map(|(end, _)| end + 1).collect(), first: lines_before + 1 }
     }
 
     /// Returns the line number, from 1, of a byte offset.
     fn at(&self, byte: usize) -> usize {
-        self.0.partition_point(|start| *start <= byte) + 1
+        self.starts.partition_point(|start| *start <= byte) + self.first
     }
 }
 

@@ -238,7 +238,10 @@ impl Reconfigurer {
         let same_text = document.text == state.document.text && state.problems.is_empty();
         let written = match same_text {
             true => Ok(state.running.written.clone()),
-            false => document.parse(&self.validator.reading).map(Arc::new),
+            false => {
+                let before = (&state.document, &*state.running.written);
+                document.parse_again(&self.validator.reading, before).map(Arc::new)
+            }
         };
         let written = match written {
             Ok(written) => written,
