@@ -277,6 +277,9 @@ fn a_plugin_whose_polls_all_fail_is_quarantined_until_its_file_changes() {
     }
     assert_eq!(get(&host.api, "/readyz", None), (200, "ready\n".to_owned()));
     assert!(serves(&host, "written").unwrap()["quarantinedUntil"].is_null());
+    assert!(
+        host.events(Some(0)).iter().any(|(_, name, about)| name == "plugin:released" && about["plugin"] == "written")
+    );
 }
 
 /// A plugin's upgrade leaves no gap: the previous version serves until the new file is compiled.

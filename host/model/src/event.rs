@@ -160,6 +160,11 @@ events! {
             /// The number of targets whose last polls, one after another, ended in plugin faults.
             targets: u32,
         }
+        /// A plugin in quarantine is run normally again.
+        PluginReleased "plugin:released" {
+            /// The kind that it serves.
+            plugin: Kind,
+        }
         /// A setting changed, or the configuration was read again.
         SettingsChanged "settings:changed" {
             /// The setting's key, or the configuration's file.

@@ -102,6 +102,7 @@ stored_events! {
     PluginLoaded { plugin: Kind, version: String }
     PluginRefused { file: String, reason: String }
     PluginQuarantined { plugin: Kind, targets: u32 }
+    PluginReleased { plugin: Kind }
     SettingsChanged { what: String, value: Option<String> }
 }
 

@@ -47,6 +47,7 @@ pub fn event_json(event: &Event, name_of: impl Fn(&TargetId) -> Option<String>) 
         EventKind::PluginQuarantined { plugin, targets } => {
             (json!({ "plugin": plugin.as_str() }), json!({ "targets": targets }))
         }
+        EventKind::PluginReleased { plugin } => (json!({ "plugin": plugin.as_str() }), json!({})),
         EventKind::PluginRefused { file, reason } => (json!({ "file": file }), json!({ "reason": reason })),
         EventKind::SettingsChanged { what, value } => (json!({ "setting": what }), json!({ "value": value })),
     };

@@ -73,6 +73,9 @@ pub(super) fn of_changes(target: &TargetId, changes: &Changes, at: Timestamp) {
 
 /// Logs an event that is not about a target.
 pub(super) fn of_plugin(kind: &EventKind, plugins: &PluginSet, failure: Option<&Failure>) {
+    if let EventKind::PluginReleased { plugin } = kind {
+        tracing::info!("the plugin of kind {plugin} is no longer in quarantine: its targets are polled normally again");
+    }
     if let EventKind::PluginQuarantined { plugin, targets } = kind {
         let last = failure.map(|failure| format!(", the last with: {}", failure.message)).unwrap_or_default();
         let source = plugins.get(plugin).map_or("no plugin", |served| &served.source);

@@ -76,6 +76,7 @@ impl Scheduler {
             return;
         }
         let Some(Record { quarantine: Some(_), .. }) = self.records.remove(kind) else { return };
+        self.emit(EventKind::PluginReleased { plugin: kind.clone() });
         let waiting = self.slots(|target| target.place == Place::Quarantined && target.spec.kind == *kind);
         self.settle_all(&waiting, now);
     }
