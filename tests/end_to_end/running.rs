@@ -275,3 +275,25 @@ fn kills_lose_no_transition_and_invent_none() {
         }
     }
 }
+
+/// A poll visits the loop twice: when it starts, because it is due, and when it ends, by a message. The writer publishes
+/// the results of a commit itself, without the loop.
+#[test]
+fn a_poll_is_one_message_to_the_loop_even_if_it_changed_something() {
+    let same = always(ok(r#"[{"name":"db","healthy":true}]"#));
+    for (what, answer) in [("flapping", flapping()), ("the same", same)] {
+        let (_keep, folder) = folder();
+        let server = Server::start(vec![("/", answer)]);
+        let host = Host::start(&folder, &format!("{FAST}{}", target("a", &server.url("/"), "100ms")));
+        let counted = || {
+            let stats = host.get("/api/v1/scheduler/stats");
+            let number = |of: &Value| of.as_i64().unwrap();
+            (number(&stats["scheduler"]["JobsProcessed"]), number(&stats["loop"]["messagesHandled"]))
+        };
+        let before = until("it is polled", counted, |(polls, _)| *polls >= 3);
+        let after = until("it is polled 20 times", counted, |(polls, _)| *polls >= before.0 + 20);
+        let (polls, messages) = (after.0 - before.0, after.1 - before.1);
+        // Either number may include a poll that the other does not include yet.
+        assert!(messages.abs_diff(polls) <= 1, "{what}: {messages} messages for {polls} polls");
+    }
+}

@@ -186,6 +186,7 @@ impl Driver {
         turns.turns += 1;
         turns.busy += took;
         turns.longest = turns.longest.max(took);
+        turns.handled += messages as u64;
         turns.messages = messages;
         turns.most_messages = turns.most_messages.max(messages);
         turns.oldest = oldest.unwrap_or_default();

@@ -199,6 +199,8 @@ pub struct LoopState {
     pub busy: Duration,
     /// The longest iteration.
     pub longest: Duration,
+    /// Messages handled since the start.
+    pub handled: u64,
     /// Messages handled in the last iteration.
     pub messages: usize,
     /// The maximum number of messages handled in one iteration.

@@ -289,6 +289,7 @@ fn loop_json(turns: &LoopState) -> Value {
         "turns": turns.turns,
         "meanTurnMs": milliseconds(mean),
         "longestTurnMs": milliseconds(turns.longest),
+        "messagesHandled": turns.handled,
         "messages": turns.messages,
         "mostMessages": turns.most_messages,
         "capacity": turns.capacity,
