@@ -276,8 +276,8 @@ fn kills_lose_no_transition_and_invent_none() {
     }
 }
 
-/// A poll visits the loop twice: when it starts, because it is due, and when it ends, by a message. The writer publishes
-/// the results of a commit itself, without the loop.
+/// A poll visits the loop twice: when it starts, because it is due, and when it ends, by a message. The writer
+/// publishes the results of a commit itself, without the loop.
 #[test]
 fn a_poll_is_one_message_to_the_loop_even_if_it_changed_something() {
     let same = always(ok(r#"[{"name":"db","healthy":true}]"#));

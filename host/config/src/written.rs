@@ -67,9 +67,9 @@ impl Written {
         Err(Invalid { problems, rest: Some(Box::new(config)) })
     }
 
-    /// Reads the text of a file of which this is the earlier version, `before`. Only the targets that changed are parsed
-    /// and checked: a large file is read in a fraction of the time. `None` if something else changed, or if there are
-    /// problems; then [`Self::read`] reads the text.
+    /// Reads the text of a file of which this is the earlier version, `before`. Only the targets that changed are
+    /// parsed and checked: a large file is read in a fraction of the time. `None` if something else changed, or if
+    /// there are problems; then [`Self::read`] reads the text.
     pub(crate) fn reread(
         &self,
         before: &str,
