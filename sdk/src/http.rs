@@ -64,7 +64,7 @@ impl Request {
     }
 
     /// Captures a part of a 2xx response as `${secret.NAME}`, for this target and this version of the plugin. The host
-    /// stores it for `ttl`, at most a day. The plugin sees stars in its place. See [`has_secret`] and
+    /// stores it for `ttl`, at most a day. The plugin sees asterisks instead. See [`has_secret`] and
     /// [`forget_secret`].
     #[must_use]
     pub fn capture(mut self, name: impl Into<String>, source: CaptureSource, ttl: Duration) -> Self {

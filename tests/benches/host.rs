@@ -1,6 +1,6 @@
 //! The cost of the running host and its restarts, measured from outside: `cargo bench -p polliwog --bench host`.
 //!
-//! A server in this process answers and keeps the time of every request; the host is a process of its own, and the
+//! A server in this process answers and keeps the time of every request; the host is a separate process, and the
 //! kernel reports its CPU time and memory. An argument runs only the measurements whose names contain it: `-- readers`.
 //! With `BASELINE=/path/to/polliwog`, the measurement `readers` also runs that older program, in turn with this one.
 
@@ -167,7 +167,7 @@ fn many(port: u16, requests: &Requests) {
     let config = config(port, 10_000, "20s", "cadence = \"fixed\"\nmax_per_host = 256\nmax_in_flight = 256");
     let host = Host::start(folder.path(), &config);
     println!("first start to listening  {:.2} s", host.spawned.elapsed().as_secs_f64());
-    // Everybody twice, and those that fail once.
+    // Every target twice, and failing ones once.
     requests.wait(20_000);
     let dead = |host: &Host| host.get("/api/v1/dead-letters")["total"].clone();
     let before = dead(&host);
@@ -241,7 +241,7 @@ fn readers(port: u16, requests: &Requests) {
     }
 }
 
-/// Reads what pages, API and Prometheus read, until it is told to end. It yields to everything else, because a client
+/// Reads what pages, API and Prometheus read, until `ending` is set. It yields to everything else, because a client
 /// runs on another machine.
 fn read_all(number: usize, (api, metrics): (&str, &str), ending: &AtomicBool, answers: &AtomicUsize) {
     let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19);

@@ -1,4 +1,4 @@
-//! What one poll costs: `cargo bench -p tests`.
+//! The cost of one poll: `cargo bench -p tests`.
 //!
 //! A body of 2.4 KB with 10 dependencies, in the format of proactive-deps. Three ways to make a report of it, without a
 //! network: natively, in a plugin's instance that is used again, and in a fresh instance as every real poll gets one;
@@ -84,7 +84,7 @@ fn native_parse(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// A plugin's instance, and what its poll is told.
+/// A plugin's instance, and the target of its poll.
 struct Harness {
     runtime: Runtime,
     engine: Engine,
@@ -184,7 +184,7 @@ impl Harness {
     }
 }
 
-fn told() -> types::Target {
+fn wire_target() -> types::Target {
     types::Target {
         id: "bench".to_owned(),
         name: "Bench".to_owned(),
@@ -204,9 +204,9 @@ fn reused_instance(bencher: Bencher<'_, '_>) {
     let harness = Harness::new();
     let mut store = harness.store();
     let plugin = harness.runtime.block_on(harness.pre.instantiate_async(&mut store)).expect("it starts");
-    let told = told();
+    let target = wire_target();
     bencher.bench_local(|| {
-        let polled = harness.runtime.block_on(plugin.polliwog_poller_poller().call_poll(&mut store, &told));
+        let polled = harness.runtime.block_on(plugin.polliwog_poller_poller().call_poll(&mut store, &target));
         polled.expect("it does not trap").expect("it reports").dependencies.len()
     });
 }
@@ -215,12 +215,12 @@ fn reused_instance(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn fresh_instance(bencher: Bencher<'_, '_>) {
     let harness = Harness::new();
-    let told = told();
+    let target = wire_target();
     bencher.bench_local(|| {
         harness.runtime.block_on(async {
             let mut store = harness.store();
             let plugin = harness.pre.instantiate_async(&mut store).await.expect("it starts");
-            let polled = plugin.polliwog_poller_poller().call_poll(&mut store, &told).await;
+            let polled = plugin.polliwog_poller_poller().call_poll(&mut store, &target).await;
             polled.expect("it does not trap").expect("it reports").dependencies.len()
         })
     });

@@ -1,8 +1,8 @@
-//! What the pool of instances costs, by its settings: `cargo bench -p tests --bench pool`.
+//! The cost of the pool of instances, by its settings: `cargo bench -p tests --bench pool`.
 //!
-//! For each row, in a process of its own: a fresh poll of the same recorded answer (2.4 KB, 10 dependencies), the
+//! For each row, in a separate process: a fresh poll of the same recorded answer (2.4 KB, 10 dependencies), the
 //! memory of the process before, with 3,000 polls that wait for an answer, and 10 s after they were given up, and how
-//! late a healthy target's polls begin beside eight endless loops. The last row has the host's own 512 slots: there
+//! late a healthy target's polls begin next to eight endless loops. The last row has the host's own 512 slots: there
 //! most of the 3,000 wait for a slot.
 
 use egress::{
@@ -26,7 +26,7 @@ const FRESH: usize = 3000;
 const LOOPS: usize = 8;
 const ROW: &str = "POLLIWOG_POOL_ROW";
 
-/// What is tried: a name, the slots, and the pool.
+/// A setting to measure: a name, the slots, and the pool.
 fn rows() -> Vec<(&'static str, u32, Pool)> {
     let usual = Pool::default();
     let none = Pool { pagemap_scan: false, kept_memory: 0, kept_table: 0, ..usual };
@@ -190,7 +190,7 @@ async fn in_flight(sandbox: &Arc<Sandbox>, waiter: &Plugin, expected: usize) -> 
     (most, resident())
 }
 
-/// How late a healthy target's polls begin beside endless loops.
+/// How late a healthy target's polls begin next to endless loops.
 async fn beside_loops(sandbox: &Arc<Sandbox>, healthy: &Plugin, endless: &Plugin) -> Vec<Duration> {
     let target = TargetId::new("loop").expect("our id is one");
     for _ in 0..LOOPS {

@@ -116,7 +116,7 @@ fn only_health_login_assets_and_metrics_work_without_a_token() {
     assert_eq!(get(&host.api, "/", None).0, 303, "a browser is redirected to the log-in page");
     for (path, status, code) in [
         ("/nowhere", 404, "not_found"),
-        ("/api/v1/targets/nobody", 404, "not_found"),
+        ("/api/v1/targets/missing", 404, "not_found"),
         ("/api/v1/dependencies?status=purple", 400, "bad_request"),
         ("/api/v1/targets?colour=1", 400, "bad_request"),
     ] {

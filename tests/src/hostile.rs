@@ -1,4 +1,4 @@
-//! The hostile suite: plugins with one misbehaviour each, beside an honest plugin.
+//! The hostile suite: plugins with one misbehaviour each, next to an honest plugin.
 //!
 //! Each guest is loaded, its settings are checked, and it is polled, on the same lane as an honest target that is
 //! polled every few milliseconds. [`expected`] has the expected result of each guest. A guest without an expected
@@ -274,7 +274,7 @@ fn echo(form: &str, headers: &HeaderMap) -> Response {
         "json" => serde_json::json!({ "token": token, "list": [token] }).to_string().into_response(),
         "base64" => STANDARD.encode(&token).into_response(),
         "percent" => percent(&token).into_response(),
-        // Letters as JSON escapes, each escaped once more.
+        // Letters as JSON escapes, each escaped again.
         "escapes" => "\\\\u0068\\\\u0075\\\\u006e".repeat((1 << 20) / 21).into_response(),
         "split" => format!("{}{token}{}", "a".repeat(65_530), "b".repeat(70_000)).into_response(),
         "header" => match HeaderValue::from_str(&token) {

@@ -215,7 +215,7 @@ async fn forbidden_addresses_are_denied_in_every_notation() {
             };
             note(way, &what, found, &[Door::Connect, Door::Url]);
         }
-        // A plugin names the address, by itself or after a redirect.
+        // A plugin names the address, directly or after a redirect.
         let session = session(&[&honest], Reach::Everywhere, &leads(vec![vec![fine]])).unwrap();
         note("absolute path", &what, fetch(&session, &url).await, &[Door::Check]);
         let relative = format!("//{host}:{port}/");

@@ -4,6 +4,8 @@
 
 #[path = "rules/circles.rs"]
 mod circles;
+#[path = "rules/language.rs"]
+mod language;
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,6 +145,17 @@ fn comments_fit_the_width_of_the_code() {
             assert!(!is_comment || width <= WIDTH, "{}:{} is {width} wide", file.display(), number + 1);
         }
     }
+}
+
+#[test]
+fn texts_use_plain_terms() {
+    assert_eq!(language::markers(&root()), Vec::<String>::new());
+}
+
+/// A reader searches for the message that a program printed.
+#[test]
+fn messages_quoted_in_documents_exist() {
+    assert_eq!(language::invented_quotes(&root()), Vec::<String>::new());
 }
 
 /// Relative links in the documents lead to files that exist.

@@ -1,6 +1,6 @@
 //! The reference of all keys, as Markdown: `docs/configuration-reference.md` is this text.
 //!
-//! The tests beside it check that each key is one that the reader knows, and that the sections list every key that the
+//! The tests check that each key is one that the reader knows, and that the sections list every key that the
 //! environment can set.
 
 use crate::checked::scheduler_values;
@@ -12,14 +12,14 @@ struct Key {
     name: &'static str,
     /// The form of its value.
     form: &'static str,
-    /// Its default; empty if there is none.
+    /// The default; empty if the key has no default.
     default: String,
     meaning: &'static str,
 }
 
 /// A section of the file.
 struct Section {
-    /// Its heading, as it is written.
+    /// The heading, as in the file.
     heading: &'static str,
     /// The name of its keys' environment variables, between `POLLIWOG_` and the key; `None` if the environment cannot
     /// set them.
@@ -40,7 +40,7 @@ fn server() -> Section {
             "hosts",
             "list of names",
             "",
-            "Names by which this host may be addressed, beside its addresses and local names.",
+            "Names by which this host may be addressed, in addition to its addresses and local names.",
         ),
     ];
     Section { heading: "[server]", variable: Some("SERVER"), meaning: "The host's own ports.", keys }

@@ -121,7 +121,8 @@ fn is_listener(listener: &SocketAddr, address: SocketAddr) -> bool {
     same && listener.port() == address.port()
 }
 
-/// Returns the IPv4 address inside an IPv6 address (mapped, compatible, NAT64, 6to4, Teredo). `None` if there is none.
+/// Returns the IPv4 address inside an IPv6 address (mapped, compatible, NAT64, 6to4, Teredo). `None` if the address
+/// contains no IPv4 address.
 fn embedded_ipv4(ip: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(ip) = ip else { return None };
     let segments = ip.segments();

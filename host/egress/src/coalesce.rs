@@ -53,7 +53,7 @@ pub(crate) struct Coalescer {
 }
 
 impl Coalescer {
-    /// Joins an identical request in flight. If there is none, sends this request on the caller's lane.
+    /// Joins an identical request in flight. Otherwise sends this request on the caller's lane.
     pub(crate) fn join<F>(
         self: &Arc<Self>,
         plan: Plan,

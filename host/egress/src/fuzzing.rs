@@ -41,7 +41,7 @@ pub fn mask(answer: &[u8]) {
 /// Captures the value at the JSON pointer in the first line from the remaining lines.
 ///
 /// # Panics
-/// Panics if a captured value is still visible in its place, or if masking breaks valid JSON.
+/// Panics if a captured value is still visible, or if masking breaks valid JSON.
 pub fn captures(bytes: &[u8]) {
     let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let (pointer, body) = bytes.split_at(end);

@@ -31,7 +31,7 @@ use turns::{TURN, Turns};
 /// The number of first bytes by which a value is found. Fewer bytes would mask unrelated text and could be guessed.
 /// More bytes would reveal more of a truncated value.
 const BLOCK: usize = 8;
-/// Minimum length of a part of a secret that is masked by itself. A shorter part would mask much unrelated text.
+/// Minimum length of a part of a secret that is masked separately. A shorter part would mask much unrelated text.
 pub(crate) const SHORTEST: usize = BLOCK;
 /// Maximum number of escape layers that are decoded.
 const LAYERS: usize = 3;

@@ -85,7 +85,7 @@ struct Idle {
 }
 
 impl Pool {
-    /// Returns the most recently used connection that is still open. `None` if there is none.
+    /// Returns the most recently used connection that is still open. `None` if no connection is open.
     pub(crate) fn take(&self, key: &Key) -> Option<Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let held = idle.by_key.get_mut(key)?;

@@ -214,7 +214,7 @@ impl Session {
     /// that it waited for. The result of the poll then says nothing about its target.
     ///
     /// A poll is not starved if one of its requests was sent and never answered: it waited for the server, and perhaps
-    /// for slots of its own requests.
+    /// for the slots of the other requests of the poll.
     pub fn was_starved(&self) -> bool {
         let waited_for_others = self.most_waiting.load(Ordering::Relaxed) <= MAX_OWN_WAITING
             && self.held_up.load(Ordering::Relaxed)

@@ -64,9 +64,9 @@ pub struct Reconfigured {
 
 /// A poll that ended.
 pub struct Finished {
-    /// Its target.
+    /// The target.
     pub(crate) target: Arc<RuntimeTarget>,
-    /// Its meaning for the next poll.
+    /// The result, as the scheduler uses it for the next poll.
     pub(crate) finish: Finish,
     /// Whether its outcome was merged into the known state.
     pub(crate) merged: bool,
@@ -76,7 +76,7 @@ pub struct Finished {
     pub(crate) failure: Option<Failure>,
     /// The known state after it; `None` if the poll never began.
     pub(crate) observed: Option<Arc<Observed>>,
-    /// What to count.
+    /// The duration and the result, for metrics.
     pub(crate) measure: Option<PollMeasure>,
     /// Events that are announced and never stored.
     pub(crate) passing: Vec<Event>,

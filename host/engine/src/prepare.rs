@@ -38,7 +38,7 @@ impl Files {
     }
 }
 
-/// What targets are prepared from.
+/// The input of [`prepare`].
 #[derive(Clone, Copy)]
 pub(crate) struct Preparation<'a> {
     pub config: &'a Config,
@@ -60,7 +60,7 @@ pub struct Prepared {
     pub removed: Vec<TargetId>,
 }
 
-/// What is the same for all targets of a kind.
+/// The values that all targets of a kind share.
 struct OfKind<'a> {
     limits: Limits,
     served: Option<&'a Arc<Served>>,
@@ -153,7 +153,8 @@ fn renew(
     })
 }
 
-/// Asks the plugin about the target's settings. Thousands of targets may have the same settings: each is asked once.
+/// Checks the target's settings with the plugin. Thousands of targets may have the same settings: these are checked
+/// once.
 async fn settings_problems<'a>(
     of: Preparation<'a>,
     written: &'a TargetConfig,

@@ -32,7 +32,7 @@ pub(crate) struct Entry {
 }
 
 impl ReadModel {
-    /// One target; `None` if there is none with this id.
+    /// One target; `None` if no target has this id.
     pub fn target(&self, id: &TargetId) -> Option<Arc<TargetState>> {
         let entry = self.entries.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
         entry.map(|entry| entry.state())
@@ -152,7 +152,7 @@ impl Publication {
     }
 }
 
-/// What a target's configuration says, for readers.
+/// Returns the configuration of a target in the form for readers.
 pub(crate) fn info(config: &config::TargetConfig) -> Arc<TargetInfo> {
     Arc::new(TargetInfo {
         id: config.id.clone(),

@@ -53,7 +53,7 @@ pub struct Reconfigurer {
     plugins: RwLock<Arc<PluginSet>>,
 }
 
-/// What a reconfigurer works with.
+/// The dependencies of a [`Reconfigurer`].
 pub struct Parts {
     /// The clock.
     pub clock: Clock,
@@ -69,9 +69,9 @@ pub struct Parts {
 
 /// The configuration that a host starts with.
 pub struct Initial {
-    /// Its document.
+    /// The text of the configuration.
     pub document: Document,
-    /// Its candidate, which becomes the running configuration.
+    /// The candidate, which becomes the running configuration.
     pub candidate: Candidate,
     /// The plugins that serve.
     pub plugins: Arc<PluginSet>,

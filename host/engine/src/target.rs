@@ -19,13 +19,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// A target that can be polled.
 #[derive(Debug)]
 pub struct RuntimeTarget {
-    /// Its definition.
+    /// The definition from the configuration.
     pub config: Arc<TargetConfig>,
-    /// What its plugin sees of it.
+    /// The part that the plugin gets.
     pub prepared: Arc<sandbox::Target>,
-    /// What it may reach.
+    /// The network access of its polls.
     pub grant: Arc<Grant>,
-    /// What a poll of it may use.
+    /// The resource limits of a poll.
     pub limits: Limits,
     /// How long a poll may take.
     pub timeout: Duration,
@@ -39,7 +39,7 @@ pub struct RuntimeTarget {
     secret_digest: [u8; 32],
     known: Arc<Mutex<KnownState>>,
     frozen: AtomicBool,
-    /// Polls in a row that were skipped for want of a slot.
+    /// The number of consecutive polls that were skipped because no slot was free.
     skipped: AtomicU32,
 }
 
@@ -130,7 +130,7 @@ impl RuntimeTarget {
         prepared(self) == prepared(other) && self.config.difference(&other.config) == config::Difference::None
     }
 
-    /// What a change from `before` to this target means for the schedule.
+    /// Returns the effect of a change from `before` to this target on the schedule.
     pub(crate) fn change_from(&self, before: &Self) -> Change {
         fn polled(target: &RuntimeTarget) -> (&serde_json::Value, &Limits, Duration) {
             (&target.config.settings, &target.limits, target.timeout)
@@ -150,7 +150,7 @@ impl RuntimeTarget {
         }
     }
 
-    /// Its id.
+    /// Returns the id.
     pub fn id(&self) -> &TargetId {
         &self.config.id
     }

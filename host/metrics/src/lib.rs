@@ -28,13 +28,13 @@ const TURNS: [f64; 12] = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 
 /// One counter or gauge of the process, without labels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
-    /// Its whole name.
+    /// The whole name.
     pub name: &'static str,
-    /// Its help text.
+    /// The help text.
     pub help: &'static str,
     /// Whether it is a counter: it never decreases.
     pub is_counter: bool,
-    /// Its value.
+    /// The value.
     pub value: f64,
 }
 

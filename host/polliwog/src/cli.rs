@@ -421,9 +421,9 @@ pub(crate) enum PluginCommand {
     /// Replay recordings and compare the reports with the golden reports
     ///
     /// A recording is a file in the project's folder `recordings`, written by `poll --record`. Its golden report is the
-    /// file NAME.report.json beside it.
+    /// file NAME.report.json next to it.
     Test {
-        /// The project's folder, or a plugin file with a folder `recordings` beside it
+        /// The project's folder, or a plugin file with a folder `recordings` next to it
         #[arg(default_value = ".")]
         path: PathBuf,
         /// Write the golden reports again

@@ -5,7 +5,7 @@
 //! `cargo bench -p tests --bench pool` on two shared cores, kernel with `PAGEMAP_SCAN`. "Fresh" is the duration of a
 //! poll of a recorded answer (2.4 KB, 10 dependencies) in a fresh instance. The memory of the process, which also
 //! serves these polls, is measured before, with 3,000 polls in flight, and 10 s later. "Late" is the p99 delay of the
-//! start of a healthy target's polls beside eight endless loops.
+//! start of a healthy target's polls next to eight endless loops.
 //!
 //! | pool | fresh, p50 | before | in flight | 10 s after | late |
 //! |---|---|---|---|---|---|

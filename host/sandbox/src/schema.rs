@@ -189,7 +189,7 @@ fn suggestion(key: &str, known: &[&str]) -> String {
 }
 
 /// Follows every reference of a schema like a validator. Fails if the schema is recursive or too large, because the
-/// validator has no limit of its own.
+/// validator itself has no limit.
 fn expand<'a>(root: &'a Value, part: &'a Value, path: &mut Vec<&'a str>, budget: &mut Budget) -> Result<(), String> {
     let parts = budget.parts.checked_sub(1);
     budget.parts = parts.ok_or_else(|| format!("has more than {PARTS} parts after references are followed"))?;

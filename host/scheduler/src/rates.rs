@@ -25,7 +25,7 @@ const LONGEST_PRIOR: f64 = 7200.0;
 /// The population prior is recomputed at this interval.
 const REFRESH: Duration = Duration::from_secs(60);
 
-/// Learns and predicts how often a target changes.
+/// Estimates and predicts how often a target changes.
 pub(crate) trait Learn {
     /// Records a poll that ended `span` after the previous one. The target was in trouble or quiet during the whole
     /// span; `changed` if the poll detected a change.

@@ -110,7 +110,7 @@ impl Profile {
     }
 
     /// Returns the reason if a target becomes a dead letter with its `failures`-th consecutive failure. `failing_for`
-    /// is the time since the first of them; `permanent` if the failure does not go away by itself.
+    /// is the time since the first of them; `permanent` if the failure persists until someone corrects the cause.
     pub(crate) fn dead_letter(self, permanent: bool, failures: u32, failing_for: Duration) -> Option<DeadReason> {
         match self {
             Self::Pulse if permanent => Some(DeadReason::Permanent),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 const MISSING: usize = 1_000;
 /// A prefix may keep a name up to this many slashes, so that 25,000 names of only slashes do not block a lane.
 const KEPT_DEPTH: usize = 16;
-/// The error recorded for a critical dependency without an error of its own (the same value as in Depsera).
+/// The error recorded for a critical dependency without an error (the same value as in Depsera).
 const UNHEALTHY: &str = r#"{"unhealthy":true}"#;
 const UNHEALTHY_MESSAGE: &str = "Unhealthy";
 
@@ -177,7 +177,7 @@ impl KnownState {
 
     fn mark_missing(&mut self, names: &HashSet<&str>, kept: &[String], at: Timestamp, changes: &mut Changes) {
         let kept: HashSet<&str> = kept.iter().map(String::as_str).collect();
-        // A name is kept by itself, or by one of its shortest prefixes that end in a slash.
+        // A name is kept if it is listed, or one of its prefixes that end in a slash.
         let is_kept = |name: &str| {
             let prefixes = name.match_indices('/').map(|(at, _)| &name[..=at]).take(KEPT_DEPTH);
             !kept.is_empty() && prefixes.chain([name]).any(|part| kept.contains(part))

@@ -1,6 +1,6 @@
 //! Locks a database so that only one process opens it.
 //!
-//! A locked file beside the database also works across containers that share a volume. Because that file can be
+//! A locked file next to the database also works across containers that share a volume. Because that file can be
 //! deleted, a socket in the abstract namespace, named after the inode of the database, is a second lock. It cannot be
 //! removed and it disappears with the process.
 

@@ -139,14 +139,14 @@ fn commit_spill(state: &mut WriterState, path: &Path) -> Result<bool, OpenError>
     Ok(true)
 }
 
-/// Returns the newest backup beside a database, as a suffix for a message; empty if there is none.
+/// Returns the newest backup next to a database, as a suffix for a message; empty if there is no backup.
 fn copies(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let beside = path.parent().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
     let names = beside.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut copies: Vec<String> = names.filter(|copy| copy.starts_with(&name) && copy.ends_with(".bak")).collect();
     copies.sort_unstable();
-    copies.last().map(|newest| format!(" ({newest} beside it is a copy from before an upgrade)")).unwrap_or_default()
+    copies.last().map(|newest| format!(" ({newest} next to it is a copy from before an upgrade)")).unwrap_or_default()
 }
 
 /// Makes the database files readable by their owner only. SQLite gives its side files the permissions of the database.

@@ -1,4 +1,4 @@
-//! Files beside the database.
+//! Files next to the database.
 
 use std::fs;
 use std::io;

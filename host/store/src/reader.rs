@@ -56,7 +56,7 @@ impl Reader {
         self.with(event::bounds)
     }
 
-    /// Returns the hash of the admin token; `None` if there is none yet.
+    /// Returns the hash of the admin token; `None` if no token exists yet.
     pub fn admin_token(&self) -> Result<Option<[u8; 32]>, ReadError> {
         self.with(token::admin)
     }

@@ -59,6 +59,6 @@ impl Progress {
 /// Runs on the writer's thread once a commit is on disk, with the commit's events in sequence.
 pub type Publish = Box<dyn FnOnce(Vec<SequencedEvent>) + Send>;
 
-/// Receives the events of every commit without a [`Publish`] of its own, on the writer's thread, in the order of the
+/// Receives the events of every commit without a [`Publish`], on the writer's thread, in the order of the
 /// commits.
 pub type Announce = Box<dyn Fn(Vec<SequencedEvent>) + Send>;

@@ -49,7 +49,9 @@ fn steps(statements: &[String]) -> Vec<M<'_>> {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the error text of each variant describes it")]
 pub enum MigrationError {
-    #[error("the database was written by a newer version of polliwog: run that version, or restore the copy beside it")]
+    #[error(
+        "the database was written by a newer version of polliwog: run that version, or restore the copy next to it"
+    )]
     Newer,
     #[error(
         "it is the database of another program and was not changed: choose another path with --data-dir or \

@@ -1,6 +1,6 @@
 //! The spill file: results that could not be written to the database before the host ended.
 //!
-//! The spill file lies beside the database until the next start commits its results. It is created atomically, by a
+//! The spill file is next to the database until the next start commits its results. It is created atomically, by a
 //! rename, and removed after the commit.
 
 use crate::changes::{Changes, ErrorEntry, PollErrorEntry, TargetRecord, Transition};

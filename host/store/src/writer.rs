@@ -65,7 +65,7 @@ struct Queue {
     /// The host is shutting down; failed transactions are no longer retried without limit.
     ending: AtomicBool,
     more: Condvar,
-    /// The problem with the files, as one sentence; `None` if there is none.
+    /// The problem with the files, as one sentence; `None` if there is no problem.
     trouble: Mutex<Option<String>>,
     gauges: Gauges,
 }
@@ -484,7 +484,7 @@ fn prune(
     Ok(Some(counted))
 }
 
-/// The ending of the spill file beside the database.
+/// The ending of the spill file next to the database.
 pub(crate) const SPILL: &str = "-spill";
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ function listen(names) {
   events = new EventSource("/api/v1/events");
   const notify = () => ports.forEach((port) => port.postMessage("changed"));
   events.onopen = notify;
-  // The browser reconnects by itself, except after a response that is not a stream.
+  // The browser reconnects automatically, except after a response that is not a stream.
   events.onerror = () => {
     notify();
     if (events.readyState !== EventSource.CLOSED) return;

@@ -147,7 +147,7 @@ fn scraped(text: String, slot: OwnedSemaphorePermit) -> Body {
         let piece = text.split_to(PIECE.min(text.len()));
         Some((Ok(piece), (text, slot)))
     });
-    // The compression layer polls the stream once more after its end.
+    // The compression layer polls the stream again after its end.
     Body::from_stream(pieces.fuse())
 }
 
@@ -162,7 +162,7 @@ fn listen(port: Port, routes: Router, listening: Listening) -> Result<SocketAddr
 }
 
 /// Compresses long responses for clients that accept it. Whole pages are not compressed: a page holds its CSRF token
-/// beside text from others, and the compressed length would reveal it.
+/// next to text from others, and the compressed length would reveal it.
 fn compressed() -> CompressionLayer {
     CompressionLayer::new().gzip(true)
 }

@@ -49,7 +49,7 @@ impl TargetStatus {
         }
     }
 
-    /// The sign beside the word, readable without colour.
+    /// The sign next to the word, readable without colour.
     pub(crate) const fn sign(self) -> &'static str {
         match self {
             Self::Unreachable => "⚡",

@@ -1,4 +1,4 @@
-//! Datastores that are not asked for a while because they did not answer in time. Each request to a disk that hangs
+//! Datastores that are not polled for a while because they did not answer in time. Each request to a disk that hangs
 //! blocks a thread of the server until the server restarts.
 
 use crate::context::PollContext;

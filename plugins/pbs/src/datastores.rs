@@ -12,7 +12,7 @@ use std::time::Duration;
 const DAY: f64 = 24.0 * 3600.0;
 /// From this usage on the server's estimate is evaluated. Percent.
 const HALF: f64 = 50.0;
-/// How long each datastore is asked by itself after the list of all did not come in time.
+/// How long each datastore is requested separately after the list of all did not come in time.
 const SINGLY: Duration = Duration::from_secs(10 * 60);
 const HUNG: &str = "datastore-usage";
 const UNMOUNTED: &str = "its removable disk is not mounted";

@@ -1,7 +1,7 @@
 //! Backup groups: the newest backup of each guest or host, in each namespace of each datastore.
 //!
 //! The server walks the datastore to list them. A walk that hangs blocks a thread of the server until the server
-//! restarts, so a datastore that did not answer in time is not asked for an hour.
+//! restarts, so a datastore that did not answer in time is not requested for an hour.
 
 use crate::backoff;
 use crate::context::PollContext;

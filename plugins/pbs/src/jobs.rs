@@ -145,7 +145,7 @@ fn one(context: &mut PollContext, sort: &str, job: &Job, stores: &[Store]) {
     });
 }
 
-/// What a job works on; `None` if its name contains it.
+/// Returns the object of a job; `None` if its name contains it.
 fn title(sort: &str, id: &str, job: &Job) -> Option<String> {
     let Text(store) = job.store.get().filter(|_| sort != "gc")?;
     let ns = job.ns.get().map(|Text(ns)| format!("/{ns}")).unwrap_or_default();

@@ -15,7 +15,7 @@
 //! groups of a datastore could be listed), `group/S/TYPE/ID` or `group/S/NAMESPACE/TYPE/ID` for each backup group,
 //! `verification/S`, `tasks`, `certificate`, `subscription`.
 //!
-//! Invariant: a broken datastore never hides the others. Each is asked and evaluated by itself.
+//! Invariant: a broken datastore never hides the others. Each is requested and evaluated separately.
 
 #![deny(unsafe_code)]
 
@@ -95,7 +95,7 @@ polliwog_sdk::register!(Pbs);
 const NODE: Part<'_> = ("node", &[]);
 const DATASTORES: Part<'_> = ("datastores", &["datastore/", "groups/", "group/", "verification/"]);
 
-/// The paths that are requested at every poll, beside `/version`.
+/// The paths that are requested at every poll, in addition to `/version`.
 fn first_paths(memory: &Memory) -> Vec<&'static str> {
     let paths = ["/nodes/localhost/status", "/admin/datastore"];
     paths.into_iter().chain(datastores::usage_of_all(memory)).collect()
@@ -246,11 +246,13 @@ mod tests {
             (-1, Status::Critical, Some("the server's certificate has expired")),
         ] {
             let found = certificate(days);
-            let said = found.error_message.unwrap_or_default();
-            assert!(found.status == status && said.starts_with(says.unwrap_or_default()), "{days}: {said}");
+            let message = found.error_message.unwrap_or_default();
+            assert!(found.status == status && message.starts_with(says.unwrap_or_default()), "{days}: {message}");
         }
         assert!(
-            certificate(-1).error_message.is_some_and(|said| said.contains("systemctl reload proxmox-backup-proxy"))
+            certificate(-1)
+                .error_message
+                .is_some_and(|message| message.contains("systemctl reload proxmox-backup-proxy"))
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What one poll of a Backup Server remembers for the next, beside what all Proxmox plugins remember.
+//! The memory of a Backup Server from one poll to the next, in addition to the memory that all Proxmox plugins have.
 
 use proxmox::{ExpiringMap, PluginMemory};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Memory {
-    /// Datastores that did not answer in time and are not asked for a while, and why.
+    /// Datastores that did not answer in time and are not requested for a while, and why.
     pub backing_off: ExpiringMap<String>,
     /// Datastores whose snapshots are being listed, by name.
     pub walks: ExpiringMap<Walk>,
@@ -26,7 +26,7 @@ impl PluginMemory for Memory {
     }
 }
 
-/// What was found in the snapshots of one datastore so far.
+/// The results for the snapshots of one datastore so far.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Walk {
     /// Namespaces that are not listed yet.

@@ -2,7 +2,7 @@
 //!
 //! A list of snapshots is long and takes the server long. Each list is requested once an hour, one after the other, and
 //! a poll requests only as many as leave time and room for the other checks. A datastore that did not answer in time is
-//! not asked for a while, as in `groups`.
+//! not requested for a while, as in `groups`.
 
 use crate::context::PollContext;
 use crate::datastores::Store;
@@ -23,7 +23,7 @@ const WALK: Duration = Duration::from_secs(30 * 60);
 /// The number of damaged snapshots that are named.
 const NAMED: usize = 20;
 
-/// What one poll may spend on lists. The last list may exceed it.
+/// The time that one poll may spend on lists. The last list may exceed it.
 struct Budget {
     requests: u32,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! What one poll of a Mail Gateway remembers for the next, beside what all Proxmox plugins remember.
+//! The memory of a Mail Gateway from one poll to the next, in addition to the memory that all Proxmox plugins have.
 
 use proxmox::{Expiring, ExpiringMap, PluginMemory};
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Memory {
     /// Tickets that need not be renewed yet, by name.
     pub fresh: ExpiringMap<()>,
-    /// Why the list of the cluster did not come in time. While it is valid, each node is asked by itself.
+    /// Why the list of the cluster did not come in time. While it is valid, each node is requested separately.
     pub cluster_hung: Option<Expiring<String>>,
 }
 

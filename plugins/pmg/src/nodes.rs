@@ -1,7 +1,7 @@
 //! Nodes, and whether they have the same configuration and mail.
 //!
 //! The cluster's list has no status of a node: a node is fine if it has no `conn_error`, and synchronised if `insync`
-//! is 1. The gateway waits for peers that are down before it returns the list. Then each node is asked by itself.
+//! is 1. The gateway waits for peers that are down before it returns the list. Then each node is requested separately.
 
 use crate::context::{Memory, PollContext};
 use polliwog_sdk::lenient::{Field, Flag, Number, Text};
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use std::time::Duration;
 
 const PART: Part<'_> = ("cluster", &["node/"]);
-/// How long each node is asked by itself after the cluster's list did not come in time.
+/// How long each node is requested separately after the cluster's list did not come in time.
 const APART: Duration = Duration::from_secs(5 * 60);
 
 /// One entry of `/config/cluster/status`, or `/nodes/N/status`.
@@ -37,7 +37,7 @@ pub(crate) struct Nodes {
     pub alone: bool,
 }
 
-/// The list of nodes that is requested at this poll, beside `/version`.
+/// The list of nodes that is requested at this poll, in addition to `/version`.
 pub(crate) fn first_path(memory: &Memory) -> &'static str {
     match why_hung(memory) {
         // The cluster's list would wait for the same dead peers.
@@ -94,7 +94,7 @@ pub(crate) fn report(context: &mut PollContext, answers: Vec<Answer>) -> Nodes {
     Nodes { answering, alone: nodes.len() == 1 }
 }
 
-/// Returns the nodes. If each node was asked by itself, returns also why the cluster's list is missing.
+/// Returns the nodes. If each node was requested separately, returns also why the cluster's list is missing.
 fn cluster(context: &mut PollContext, answer: Answer) -> (Result<Vec<Node>, Error>, Option<String>) {
     if let Some(why) = why_hung(&context.memory).cloned() {
         return (by_themselves(context, answer), Some(why));
@@ -116,7 +116,7 @@ fn cluster(context: &mut PollContext, answer: Answer) -> (Result<Vec<Node>, Erro
     (Ok(nodes), Some(error.message))
 }
 
-/// Asks each node by itself. `names` is the answer to `/nodes`.
+/// Requests each node separately. `names` is the answer to `/nodes`.
 fn by_themselves(context: &mut PollContext, names: Answer) -> Result<Vec<Node>, Error> {
     let names: Vec<Node> = names.list(&mut context.diagnostics)?;
     let names: Vec<String> = names.into_iter().filter_map(|node| Some(node.node.get()?.0.clone())).collect();

@@ -74,7 +74,7 @@ fn sample(queue: &str, node: &str, count: f64) -> Sample {
     Sample::gauge("pmg_queue_messages", count).with_label("queue", queue).with_label("node", node)
 }
 
-/// What to do about a long queue.
+/// The remedy for a long queue.
 fn remedy(queue: &str) -> &'static str {
     match queue {
         "deferred" => "\"postqueue -p\" on the node, or its queue administration, shows why they cannot be delivered",

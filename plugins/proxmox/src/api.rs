@@ -91,9 +91,9 @@ impl Version {
 
 /// Finds the first origin that answers, in the operator's order.
 ///
-/// `first` are the paths that the poll requests in any case. They are requested beside `/version`, which saves a round
-/// trip, if the origin answered at the last poll. Any other origin is asked for `/version` alone, because it may be
-/// down or refuse the credentials.
+/// `first` are the paths that the poll requests in any case. They are requested together with `/version`, which saves a
+/// round trip, if the origin answered at the last poll. Any other origin gets only the request for `/version`, because
+/// it may be down or refuse the credentials.
 ///
 /// `authorize` adds the credentials to the API of an origin that is about to be tried.
 ///
@@ -270,7 +270,7 @@ impl Api {
     }
 }
 
-/// The answer to a path, or the reason why there is none.
+/// The answer to a path, or the reason why it is missing.
 #[derive(Clone)]
 pub struct Answer {
     product: Product,
@@ -307,7 +307,7 @@ impl Answer {
 
         let (product, path, response) = (self.product, self.path, self.result?);
         read::<IgnoredAny>(product, &path, &response)?;
-        // The field is beside `data`.
+        // The field is next to `data`.
         let counted = serde_json::from_slice(response.body()).unwrap_or(Counted { total: Field::Absent });
         Ok(diagnostics.number(&counted.total, || format!("total of {path}")))
     }

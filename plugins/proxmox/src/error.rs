@@ -13,7 +13,7 @@ use polliwog_sdk::http::{HttpError, Response};
 use polliwog_sdk::{Failure, PollError};
 use refusal::{forbidden, redirected, said, unauthorized, wrong_port};
 
-/// What went wrong, as far as a plugin acts on it.
+/// The class of an error. Plugins decide by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
     /// No answer in time.
@@ -43,7 +43,7 @@ pub enum ErrorClass {
 /// Why something could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What went wrong.
+    /// The class.
     pub class: ErrorClass,
     /// A stable code in snake_case, for programs.
     pub code: String,
@@ -67,9 +67,9 @@ impl Error {
         Self { permanent: true, ..Self::new(ErrorClass::Other, code, message) }
     }
 
-    /// Something is not asked for an hour because it did not answer in time.
+    /// Something is not requested for an hour because it did not answer in time.
     pub fn backing_off(why: String) -> Self {
-        let message = format!("it is not asked for an hour: {why}");
+        let message = format!("it is not requested for an hour: {why}");
         Self { no_answer: true, ..Self::new(ErrorClass::Timeout, "timeout", message) }
     }
 
@@ -197,7 +197,7 @@ impl Error {
     }
 }
 
-/// What a node answers whose programs for a feature are missing, and a cluster that does not use the feature.
+/// Messages of a node without the programs for a feature, and of a cluster that does not use the feature.
 const NOT_INSTALLED: &str = "not installed";
 const NOT_CONFIGURED: [&str; 2] = ["not initialized", "missing '/etc/pve/ceph.conf'"];
 

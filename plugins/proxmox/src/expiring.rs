@@ -47,7 +47,7 @@ impl<T> Default for ExpiringMap<T> {
 }
 
 impl<T> ExpiringMap<T> {
-    /// The value of this name; `None` if there is none, or it has expired.
+    /// The value of this name; `None` if it is missing or has expired.
     pub fn get(&self, name: &str, now: u64) -> Option<&T> {
         self.0.get(name)?.get(now)
     }

@@ -39,7 +39,7 @@ impl<S, M> Fact<S, M> {
         Self { samples_only: true, ..self }
     }
 
-    /// The name of the dependency; `None` if there is none.
+    /// The name of the dependency; `None` if there is no dependency.
     pub fn name(&self, node: &str) -> Option<String> {
         (!self.samples_only).then(|| format!("{}/{node}", self.sort))
     }

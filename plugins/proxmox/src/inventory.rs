@@ -18,7 +18,8 @@ pub(crate) struct Inventory {
 /// Dependencies by name.
 type Family = BTreeMap<String, Identity>;
 
-/// The identity of a dependency beside its name, without its state. There may be thousands, so the names are short.
+/// The identity of a dependency in addition to its name, without its state. There may be thousands, so the names are
+/// short.
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct Identity {
     #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]

@@ -39,7 +39,7 @@ pub trait PluginMemory: Default + Serialize + DeserializeOwned {
     fn shed(&mut self);
 }
 
-/// A plugin that remembers nothing of its own.
+/// A plugin that remembers nothing in addition.
 impl PluginMemory for () {
     const SHED: &'static str = "nothing";
 
@@ -48,7 +48,7 @@ impl PluginMemory for () {
     fn shed(&mut self) {}
 }
 
-/// What is dropped from a document that is too large, and how.
+/// A part that is dropped from a document that is too large, and the function that drops it.
 type Step<P> = (&'static str, fn(&mut Memory<P>));
 
 /// The document. `P` is the plugin's own part.

@@ -1,4 +1,4 @@
-//! What a poll knows of the cluster when it evaluates guests.
+//! The state of the cluster that a poll uses to evaluate guests.
 
 use crate::ha::Services;
 use crate::nodes::Nodes;

@@ -1,7 +1,7 @@
 //! Guests: virtual machines and containers.
 //!
 //! A stopped guest is a failure only if it is expected to run. Even then there may be a reason: a backup or migration
-//! holds it, HA was told to stop it, or a person stopped it.
+//! holds it, HA was ordered to stop it, or a person stopped it.
 
 use crate::cluster_view::ClusterView;
 use crate::context::PollContext;
@@ -212,7 +212,7 @@ fn full(context: &mut PollContext, guest: &Guest) -> Verdict {
     }
 }
 
-/// What a guest's state means.
+/// The meaning of a guest's state.
 #[derive(Clone, Debug, PartialEq)]
 enum Verdict {
     Well,
@@ -299,7 +299,7 @@ fn must_run(guest: &Guest, service: Option<&Service>) -> Option<Verdict> {
         "paused" | "suspended" | "prelaunch" | "debug" | "shutdown" | "watchdog" => {
             Some(Verdict::Warning(format!("{status}: expected to run")))
         }
-        "stopped" if service.is_some_and(Service::wants_stopped) => Some(Verdict::Rests("HA was told to stop it")),
+        "stopped" if service.is_some_and(Service::wants_stopped) => Some(Verdict::Rests("HA was ordered to stop it")),
         "stopped" => None,
         _ => Some(Verdict::Unknown(format!("{status}: a state that this plugin does not know"))),
     }
@@ -369,7 +369,7 @@ mod tests {
             assert_eq!(status(Some(may_rest(&guest))), unexpected, "{state} {lock:?} not expected");
         }
         let stopped = Service { requested: Some("stopped".to_owned()) };
-        assert_eq!(status(must_run(&guest("stopped", None), Some(&stopped))), rests, "HA was told to stop it");
+        assert_eq!(status(must_run(&guest("stopped", None), Some(&stopped))), rests, "HA was ordered to stop it");
     }
 
     #[test]

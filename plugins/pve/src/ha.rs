@@ -41,7 +41,7 @@ impl Entry {
     }
 }
 
-/// What HA does with a guest.
+/// The role of HA for a guest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Service {
     /// The requested state: `started`, `stopped`, `disabled`, `ignored`.

@@ -142,7 +142,7 @@ const RESOURCES: Part<'_> = (
 );
 const HA: Part<'_> = ("ha", &["ha/"]);
 
-/// The paths that are requested at every poll, beside `/version`.
+/// The paths that are requested at every poll, in addition to `/version`.
 const FIRST: [&str; 4] = ["/cluster/status", "/cluster/resources", "/cluster/ha/status/current", "/cluster/tasks"];
 
 /// `answers` are the answers to the paths of [`FIRST`].

@@ -1,4 +1,4 @@
-//! What one poll of a cluster remembers for the next, beside what all Proxmox plugins remember.
+//! The memory of a cluster from one poll to the next, in addition to the memory that all Proxmox plugins have.
 
 use proxmox::{Expiring, ExpiringMap, PluginMemory, Section};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub(crate) struct Memory {
     pub names: Section<Names>,
     /// Online nodes that report nothing about themselves, and since when, in seconds since 1970.
     pub silent: ExpiringMap<f64>,
-    /// Nodes that did not answer in time and are not asked for a while, and why.
+    /// Nodes that did not answer in time and are not requested for a while, and why.
     pub backing_off: ExpiringMap<String>,
     /// Nodes that the node that was asked cannot reach, and why.
     pub unreachable: ExpiringMap<String>,
@@ -66,7 +66,7 @@ pub(crate) struct Stopped {
     /// Stops before this time explain nothing: the guest ran after them. 0 if it was stopped at its first check.
     #[serde(rename = "n")]
     pub not_before: f64,
-    /// Whether the tasks of its own node were read, or need not be.
+    /// Whether the tasks of the guest's node were read, or need not be.
     #[serde(rename = "a")]
     pub asked: bool,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Names {
     pub templates: BTreeSet<u64>,
 }
 
-/// What `/cluster/resources` no longer lists of a guest when its node is offline.
+/// The fields of a guest that `/cluster/resources` omits while its node is offline.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct GuestNames {
     #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]

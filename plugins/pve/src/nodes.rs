@@ -48,7 +48,7 @@ impl Node {
     }
 }
 
-/// Whether a node is worth a request of its own: the cluster sees it, and it answered the last request.
+/// Whether a node is worth a separate request: the cluster sees it, and it answered the last request.
 pub(crate) fn answers(context: &PollContext, nodes: &Nodes, name: &str) -> bool {
     nodes.get(name).is_some_and(|node| node.state == State::Online) && backing_off(context, name).is_none()
 }
@@ -64,7 +64,8 @@ pub(crate) fn back_off(context: &mut PollContext, name: &str, why: &str) {
     context.memory.plugin.backing_off.set(name, why.to_owned(), now, BACKING_OFF);
 }
 
-/// Merges the nodes of both lists. The cluster's list tells which are online: it is seconds old, the other one minutes.
+/// Merges the nodes of both lists. The cluster's list contains which are online: it is seconds old, the other one
+/// minutes.
 pub(crate) fn merge(cluster: &Cluster, resources: Option<&Resources>, settings: &settings::Nodes) -> Nodes {
     let mut nodes = Nodes::new();
     for node in resources.iter().flat_map(|resources| &resources.nodes) {
@@ -156,7 +157,7 @@ pub(crate) fn unreachable_because(context: &mut PollContext, node: &str, why: &s
     back_off(context, node, why);
 }
 
-/// What is wrong with a node, before its usage matters.
+/// Returns the problem of a node other than its usage.
 fn presence(context: &PollContext, name: &str, node: &Node, hidden: &BTreeSet<String>) -> Option<Verdict> {
     let ha = node.itself.ha.as_deref();
     let maintenance = ha == Some("maintenance");

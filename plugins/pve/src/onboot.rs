@@ -1,5 +1,5 @@
-//! Which guests are started with their node. Only the configuration of a guest tells, which costs a request for each
-//! guest.
+//! Which guests are started with their node. Only the configuration of a guest contains this, which costs a request for
+//! each guest.
 //!
 //! The check is therefore an option, for expected guests and for samples, and a poll reads only a few configurations:
 //! those that were read longest ago.
@@ -27,7 +27,7 @@ struct Config {
     onboot: Field<Flag>,
 }
 
-/// What is known of each guest, by ID.
+/// The known setting of each guest, by ID.
 type Known = BTreeMap<u64, Onboot>;
 
 /// Adds samples, and returns the guests that are expected to run because they are started with their node. Both depend

@@ -12,7 +12,7 @@ use std::time::Duration;
 const PART: Part<'_> = ("cluster/qdevice", &[]);
 const PERIOD: Duration = Duration::from_secs(5 * 60);
 
-/// `/cluster/config/qdevice`: empty if there is none, else the output of corosync-qdevice-tool.
+/// `/cluster/config/qdevice`: empty without a QDevice, otherwise the output of corosync-qdevice-tool.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Device {

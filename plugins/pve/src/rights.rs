@@ -68,7 +68,7 @@ fn unreadable_nodes(nodes: &BTreeSet<String>) -> Option<String> {
     (!names.is_empty()).then(lacking)
 }
 
-/// Returns a message about the privileges that are held nowhere; `None` if there are none.
+/// Returns a message about the privileges that are held nowhere; `None` if there are no such privileges.
 fn missing(permissions: &Permissions) -> Option<String> {
     let lacking = NEEDED.into_iter().filter(|(privilege, _, path, _)| !is_held(permissions, privilege, path));
     let (privileges, things): (Vec<&str>, Vec<&str>) =

@@ -2,8 +2,8 @@
 //!
 //! They are an option because there are many: 37 for each guest. The host adds `instance` and `instance_type`.
 //! Differences to the exporter: in very large clusters, HA states and locks are reported only for guests that have one.
-//! A guest whose configuration has no `onboot` is not started with its node. Every node is asked for its subscription
-//! and every guest for its configuration.
+//! A guest whose configuration has no `onboot` is not started with its node. The subscription of every node is
+//! requested and every guest for its configuration.
 
 use crate::cluster::Cluster;
 use crate::context::PollContext;

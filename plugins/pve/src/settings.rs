@@ -28,7 +28,7 @@ pub struct Settings {
     /// HA services.
     pub ha: Ha,
     /// Whether nodes, guests and storages are reported as metrics, with the names that prometheus-pve-exporter uses.
-    /// Each node is then asked for its subscription once an hour.
+    /// The subscription of each node is then requested once an hour.
     pub samples: bool,
     /// Whether `pve_onboot_status` is one of the metrics. Costs a request for each guest, at most 20 in a poll.
     pub samples_onboot: bool,

@@ -41,7 +41,7 @@ impl Stopped {
         let mut found = last_act(guest.id, view.tasks);
         let may_ask = !self.asked && view.lookups.get() > 0 && crate::nodes::answers(context, view.nodes, &guest.node);
         if found.is_none() && may_ask {
-            // Tasks of other guests push it off the cluster's list. The list of its own node is longer.
+            // Tasks of other guests push it off the cluster's list. The list of the guest's node is longer.
             let path = format!("/nodes/{}/tasks?vmid={}&limit=20&source=all", guest.node, guest.id);
             let [answer] = context.api.ask([path.as_str()]);
             view.lookups.set(view.lookups.get() - 1);

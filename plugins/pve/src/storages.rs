@@ -1,7 +1,7 @@
 //! Storages.
 //!
 //! The cluster's list has no size of a storage if its node does not report it: the storage is gone, or the node reports
-//! nothing at all. Then the node is asked.
+//! nothing at all. Then the node's list is requested.
 
 use crate::context::PollContext;
 use crate::nodes::{Nodes, State, answers, back_off, backing_off, parent, reports};
@@ -150,7 +150,7 @@ fn one(context: &mut PollContext, name: String, seen: &Seen, node: &str) -> Depe
 
 fn full(context: &mut PollContext, name: String, size: Option<(f64, f64)>) -> Dependency {
     if size == Some((0.0, 0.0)) {
-        return evaluated(name, "pve-storage", (Status::Ok, None)).with_description("It has no size of its own");
+        return evaluated(name, "pve-storage", (Status::Ok, None)).with_description("It reports no size");
     }
     let Some((used, total)) = size.filter(|(_, total)| *total > 0.0) else {
         let why = "it does not report its size".to_owned();

@@ -58,7 +58,7 @@ export function json(response) {
   }
 }
 
-/** Stores a part of a 2xx answer as "${secret.NAME}". The plugin sees asterisks in its place. */
+/** Stores a part of a 2xx answer as "${secret.NAME}". The plugin sees asterisks instead. */
 export const capture = {
   json: (name, pointer, ttlMs) => ({ name, source: { tag: "json-pointer", val: pointer }, ttlMs }),
   header: (name, header, ttlMs) => ({ name, source: { tag: "header", val: header }, ttlMs }),

@@ -130,7 +130,7 @@ def _http_failure(error: http.HttpError) -> PollFailure:
 
 
 def capture_json(name: str, pointer: str, ttl_ms: int) -> http.Capture:
-    """Stores the value at a JSON pointer of a 2xx answer as "${secret.NAME}". The plugin sees asterisks in its place."""
+    """Stores the value at a JSON pointer of a 2xx answer as "${secret.NAME}". The plugin sees asterisks instead."""
     return http.Capture(name, http.CaptureSource_JsonPointer(pointer), ttl_ms)
 
 

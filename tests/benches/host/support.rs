@@ -114,7 +114,7 @@ impl Host {
         let line = lines.find(|line| line.contains("pages and API at")).expect("the host listens");
         let address = |after: &str| line.split(after).nth(1).unwrap().split('/').next().unwrap().to_owned();
         let (api, metrics) = (address("pages and API at http://"), address("metrics at http://"));
-        // What it logs is read to its end, or it would wait for us.
+        // Its log is read to the end. A full pipe would block it.
         thread::spawn(move || lines.for_each(drop));
         Self { child, api, metrics, spawned }
     }

@@ -6,6 +6,6 @@ guests::guest!("logs-forever", poll);
 
 fn poll(_: &Target) -> Result<Report, PollError> {
     loop {
-        log::info!("once more");
+        log::info!("again");
     }
 }

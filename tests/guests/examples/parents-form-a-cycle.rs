@@ -5,6 +5,6 @@ use polliwog_sdk::{Dependency, PollError, Report, Target};
 guests::guest!("parents-form-a-cycle", poll);
 
 fn poll(_: &Target) -> Result<Report, PollError> {
-    let pairs = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "d"), ("e", "nobody"), ("f", "a")];
+    let pairs = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "d"), ("e", "absent"), ("f", "a")];
     Ok(pairs.map(|(name, parent)| Dependency::ok(name).with_parent(parent)).into_iter().collect())
 }

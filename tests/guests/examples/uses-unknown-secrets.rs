@@ -5,7 +5,7 @@ use polliwog_sdk::{Dependency, PollError, Report, Target, http};
 guests::guest!("uses-unknown-secrets", poll);
 
 fn poll(_: &Target) -> Result<Report, PollError> {
-    let names = ["nobody", "", "token ", "../token", "TOKEN"];
+    let names = ["absent", "", "token ", "../token", "TOKEN"];
     let request = |name: &str| http::Request::get("/").header("x", format!("${{secret.{name}}}"));
     let code = |name: &str| request(name).send().map_or_else(|error| error.code, |found| found.status().to_string());
     Ok(names.map(|name| Dependency::ok(format!("{name:?}")).with_title(code(name))).into_iter().collect())

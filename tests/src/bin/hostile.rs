@@ -1,6 +1,6 @@
 //! The hostile suite in its long form: `cargo run --release -p tests --bin hostile -- [RUNS] [GUEST]`.
 //!
-//! Runs each guest 100 times beside an honest target. Prints the result, its duration, the delays of the honest
+//! Runs each guest 100 times next to an honest target. Prints the result, its duration, the delays of the honest
 //! target's polls, and the memory of the process before and after.
 
 use std::time::Duration;

@@ -35,7 +35,7 @@ async fn pve_remembers_what_a_dead_node_cannot_report() {
         "its task is listed no more"
     );
 
-    // A stop before the guest last ran explains nothing. At the first check, its node is asked for its tasks.
+    // A stop before the guest last ran explains nothing. At the first check, the tasks of its node are requested.
     assert_eq!(status(&poll("healthy", 10_000).await), "ok");
     assert!(
         status(&poll("guest-stopped+stopped-long-ago", 10_010).await)

@@ -50,7 +50,7 @@ fn names(report: &Report) -> BTreeSet<&str> {
     report.samples.iter().map(|sample| sample.name.as_str()).collect()
 }
 
-/// The value of a series, which is written as Prometheus writes it; `None` if there is none.
+/// The value of a series, which is written as Prometheus writes it; `None` if it is missing.
 fn value(report: &Report, series: &str) -> Option<f64> {
     let written = |sample: &model::Sample| {
         let labels: Vec<String> = sample.labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();

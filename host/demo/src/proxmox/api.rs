@@ -112,8 +112,8 @@ pub(super) fn certificates(scenario: &Scenario, now: i64, files: [&str; 2]) -> V
     json!([entry(long, if scenario.has("ca-ends") { 2 } else { 3650 }), entry(own, days)])
 }
 
-/// Returns the subscription in the format of all three products. There is none by default, an active one with
-/// `subscribed`, and an expired one with `subscription-expired`.
+/// Returns the subscription in the format of all three products. By default there is no subscription, an active one
+/// with `subscribed`, and an expired one with `subscription-expired`.
 pub(super) fn subscription(scenario: &Scenario) -> Value {
     let status = if scenario.has("subscribed") { "active" } else { "expired" };
     if scenario.has("subscribed") || scenario.has("subscription-expired") {

@@ -248,7 +248,7 @@ impl Gateway<'_> {
         };
         let row = json!({
             "queue_id": "4F1A2B3C4D", "arrival_time": self.now - 60, "message_size": 2048, "sender": "someone@example.org",
-            "receiver": "somebody@example.net", "reason": "connect to example.net: Connection timed out",
+            "receiver": "user@example.net", "reason": "connect to example.net: Connection timed out",
         });
         let rows = if query.contains("limit=1") { total.min(1) } else { total };
         Reply::Counted(std::iter::repeat_n(row, rows).collect(), total)

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::{Changes, Commit, StoredSchedule};
 
-/// What one step of the scheduler, and what led to it, mean for one target.
+/// The effects of one step of the scheduler on one target, and their cause.
 #[derive(Default)]
 pub(super) struct Step {
     pub events: Vec<Event>,
@@ -43,7 +43,7 @@ impl Driver {
         }
     }
 
-    /// Carries out the scheduler's actions until there are none; `finished` is the poll that led to them.
+    /// Carries out all actions of the scheduler; `finished` is the poll that led to them.
     pub(super) fn carry_out(&mut self, finished: Option<Box<Finished>>) {
         let mut steps = BTreeMap::new();
         if let Some(finished) = finished {
@@ -171,8 +171,8 @@ impl Driver {
         self.hand_in(id, publication, Some(commit));
     }
 
-    /// Hands a publication to the writer's queue, which is the order of publications. Tells the scheduler if the target
-    /// has as many results waiting as may.
+    /// Hands a publication to the writer's queue, which is the order of publications. Notifies the scheduler if the
+    /// target has as many results waiting as may.
     fn hand_in(&mut self, id: &TargetId, publication: Publication, commit: Option<Commit>) {
         let waiting = publication.entry.hand_in();
         let (mailbox, target) = (self.wiring.mailbox.clone(), id.clone());

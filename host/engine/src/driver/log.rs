@@ -46,8 +46,8 @@ pub(super) fn of_changes(target: &TargetId, changes: &Changes, at: Timestamp) {
         let message = record.and_then(|record| record.reported.error_message.as_deref());
         message.map(|message| format!(": {message}")).unwrap_or_default()
     };
-    let told = changes.transitions.iter().filter(|change| change.previous != change.current);
-    for Transition { dependency, previous, current } in told.clone().take(LINES) {
+    let changed = changes.transitions.iter().filter(|change| change.previous != change.current);
+    for Transition { dependency, previous, current } in changed.clone().take(LINES) {
         let (is, was) = (current.as_str(), previous.as_str());
         match current {
             Status::Ok => tracing::info!("{dependency} of {target} is ok again, was {was}"),
@@ -64,8 +64,9 @@ pub(super) fn of_changes(target: &TargetId, changes: &Changes, at: Timestamp) {
     for record in missing.clone().take(LINES) {
         tracing::warn!("{} of {target} is missing: the target no longer reports it", record.reported.name);
     }
-    let more =
-        told.count().saturating_sub(LINES) + new.count().saturating_sub(LINES) + missing.count().saturating_sub(LINES);
+    let more = changed.count().saturating_sub(LINES)
+        + new.count().saturating_sub(LINES)
+        + missing.count().saturating_sub(LINES);
     if more > 0 {
         tracing::warn!("{more} more dependencies of {target} changed");
     }
@@ -81,7 +82,7 @@ pub(super) fn of_plugin(kind: &EventKind, plugins: &PluginSet, failure: Option<&
         let source = plugins.get(plugin).map_or("no plugin", |served| &served.source);
         tracing::warn!(
             "{source} is in quarantine: the latest polls of {} of kind {plugin}, one after another, ended in \
-             faults of its own{last}; it is tried every 5 min, when its file changes, and by `polliwog plugin retry {plugin}` (`polliwog targets` \
+             plugin faults{last}; it is tried every 5 min, when its file changes, and by `polliwog plugin retry {plugin}` (`polliwog targets` \
              names the fault of each)",
             counted(*targets as usize, "target")
         );

@@ -90,7 +90,7 @@ fn finished(target: Arc<RuntimeTarget>, done: Done, at: Timestamp, aliases: &Ali
     };
     let skipped = outcome == Outcome::Skipped;
     let mut known = target.known();
-    // A target that is gone, or whose definition changed, learns nothing more.
+    // The state of a target that was removed, or whose definition changed, is final.
     let merged = !target.is_frozen();
     let changes = if merged { known.merge(outcome, at, aliases) } else { Changes::default() };
     let finish = match &failure {

@@ -16,7 +16,7 @@ pub struct Validator {
     pub sandbox: Arc<Sandbox>,
 }
 
-/// What a candidate is made of.
+/// The input of [`Validator::fit`].
 pub struct Fit<'a> {
     /// The parsed file.
     pub written: Arc<Written>,
@@ -41,7 +41,7 @@ pub struct Candidate {
     pub overrides: Overrides,
     /// Settings that are kept and not active, with the reason.
     pub inactive: BTreeMap<String, String>,
-    /// Its targets, compared with those that run.
+    /// The targets, compared with the running ones.
     pub prepared: Prepared,
 }
 

@@ -48,7 +48,7 @@ impl Reconfigurer {
                 }
                 () = ending.cancelled() => return,
             }
-            // On a thread of its own: a file system that hangs delays nothing else.
+            // On a separate thread: a file system that hangs delays nothing else.
             let file = path.clone();
             let check = move || (Stamp::of(&file), named.changed(), named);
             let checked = tokio::select! {

@@ -187,7 +187,7 @@ impl Scheduler {
         }
     }
 
-    /// Polls the revivable dead letters of an origin once more after another target of the origin answered.
+    /// Polls the revivable dead letters of an origin again after another target of the origin answered.
     fn revive_neighbours(&mut self, answered: Slot, now: Moment) {
         let origin = &self.target(answered).spec.origin;
         let Some(revivable) = self.revivable.get(origin) else { return };

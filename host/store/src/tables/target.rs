@@ -30,7 +30,7 @@ pub(crate) struct TargetRow {
     pub id: TargetId,
     pub kind: Kind,
     pub record: TargetRecord,
-    /// `None` if there is none, or if it cannot be read.
+    /// `None` if it is missing or cannot be read.
     pub snapshot: Option<Snapshot>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn write(connection: &Connection, num: i64, record: &TargetRecord) ->
         .map(drop)
 }
 
-/// Returns the snapshot of a target; `None` if there is none, or if it cannot be read.
+/// Returns the snapshot of a target; `None` if it is missing or cannot be read.
 pub(crate) fn snapshot(connection: &Connection, num: i64) -> rusqlite::Result<Option<Snapshot>> {
     let mut statement = connection.prepare_cached("SELECT snapshot FROM target WHERE num = ?1")?;
     let held: Option<Option<Vec<u8>>> = statement.query_map([num], |row| row.get(0))?.next().transpose()?;

@@ -18,7 +18,7 @@ pub(crate) fn set_admin(connection: &Connection, hash: &[u8; 32], at: Timestamp)
     connection.execute(sql, params![hash, at.as_millis()]).map(drop)
 }
 
-/// Returns the hash of the admin token; `None` if there is none yet.
+/// Returns the hash of the admin token; `None` if no token exists yet.
 pub(crate) fn admin(connection: &Connection) -> rusqlite::Result<Option<[u8; 32]>> {
     let sql = "SELECT hash FROM token WHERE scope = 'admin' ORDER BY created_at LIMIT 1";
     connection.prepare_cached(sql)?.query_map([], |row| row.get(0))?.next().transpose()

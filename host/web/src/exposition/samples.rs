@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const HELP: &str = "Reported by a plugin";
 
 /// Samples by name, from any number of targets. A name that plugins report with different types is untyped, so that one
-/// plugin's type never hides another plugin's series, whichever reports first.
+/// plugin's type never hides another plugin's series, regardless of which reports first.
 type Families<'a> = BTreeMap<&'a str, (SampleKind, Vec<Value>)>;
 
 /// A number of unknown type.

@@ -24,7 +24,7 @@ impl Poller for Finder {
 const ONE: &str = "https://one:8006";
 const TWO: &str = "https://two:8006";
 
-/// The path that is requested beside `/version`.
+/// The path that is requested in addition to `/version`.
 const FIRST: [&str; 1] = ["/cluster/status"];
 
 /// The answer of an origin to `/version`.

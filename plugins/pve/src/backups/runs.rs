@@ -73,7 +73,7 @@ pub(super) fn report(context: &mut PollContext, guests: &[Guest], nodes: &Nodes,
             }
             continue;
         };
-        // A later run of several guests may contain the guest, and only its log tells the result.
+        // A later run of several guests may contain the guest, and only its log contains the result.
         let later = of_nodes.get(guest.node.as_str()).copied().filter(|began| *began > task.began());
         let dependency = of_one(context, guest, task, later, &unread_nodes);
         context.add(dependency);

@@ -1,4 +1,4 @@
-//! What the checks of backups share.
+//! Functions that the checks of backups share.
 
 use crate::context::PollContext;
 use crate::resources::Guest;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use url::Url;
 
-/// What was found, and how it becomes a target.
+/// The results of `setup`.
 pub(super) struct Found<'a> {
     pub recipe: &'a Recipe,
     pub url: &'a Url,

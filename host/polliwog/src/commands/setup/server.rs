@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum size of the answer in bytes.
 const ANSWER: usize = 1 << 20;
 
-/// What a request without credentials shows of a server.
+/// The result of a request without credentials.
 pub(super) struct Seen {
     /// `None` over plain HTTP.
     pub certificate: Option<Certificate>,
