@@ -186,7 +186,7 @@ fn wrong_usage_exits_with_64_and_prints_a_remedy() {
         (vec!["poll", "--kind", "http", "--url", url, "--settings", r#"{"colour":1}"#], "colour"),
         (vec!["poll", "--kind", "http", "--url", url, "--secret", "x=literal"], "never the value itself"),
         (vec!["poll", "--kind", "http", "--url", url, "--fingerprint", "12"], "64 hex digits"),
-        (vec!["setup", "pve", "http://pve.example", "--secret", "env:PVE_TOKEN"], "would be sent in plain text"),
+        (vec!["setup", "pve", "http://pve.example", "--secret", "token=env:PVE_TOKEN"], "would be sent in plain text"),
     ] {
         let (code, stdout, stderr) = output(&folder, &arguments);
         assert_eq!((code, stdout.as_str()), (64, ""), "{arguments:?}: {stderr}");

@@ -130,7 +130,9 @@ fn setup_lists_the_members_of_a_cluster() {
             1,
             "does not accept the credentials (401, \"authentication failure\"): check the setting \"username\"",
         ),
-        ("pmg", "token=env:T", &[], 1, "it needs the secret \"password\""),
+        ("pmg", "token=env:T", &[], 64, "--secret: Proxmox Mail Gateway has no secret \"token\": there are password"),
+        ("pve", "token=env:", &[], 64, "write NAME=env:VARIABLE"),
+        ("pve", "token=env:T", &["--secret", "token=env:P"], 64, "is given twice"),
         ("pve", "token=env:P", &[], 1, "write the whole token"),
         (
             "pve",
@@ -139,8 +141,9 @@ fn setup_lists_the_members_of_a_cluster() {
             64,
             "--username: the secret \"token\" of this account would not be",
         ),
-        ("pve", "token=env:T", &["--username", "me;reboot"], 64, "write letters, digits and @ . _ - + only"),
+        ("pve", "token=env:T", &["--username", "me;reboot"], 64, "write at most 64 letters, digits and @ . _ - + only"),
         ("pve", "token=env:T", &["--fingerprint", "zz"], 64, "--fingerprint: "),
+        ("pve", "token=env:T", &["--fingerprint", &"00".repeat(32)], 64, "so it has no certificate to compare"),
         (
             "pmg",
             "password=env:P",

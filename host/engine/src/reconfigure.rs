@@ -302,7 +302,8 @@ impl Reconfigurer {
                 "it has no [[target]] any more, as if it had been cut short: restart the host if that is meant";
             return Err(failed(message.to_owned()));
         }
-        for (key, problem) in &candidate.inactive {
+        let known = &state.running.inactive;
+        for (key, problem) in candidate.inactive.iter().filter(|(key, _)| !known.contains_key(*key)) {
             tracing::warn!("the setting {key} is no longer active: {problem}");
         }
         let changes = difference::between(&state.running, &candidate);

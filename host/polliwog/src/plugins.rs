@@ -53,7 +53,9 @@ pub(crate) async fn serving(config: &Config, sandbox: &Arc<Sandbox>, kind: &Kind
     let plugins = load(config, sandbox.clone(), Uncompiled::Compile).await.set().clone();
     plugins.get(kind).cloned().ok_or_else(|| {
         let kinds: Vec<&str> = plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
-        anyhow!("no plugin serves kind {kind}: there are {}", kinds.join(", "))
+        let refused = plugins.refused().iter().take(3);
+        let refused: String = refused.map(|file| format!("; {} is refused: {}", file.file, file.reason)).collect();
+        anyhow!("no plugin serves kind {kind}: there are {}{refused}", kinds.join(", "))
     })
 }
 

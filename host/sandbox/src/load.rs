@@ -324,10 +324,8 @@ fn check_descriptor(found: v0_1::Descriptor) -> Result<(Descriptor, Schema), Ref
     };
     let default_interval = clamp("interval", found.default_interval_ms, (SHORTEST_INTERVAL, LONGEST_INTERVAL));
     let default_timeout = clamp("timeout", found.default_timeout_ms, (SHORTEST_TIMEOUT, LONGEST_TIMEOUT));
-    let schema = (settings_schema, schema);
-    let setup = found.setup.map(|setup| Setup::read(setup, &secrets, &schema)).transpose();
+    let setup = found.setup.map(|setup| Setup::read(setup, &secrets, &settings_schema)).transpose();
     let setup = setup.map_err(|why| bad(format!("its setup {why}")))?;
-    let (settings_schema, schema) = schema;
     let descriptor = Descriptor {
         kind,
         title: clean(&found.title, TITLE),

@@ -72,7 +72,7 @@ pub fn is_account(name: &str) -> bool {
 
 impl Setup {
     /// Checks the steps of a descriptor. The error completes the sentence "its setup …".
-    pub(crate) fn read(found: types::Setup, secrets: &[SecretSpec], schema: &(Value, Schema)) -> Result<Self, String> {
+    pub(crate) fn read(found: types::Setup, secrets: &[SecretSpec], schema: &Value) -> Result<Self, String> {
         if found.commands.len() > COMMANDS {
             return Err(format!("has {} commands, more than {COMMANDS}", found.commands.len()));
         }
@@ -104,7 +104,11 @@ impl Setup {
             has_members: found.has_members,
         };
         let suggested = setup.account.as_deref();
-        if let Some(problem) = schema.1.problems(&schema.0, &setup.settings_of(suggested)).first() {
+        // Required settings may be left to the user.
+        let mut partial = schema.clone();
+        partial.as_object_mut().map(|schema| schema.remove("required"));
+        let (document, validator) = Schema::read(&partial.to_string())?;
+        if let Some(problem) = validator.problems(&document, &setup.settings_of(suggested)).first() {
             return Err(format!("has settings that its schema refuses: {}", problem.message));
         }
         match secrets.iter().find(|secret| !secret.example_fits(suggested)) {
@@ -136,9 +140,11 @@ pub(crate) fn members(found: Vec<types::Member>) -> Vec<Member> {
 mod tests {
     use super::*;
 
-    fn schema() -> (Value, Schema) {
-        let text = r#"{"type":"object","properties":{"username":{"type":"string"}},"additionalProperties":false}"#;
-        Schema::read(text).unwrap()
+    fn schema() -> Value {
+        serde_json::json!({
+            "type": "object", "required": ["realm"], "additionalProperties": false,
+            "properties": { "username": { "type": "string" }, "realm": { "type": "string" } },
+        })
     }
 
     fn secret(pattern: &str, example: &str) -> SecretSpec {

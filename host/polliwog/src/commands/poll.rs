@@ -7,13 +7,13 @@ use crate::commands::plugin::recording::{Recording, Timing};
 use crate::configuration::{Unusable, nearby, read};
 use crate::output::{complain, counted, print, print_json};
 use crate::plugins::{say_compiling, serving, small_sandbox};
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use config::{Config, SecretSource, TargetConfig, TlsConfig};
 use egress::{Fingerprint, Origin, Recorder, Tape};
 use engine::{Clock, runtime_target};
 use model::{Kind, TargetId};
 use sandbox::{Backtrace, Job, Plugin, Sandbox};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -132,7 +132,7 @@ fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
         Some(text) => BTreeSet::from([Fingerprint::parse(text).context("--fingerprint")?]),
         None => BTreeSet::new(),
     };
-    let secrets = arguments.secret.iter().map(|text| secret(text)).collect::<anyhow::Result<_>>()?;
+    let secrets = named_secrets(&arguments.secret)?;
     Ok(TargetConfig {
         name: url.to_string(),
         tls: TlsConfig { fingerprints, insecure: arguments.insecure, ..TlsConfig::default() },
@@ -142,11 +142,23 @@ fn ad_hoc(arguments: &PollArguments) -> anyhow::Result<TargetConfig> {
     })
 }
 
-/// Parses the source of a secret from the command line.
-pub(crate) fn secret(text: &str) -> anyhow::Result<(String, SecretSource)> {
+/// Parses the sources of secrets from the command line, each `NAME=SOURCE`.
+pub(crate) fn named_secrets(texts: &[String]) -> anyhow::Result<BTreeMap<String, SecretSource>> {
+    let mut secrets = BTreeMap::new();
+    for text in texts {
+        let (name, source) = secret(text)?;
+        if secrets.insert(name.clone(), source).is_some() {
+            bail!("--secret: the secret {name:?} is given twice: pass it once");
+        }
+    }
+    Ok(secrets)
+}
+
+fn secret(text: &str) -> anyhow::Result<(String, SecretSource)> {
     let wrong = || anyhow!("--secret: write NAME=env:VARIABLE or NAME=file:PATH, never the value itself");
-    let (name, source) = text.split_once('=').ok_or_else(wrong)?;
+    let (name, source) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
     let source = match source.split_once(':') {
+        Some((_, "")) => return Err(wrong()),
         Some(("env", variable)) => SecretSource::Variable(variable.to_owned()),
         Some(("file", path)) => SecretSource::File(PathBuf::from(path)),
         _ => return Err(wrong()),

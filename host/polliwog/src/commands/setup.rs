@@ -11,10 +11,12 @@ mod recipe;
 mod server;
 
 use crate::cli::{SetupArguments, USAGE};
+use crate::commands::poll::named_secrets;
 use crate::configuration::{Unusable, nearby};
 use crate::output::{complain, print, print_json};
 use crate::plugins::{serving, small_sandbox};
 use anyhow::{Context, anyhow, bail};
+use config::SecretSource;
 use egress::Fingerprint;
 use members::{Credentials, members};
 use model::Kind;
@@ -22,6 +24,7 @@ use printed::Found;
 use recipe::Recipe;
 use sandbox::{Backtrace, Plugin, Sandbox};
 use server::{Seen, look};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use url::Url;
 
@@ -51,7 +54,7 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
         Ok(recipe) => Checked::new(recipe, &arguments, (&sandbox, plugin)).await,
         Err(error) => Err(error),
     };
-    let Checked { recipe, url, confirmed } = match checked {
+    let Checked { recipe, url, confirmed, secrets } = match checked {
         Ok(checked) => checked,
         Err(error) => return usage(error),
     };
@@ -62,16 +65,17 @@ pub(crate) async fn setup(arguments: SetupArguments) -> anyhow::Result<u8> {
     if let Some(doubt) = &seen.doubt {
         complain(format_args!("polliwog: {doubt}"));
     }
-    let credentials = Credentials { secrets: &arguments.secret, confirmed };
+    let credentials = Credentials { secrets, confirmed };
     let listed = match arguments.secret.is_empty() {
-        true => Ok(Vec::new()),
-        false => members((&sandbox, plugin), &recipe, (&url, &seen), &credentials).await,
+        true => Ok(None),
+        false => members((&sandbox, plugin), &recipe, (&url, &seen), credentials).await.map(Some),
     };
     let (members, failure) = match listed {
         Ok(members) => (members, None),
-        Err(error) => (Vec::new(), Some(error)),
+        Err(error) => (None, Some(error)),
     };
-    let found = Found { recipe: &recipe, url: &url, seen: &seen, members: &members };
+    let (members, failed) = (members.as_deref(), failure.is_some());
+    let found = Found { recipe: &recipe, url: &url, seen: &seen, members, failed };
     if arguments.json {
         print_json(&found.json())?;
     } else {
@@ -93,6 +97,7 @@ struct Checked {
     url: Url,
     /// The fingerprint that the operator confirmed.
     confirmed: Option<Fingerprint>,
+    secrets: BTreeMap<String, SecretSource>,
 }
 
 impl Checked {
@@ -104,6 +109,16 @@ impl Checked {
         let url = recipe.address(&arguments.url)?;
         let parse = |text: &String| Fingerprint::parse(text).context("--fingerprint");
         let confirmed = arguments.fingerprint.as_ref().map(parse).transpose()?;
+        if confirmed.is_some() && url.scheme() == "http" {
+            bail!("--fingerprint: {url} is not encrypted, so it has no certificate to compare: write https://");
+        }
+        let secrets = named_secrets(&arguments.secret)?;
+        if let Some(unknown) =
+            secrets.keys().find(|name| !plugin.descriptor().secrets.iter().any(|secret| secret.name == **name))
+        {
+            let known: Vec<&str> = plugin.descriptor().secrets.iter().map(|secret| secret.name.as_str()).collect();
+            bail!("--secret: {} has no secret {unknown:?}: there are {}", recipe.title, known.join(", "));
+        }
         if !arguments.secret.is_empty() {
             if !recipe.setup.has_members {
                 bail!("--secret: {} has no other members to list", recipe.title);
@@ -120,7 +135,7 @@ impl Checked {
                 bail!("{option}{problem}");
             }
         }
-        Ok(Self { recipe, url, confirmed })
+        Ok(Self { recipe, url, confirmed, secrets })
     }
 }
 

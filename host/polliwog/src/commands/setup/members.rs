@@ -5,14 +5,13 @@
 
 use super::recipe::Recipe;
 use super::server::{Seen, look};
-use crate::commands::poll::secret;
 use anyhow::{anyhow, bail};
-use config::{Limits, TargetConfig, TlsConfig};
+use config::{Limits, SecretSource, TargetConfig, TlsConfig};
 use egress::{Fingerprint, Tape};
 use engine::{Clock, runtime_target};
 use model::{Kind, TargetId};
 use sandbox::{Job, Plugin, Sandbox};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use url::{Host, Url};
@@ -29,9 +28,9 @@ pub(super) struct Member {
 }
 
 /// The credentials for the request.
-pub(super) struct Credentials<'a> {
-    /// `NAME=SOURCE`.
-    pub secrets: &'a [String],
+pub(super) struct Credentials {
+    /// The sources of the secrets, by name.
+    pub secrets: BTreeMap<String, SecretSource>,
     /// The fingerprint that the operator confirmed.
     pub confirmed: Option<Fingerprint>,
 }
@@ -40,10 +39,10 @@ pub(super) async fn members(
     (sandbox, plugin): (&Sandbox, &Plugin),
     recipe: &Recipe,
     (url, seen): (&Url, &Seen),
-    credentials: &Credentials<'_>,
+    credentials: Credentials,
 ) -> anyhow::Result<Vec<Member>> {
-    let fingerprints = match (&credentials.confirmed, seen.trusted) {
-        (Some(confirmed), _) => BTreeSet::from([*confirmed]),
+    let fingerprints = match (credentials.confirmed, seen.trusted) {
+        (Some(confirmed), _) => BTreeSet::from([confirmed]),
         (None, true) => BTreeSet::new(),
         (None, false) => bail!(
             "--secret: this machine does not trust the certificate, so that the secret is not sent: compare the \
@@ -54,10 +53,9 @@ pub(super) async fn members(
             }
         ),
     };
-    let secrets = credentials.secrets.iter().map(|text| secret(text)).collect::<anyhow::Result<_>>()?;
     let target = TargetConfig {
         tls: TlsConfig { fingerprints, ..TlsConfig::default() },
-        secrets,
+        secrets: credentials.secrets,
         settings: recipe.settings.clone(),
         ..TargetConfig::new(TargetId::new(&recipe.id(url))?, Kind::new(&recipe.kind)?, url.clone())
     };

@@ -14,12 +14,15 @@ pub(super) struct Found<'a> {
     pub recipe: &'a Recipe,
     pub url: &'a Url,
     pub seen: &'a Seen,
-    pub members: &'a [Member],
+    /// The other members; `None` if they were not listed.
+    pub members: Option<&'a [Member]>,
+    /// Whether listing the members failed.
+    pub failed: bool,
 }
 
 impl Found<'_> {
     pub(super) fn json(&self) -> Value {
-        let Self { recipe, url, seen, members } = self;
+        let Self { recipe, url, seen, members, .. } = self;
         let certificate = seen.certificate.as_ref().map(|certificate| {
             json!({
                 "fingerprint": colons(&certificate.fingerprint), "subject": certificate.subject,
@@ -39,7 +42,7 @@ impl Found<'_> {
         json!({
             "kind": recipe.kind, "url": url.as_str(), "certificate": certificate,
             "checkCommand": recipe.setup.fingerprint_command, "commands": recipe.commands(),
-            "secrets": secrets.collect::<Vec<_>>(), "members": members.iter().map(member).collect::<Vec<_>>(),
+            "secrets": secrets.collect::<Vec<_>>(), "members": members.unwrap_or_default().iter().map(member).collect::<Vec<_>>(),
             "toml": self.toml(), "doubt": seen.doubt,
         })
     }
@@ -57,15 +60,15 @@ impl Found<'_> {
             for command in commands {
                 let _ = writeln!(text, "  {command}");
             }
-            if let Some(file) = &recipe.file {
-                let _ = writeln!(text, "(These commands are from the plugin {file}. Read them before you run them.)");
-            }
         }
         if !recipe.secrets.is_empty() {
             text += "\nSet the secret where Polliwog starts, as an environment variable (or in a file):\n";
             for secret in &recipe.secrets {
-                let _ = writeln!(text, "  export {}='{}'", secret.variable, secret.example);
+                let _ = writeln!(text, "  export {}={}", secret.variable, in_shell(&secret.example));
             }
+        }
+        if let Some(file) = &recipe.file {
+            let _ = writeln!(text, "\n(These lines are from the plugin {file}. Read them before you run them.)");
         }
         let _ = writeln!(
             text,
@@ -73,8 +76,10 @@ impl Found<'_> {
             recipe.id(url),
             self.toml()
         );
-        if recipe.setup.has_members && members.is_empty() {
-            text += &self.hint_of_members();
+        match members {
+            None if recipe.setup.has_members && !self.failed => text += &self.hint_of_members(),
+            Some([]) => text += "It has no other members.\n",
+            _ => {}
         }
         text
     }
@@ -113,7 +118,7 @@ impl Found<'_> {
     /// The command that lists the other members.
     fn hint_of_members(&self) -> String {
         let Self { recipe, url, seen, .. } = self;
-        let mut command = format!("polliwog setup {} {url}", recipe.kind);
+        let mut command = format!("polliwog setup {} {}", recipe.kind, in_shell(url.as_str()));
         if let Some(certificate) = seen.certificate.as_ref().filter(|_| !seen.trusted) {
             let _ = write!(command, " --fingerprint {}", colons(&certificate.fingerprint));
         }
@@ -130,7 +135,8 @@ impl Found<'_> {
     }
 
     pub(super) fn toml(&self) -> String {
-        let Self { recipe, url, seen, members } = self;
+        let Self { recipe, url, seen, members, .. } = self;
+        let members = members.unwrap_or_default();
         let mut text = format!(
             "[[target]]\nid = \"{}\"\nkind = \"{}\"\nurl = {}\n",
             recipe.id(url),
@@ -154,10 +160,11 @@ impl Found<'_> {
             let _ = writeln!(text, "secrets = {{ {} }}", secrets.join(", "));
         }
         let settings = recipe.settings.as_object().into_iter().flatten();
-        let settings =
-            settings.filter_map(|(name, value)| Some(format!("{name} = {}\n", toml::Value::try_from(value).ok()?)));
+        let settings = settings
+            .filter_map(|(name, value)| Some(format!("{} = {}\n", key(name), toml::Value::try_from(value).ok()?)));
         let open = recipe.open_settings.iter();
-        let open = open.map(|(name, description)| format!("# {name} =    # required: {description}\n"));
+        let open =
+            open.map(|(name, description)| format!("# {} =    # required: {}\n", key(name), shortened(description)));
         let settings: String = settings.chain(open).collect();
         if !settings.is_empty() {
             let _ = write!(text, "\n[target.settings]\n{settings}");
@@ -189,15 +196,28 @@ fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
+/// A key of TOML, in quotes if it needs them.
+fn key(name: &str) -> String {
+    let is_bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    if is_bare { name.to_owned() } else { serde_json::Value::from(shortened(name)).to_string() }
+}
+
+/// An argument of a shell command, in quotes if it needs them.
+fn in_shell(text: &str) -> String {
+    let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "-._~:/@%+,".contains(c));
+    if is_plain { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
 /// Formats a fingerprint in pairs of digits, as other programs show it.
 fn colons(hex: &str) -> String {
     Fingerprint::parse(hex).map_or_else(|_| hex.to_owned(), |fingerprint| fingerprint.to_string())
 }
 
-/// A certificate's name on one line, without characters that control a terminal.
-fn shortened(name: &str) -> String {
-    const LONGEST: usize = 80;
-    let plain = name.chars().filter(|c| !c.is_control() && !model::is_invisible(*c));
+/// A text on one line, without characters that control a terminal.
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 120;
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let plain = line.chars().filter(|c| !c.is_control() && !model::is_invisible(*c));
     let shown: String = plain.clone().take(LONGEST).collect();
     if plain.count() > LONGEST { shown + "…" } else { shown }
 }
@@ -215,7 +235,9 @@ mod tests {
 
     #[test]
     fn the_printed_target_is_valid() {
-        let recipe = recipe("mail", Some(8006));
+        let mut recipe = recipe("mail", Some(8006));
+        recipe.settings["dot.ted"] = json!({ "odd name": "two\nlines" });
+        recipe.open_settings = vec![("an open one".to_owned(), "Its first line\nid = \"x\"".to_owned())];
         let url = recipe.address("mail.example").unwrap();
         let certificate = Certificate {
             fingerprint: "ab".repeat(32),
@@ -238,7 +260,7 @@ mod tests {
             member("four", Some("https://192.0.2.4:8006"), None, false),
             member("five", None, Some(pin), false),
         ];
-        let found = Found { recipe: &recipe, url: &url, seen: &seen, members: &members };
+        let found = Found { recipe: &recipe, url: &url, seen: &seen, members: Some(&members), failed: false };
         let text = found.toml();
         let places = config::Places::default();
         let config = config::Config::written(("printed", &text), &places, &|_| None);
@@ -246,6 +268,8 @@ mod tests {
         assert_eq!(config.targets[0].also.len(), 2);
         assert_eq!(config.targets[0].tls.fingerprints.len(), 1);
         assert_eq!(config.targets[0].settings["username"], "it+is-me@realm");
+        assert_eq!(config.targets[0].settings["dot.ted"]["odd name"], "two\nlines");
+        assert_eq!(in_shell("it's $(id)"), r"'it'\''s $(id)'");
         for named in ["# four is at", "# five is a member too"] {
             assert!(text.contains(named), "{text}");
         }

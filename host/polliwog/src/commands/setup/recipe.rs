@@ -53,7 +53,7 @@ impl Recipe {
             (Some(_), None) => bail!("--username: {} needs no account", descriptor.title),
             (Some(name), Some(usual)) if !is_account(name) => {
                 // It is part of commands that are run as root.
-                bail!("--username: write letters, digits and @ . _ - + only, as in {usual}")
+                bail!("--username: write at most 64 letters, digits and @ . _ - + only, as in {usual}")
             }
             (Some(name), Some(_)) => Some(name),
             (None, usual) => usual.as_deref(),

@@ -1,7 +1,7 @@
 //! Requests to a server that is not a target yet, without credentials.
 
 use super::recipe::Recipe;
-use anyhow::bail;
+use anyhow::anyhow;
 use egress::{
     Certificate, Egress, Error, Grant, Limits, Origin, OriginGrant, Request, Response, Secrets, Session, Tls,
 };
@@ -28,16 +28,17 @@ pub(super) struct Seen {
 pub(super) async fn look(recipe: &Recipe, url: &Url) -> anyhow::Result<Seen> {
     let (answer, trusted) = match ask(recipe, url, Tls::system()?).await {
         Err(Error::Untrusted { .. } | Error::NameMismatch { .. } | Error::Expired { .. } | Error::TlsFailed { .. }) => {
-            (ask(recipe, url, Tls::insecure()?).await?, false)
+            (ask(recipe, url, Tls::insecure()?).await, false)
         }
-        Ok(answer) => (answer, true),
-        Err(error) => match recipe.setup.port {
-            Some(port) => {
-                bail!("{url}: {error} ({} listens on port {port} unless it is configured otherwise)", recipe.title)
-            }
-            None => bail!("{url}: {error}"),
-        },
+        answer => (answer, true),
     };
+    let answer = answer.map_err(|error| {
+        let usual = recipe
+            .setup
+            .port
+            .map(|port| format!(" ({} listens on port {port} unless it is configured otherwise)", recipe.title));
+        anyhow!("{url}: {error}{}", usual.unwrap_or_default())
+    })?;
     let expected = match &recipe.setup.public_pointer {
         Some(pointer) => {
             let body = serde_json::from_slice::<serde_json::Value>(&answer.body);
