@@ -129,7 +129,11 @@ impl PluginDirectory {
                 self.trouble = None;
                 return Some(BTreeMap::new());
             }
-            Err(error) => return self.troubled(format!("it cannot be read ({error})")),
+            Err(error) => {
+                return self.troubled(format!(
+                    "it cannot be read ({error}): check that it is a directory and its permissions"
+                ));
+            }
         };
         let mut names = Vec::new();
         for entry in entries {

@@ -88,7 +88,9 @@ pub(crate) async fn call(
         (401 | 403, _) if token.is_some() => {
             Err(Unanswered::Refused(format!("the host at {url} refuses the token in {TOKEN}: use its admin token")))
         }
-        (401 | 403, _) => Err(Unanswered::Refused(format!("the host at {url} requires its admin token: set {TOKEN}"))),
+        (401 | 403, _) => Err(Unanswered::Refused(format!(
+            "the host at {url} requires its admin token: set {TOKEN} (`polliwog token show` prints it)"
+        ))),
         (status, answer) => {
             let message = answer.ok().and_then(|answer| Some(answer["error"]["message"].as_str()?.to_owned()));
             Err(Unanswered::Refused(message.unwrap_or_else(|| format!("the host at {url} answered {status}"))))

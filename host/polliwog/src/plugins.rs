@@ -55,7 +55,8 @@ pub(crate) async fn serving(config: &Config, sandbox: &Arc<Sandbox>, kind: &Kind
         let kinds: Vec<&str> = plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
         let refused = plugins.refused().iter().take(3);
         let refused: String = refused.map(|file| format!("; {} is refused: {}", file.file, file.reason)).collect();
-        anyhow!("no plugin serves kind {kind}: there are {}{refused}", kinds.join(", "))
+        let folder = config.plugin_dir.display();
+        anyhow!("no plugin serves kind {kind}: there are {}; others are read from {folder}{refused}", kinds.join(", "))
     })
 }
 

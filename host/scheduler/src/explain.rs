@@ -259,7 +259,11 @@ impl Terms {
         }
         self.add("min_interval", exact(bounds.min), "the shortest interval");
         self.add("max_interval", exact(bounds.max), "the longest interval while it answers");
-        self.add("staleness", format!("{:.2}", scores.staleness), "age of the last success over max_interval, 0 to 1");
+        self.add(
+            "staleness",
+            format!("{:.2}", scores.staleness),
+            "age of the last success at the end of the last poll, over max_interval, 0 to 1",
+        );
         if *cadence == Cadence::Adaptive {
             let every = Duration::try_from_secs_f64(1.0 / scores.rate).map_or("ages".to_owned(), span);
             let how =
@@ -269,9 +273,9 @@ impl Terms {
                 let share = format!("×{:.2}", scores.budget_scale);
                 self.add("stretch", share, "the factor that keeps the polls of all targets within the budget: twice the polls of their base intervals, or once where max_interval is set");
             }
-            let wanted = "the interval for this rate of changes: base_interval·(expected_change / 1 h)^(2/3)";
+            let wanted = "the interval for this rate of changes: base_interval·(expected_change / 1 h)^(2/3), within min and max";
             self.add("wanted", seconds(scores.wanted), wanted);
-            let how = "0 if the longest interval is short enough, 1 if the shortest is needed; at least 0.5 while a dependency is critical";
+            let how = "from wanted and stretch: 0 if the longest interval is short enough, 1 if the shortest is needed; at least 0.5 while a dependency is critical";
             self.add("activity", format!("{:.2}", scores.activity), how);
         }
         let score = scores.of(*cadence);
@@ -286,7 +290,7 @@ impl Terms {
             let factor = format!("×{:.1}", 1.0 + 0.1 * (load.due - 1) as f64);
             self.add("load", factor, format!("{} polls were held back by a process-wide cap", load.due));
         }
-        let formula = "min_interval + (max_interval − min_interval)·(1 − score), then errors and load, if any";
+        let formula = "min_interval + (max_interval − min_interval)·(1 − score), then changed by the rows errors and load, if present";
         self.add("aim", seconds(*target), formula);
         self.add("last", seconds(*last), "the previous interval");
         let how = if *cadence == Cadence::Adaptive && target < last {

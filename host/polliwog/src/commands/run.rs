@@ -58,6 +58,12 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     let bus = Bus::default();
     let opened = open(config, clock.wall(), &bus)?;
     announce_start(config);
+    // Users copy plugins into it. Another directory that was configured may be misspelt.
+    if !config.sources.contains_key("plugins.dir")
+        && let Err(error) = std::fs::create_dir_all(&config.plugin_dir)
+    {
+        tracing::warn!("the plugin directory {} cannot be created ({error})", config.plugin_dir.display());
+    }
     let egress = Egress::new(egress::Config {
         max_requests_per_host: config.max_requests_per_host,
         max_body_bytes_in_flight: config.max_body_bytes_in_flight,
