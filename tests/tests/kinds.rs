@@ -7,6 +7,7 @@
 use egress::Egress;
 use sandbox::{Compiler, Config, Descriptor, Sandbox, resolved};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -53,7 +54,9 @@ fn tables(descriptor: &Descriptor) -> String {
 
 /// Lists every setting of a part of the schema, with the settings inside.
 fn list(text: &mut String, schema: &Value, part: &Value, place: &str) {
-    for (name, setting) in part["properties"].as_object().into_iter().flatten() {
+    // The order of a JSON object depends on features of serde_json that other crates of a build turn on.
+    let settings: BTreeMap<_, _> = part["properties"].as_object().into_iter().flatten().collect();
+    for (name, setting) in settings {
         let place = if place.is_empty() { name.clone() } else { format!("{place}.{name}") };
         let referred = resolved(schema, setting);
         let meaning = [setting, referred].iter().find_map(|part| part["description"].as_str()).unwrap_or_default();
