@@ -14,9 +14,9 @@ pub(crate) struct ChangedPart {
 }
 
 impl ChangedPart {
-    /// Finds the smallest part that consists of whole `[[target]]` tables in the earlier version, with the sections
-    /// between them. `None` if the text before the first table differs, or if a version has multi-line strings, in
-    /// which a header would be text.
+    /// Finds the smallest part that consists of whole `[[target]]` tables in the earlier version, including other
+    /// sections between them. `None` if the text before the first table differs, or if a version has multi-line
+    /// strings, in which a header would be text.
     pub(crate) fn find(before: &str, after: &str) -> Option<Self> {
         if [before, after].iter().any(|text| text.contains("\"\"\"") || text.contains("'''")) {
             return None;

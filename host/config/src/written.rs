@@ -99,10 +99,10 @@ impl Written {
         let read = targets(&notes, &entries, &self.config.scheduler);
         let earlier = self.config.targets.iter().filter(|target| target.line <= first);
         let later = self.config.targets.iter().filter(|target| target.line > end);
-        let later =
-            later.map(
-                |target| if moved(target.line) == target.line { target.clone() } else { Arc::new(target.moved(moved)) },
-            );
+        let later = later.map(|target| match moved(target.line) == target.line {
+            true => target.clone(),
+            false => Arc::new(target.moved(moved)),
+        });
         let all: Vec<_> = earlier.cloned().chain(read.into_iter().map(Arc::new)).chain(later).collect();
         let ids: HashSet<_> = all.iter().map(|target| &target.id).collect();
         if ids.len() != all.len() || !notes.problems.into_inner().is_empty() {

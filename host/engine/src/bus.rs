@@ -4,7 +4,7 @@ use model::SequencedEvent;
 use std::sync::Arc;
 use tokio::sync::broadcast::{self, Receiver};
 
-/// Events that a slow listener may be behind. A listener further behind misses events and receives their number.
+/// The number of events that are queued for a slow listener. A slower listener misses events and receives their number.
 const BACKLOG: usize = 4096;
 
 /// Announces events to every listener. Clones share their listeners.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// A wall clock that moved by more than this against the monotonic one was set. What a time server does is far less.
 const JUMP: Duration = Duration::from_secs(60);
 /// The two are read one after the other, in whole milliseconds, and drift; less than this is no difference, so that a
-/// moment's date is the same at any time of the call.
+/// moment always has the same date.
 const DRIFT: Duration = Duration::from_millis(20);
 /// So many corrections of the wall clock are remembered, for the dates of what was before.
 const ERAS: usize = 256;

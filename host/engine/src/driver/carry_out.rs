@@ -172,7 +172,7 @@ impl Driver {
     }
 
     /// Hands a publication to the writer's queue, which is the order of publications. Notifies the scheduler if the
-    /// target has as many results waiting as may.
+    /// target has the maximum number of waiting results.
     fn hand_in(&mut self, id: &TargetId, publication: Publication, commit: Option<Commit>) {
         let waiting = publication.entry.hand_in();
         let (mailbox, target) = (self.wiring.mailbox.clone(), id.clone());

@@ -53,7 +53,7 @@ impl Driver {
                 format!("no plugin serves the kind of target {id}: drop one into the plugin directory")
             }
             (Ask::ResetBreaker, _) if is_healthy => format!("the breaker of target {id} is closed"),
-            // The poll in flight is the requested poll.
+            // The poll that is in flight answers the request.
             (Ask::PollNow, Place::InFlight) => return Ok(()),
             _ => {
                 self.apply(Input::Asked(id.clone(), ask));
