@@ -18,7 +18,7 @@ mutants=(
         self.open_for|        self.open_for"
     "a host's slot is never freed|hosts.rs|held.running = held.running.saturating_sub(1);|"
     "a host admits one poll too many|hosts.rs|self.running < limit &&|self.running <= limit &&"
-    "a freed slot is not passed to the next target|scheduler/outcomes.rs|            self.make_ready(next, now);|            let _ = next;"
+    "a freed slot is not passed to the next target|scheduler/outcomes.rs|        self.hand_on(&in_flight.host);|"
     "the queue causes no wake-up|scheduler.rs|self.queue.next_due().into_iter().chain(token)|token.into_iter()"
     "wake-ups are twenty seconds late|scheduler.rs|self.queue.next_due().into_iter().chain(token)|self.queue.next_due().map(\|due\| due.after(Duration::from_secs(20))).into_iter().chain(token)"
     "poll now does nothing|scheduler/targets.rs|            target.schedule.due = target.schedule.due.min(now);

@@ -82,12 +82,11 @@ impl Hosts {
         self.hosts.entry(name.clone()).or_default()
     }
 
-    /// Frees a slot of `host`. Returns the waiting target that takes it.
-    pub(crate) fn leave(&mut self, host: &str, doubtful: bool, limit: usize) -> Option<Slot> {
-        let held = self.hosts.get_mut(host)?;
+    /// Frees a slot of `host`. The caller passes it on to the next waiting target.
+    pub(crate) fn leave(&mut self, host: &str, doubtful: bool) {
+        let Some(held) = self.hosts.get_mut(host) else { return };
         held.running = held.running.saturating_sub(1);
         held.doubtful = held.doubtful.saturating_sub(usize::from(doubtful));
-        self.next(host, limit)
     }
 
     /// Removes the next target from the waiting list of `host` if a slot is free.
@@ -95,6 +94,14 @@ impl Hosts {
         let next = self.hosts.get_mut(host)?.next(limit);
         self.waiting -= usize::from(next.is_some());
         next
+    }
+
+    /// Like [`Self::next`], but only for targets whose last poll was fast and successful.
+    pub(crate) fn next_healthy(&mut self, host: &str, limit: usize) -> Option<Slot> {
+        let held = self.hosts.get_mut(host).filter(|host| host.has_room(limit, false))?;
+        let (.., slot) = held.waiting.pop_first()?;
+        self.waiting -= 1;
+        Some(slot)
     }
 
     /// Adds a target to the waiting list of `host`.
@@ -166,7 +173,8 @@ mod tests {
                         running[usize::from(slow)] -= 1;
                         list.sort();
                         let next = list.iter().position(|waiting| room(running, doubtful(waiting)));
-                        prop_assert_eq!(hosts.leave(&name, slow, limit), next.map(|place| list.remove(place).2));
+                        hosts.leave(&name, slow);
+                        prop_assert_eq!(hosts.next(&name, limit), next.map(|place| list.remove(place).2));
                     }
                     2 => {
                         hosts.wait(&name, waiting.clone(), slow);

@@ -24,9 +24,8 @@ impl Scheduler {
         self.doubtful_in_flight -= usize::from(in_flight.doubtful);
         self.young.remove(&in_flight.number);
         self.count_in_flight(&in_flight.kind, false);
-        if let Some(next) = self.hosts.leave(&in_flight.host, in_flight.doubtful, self.settings.max_per_host) {
-            self.make_ready(next, now);
-        }
+        self.hosts.leave(&in_flight.host, in_flight.doubtful);
+        self.hand_on(&in_flight.host);
         match finish {
             Finish::Success { .. } => self.counters.succeeded += 1,
             Finish::Skipped => self.counters.skipped_no_slot += 1,

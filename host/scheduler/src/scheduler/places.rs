@@ -91,8 +91,13 @@ impl Scheduler {
 
     /// Passes a free slot of a host on to the next target that waits for it.
     pub(super) fn hand_on(&mut self, host: &str) {
-        if let Some(next) = self.hosts.next(host, self.settings.max_per_host) {
-            self.make_ready(next, self.latest);
+        let limit = self.settings.max_per_host;
+        let Some(next) = self.hosts.next(host, limit) else { return };
+        // A target whose last poll was slow or failed may have to wait for one of another host. So a healthy target of
+        // this host becomes ready too, and the first that may start takes the slot.
+        let healthy = if self.target(next).is_doubtful() { self.hosts.next_healthy(host, limit) } else { None };
+        for slot in [next].into_iter().chain(healthy) {
+            self.make_ready(slot, self.latest);
         }
     }
 

@@ -149,6 +149,28 @@ fn an_unused_host_slot_goes_to_the_next_waiting_target() {
 }
 
 #[test]
+fn a_host_slot_does_not_stay_free_for_a_target_that_waits_for_hanging_targets_of_other_hosts() {
+    let mut scheduler = scheduler(Settings { max_per_host: 1, max_in_flight: 3, ..Settings::default() });
+    for (name, host) in [("hangs", "g"), ("failed", "h"), ("healthy", "h"), ("busy", "h")] {
+        let finish = if name == "hangs" || name == "failed" { TRANSIENT } else { SUCCESS };
+        scheduler.apply(Input::Added(spec(name, host)), Moment::START);
+        scheduler.apply(Input::Finished(id(name), finish), at(0.1));
+    }
+    started(&mut scheduler);
+    for name in ["busy", "failed", "healthy", "hangs"] {
+        scheduler.apply(Input::Asked(id(name), Ask::PollNow), at(1.0));
+    }
+    assert_eq!(started(&mut scheduler), ["busy", "hangs"]);
+    scheduler.apply(Input::Finished(id("busy"), SUCCESS), at(2.0));
+    assert_eq!(started(&mut scheduler), ["healthy"], "one poll that may hang is in flight, which is half of 3");
+    scheduler.audit().unwrap();
+    scheduler.apply(Input::Finished(id("healthy"), SUCCESS), at(3.0));
+    scheduler.apply(Input::Finished(id("hangs"), SUCCESS), at(3.0));
+    assert_eq!(started(&mut scheduler), ["failed"]);
+    scheduler.audit().unwrap();
+}
+
+#[test]
 fn the_host_slot_of_a_disabled_ready_target_goes_to_the_next_waiting_target() {
     let mut scheduler = scheduler(Settings { max_per_host: 1, max_in_flight: 2, ..Settings::default() });
     for (name, host) in [("a", "h"), ("y", "h"), ("z", "h"), ("d", "g"), ("e", "f")] {
