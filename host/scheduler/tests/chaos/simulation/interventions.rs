@@ -1,7 +1,8 @@
 //! Interventions in a running estate: changes of targets and settings, commands, sleep, restarts.
 
+use super::draws::settings;
 use super::naive::{Expected, Mirror, Plugin};
-use super::{Checked, RESTART_SLACK, Run, settings};
+use super::{Checked, RESTART_SLACK, Run};
 use model::{Ask, Kind, Moment, Place, Schedule, TargetId};
 use rand::Rng;
 use scheduler::{Change, Input, Scheduler, Settings, TargetSpec};
@@ -72,6 +73,11 @@ impl Run {
         let mut mirror = Mirror::new(spec.clone());
         if self.running.contains_key(&id) {
             mirror.void();
+        }
+        if let Some(before) = self.mirrors.get(&id) {
+            // A target that is added again is a change: it is no longer a probe.
+            self.plugin.forget(&id);
+            mirror.succeed(before);
         }
         self.mirrors.insert(id, mirror);
         self.give(Input::Added(spec))
@@ -209,7 +215,9 @@ impl Run {
             if promise > self.now && kept != Some(promise) && kept.is_none_or(|due| due > most) {
                 return Err(format!("{id} was due at {promise:?}, and is now due at {kept:?}"));
             }
-            let far = promise > self.now.after(self.settings.max.unwrap_or(Duration::from_secs(300)));
+            // The longest interval may have been shortened since the due time was computed.
+            let longest = self.scheduler.status(&id).map(|status| status.longest).unwrap_or_default();
+            let far = promise > self.now.after(longest);
             if promise > most && kept != Some(promise) && !far {
                 return Err(format!("{id} was due at {promise:?}, but is polled earlier, at {kept:?}"));
             }

@@ -9,15 +9,17 @@
 //! - No due target waits longer than the targets before it can take.
 //! - Once all faults end, every target answers again within a bound.
 
+mod draws;
 mod interventions;
 mod naive;
 mod summary;
 
+use draws::{exponential, settings};
 use model::{BreakerState, Cadence, Cause, Kind, Moment, Place, Schedule, TargetId};
 use naive::{Expected, Mirror, Plugin};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use scheduler::{Action, Finish, Input, Profile, SLOW, Scheduler, Settings, TargetSpec};
+use scheduler::{Action, Finish, Input, SLOW, Scheduler, Settings, TargetSpec};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::time::Duration;
@@ -209,7 +211,7 @@ impl Run {
                 Action::Persist { target, urgent: true } => self.write(&target),
                 Action::Persist { target, urgent: false } => drop(self.dirty.insert(target)),
                 Action::Emit(_) => {}
-                Action::Moved(target, place) => drop(self.places.insert(target, place)),
+                Action::Moved(target, place) => self.moved(target, place),
             }
         }
         if self.now.since(self.flushed) >= FLUSH {
@@ -219,6 +221,14 @@ impl Run {
             return Err("the next wake-up is in the past and would cause a busy loop".to_owned());
         }
         if self.summary.steps.is_multiple_of(CHECK_ALL) { self.check_all() } else { Ok(()) }
+    }
+
+    fn moved(&mut self, target: TargetId, place: Place) {
+        if place == Place::Quarantined {
+            // It may be a probe that was skipped, because too many of its results are unwritten.
+            self.plugin.forget(&target);
+        }
+        self.places.insert(target, place);
     }
 
     fn write(&mut self, target: &TargetId) {
@@ -470,26 +480,4 @@ impl Run {
         }
         Ok(())
     }
-}
-
-fn settings(rng: &mut Pcg64Mcg) -> Settings {
-    let min = Duration::from_millis(rng.random_range(500..20_000));
-    let max = min + Duration::from_secs(rng.random_range(0..400));
-    Settings {
-        profile: Profile::ALL[rng.random_range(0..3)],
-        cadence: Cadence::ALL[rng.random_range(0..3)],
-        base: rng.random_bool(0.5).then(|| min + (max - min).mul_f64(rng.random())),
-        min,
-        max: rng.random_bool(0.5).then_some(max),
-        dead_letter_interval: Duration::from_secs(300),
-        max_in_flight: rng.random_range(1..12),
-        max_per_host: rng.random_range(1..5),
-        rate_per_second: if rng.random_bool(0.3) { rng.random_range(1..20) } else { 0 },
-    }
-}
-
-/// Draws an exponentially distributed time.
-fn exponential(rng: &mut Pcg64Mcg, mean: Duration) -> Duration {
-    let unit: f64 = rng.random();
-    Duration::try_from_secs_f64(-(1.0 - unit).ln() * mean.as_secs_f64()).unwrap_or(Duration::MAX)
 }

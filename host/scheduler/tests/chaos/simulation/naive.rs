@@ -221,6 +221,11 @@ impl Mirror {
         self.in_flight = Some((Moment::START, false));
     }
 
+    /// Takes over the number of unwritten results from the target's earlier definition.
+    pub(super) fn succeed(&mut self, before: &Self) {
+        self.unwritten = before.unwritten;
+    }
+
     /// Sets the number of unwritten results. With five or more the target is skipped at its start.
     pub(super) fn unwritten(&mut self, count: u8) {
         self.unwritten = count;
