@@ -4,15 +4,16 @@
 //! most every 2 ms and handles all messages and due times of that moment in one turn. Every trigger (time, a finished
 //! poll, a command, a reconfiguration) arrives through the same channel.
 //!
-//! A poll that changes something visits the loop twice: when it starts and when it ends. Its result is then the
-//! store's: the writer's queue is the order of publications, and the writer's thread swaps the read model and announces
-//! events once they are on disk. The loop hears of a written result only if as many of the target's results waited as
-//! may.
+//! A poll that changes something visits the loop twice: when it starts and when it ends. The store then owns its
+//! result: the writer's queue defines the order of publications, and the writer's thread replaces the read model's
+//! entry and announces the events after they are on disk. The loop is notified of a written result only if the target
+//! had the maximum number of waiting results.
 
 mod carry_out;
 mod commands;
 mod events;
 mod flush;
+mod gathering;
 mod log;
 mod poll;
 mod reconfigure;
@@ -25,6 +26,7 @@ use crate::read_model::{Entry, ReadModel, info, observed};
 use crate::schedule_time::to_wall;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
+use gathering::Gathering;
 use metrics::{Metrics, TargetMetrics};
 use model::{Alive, Cadence, Kind, LoopState, Moment, Place, Pulse, Schedule, SchedulerState, TargetId, TargetState};
 use sandbox::Sandbox;
@@ -36,17 +38,17 @@ use std::time::Duration;
 use store::{Aliases, Changes, Store};
 use tokio::sync::oneshot;
 
-/// Due times and volatile fields are written this often; a kill may cost 30 s of them.
+/// The interval at which due times and volatile fields are written. A kill loses at most 30 s of them.
 const FLUSH: Duration = Duration::from_secs(25);
-/// The loop wakes at most this often.
+/// The shortest time between two turns of the loop.
 const TICK: Duration = Duration::from_millis(2);
-/// At a shutdown, polls in flight have this long to end.
+/// The time that polls in flight have to end at a shutdown.
 const GRACE: Duration = Duration::from_secs(15);
-/// A target this much later than its due time is overdue, unless an operator set a longest interval. Pulse's longest
-/// interval.
+/// A target is overdue if it is this much later than its due time, unless an operator set a longest interval. The value
+/// is Pulse's longest interval.
 const OVERDUE: Duration = Duration::from_secs(300);
 
-/// Everything that the driver works with.
+/// The parts of the host that the driver uses.
 pub struct Wiring {
     /// The clock.
     pub clock: Clock,
@@ -73,7 +75,7 @@ struct Tracked {
     target: Arc<RuntimeTarget>,
     entry: Arc<Entry>,
     metrics: TargetMetrics,
-    /// The failures in a row of a target that was reported as unreachable; `None` while it is reachable.
+    /// The consecutive failures of a target that was reported as unreachable; `None` while it is reachable.
     unreachable: Option<u32>,
 }
 
@@ -84,6 +86,7 @@ pub struct Driver {
     targets: HashMap<TargetId, Tracked>,
     /// Targets whose schedule or volatile fields changed since the last flush, with changes to be written then.
     dirty: BTreeMap<TargetId, Changes>,
+    gathering: Gathering,
     next_flush: Moment,
     last_start: Option<Moment>,
     /// The total duration of all polls, and their number.
@@ -117,6 +120,7 @@ impl Driver {
             scheduler,
             targets: HashMap::new(),
             dirty,
+            gathering: Gathering::default(),
             next_flush: now.after(FLUSH),
             last_start: None,
             poll_time: (Duration::ZERO, 0),
@@ -127,7 +131,7 @@ impl Driver {
             driver.track(target);
         }
         driver.publish_scheduler();
-        driver.flush();
+        driver.flush_all();
         driver
     }
 
@@ -158,12 +162,15 @@ impl Driver {
 
     /// How long the loop may wait for a message.
     fn patience(&self) -> Duration {
+        if self.gathering.is_active() {
+            return Duration::ZERO;
+        }
         let ending = self.ending.as_ref().map(|(_, until)| *until);
         let next = self.scheduler.next_wakeup().into_iter().chain([self.next_flush]).chain(ending).min();
         next.map_or(FLUSH, |next| next.since(self.wiring.clock.now()))
     }
 
-    /// One turn: all messages, then due times, then a flush if it is time. Measures itself.
+    /// One turn: all messages, then due times, then a part of a flush if it is time. Measures itself.
     fn turn(&mut self, mails: impl Iterator<Item = Mail>, woken: Moment) {
         let (mut messages, mut oldest) = (0, None);
         for Mail { sent, message } in mails {
@@ -172,10 +179,7 @@ impl Driver {
             self.handle(message);
         }
         self.apply(Input::Tick);
-        let now = self.wiring.clock.now();
-        if now >= self.next_flush {
-            self.flush();
-        }
+        self.flush();
         self.measure(self.wiring.clock.now().since(woken), messages, oldest);
         self.publish_scheduler();
     }
@@ -193,7 +197,7 @@ impl Driver {
         turns.oldest_ever = turns.oldest_ever.max(turns.oldest);
     }
 
-    /// Handles one message: moves the scheduler and carries out what it wants.
+    /// Handles one message: gives it to the scheduler and carries out the resulting actions.
     fn handle(&mut self, message: Message) {
         match message {
             Message::Finished(finished) => self.finished(finished),
@@ -211,13 +215,13 @@ impl Driver {
         }
     }
 
-    /// Gives the scheduler an input and carries out what it wants.
+    /// Gives the scheduler an input and carries out the resulting actions.
     fn apply(&mut self, input: Input) {
         self.scheduler.apply(input, self.wiring.clock.now());
         self.carry_out(None);
     }
 
-    /// Enters a target that the scheduler knows into the read model.
+    /// Adds a target that the scheduler knows to the read model.
     fn track(&mut self, target: Arc<RuntimeTarget>) {
         let id = target.id().clone();
         let Some(status) = self.scheduler.status(&id) else { return };

@@ -1,6 +1,6 @@
-//! Carrying out what the scheduler wants: starts, commits, events.
+//! Carrying out the scheduler's actions: starts, commits, events.
 
-use super::{Driver, Tracked, events, flush, log, poll};
+use super::{Driver, Tracked, events, gathering, log, poll};
 use crate::message::{Finished, Message};
 use crate::read_model::Publication;
 use crate::schedule_time::to_wall;
@@ -142,7 +142,7 @@ impl Driver {
         if urgent || !events.is_empty() || changes.is_urgent() {
             self.commit(id, (changes, events), publication);
         } else {
-            flush::merge(self.dirty.entry(id.clone()).or_default(), changes);
+            gathering::merge(self.dirty.entry(id.clone()).or_default(), changes);
             match publication.entry.unwritten() {
                 0 => publication.publish(Vec::new()),
                 // Earlier results of the target are not on disk yet; they are shown first. A changed due time alone is
@@ -155,10 +155,10 @@ impl Driver {
 
     /// Hands changes and schedule to the store, to be published once they are on disk.
     fn commit(&mut self, id: &TargetId, (changes, events): (Changes, Vec<Event>), publication: Publication) {
-        let Some(tracked) = self.targets.get(id) else { return };
         let Some(saved) = self.scheduler.saved(id, self.wiring.clock.now()) else { return };
         // Details that wait for the flush stay there, except those that this commit supersedes.
-        flush::forget_details(self.dirty.entry(id.clone()).or_default(), &changes);
+        gathering::forget_details(self.waiting_changes(id), &changes);
+        let Some(tracked) = self.targets.get(id) else { return };
         let schedule = to_wall(saved, &self.wiring.clock);
         let commit = Commit {
             target: id.clone(),
@@ -198,7 +198,7 @@ impl Driver {
         }
     }
 
-    /// Stores what a poll of a removed target found before the target went.
+    /// Stores the result of a poll whose target was removed during the poll.
     fn keep(&mut self, finished: &Finished) {
         let id = finished.target.id().clone();
         let Finished { changes, failure, at, .. } = finished;

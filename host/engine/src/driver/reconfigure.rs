@@ -22,7 +22,7 @@ impl Driver {
         if resettled {
             self.apply(Input::Settings(settings));
         }
-        if removed.iter().any(|id| self.dirty.contains_key(id)) {
+        if removed.iter().any(|id| self.dirty.contains_key(id) || self.gathering.contains(id)) {
             // Their known state goes to disk, in case they come back.
             self.flush_all();
         }
@@ -69,7 +69,8 @@ impl Driver {
         self.apply(Input::Changed(target.spec(), change.unwrap_or(Change::Nothing)));
     }
 
-    /// Shows a target's schedule and settings as they are now. Its schedule waits while results of it are not on disk.
+    /// Publishes a target's present schedule and settings. The schedule is not published while results of the target
+    /// are not on disk.
     fn refresh(&mut self, id: &TargetId) {
         let Some((tracked, status)) = self.targets.get(id).zip(self.scheduler.status(id)) else { return };
         let clock = self.wiring.clock;
@@ -100,10 +101,12 @@ impl Driver {
         }
     }
 
-    /// Removes a target from everything that is shown. Its rows expire with their age, in case it comes back.
+    /// Removes a target from everything that readers see. Its rows stay until they are too old, in case it is added
+    /// again.
     fn forget(&mut self, id: &TargetId) {
         self.apply(Input::Removed(id.clone()));
         self.dirty.remove(id);
+        self.gathering.forget(id);
         self.wiring.read_model.remove(id);
         self.wiring.sandbox.forget(id);
         if let Some(tracked) = self.targets.remove(id) {
