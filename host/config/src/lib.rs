@@ -11,6 +11,7 @@
 mod changed_part;
 mod checked;
 mod document;
+mod estate;
 mod places;
 mod reader;
 mod reference;
@@ -18,15 +19,18 @@ mod target_config;
 mod target_parts;
 mod targets;
 mod value;
+mod warnings;
 mod written;
 
 pub use checked::{Config, Limits, line, scheduler_values};
 pub use document::{Document, Reading, Stamp, environment, read_text};
+pub use estate::read_estate;
 pub use places::{Places, data_dir, find};
 pub use reader::{Overrides, misspelt, suggestion};
 pub use reference::reference;
 pub use target_config::{AlsoConfig, CHANGEABLE, Difference, SecretSource, TargetConfig, TlsConfig, setting};
 pub use value::{parse_duration, show_duration};
+pub use warnings::warnings;
 pub use written::{Environment, Invalid, Written};
 
 use std::fmt;

@@ -150,7 +150,7 @@ fn target() -> Section {
         key("min_interval", "duration", "the scheduler's", "Its shortest interval."),
         key("max_interval", "duration", "the scheduler's", "Its longest interval."),
         key("cadence", "as in `[scheduler]`", "the scheduler's", "Its cadence; a setting can change it."),
-        key("timeout", "duration, 100 ms to 5 min", "its kind's", "How long a poll may take."),
+        key("timeout", "duration, 100 ms to 5 min", "its kind's", "The timeout of a poll."),
         key("enabled", "true or false", true, "Whether it is polled; a setting can change it."),
         key(
             "secrets",

@@ -1,21 +1,22 @@
-//! Wall clock and randomness. The one module that reads either.
+//! Wall clock and randomness. No other module reads them.
 
 use model::{Moment, Timestamp};
 use rand::TryRngCore;
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A wall clock that moved by more than this against the monotonic one was set. What a time server does is far less.
+/// If the wall clock moved by more than this relative to the monotonic clock, it was set. Corrections by a time server
+/// are far smaller.
 const JUMP: Duration = Duration::from_secs(60);
-/// The two are read one after the other, in whole milliseconds, and drift; less than this is no difference, so that a
-/// moment always has the same date.
+/// Smaller differences are ignored, so that a moment always has the same date: the two clocks are read one after the
+/// other, in whole milliseconds, and drift.
 const DRIFT: Duration = Duration::from_millis(20);
-/// So many corrections of the wall clock are remembered, for the dates of what was before.
+/// Most stored corrections of the wall clock. They give earlier moments their dates.
 const ERAS: usize = 256;
-/// A wall clock is trusted to say what is old once it has gone steadily for so long.
+/// The wall clock is used to decide what is old only after it has run this long without being set.
 const STEADY: Duration = Duration::from_secs(3600);
 
-/// The process's clock: monotonic moments since it was made, and the wall clock.
+/// The process's clock: monotonic moments since it was created, and the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -23,19 +24,19 @@ pub struct Clock {
     eras: &'static RwLock<Eras>,
 }
 
-/// How the wall clock stood against the monotonic one.
+/// The offsets between the wall clock and the monotonic clock.
 #[derive(Debug)]
 struct Eras {
-    /// For each time the clock was set or corrected: the moment, and the offset before it.
+    /// The moment of each setting or correction of the clock, and the offset before it.
     past: Vec<(Moment, i64)>,
     /// Wall clock minus monotonic clock, in milliseconds.
     offset: i64,
-    /// Since when it has not been set.
+    /// The time since which it has not been set.
     since: Moment,
 }
 
 impl Eras {
-    /// Takes in what the wall clock shows; returns by how many milliseconds it was set.
+    /// Records the wall clock's time. Returns the number of milliseconds by which it was set.
     fn observe(&mut self, now: Moment, wall: Timestamp) -> Option<i64> {
         let offset = wall.as_millis().saturating_sub(now.as_nanos() / 1_000_000);
         let moved = offset.saturating_sub(self.offset);
@@ -54,7 +55,7 @@ impl Eras {
         Some(moved)
     }
 
-    /// The time on the wall at a moment: by the clock of then, so that what has happened keeps its date.
+    /// The wall-clock time of a moment, by the offset at that moment, so that past events keep their dates.
     fn at(&self, moment: Moment) -> Timestamp {
         let era = self.past.iter().find(|(until, _)| moment < *until);
         let offset = era.map_or(self.offset, |(_, offset)| *offset);
@@ -63,19 +64,19 @@ impl Eras {
 }
 
 impl Clock {
-    /// A clock that begins now.
+    /// A clock that starts now.
     #[allow(clippy::disallowed_methods, reason = "this is where time enters")]
     pub fn start() -> Self {
         let eras = Eras { past: Vec::new(), offset: wall().as_millis(), since: Moment::START };
         Self { start: Instant::now(), eras: Box::leak(Box::new(RwLock::new(eras))) }
     }
 
-    /// Now, on the monotonic clock.
+    /// The present moment on the monotonic clock.
     pub fn now(&self) -> Moment {
         Moment::from_nanos(i64::try_from(self.start.elapsed().as_nanos()).unwrap_or(i64::MAX))
     }
 
-    /// Now, on the wall clock. That it was set is logged.
+    /// The present wall-clock time. Logs if the clock was set.
     pub fn wall(&self) -> Timestamp {
         let (now, wall) = (self.now(), wall());
         let moved = self.eras.write().unwrap_or_else(PoisonError::into_inner).observe(now, wall);
@@ -90,12 +91,12 @@ impl Clock {
         wall
     }
 
-    /// The time on the wall at a moment. What is past keeps the date that it had then, however the clock is set.
+    /// The wall-clock time of a moment. A past moment keeps its date when the clock is set.
     pub fn at(&self, moment: Moment) -> Timestamp {
         self.eras.read().unwrap_or_else(PoisonError::into_inner).at(moment)
     }
 
-    /// Whether the wall clock has gone steadily for long enough to say what is old.
+    /// Whether the wall clock has run long enough without being set to decide what is old.
     pub fn is_plausible(&self) -> bool {
         self.wall();
         self.now().since(self.eras.read().unwrap_or_else(PoisonError::into_inner).since) >= STEADY
@@ -109,7 +110,7 @@ fn wall() -> Timestamp {
     Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Now, in seconds since 1970.
+/// The present time, in seconds since 1970.
 pub fn seconds() -> i64 {
     wall().as_millis() / 1000
 }
@@ -117,7 +118,7 @@ pub fn seconds() -> i64 {
 /// Unpredictable bytes from the operating system.
 ///
 /// # Panics
-/// When the operating system has none to give: nothing that follows could be trusted.
+/// If the operating system provides no randomness, because tokens and seeds would be predictable.
 #[allow(clippy::disallowed_types, reason = "this is where chance enters")]
 pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];

@@ -4,6 +4,7 @@
 //! - [`ReadModel`] holds the committed state of every target; reading never goes through the loop.
 //! - [`Bus`] announces events to listeners.
 //! - [`Reconfigurer`] applies changes of the configuration file, of settings and of plugins to a running host.
+//! - [`Health`] ends the process if one of its essential threads ends or hangs.
 //! - [`Clock`] is the only module that reads the wall clock and randomness.
 //!
 //! This crate knows no HTTP and no command line: `polliwog` wires it to those.
@@ -15,25 +16,31 @@
 mod bus;
 mod clock;
 mod driver;
+mod dry_run;
 mod mailbox;
 mod message;
 mod prepare;
 mod read_model;
+mod readings;
 mod reconfigure;
 mod restore;
 mod schedule_time;
 mod secrets;
 mod target;
+mod watchdog;
 
 pub use bus::Bus;
 pub use clock::{Clock, random_bytes, seconds};
 pub use driver::{Driver, Wiring};
+pub use dry_run::refused_request;
 pub use mailbox::{Inbox, Mailbox, channel};
 pub use message::{Command, Explained, Finished, Message, Reconfigured};
 pub use prepare::{Files, Prepared, Targets, prepare_all};
 pub use read_model::ReadModel;
+pub use readings::{Measured, readings};
 pub use reconfigure::{Candidate, DORMANT, Fit, Initial, NamedFiles, Parts, Reconfigurer, Validator, misfit};
 pub use restore::{Restored, keep_recent, restore};
 pub use schedule_time::to_monotonic;
 pub use secrets::read_secret;
 pub use target::{RuntimeTarget, runtime_target, warn_about};
+pub use watchdog::Health;

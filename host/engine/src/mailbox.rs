@@ -6,7 +6,7 @@ use model::{CommandError, Moment, TargetId};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tokio::sync::oneshot;
 
-/// Messages that the channel holds. Each poll in flight sends one, each command one.
+/// The capacity of the channel. Each poll in flight and each command sends one message.
 pub(crate) const CAPACITY: usize = 16_384;
 
 /// A message and when it was sent.
@@ -32,12 +32,12 @@ pub fn channel(clock: Clock) -> (Mailbox, Inbox) {
 }
 
 impl Mailbox {
-    /// Sends a message, waiting for room. Returns whether there is a driver to receive it.
+    /// Sends a message; waits while the channel is full. Returns false if the driver has ended.
     pub fn send(&self, message: Message) -> bool {
         self.sender.send(Mail { sent: self.clock.now(), message }).is_ok()
     }
 
-    /// Whether the driver answers a message; waits for it.
+    /// Waits for the driver's answer. Returns false if the driver has ended.
     pub async fn ping(&self) -> bool {
         let (reply, answer) = oneshot::channel();
         let sent = self.sender.try_send(Mail { sent: self.clock.now(), message: Message::Ping(reply) });

@@ -15,30 +15,30 @@ use tokio::sync::oneshot;
 pub enum Message {
     /// A poll ended.
     Finished(Box<Finished>),
-    /// The store has written some of a target's results, of which the most that may wait did.
+    /// The store has written results of a target that had the maximum number of waiting results.
     Written(TargetId),
     /// A command for one target.
     Command(TargetId, Command),
     /// Settings, targets or plugins changed.
     Reconfigured(Box<Reconfigured>),
-    /// Asks for a reply, to find out whether the loop works.
+    /// Requests a reply, to check that the loop works.
     Ping(oneshot::Sender<()>),
     /// The host ends. The reply is sent once everything is handed to the store.
     Shutdown(oneshot::Sender<()>),
 }
 
-/// A command for one target, with where its result goes.
+/// A command for one target, with the channel for its result.
 pub enum Command {
-    /// Does something with its schedule.
+    /// Changes its schedule.
     Ask(Ask, oneshot::Sender<Result<(), CommandError>>),
     /// Forgets a missing dependency, or all of them. The result is their number.
     Dismiss(Option<String>, oneshot::Sender<Result<usize, CommandError>>),
-    /// Explains its due time; the result is `None` if there is no such target. The only question to the loop: the
-    /// scheduler alone knows why, and answers for one target in constant time.
+    /// Explains its due time. The result is `None` if there is no such target. This is the only read that goes to the
+    /// loop, because only the scheduler knows the reason; it takes constant time.
     Explain(oneshot::Sender<Option<Explained>>),
 }
 
-/// Why a target is polled next at its due time, and why its last poll failed.
+/// The reasons for a target's due time and for the failure of its last poll.
 pub struct Explained {
     /// The scheduler's explanation.
     pub explanation: Explanation<Moment>,
@@ -52,13 +52,13 @@ pub struct Reconfigured {
     pub settings: Settings,
     /// New and changed targets; the change is `None` for a new one.
     pub changed: Vec<(Arc<RuntimeTarget>, Option<Change>)>,
-    /// Targets that are gone.
+    /// Removed targets.
     pub removed: Vec<TargetId>,
     /// Canonical names of dependencies.
     pub aliases: Arc<Aliases>,
     /// The plugins that serve.
     pub plugins: Arc<PluginSet>,
-    /// The kind whose plugin changed, or that lost it.
+    /// The kind whose plugin changed or was removed.
     pub plugged: Option<Kind>,
 }
 
@@ -72,7 +72,7 @@ pub struct Finished {
     pub(crate) merged: bool,
     /// The changes to the known state.
     pub(crate) changes: Changes,
-    /// Why there is no report.
+    /// The failure, if there is no report.
     pub(crate) failure: Option<Failure>,
     /// The known state after it; `None` if the poll never began.
     pub(crate) observed: Option<Arc<Observed>>,

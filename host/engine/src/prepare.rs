@@ -14,12 +14,12 @@ use std::sync::Arc;
 /// Targets by id.
 pub type Targets = BTreeMap<TargetId, Arc<RuntimeTarget>>;
 
-/// Which files of secrets and certificates are read again, of targets that are otherwise unchanged.
+/// The files of secrets and certificates that are read again for targets that are otherwise unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Files {
     /// All of them.
     All,
-    /// Only these, because only they changed.
+    /// Only these, because they changed.
     Changed(HashSet<PathBuf>),
 }
 
@@ -56,7 +56,7 @@ pub struct Prepared {
     pub targets: Targets,
     /// New and changed targets; the change is `None` for a new one.
     pub changed: Vec<(Arc<RuntimeTarget>, Option<Change>)>,
-    /// Targets that are gone.
+    /// Removed targets.
     pub removed: Vec<TargetId>,
 }
 
@@ -64,7 +64,7 @@ pub struct Prepared {
 struct OfKind<'a> {
     limits: Limits,
     served: Option<&'a Arc<Served>>,
-    /// Whether the plugin failed to check settings: then it is not asked again.
+    /// Whether the plugin failed to check settings. It is then not asked again.
     unable: bool,
 }
 
@@ -120,7 +120,7 @@ pub(crate) async fn prepare(of: Preparation<'_>) -> Result<Prepared, Vec<Problem
     Ok(prepared)
 }
 
-/// The running target, or it with another schedule or without its plugin; `None` if it must be prepared again.
+/// The running target, possibly with another schedule or without its plugin; `None` if it must be prepared again.
 fn reuse(before: &Arc<RuntimeTarget>, written: &Arc<TargetConfig>, kind: &OfKind<'_>) -> Option<Arc<RuntimeTarget>> {
     let difference = match Arc::ptr_eq(&before.config, written) {
         true => Difference::None,
@@ -180,7 +180,7 @@ async fn settings_problems<'a>(
     found.iter().map(problem).collect()
 }
 
-/// Names the plugin in a problem, unless it came with the host.
+/// Names the plugin in a problem, unless it is built in.
 fn named(message: String, served: Option<&Arc<Served>>) -> String {
     match served.filter(|served| served.source != BUILT_IN) {
         Some(served) => {

@@ -60,14 +60,14 @@ pub fn keep_recent(
     dormant
 }
 
-/// A poll that changed nothing just before a kill may have left no trace. Its target is assumed to have been polled
-/// when it was due, so that its next poll is early by no more than a kill may cost.
+/// A poll without changes just before a kill may not be stored. Its target is assumed to have been polled when it was
+/// due, so that its next poll is early by at most the time that a kill may lose.
 fn not_early(
     mut schedule: Schedule<Timestamp>,
     forgotten_until: Option<Timestamp>,
     now: Timestamp,
 ) -> Schedule<Timestamp> {
-    /// The most that jitter adds to an interval.
+    /// The largest share that jitter adds to an interval.
     const JITTER: f64 = 1.05;
     let healthy = schedule.failures == 0
         && schedule.plugin_faults == 0

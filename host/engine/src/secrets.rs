@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// The longest secret, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// A digest of secrets' values and of trusted authorities, to recognise that one changed. It never leaves this process.
+/// A digest of secrets' values and of trusted authorities, to detect changes. It never leaves this process.
 pub(crate) fn digest(values: &BTreeMap<String, SecretString>, origins: &[OriginGrant]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for (name, value) in values {

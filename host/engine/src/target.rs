@@ -1,11 +1,11 @@
-//! Targets as they run: a definition with everything that a poll needs, prepared once.
+//! Runtime targets: a definition with everything that a poll needs, prepared once.
 
 use crate::secrets;
 use catalog::PluginSet;
 use config::{Limits, TargetConfig};
-use egress::{Grant, Origin, OriginGrant, Reach, Secrets};
-use model::TargetId;
-use sandbox::Plugin;
+use egress::{Grant, Origin, OriginGrant, Reach, Secrets, Tape};
+use model::{TargetId, Timestamp};
+use sandbox::{Job, Plugin};
 use scheduler::{Change, TargetSpec};
 use sha2::{Digest, Sha256};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,13 +21,13 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct RuntimeTarget {
     /// The definition from the configuration.
     pub config: Arc<TargetConfig>,
-    /// The part that the plugin gets.
+    /// The data that the plugin receives.
     pub prepared: Arc<sandbox::Target>,
     /// The network access of its polls.
     pub grant: Arc<Grant>,
     /// The resource limits of a poll.
     pub limits: Limits,
-    /// How long a poll may take.
+    /// The timeout of a poll.
     pub timeout: Duration,
     /// The base interval of its kind.
     pub kind_interval: Option<Duration>,
@@ -147,6 +147,19 @@ impl RuntimeTarget {
             Change::Requeue
         } else {
             Change::Nothing
+        }
+    }
+
+    /// Returns a poll of this target, for the sandbox.
+    pub fn job(&self, plugin: &Plugin, now: Timestamp, tape: Tape) -> Job {
+        Job {
+            plugin: plugin.clone(),
+            target: self.prepared.clone(),
+            grant: self.grant.clone(),
+            limits: self.limits.poll,
+            timeout: self.timeout,
+            now,
+            tape,
         }
     }
 

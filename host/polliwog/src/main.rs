@@ -11,7 +11,6 @@ mod cli;
 mod client;
 mod commands;
 mod configuration;
-mod health;
 mod logging;
 mod means;
 mod output;

@@ -1,11 +1,10 @@
 //! Implements `web`'s trait for the running host, over the engine's read model and commands.
 
 use crate::admin::{self, ADMIN_TOKEN};
-use crate::health::Health;
 use crate::logging::Log;
 use catalog::hex;
 use config::environment;
-use engine::{Bus, Clock, Command, Explained, Mailbox, ReadModel, Reconfigurer, random_bytes};
+use engine::{Bus, Clock, Command, Explained, Health, Mailbox, Measured, ReadModel, Reconfigurer, random_bytes};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
@@ -16,7 +15,7 @@ use model::{
 use sandbox::Sandbox;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use store::Store;
 use tokio::sync::broadcast::Receiver;
@@ -55,82 +54,6 @@ pub(crate) struct RunningHost {
     pub mailbox: Mailbox,
 }
 
-fn lanes() -> usize {
-    sandbox::Config::default().lanes.get()
-}
-
-impl RunningHost {
-    fn of_scheduler(&self) -> Vec<Reading> {
-        let state = self.read_model.scheduler();
-        let counters = state.counters;
-        let in_flight: usize = state.in_flight.values().sum();
-        let (demoted, waited) = self.sandbox.counters();
-        vec![
-            Reading::counter("scheduler_jobs_processed", "Polls started", counters.started),
-            Reading::counter(
-                "scheduler_backpressure_skips",
-                "Polls skipped because too many results waited for the database",
-                counters.skipped_unwritten,
-            ),
-            Reading::gauge("scheduler_worker_pool_utilized", "Polls in flight", in_flight as f64),
-            Reading::gauge("scheduler_num_workers", "Lanes for polls", lanes() as f64),
-            Reading::counter(
-                "polliwog_polls_held_in_flight",
-                "Polls held back because max_in_flight were in flight",
-                counters.held_in_flight,
-            ),
-            Reading::counter(
-                "polliwog_polls_held_by_rate",
-                "Polls held back by rate_per_second",
-                counters.held_by_rate,
-            ),
-            Reading::counter("polliwog_polls_spread", "Polls that fell due together and were spread", counters.spread),
-            Reading::counter(
-                "polliwog_polls_held_by_hosts",
-                "Polls that waited for a slot of their host",
-                counters.held_by_hosts,
-            ),
-            Reading::counter(
-                "polliwog_polls_skipped_no_slot",
-                "Polls that never got an instance slot",
-                counters.skipped_no_slot,
-            ),
-            Reading::counter("polliwog_polls_waited_for_slot", "Polls that waited for an instance slot", waited),
-            Reading::counter("polliwog_polls_demoted", "Polls that were moved to the slow lane", demoted),
-        ]
-    }
-
-    fn of_io(&self) -> Vec<Reading> {
-        let (store, egress, web) = (self.store.writer().gauges(), self.egress.gauges(), &self.web);
-        let count = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        let counter = |name, help, value| Reading::counter(name, help, count(value));
-        let gauge = |name, help, value| Reading::gauge(name, help, count(value) as f64);
-        vec![
-            counter("polliwog_egress_connections", "Connections made", &egress.connections),
-            counter("polliwog_egress_coalesced", "Requests that joined one in flight", &egress.coalesced),
-            counter(
-                "polliwog_egress_waited_for_slot",
-                "Requests that waited for a slot of their host",
-                &egress.waited_for_slot,
-            ),
-            counter(
-                "polliwog_egress_waited_for_bytes",
-                "Bodies that waited for the budget of body bytes",
-                &egress.waited_for_bytes,
-            ),
-            gauge("polliwog_store_queued", "Results that wait for the database", &store.queued),
-            counter("polliwog_store_transactions", "Transactions committed", &store.transactions),
-            counter("polliwog_store_failures", "Transactions that failed and were retried", &store.failures),
-            gauge("polliwog_web_connections", "Connections to pages, API and metrics", &web.connections),
-            counter("polliwog_web_timed_out", "Connections closed because the client was too slow", &web.timed_out),
-            counter("polliwog_web_wrong_tokens", "Requests with a wrong token", &web.wrong_tokens),
-            counter("polliwog_web_foreign_hosts", "Requests that named another host", &web.foreign_hosts),
-            counter("polliwog_web_panics", "Requests whose handler panicked", &web.panics),
-            Reading::counter("polliwog_log_lines_lost", "Lines of the log that could not be written", self.log.lost()),
-        ]
-    }
-}
-
 impl web::Host for RunningHost {
     fn target(&self, id: &TargetId) -> Option<Arc<TargetState>> {
         self.read_model.target(id)
@@ -159,8 +82,14 @@ impl web::Host for RunningHost {
                 problems,
             ),
         ];
-        readings.extend(self.of_scheduler());
-        readings.extend(self.of_io());
+        let Self { read_model, sandbox, store, egress, .. } = self;
+        readings.extend(engine::readings(&Measured { read_model, sandbox, store, egress }));
+        readings.extend(self.web.readings());
+        readings.push(Reading::counter(
+            "polliwog_log_lines_lost",
+            "Lines of the log that could not be written",
+            self.log.lost(),
+        ));
         readings
     }
 

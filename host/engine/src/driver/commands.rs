@@ -1,4 +1,4 @@
-//! Commands for one target: poll it, dismiss what is missing of it, explain its due time.
+//! Commands for one target: poll it, dismiss its missing dependencies, explain its due time.
 
 use super::Driver;
 use super::carry_out::Step;
@@ -63,7 +63,7 @@ impl Driver {
         Err(CommandError::Conflict(refusal))
     }
 
-    /// Forgets missing dependencies of a target. Returns their number.
+    /// Deletes missing dependencies of a target. Returns their number.
     fn dismiss(&mut self, id: &TargetId, name: Option<&str>) -> Result<usize, CommandError> {
         self.refuse_if_full(id)?;
         let Some(tracked) = self.targets.get(id) else { return Err(CommandError::NoTarget(id.to_string())) };

@@ -1,4 +1,4 @@
-//! Log lines for events that an operator may have to act on, and for their ends.
+//! Log lines for events that may require action, and for their ends.
 
 use catalog::PluginSet;
 use model::{Event, EventKind, Failure, Status, TargetId, Timestamp};
@@ -36,10 +36,10 @@ pub(super) fn of_target(events: &[Event], failure: Option<&Failure>) {
     }
 }
 
-/// The most lines of each sort that one report causes.
+/// Most log lines of each type for one report.
 const LINES: usize = 10;
 
-/// Logs what a report changed: status changes with the source's message, new problems, and missing dependencies.
+/// Logs the changes of a report: status changes with the source's message, new problems, and missing dependencies.
 pub(super) fn of_changes(target: &TargetId, changes: &Changes, at: Timestamp) {
     let says = |name: &str| {
         let record = changes.urgent.iter().find(|record| record.reported.name == name);

@@ -9,7 +9,7 @@ use crate::target::RuntimeTarget;
 use catalog::Served;
 use egress::Tape;
 use model::{Event, EventKind, Failure, FailureCategory, Outcome, PollMeasure, Timestamp};
-use sandbox::{Done, Job, Sandbox};
+use sandbox::{Done, Sandbox};
 use scheduler::{Finish, LONGEST_RETRY_AFTER};
 use std::sync::Arc;
 use store::{Aliases, Changes};
@@ -27,15 +27,7 @@ pub(super) struct Work {
 impl Work {
     /// Runs the poll and hands its result to the driver.
     pub(super) async fn run(self) {
-        let job = Job {
-            plugin: self.served.plugin.clone(),
-            target: self.target.prepared.clone(),
-            grant: self.target.grant.clone(),
-            limits: self.target.limits.poll,
-            timeout: self.target.timeout,
-            now: self.clock.wall(),
-            tape: Tape::Off,
-        };
+        let job = self.target.job(&self.served.plugin, self.clock.wall(), Tape::Off);
         let mut guard = Guard { target: Some(self.target), clock: self.clock, mailbox: self.mailbox };
         let done = self.sandbox.poll(job).await;
         self.served.usage.note(&done);
@@ -51,7 +43,7 @@ impl Work {
     }
 }
 
-/// Reports to the driver even if the poll ended in a panic of the host: its slots must not be lost.
+/// Reports to the driver even if the poll ended in a panic of the host, because its slots must be freed.
 struct Guard {
     target: Option<Arc<RuntimeTarget>>,
     clock: Clock,

@@ -6,7 +6,7 @@ use config::{Config, Overrides, TargetConfig, scheduler_values, show_duration};
 use scheduler::Change;
 use std::fmt::Write;
 
-/// Targets that are named; more are counted.
+/// Most targets that are named. Further ones are counted.
 const NAMED: usize = 8;
 
 /// One line: which targets were added, removed and changed, and which settings.
@@ -32,7 +32,7 @@ pub(super) fn between(before: &Running, after: &Candidate) -> String {
     if parts.is_empty() { "no target changed".to_owned() } else { parts.join("; ") }
 }
 
-/// Keys whose value in the file changed without effect, because a setting wins over it.
+/// Keys whose value in the file changed without effect, because a changed setting overrides it.
 pub(super) fn outvoted((before, after): (&Config, &Config), overrides: &Overrides) -> Vec<String> {
     let value = |config: &Config, key: &str| match key.strip_prefix("target.").and_then(|rest| rest.rsplit_once('.')) {
         Some((id, _)) => {
@@ -44,7 +44,7 @@ pub(super) fn outvoted((before, after): (&Config, &Config), overrides: &Override
     overrides.keys().filter(|key| value(before, key) != value(after, key)).cloned().collect()
 }
 
-/// The parts of a configuration that changed and that are read at a start only.
+/// The changed parts of a configuration that are read only at a start.
 pub(super) fn needs_restart(before: &Config, after: &Config) -> Vec<&'static str> {
     let store = |config: &Config| {
         let store = &config.store;

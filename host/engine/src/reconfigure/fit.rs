@@ -46,7 +46,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Whether its targets are those that run, with the same secrets and certificates.
+    /// Whether its targets are the running ones, with the same secrets and certificates.
     pub(super) fn is_unchanged(&self) -> bool {
         let changed = self.prepared.changed.iter().any(|(_, change)| *change != Some(Change::Nothing));
         !changed && self.prepared.removed.is_empty()
@@ -54,10 +54,10 @@ impl Candidate {
 }
 
 impl Validator {
-    /// Makes a candidate. Depends on nothing but its input, and on the files that the targets name.
+    /// Creates a candidate. Depends only on its input and on the files that the targets name.
     ///
     /// # Errors
-    /// Every problem with its place. Settings that do not fit are no problem: they become inactive.
+    /// Every problem with its place. Settings that do not fit are not problems: they become inactive.
     pub async fn fit(&self, fit: Fit<'_>) -> Result<Candidate, Vec<Problem>> {
         let Fit { written, overrides, plugins, before, files } = fit;
         let read = |overrides: &Overrides| written.with(overrides, &environment);
@@ -103,7 +103,8 @@ fn separate(
     }
 }
 
-/// Why a plugin does not serve. Only the first problems are named: there may be one for each of thousands of targets.
+/// The reason why a plugin does not serve. Only the first problems are named, because each of thousands of targets may
+/// have one.
 pub fn misfit(problems: &[Problem]) -> String {
     format!("it does not fit the configuration: {}", first(problems))
 }

@@ -15,7 +15,7 @@ struct Stamps {
 }
 
 impl NamedFiles {
-    /// The files in their present state. Call this before they are read.
+    /// Records the present state of the files. Call this before they are read.
     pub fn of(config: &Config) -> Self {
         let files = config.targets.iter().flat_map(|target| target.files().map(Path::to_owned).collect::<Vec<_>>());
         let stamps = |path: PathBuf| {

@@ -16,7 +16,7 @@ impl State {
         }
     }
 
-    /// Whether a setting exists and, if it is to be `set`, whether nothing wins over it.
+    /// Checks that a setting exists and, for `set`, that nothing overrides it.
     pub(super) fn may_change(&self, key: &str, set: bool) -> Result<(), CommandError> {
         if self.running.overrides.contains_key(key) && !set {
             return Ok(());

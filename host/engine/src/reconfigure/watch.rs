@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
-/// How often the files are checked. Checking works on every file system; events do not.
+/// The interval of the checks. Checking works on every file system, unlike events.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A file that is missing at this many checks is no longer being replaced by an editor.
+/// A file that is missing at this many checks is not being replaced by an editor.
 const GONE: u32 = 5;
 
 /// The state of the configuration's file between checks.

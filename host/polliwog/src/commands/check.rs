@@ -5,13 +5,9 @@ use crate::configuration::{examine, unknown_variables};
 use crate::output::{counted, print, print_json};
 use crate::plugins::{load, sandbox};
 use catalog::{PluginSet, Uncompiled};
-use config::{Config, Problem, TlsConfig, line, show_duration, suggestion};
-use egress::{Player, Tape};
-use engine::{Clock, RuntimeTarget, prepare_all};
-use model::{Outcome, Timestamp};
-use sandbox::{Job, Sandbox};
+use config::{Config, Problem, line, suggestion, warnings};
+use engine::{Clock, prepare_all, refused_request};
 use serde_json::json;
-use std::sync::Arc;
 
 /// Prints every problem. Returns exit code 0 without problems, else 1.
 pub(crate) async fn check(common: &Common, json: bool, allow_missing_plugins: bool) -> anyhow::Result<u8> {
@@ -64,7 +60,12 @@ async fn inspect(config: &Config) -> anyhow::Result<Findings> {
         Ok(targets) => {
             let now = Clock::start().wall();
             for target in targets.values().filter(|target| target.config.enabled) {
-                problems.extend(refused_request(config, target, (&sandbox, &plugins), now).await);
+                let Some(served) = plugins.get(&target.config.kind) else { continue };
+                let refused = refused_request(&sandbox, &served.plugin, target, now).await;
+                problems.extend(refused.map(|why| Problem {
+                    place: format!("{}:{}", config.file, target.config.line),
+                    message: format!("target {:?}: its first poll would fail: {why}", target.id()),
+                }));
             }
         }
         Err(found) => problems.extend(found),
@@ -85,70 +86,8 @@ async fn inspect(config: &Config) -> anyhow::Result<Findings> {
             config.plugin_dir.display()
         ),
     });
-    let warnings = idle.chain(unmeant(config)).collect();
+    let warnings = idle.chain(warnings(config)).collect();
     Ok(Findings { problems, warnings, unserved: unserved.collect() })
-}
-
-/// Polls a target with an empty recording instead of the network. Returns a problem if a request is refused before it
-/// is sent, because the first real poll would fail as well.
-async fn refused_request(
-    config: &Config,
-    target: &Arc<RuntimeTarget>,
-    (sandbox, plugins): (&Sandbox, &PluginSet),
-    now: Timestamp,
-) -> Option<Problem> {
-    /// Error codes that are caused by the configuration, not by the server.
-    const CERTAIN: [&str; 4] = ["denied", "secret_unknown", "bad_request", "bad_settings"];
-    let plugin = plugins.get(&target.config.kind)?.plugin.clone();
-    let done = sandbox
-        .poll(Job {
-            plugin,
-            target: target.prepared.clone(),
-            grant: target.grant.clone(),
-            limits: target.limits.poll,
-            timeout: target.timeout,
-            now,
-            // Requests are checked as usual; the recording answers none of them.
-            tape: Tape::Replay(Arc::new(Player::new(Vec::new()))),
-        })
-        .await;
-    let Outcome::Failure(failure) = done.outcome else { return None };
-    CERTAIN.contains(&failure.code.as_str()).then(|| Problem {
-        place: format!("{}:{}", config.file, target.config.line),
-        message: format!("target {:?}: its first poll would fail: {}", target.id(), failure.message),
-    })
-}
-
-/// Returns a warning for each part of the configuration that is valid but probably a mistake.
-fn unmeant(config: &Config) -> Vec<Problem> {
-    let mut found = Vec::new();
-    for target in &config.targets {
-        let mut note = |message: String| {
-            let message = format!("target {:?}: {message}", target.id);
-            found.push(Problem { place: format!("{}:{}", config.file, target.line), message });
-        };
-        if let (Some(interval), Some(timeout)) = (target.interval, target.timeout)
-            && timeout > interval
-        {
-            note(format!(
-                "its timeout ({}) is longer than its interval ({}): a poll that hangs delays the next one",
-                show_duration(timeout),
-                show_duration(interval)
-            ));
-        }
-        if target.url.scheme() == "http" && target.tls != TlsConfig::default() {
-            note("it sets tls, but its url is http://: nothing is encrypted".to_owned());
-        }
-    }
-    if config.targets.is_empty() {
-        let message = "the configuration has no [[target]]: nothing would be polled".to_owned();
-        found.push(Problem { place: config.file.clone(), message });
-    }
-    if config.sources.contains_key("plugins.dir") && !config.plugin_dir.is_dir() {
-        let message = format!("no folder {}: no plugins are loaded from it", config.plugin_dir.display());
-        found.push(Problem { place: format!("{}: [plugins] dir", config.file), message });
-    }
-    found
 }
 
 fn near(plugins: &PluginSet, kind: &model::Kind) -> String {

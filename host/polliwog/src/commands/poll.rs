@@ -3,7 +3,7 @@
 pub(crate) mod output;
 
 use crate::cli::{PollArguments, USAGE};
-use crate::commands::plugin::recording::{Recording, Timing};
+use crate::commands::plugin::recording;
 use crate::configuration::{Unusable, nearby, read};
 use crate::output::{complain, counted, print, print_json};
 use crate::plugins::{say_compiling, serving, small_sandbox};
@@ -12,7 +12,7 @@ use config::{Config, SecretSource, TargetConfig, TlsConfig};
 use egress::{Fingerprint, Origin, Recorder, Tape};
 use engine::{Clock, runtime_target};
 use model::{Kind, TargetId};
-use sandbox::{Backtrace, Job, Plugin, Sandbox};
+use sandbox::{Backtrace, Plugin, Recording, Sandbox, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) async fn poll(arguments: PollArguments) -> anyhow::Result<u8> {
 
 async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     let clock = Clock::start();
-    if let Some(Err(why)) = arguments.record.as_deref().map(Recording::may_be_written) {
+    if let Some(Err(why)) = arguments.record.as_deref().map(recording::may_be_written) {
         complain(format_args!("polliwog: --record: {why}"));
         return Ok(USAGE);
     }
@@ -66,20 +66,11 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
         return Ok(USAGE);
     }
     let limits = config.limits.get(&target.kind).cloned().unwrap_or_default();
-    let ready = runtime_target(&Arc::new(target), Some(&plugin), limits.clone());
+    let ready = runtime_target(&Arc::new(target), Some(&plugin), limits);
     let ready = ready.map_err(|problems| anyhow!(problems.join("; ")))?;
     let (now, recorder) = (clock.wall(), arguments.record.as_ref().map(|_| Arc::new(Recorder::default())));
-    let done = sandbox
-        .poll(Job {
-            plugin: plugin.clone(),
-            target: ready.prepared.clone(),
-            grant: ready.grant.clone(),
-            limits: limits.poll,
-            timeout: ready.timeout,
-            now,
-            tape: recorder.clone().map_or(Tape::Off, Tape::Record),
-        })
-        .await;
+    let tape = recorder.clone().map_or(Tape::Off, Tape::Record);
+    let done = sandbox.poll(ready.job(&plugin, now, tape)).await;
     if arguments.json {
         print_json(&output::json(&ready, &plugin, &done))?;
     } else {
@@ -87,7 +78,8 @@ async fn poll_once(arguments: PollArguments) -> anyhow::Result<u8> {
     }
     if let (Some(file), Some(recorder)) = (&arguments.record, recorder) {
         let timing = Timing { now, timeout: ready.timeout };
-        Recording::of(&ready.config, &ready.prepared.secrets, timing, recorder.exchanges()).write(file)?;
+        let recorded = Recording::of(&ready.config.kind, &ready.prepared, timing, recorder.exchanges());
+        recording::write(&recorded, file)?;
         complain(format_args!("{} written to {}", counted(recorder.exchanges().len(), "exchange"), file.display()));
     }
     Ok(output::exit_code(&done.outcome))

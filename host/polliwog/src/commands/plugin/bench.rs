@@ -3,7 +3,7 @@
 
 use super::list::bytes;
 use super::project::Project;
-use super::recording::Recording;
+use super::recording;
 use crate::output::{complain, print, print_json};
 use anyhow::{anyhow, bail};
 use model::{Failure, Outcome};
@@ -28,7 +28,7 @@ pub(crate) async fn bench(path: &Path, recording: Option<&Path>, polls: u32, as_
         )
     })?;
     project.warn_when_stale();
-    let recording = Recording::read(&file).map_err(|why| anyhow!(why))?;
+    let recording = recording::read(&file).map_err(|why| anyhow!(why))?;
     let (sandbox, plugin) = project.load().await?;
     let serves = &plugin.descriptor().kind;
     if recording.kind != serves.as_str() {

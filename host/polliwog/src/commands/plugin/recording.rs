@@ -1,162 +1,36 @@
-//! Recordings: files with a poll's target and exchanges.
-//!
-//! `poll --record` writes a recording. `plugin test`, `plugin bench` and `polliwog_sdk::testing` replay it.
+//! Files with recordings. `poll --record` writes them; `plugin test` and `plugin bench` replay them.
 
-use config::TargetConfig;
-use egress::{Exchange, Grant, Origin, OriginGrant, Player, Secrets, Tape, Tls, requested};
-use model::{TargetId, Timestamp};
-use sandbox::{Job, Limits, Plugin, Target};
-use secrecy::SecretString;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::collections::BTreeMap;
+use anyhow::Context;
+use sandbox::Recording;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
 
 /// The longest recording, in bytes.
 const LONGEST: u64 = 256 << 20;
-/// The value of every secret in a replay, which sends nothing.
-const SECRET: &str = "a-secret-of-the-recording";
 
-/// A recorded poll.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Recording {
-    /// The kind that was polled.
-    pub kind: String,
-    /// The target as passed to the plugin.
-    target: RecordedTarget,
-    /// Every exchange, in the order of the responses.
-    exchanges: Vec<Exchange>,
+/// Checks whether a recording may be written to `file`. Fails with the reason if the file exists and is not a
+/// recording, or if `plugin test` would not find it by its name.
+pub(crate) fn may_be_written(file: &Path) -> Result<(), String> {
+    let name = file.display();
+    let words = file.file_name().unwrap_or_default().to_string_lossy();
+    if !words.ends_with(".json") || words.ends_with(".report.json") {
+        return Err(format!("the name of a recording must end in .json and not in .report.json: {name}"));
+    }
+    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        return Err(format!("the folder {} does not exist: create it first", folder.display()));
+    }
+    match read(file) {
+        Err(_) if file.exists() => Err(format!("{name} exists and is not a recording: choose another name")),
+        _ => Ok(()),
+    }
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct RecordedTarget {
-    url: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    also: Vec<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    labels: BTreeMap<String, String>,
-    #[serde(default)]
-    settings: Value,
-    /// The names of the secrets, without values.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    secrets: Vec<String>,
-    /// The time of the poll, in milliseconds since 1970.
-    now: u64,
-    timeout_ms: u64,
+/// Writes a recording.
+pub(crate) fn write(recording: &Recording, file: &Path) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(recording)?;
+    std::fs::write(file, format!("{text}\n")).with_context(|| format!("writing the recording {}", file.display()))
 }
 
-/// The times that a plugin receives besides its target.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timing {
-    /// The time of the poll.
-    pub now: Timestamp,
-    /// The poll's timeout.
-    pub timeout: Duration,
-}
-
-impl Recording {
-    pub(crate) fn of(target: &TargetConfig, secrets: &[String], timing: Timing, exchanges: Vec<Exchange>) -> Self {
-        let recorded = RecordedTarget {
-            url: target.url.to_string(),
-            also: target.also.iter().map(|also| also.url.to_string()).collect(),
-            labels: target.labels.clone(),
-            settings: target.settings.clone(),
-            secrets: secrets.to_vec(),
-            now: u64::try_from(timing.now.as_millis()).unwrap_or(0),
-            timeout_ms: u64::try_from(timing.timeout.as_millis()).unwrap_or(u64::MAX),
-        };
-        Self { kind: target.kind.to_string(), target: recorded, exchanges }
-    }
-
-    /// Checks whether a recording may be written to `file`. Fails with the reason if the file exists and is not a
-    /// recording, or if `plugin test` would not find it by its name.
-    pub(crate) fn may_be_written(file: &Path) -> Result<(), String> {
-        let name = file.display();
-        let words = file.file_name().unwrap_or_default().to_string_lossy();
-        if !words.ends_with(".json") || words.ends_with(".report.json") {
-            return Err(format!("the name of a recording must end in .json and not in .report.json: {name}"));
-        }
-        if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
-            return Err(format!("the folder {} does not exist: create it first", folder.display()));
-        }
-        match Self::read(file) {
-            Err(_) if file.exists() => Err(format!("{name} exists and is not a recording: choose another name")),
-            _ => Ok(()),
-        }
-    }
-
-    pub(crate) fn write(&self, file: &Path) -> anyhow::Result<()> {
-        use anyhow::Context;
-        let text = serde_json::to_string_pretty(self)?;
-        std::fs::write(file, format!("{text}\n")).with_context(|| format!("writing the recording {}", file.display()))
-    }
-
-    /// Reads a recording. Fails with the reason if the file is not a valid recording.
-    pub(crate) fn read(file: &Path) -> Result<Self, String> {
-        let text = config::read_text(file, LONGEST)?;
-        let name = file.display();
-        let recording: Self = serde_json::from_str(&text).map_err(|error| match text.trim_start().starts_with('[') {
-            true => format!(
-                "{name} is a list of exchanges, which only polliwog_sdk::testing accepts; a recording also has kind and \
-                 target: record it with `polliwog poll --record`"
-            ),
-            false => format!("{name} is not a valid recording: {error}: record it again"),
-        })?;
-        for Exchange { request, response, error } in &recording.exchanges {
-            if response.is_some() == error.is_some() {
-                return Err(format!("{name}: the exchange {} must have either a response or an error", request.url));
-            }
-        }
-        Ok(recording)
-    }
-
-    /// Creates a poll whose requests the recording answers.
-    pub(crate) fn job(&self, plugin: &Plugin) -> Result<Job, String> {
-        let parse = |url: &str| Origin::parse(url).map_err(|error| error.to_string());
-        let (base, origin) = parse(&self.target.url)?;
-        let mut origins = vec![origin];
-        for also in &self.target.also {
-            origins.push(parse(also)?.1);
-        }
-        let tls = Tls::system().map_err(|error| error.to_string())?;
-        let origins = origins.into_iter().map(|origin| OriginGrant { origin, tls: tls.clone() }).collect();
-        let values = self.target.secrets.iter().map(|name| (name.clone(), SecretString::from(SECRET)));
-        let secrets = Secrets::new(values.collect()).map_err(|error| error.to_string())?;
-        let exchanges = self.exchanges.iter().map(|exchange| {
-            let mut exchange = exchange.clone();
-            // A recording that was written by hand may have a path instead of a URL.
-            if let Ok((origin, path)) =
-                base.join(&exchange.request.url).map_err(drop).and_then(|url| requested(&url).map_err(drop))
-            {
-                exchange.request.url = format!("{origin}{path}");
-            }
-            exchange
-        });
-        let target = Target {
-            id: TargetId::new("recorded").map_err(|error| error.to_string())?,
-            name: self.target.url.clone(),
-            url: base.to_string(),
-            also: self.target.also.clone(),
-            labels: self.target.labels.clone().into_iter().collect(),
-            settings: match &self.target.settings {
-                Value::Null => "{}".to_owned(),
-                settings => settings.to_string(),
-            },
-            secrets: self.target.secrets.clone(),
-        };
-        let tape = Tape::Replay(Arc::new(Player::new(exchanges.collect())));
-        Ok(Job {
-            plugin: plugin.clone(),
-            target: Arc::new(target),
-            grant: Arc::new(Grant::new(base, origins, secrets)),
-            limits: Limits::default(),
-            timeout: Duration::from_millis(self.target.timeout_ms),
-            now: Timestamp::from_millis(i64::try_from(self.target.now).unwrap_or(i64::MAX)),
-            tape,
-        })
-    }
+/// Reads a recording. Fails with the reason if the file is not a valid recording.
+pub(crate) fn read(file: &Path) -> Result<Recording, String> {
+    Recording::parse(&config::read_text(file, LONGEST)?, &file.display().to_string())
 }

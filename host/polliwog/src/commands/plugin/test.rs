@@ -1,7 +1,7 @@
 //! `plugin test`: replays recordings and compares the reports with golden reports.
 
 use super::project::{Project, golden};
-use super::recording::Recording;
+use super::recording;
 use crate::commands::poll::output::result_json;
 use crate::output::{counted, print, print_json};
 use anyhow::Context;
@@ -56,7 +56,7 @@ pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Re
 }
 
 async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> anyhow::Result<Verdict> {
-    let recording = match Recording::read(file) {
+    let recording = match recording::read(file) {
         Ok(recording) => recording,
         Err(why) => return Ok(Verdict::Broken(why)),
     };

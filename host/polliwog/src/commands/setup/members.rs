@@ -10,7 +10,7 @@ use config::{Limits, SecretSource, TargetConfig, TlsConfig};
 use egress::{Fingerprint, Tape};
 use engine::{Clock, runtime_target};
 use model::{Kind, TargetId};
-use sandbox::{Job, Plugin, Sandbox};
+use sandbox::{Plugin, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -59,18 +59,9 @@ pub(super) async fn members(
         settings: recipe.settings.clone(),
         ..TargetConfig::new(TargetId::new(&recipe.id(url))?, Kind::new(&recipe.kind)?, url.clone())
     };
-    let limits = Limits::default();
-    let ready = runtime_target(&Arc::new(target), Some(plugin), limits.clone())
+    let ready = runtime_target(&Arc::new(target), Some(plugin), Limits::default())
         .map_err(|problems| anyhow!(problems.join("; ")))?;
-    let job = Job {
-        plugin: plugin.clone(),
-        target: ready.prepared.clone(),
-        grant: ready.grant.clone(),
-        limits: limits.poll,
-        timeout: ready.timeout,
-        now: Clock::start().wall(),
-        tape: Tape::Off,
-    };
+    let job = ready.job(plugin, Clock::start().wall(), Tape::Off);
     let found = sandbox.members(job).await.map_err(|failure| anyhow!(failure.message))?;
     let mut members = Vec::new();
     for member in found {

@@ -5,7 +5,7 @@
 //! watchdog logs its name, makes `/healthz` and `/readyz` fail, and ends the process, so that a supervisor restarts
 //! it. With systemd's `WatchdogSec=`, the watchdog also notifies systemd while all threads work.
 
-use engine::Clock;
+use crate::clock::Clock;
 use model::{Moment, Pulse};
 use sd_notify::NotifyState;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,8 @@ const NOTICE: Duration = Duration::from_secs(2);
 const LOST: i32 = 70;
 
 /// The monitored threads and the first failure.
-pub(crate) struct Health {
+#[derive(Debug)]
+pub struct Health {
     pulses: Vec<Arc<Pulse>>,
     failed: RwLock<Option<String>>,
     /// The host is shutting down, so threads may end.
@@ -40,23 +41,26 @@ struct Watched {
 
 impl Health {
     /// Monitors the threads with these pulses.
-    pub(crate) fn new(pulses: Vec<Arc<Pulse>>) -> Arc<Self> {
+    pub fn new(pulses: Vec<Arc<Pulse>>) -> Arc<Self> {
         Arc::new(Self { pulses, failed: RwLock::default(), ending: AtomicBool::new(false) })
     }
 
     /// The failure of this process, in one sentence; `None` while all threads work.
-    pub(crate) fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<String> {
         self.failed.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Announces the shutdown: from now on threads may end.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.ending.store(true, Ordering::Relaxed);
         notify(&[NotifyState::Stopping]);
     }
 
     /// Starts the watchdog thread, which runs until the host ends.
-    pub(crate) fn watch(self: Arc<Self>, clock: Clock) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    /// If the system starts no further thread.
+    pub fn watch(self: Arc<Self>, clock: Clock) -> std::io::Result<()> {
         notify(&[NotifyState::Ready]);
         let mut watched: Vec<Watched> = (self.pulses.iter())
             .map(|pulse| Watched { pulse: pulse.clone(), beats: None, since: clock.now() })

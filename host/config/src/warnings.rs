@@ -1,0 +1,38 @@
+//! Configuration that is valid but probably a mistake.
+
+use crate::Problem;
+use crate::checked::Config;
+use crate::target_config::TlsConfig;
+use crate::value::show_duration;
+
+/// Returns a warning for each part of the configuration that is valid but probably a mistake.
+pub fn warnings(config: &Config) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for target in &config.targets {
+        let mut note = |message: String| {
+            let message = format!("target {:?}: {message}", target.id);
+            found.push(Problem { place: format!("{}:{}", config.file, target.line), message });
+        };
+        if let (Some(interval), Some(timeout)) = (target.interval, target.timeout)
+            && timeout > interval
+        {
+            note(format!(
+                "its timeout ({}) is longer than its interval ({}): a poll that hangs delays the next one",
+                show_duration(timeout),
+                show_duration(interval)
+            ));
+        }
+        if target.url.scheme() == "http" && target.tls != TlsConfig::default() {
+            note("it sets tls, but its url is http://: nothing is encrypted".to_owned());
+        }
+    }
+    if config.targets.is_empty() {
+        let message = "the configuration has no [[target]]: nothing would be polled".to_owned();
+        found.push(Problem { place: config.file.clone(), message });
+    }
+    if config.sources.contains_key("plugins.dir") && !config.plugin_dir.is_dir() {
+        let message = format!("no folder {}: no plugins are loaded from it", config.plugin_dir.display());
+        found.push(Problem { place: format!("{}: [plugins] dir", config.file), message });
+    }
+    found
+}

@@ -1,0 +1,140 @@
+//! Recordings: a poll's target and exchanges, to be replayed later.
+
+use crate::limits::Limits;
+use crate::plugin::Plugin;
+use crate::run::{Job, Target};
+use egress::{Exchange, Grant, Origin, OriginGrant, Player, Secrets, Tape, Tls, requested};
+use model::{Kind, TargetId, Timestamp};
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The value of every secret in a replay, which sends nothing.
+const SECRET: &str = "a-secret-of-the-recording";
+
+/// A recorded poll.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recording {
+    /// The kind that was polled.
+    pub kind: String,
+    /// The target as passed to the plugin.
+    target: RecordedTarget,
+    /// Every exchange, in the order of the responses.
+    exchanges: Vec<Exchange>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct RecordedTarget {
+    url: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    also: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    settings: Value,
+    /// The names of the secrets, without values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    secrets: Vec<String>,
+    /// The time of the poll, in milliseconds since 1970.
+    now: u64,
+    timeout_ms: u64,
+}
+
+/// The times that a plugin receives besides its target.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// The time of the poll.
+    pub now: Timestamp,
+    /// The poll's timeout.
+    pub timeout: Duration,
+}
+
+impl Recording {
+    /// Creates the recording of a poll.
+    pub fn of(kind: &Kind, target: &Target, timing: Timing, exchanges: Vec<Exchange>) -> Self {
+        let recorded = RecordedTarget {
+            url: target.url.clone(),
+            also: target.also.clone(),
+            labels: target.labels.iter().cloned().collect(),
+            settings: serde_json::from_str(&target.settings).unwrap_or_default(),
+            secrets: target.secrets.clone(),
+            now: u64::try_from(timing.now.as_millis()).unwrap_or(0),
+            timeout_ms: u64::try_from(timing.timeout.as_millis()).unwrap_or(u64::MAX),
+        };
+        Self { kind: kind.to_string(), target: recorded, exchanges }
+    }
+
+    /// Parses a recording. `name` is the file's name for messages.
+    ///
+    /// # Errors
+    /// One sentence: why the text is not a valid recording, and what to do.
+    pub fn parse(text: &str, name: &str) -> Result<Self, String> {
+        let recording: Self = serde_json::from_str(text).map_err(|error| match text.trim_start().starts_with('[') {
+            true => format!(
+                "{name} is a list of exchanges, which only polliwog_sdk::testing accepts; a recording also has kind and \
+                 target: record it with `polliwog poll --record`"
+            ),
+            false => format!("{name} is not a valid recording: {error}: record it again"),
+        })?;
+        for Exchange { request, response, error } in &recording.exchanges {
+            if response.is_some() == error.is_some() {
+                return Err(format!("{name}: the exchange {} must have either a response or an error", request.url));
+            }
+        }
+        Ok(recording)
+    }
+
+    /// Creates a poll whose requests the recording answers.
+    ///
+    /// # Errors
+    /// One sentence: which part of the recorded target is wrong.
+    pub fn job(&self, plugin: &Plugin) -> Result<Job, String> {
+        let parse = |url: &str| Origin::parse(url).map_err(|error| error.to_string());
+        let (base, origin) = parse(&self.target.url)?;
+        let mut origins = vec![origin];
+        for also in &self.target.also {
+            origins.push(parse(also)?.1);
+        }
+        let tls = Tls::system().map_err(|error| error.to_string())?;
+        let origins = origins.into_iter().map(|origin| OriginGrant { origin, tls: tls.clone() }).collect();
+        let values = self.target.secrets.iter().map(|name| (name.clone(), SecretString::from(SECRET)));
+        let secrets = Secrets::new(values.collect()).map_err(|error| error.to_string())?;
+        let exchanges = self.exchanges.iter().map(|exchange| {
+            let mut exchange = exchange.clone();
+            // A recording that was written by hand may have a path instead of a URL.
+            if let Ok((origin, path)) =
+                base.join(&exchange.request.url).map_err(drop).and_then(|url| requested(&url).map_err(drop))
+            {
+                exchange.request.url = format!("{origin}{path}");
+            }
+            exchange
+        });
+        let target = Target {
+            id: TargetId::new("recorded").map_err(|error| error.to_string())?,
+            name: self.target.url.clone(),
+            url: base.to_string(),
+            also: self.target.also.clone(),
+            labels: self.target.labels.clone().into_iter().collect(),
+            settings: match &self.target.settings {
+                Value::Null => "{}".to_owned(),
+                settings => settings.to_string(),
+            },
+            secrets: self.target.secrets.clone(),
+        };
+        let tape = Tape::Replay(Arc::new(Player::new(exchanges.collect())));
+        Ok(Job {
+            plugin: plugin.clone(),
+            target: Arc::new(target),
+            grant: Arc::new(Grant::new(base, origins, secrets)),
+            limits: Limits::default(),
+            timeout: Duration::from_millis(self.target.timeout_ms),
+            now: Timestamp::from_millis(i64::try_from(self.target.now).unwrap_or(i64::MAX)),
+            tape,
+        })
+    }
+}
