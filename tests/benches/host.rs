@@ -192,35 +192,37 @@ fn many(port: u16, requests: &Requests) {
     );
 }
 
-/// Ten thousand targets, a thousand polls a second, without readers and with 20 clients that read all the time.
+/// Ten thousand targets, a thousand polls a second: in turn without readers and with 20 clients that read all the time.
 fn readers(port: u16, requests: &Requests) {
     const CLIENTS: usize = 20;
-    const POLLS: usize = 20_000;
+    const POLLS: usize = 15_000;
+    const ROUNDS: usize = 5;
     let scheduler = "cadence = \"fixed\"\nmax_per_host = 256\nmax_in_flight = 256";
     let config = config(port, 10_000, "10s", scheduler);
     let this = Path::new(env!("CARGO_BIN_EXE_polliwog")).to_owned();
     let baseline = std::env::var_os("BASELINE").map(std::path::PathBuf::from);
     let programs: Vec<(&str, std::path::PathBuf)> =
         baseline.into_iter().map(|program| ("baseline", program)).chain([("this", this)]).collect();
-    for round in 1..=3 {
-        for (name, program) in &programs {
-            let folder = tempfile::tempdir().unwrap();
-            let host = Host::start_program(program, folder.path(), &config);
-            requests.wait(20_000);
-            let measure = || {
-                requests.take();
-                let (waits, cpu, since) = (host.waits(), host.cpu(), Instant::now());
-                requests.wait(POLLS);
-                let (after, seconds) = (host.waits(), since.elapsed().as_secs_f64());
-                let milliseconds = |share| interpolated(&waits, &after, share) * 1000.0;
-                let per_second = requests.take().len() as f64 / seconds;
-                (milliseconds(0.5), milliseconds(0.99), per_second, (host.cpu() - cpu) / seconds)
-            };
-            let (p50, p99, polls, cpu) = measure();
-            println!(
-                "{round} {name:<9} alone      p50 {p50:.2} ms, p99 {p99:.2} ms, {polls:.0} polls/s, {:.0} % CPU",
-                cpu * 100.0
-            );
+    for (name, program) in &programs {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Host::start_program(program, folder.path(), &config);
+        requests.wait(40_000);
+        let measure = || {
+            requests.take();
+            let (waits, cpu, since) = (host.waits(), host.cpu(), Instant::now());
+            requests.wait(POLLS);
+            let (after, seconds) = (host.waits(), since.elapsed().as_secs_f64());
+            let milliseconds = |share| interpolated(&waits, &after, share) * 1000.0;
+            let polls = requests.take().len() as f64;
+            [milliseconds(0.5), milliseconds(0.99), polls / seconds, (host.cpu() - cpu) / seconds * 100.0]
+        };
+        let shown = |who: &str, [p50, p99, polls, cpu]: [f64; 4], more: &str| {
+            println!("{name:<9} {who:<18} p50 {p50:.2} ms, p99 {p99:.2} ms, {polls:.0} polls/s, {cpu:.0} % CPU{more}");
+        };
+        let (mut alone, mut read) = (Vec::new(), Vec::new());
+        for round in 1..=ROUNDS {
+            alone.push(measure());
+            shown(&format!("{round} alone"), alone[round - 1], "");
             let (ending, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
             let clients: Vec<_> = (0..CLIENTS)
                 .map(|number| {
@@ -229,16 +231,25 @@ fn readers(port: u16, requests: &Requests) {
                     thread::spawn(move || read_all(number, (&api, &metrics), &ending, &answers))
                 })
                 .collect();
-            let (p50, p99, polls, cpu) = measure();
-            println!(
-                "{round} {name:<9} 20 readers p50 {p50:.2} ms, p99 {p99:.2} ms, {polls:.0} polls/s, {:.0} % CPU, {} answers",
-                cpu * 100.0,
-                answers.load(Ordering::Relaxed)
+            read.push(measure());
+            shown(
+                &format!("{round} 20 readers"),
+                read[round - 1],
+                &format!(", {} answers", answers.load(Ordering::Relaxed)),
             );
             ending.store(true, Ordering::Relaxed);
             clients.into_iter().for_each(|client| client.join().unwrap());
         }
+        let medians = |all: &[[f64; 4]]| [0, 1, 2, 3].map(|column| median(all.iter().map(|row| row[column])));
+        shown("median alone", medians(&alone), "");
+        shown("median 20 readers", medians(&read), "");
     }
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
 }
 
 /// Reads what pages, API and Prometheus read, until `ending` is set. It yields to everything else, because a client
@@ -256,9 +267,10 @@ fn read_all(number: usize, (api, metrics): (&str, &str), ending: &AtomicBool, an
     }
 }
 
-/// Ten thousand running targets, of which one changes.
+/// Ten thousand running targets, of which one changes, and for comparison none.
 fn reconfigured(port: u16, requests: &Requests) {
     const TARGETS: usize = 10_000;
+    const ROUNDS: u8 = 5;
     let folder = tempfile::tempdir().unwrap();
     let scheduler = "cadence = \"fixed\"\nmax_per_host = 256\nmax_in_flight = 256";
     let mut text = config(port, TARGETS, "20s", scheduler);
@@ -271,53 +283,59 @@ fn reconfigured(port: u16, requests: &Requests) {
     )
     .unwrap();
     let host = Host::start(folder.path(), &text);
-    requests.wait(TARGETS);
+    requests.wait(TARGETS * 2);
     let component = builtin::ALL.iter().find(|plugin| plugin.kind == "http").unwrap().component;
     let file = folder.path().join("polliwog.toml");
     let plugins = folder.path().join("data/plugins");
     fs::create_dir_all(&plugins).unwrap();
-    let set = || {
-        let body = "{\"interval\":\"25s\"}";
-        send(&host.api, "PATCH", "/api/v1/targets/t77", body);
+    let nothing = |_: u8| ();
+    let set = |round: u8| {
+        let body = format!("{{\"interval\":\"2{round}s\"}}");
+        send(&host.api, "PATCH", "/api/v1/targets/t77", &body);
     };
-    let edit = || {
-        let text = fs::read_to_string(&file).unwrap().replacen("interval = \"20s\"", "interval = \"30s\"", 1);
-        fs::write(&file, text).unwrap();
+    let edit = |round: u8| {
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replacen("interval = \"20s\"", &format!("interval = \"3{round}s\""), 1)).unwrap();
     };
-    let rotate = || fs::write(&secret, "another-secret-of-a-target").unwrap();
-    let plug = || {
+    let rotate = |round: u8| fs::write(&secret, format!("another-secret-{round}")).unwrap();
+    let plug = |round: u8| {
         let mut other = component.to_vec();
-        other.extend_from_slice(&[0, 3, 1, b'v', 1]);
-        send(&host.api, "GET", "/healthz", "");
+        other.extend_from_slice(&[0, 3, 1, b'v', round]);
         fs::write(folder.path().join("data/accepted-plugins"), sha256(&other)).unwrap();
         fs::write(plugins.join("new"), other).unwrap();
         fs::rename(plugins.join("new"), plugins.join("http.wasm")).unwrap();
     };
-    let changes: [(&str, &dyn Fn()); 4] = [
+    let changes: [(&str, &dyn Fn(u8)); 5] = [
+        ("nothing                   ", &nothing),
         ("one interval by API       ", &set),
         ("one interval in the file  ", &edit),
         ("one rotated secret        ", &rotate),
         ("one plugin file           ", &plug),
     ];
     for (what, change) in changes {
-        let before = Reconfigurations::of(&host);
-        let waits = host.waits();
-        change();
-        let after = loop {
-            let now = Reconfigurations::of(&host);
-            if now.count > before.count {
-                break now;
-            }
-            thread::sleep(Duration::from_millis(100));
-        };
-        // The turn that applies it, and what follows.
-        thread::sleep(Duration::from_secs(3));
-        let turns = Reconfigurations::of(&host);
+        let (mut took, mut turns, mut late) = (Vec::new(), Vec::new(), Vec::new());
+        for round in 1..=ROUNDS {
+            let before = Reconfigurations::of(&host);
+            let waits = host.waits();
+            change(round);
+            let after = loop {
+                let now = Reconfigurations::of(&host);
+                if now.count > before.count || what.starts_with("nothing") {
+                    break now;
+                }
+                thread::sleep(Duration::from_millis(100));
+            };
+            // The turn that applies it, and what follows.
+            thread::sleep(Duration::from_secs(3));
+            took.push((after.seconds - before.seconds) * 1000.0);
+            turns.push(quantile(&before.turns, &Reconfigurations::of(&host).turns, 1.0) * 1000.0);
+            late.push(quantile(&waits, &host.waits(), 1.0) * 1000.0);
+        }
+        let most = took.iter().copied().fold(0.0, f64::max);
         println!(
-            "{what} {:.1} ms of the configurator, turns of the loop at most {} ms, polls late by at most {} ms",
-            (after.seconds - before.seconds) * 1000.0,
-            quantile(&before.turns, &turns.turns, 1.0) * 1000.0,
-            quantile(&waits, &host.waits(), 1.0) * 1000.0,
+            "{what} configurator {:.1} ms (median of {ROUNDS}; {most:.1} at most), longest turn of the loop at most {turns:?} ms, \
+             polls late by at most {late:?} ms",
+            median(took.into_iter()),
         );
     }
 }
