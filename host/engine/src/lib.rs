@@ -5,6 +5,7 @@
 //! - [`Bus`] announces events to listeners.
 //! - [`Reconfigurer`] applies changes of the configuration file, of settings and of plugins to a running host.
 //! - [`Health`] ends the process if one of its essential threads ends or hangs.
+//! - [`Log`] writes the log without blocking.
 //! - [`Clock`] is the only module that reads the wall clock and randomness.
 //!
 //! This crate knows no HTTP and no command line: `polliwog` wires it to those.
@@ -16,10 +17,11 @@
 mod bus;
 mod clock;
 mod driver;
-mod dry_run;
+mod inspect;
 mod mailbox;
 mod message;
 mod prepare;
+mod process_log;
 mod read_model;
 mod readings;
 mod reconfigure;
@@ -32,10 +34,11 @@ mod watchdog;
 pub use bus::Bus;
 pub use clock::{Clock, random_bytes, seconds};
 pub use driver::{Driver, Wiring};
-pub use dry_run::refused_request;
+pub use inspect::{Findings, inspect};
 pub use mailbox::{Inbox, Mailbox, channel};
 pub use message::{Command, Explained, Finished, Message, Reconfigured};
-pub use prepare::{Files, Prepared, Targets, prepare_all};
+pub use prepare::{Files, Prepared, Targets};
+pub use process_log::{Log, LogLines};
 pub use read_model::ReadModel;
 pub use readings::{Measured, readings};
 pub use reconfigure::{Candidate, DORMANT, Fit, Initial, NamedFiles, Parts, Reconfigurer, Validator, misfit};

@@ -72,7 +72,11 @@ struct OfKind<'a> {
 ///
 /// # Errors
 /// Every problem with its place.
-pub async fn prepare_all(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) -> Result<Targets, Vec<Problem>> {
+pub(crate) async fn prepare_all(
+    config: &Config,
+    sandbox: &Sandbox,
+    plugins: &PluginSet,
+) -> Result<Targets, Vec<Problem>> {
     let (before, files) = (&Targets::new(), &Files::All);
     Ok(prepare(Preparation { config, sandbox, plugins, before, files }).await?.targets)
 }

@@ -23,7 +23,6 @@ use cli::{Arguments, Command, PluginCommand, PollArguments, TokenCommand};
 use commands::{
     breaker, check, dead_letter, explain, plugin, poll, replay, run, settings, setup, simulate, status, targets, token,
 };
-use logging::Log;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tracing::Level;
@@ -55,7 +54,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
     let usual = if serves { Level::INFO } else { Level::WARN };
     let level = arguments.log_level.map_or_else(|| logging::level(usual), Ok)?;
     let format = arguments.log_format.map_or_else(logging::format, Ok)?;
-    let log = Arc::new(Log::start(level, format)?);
+    let log = Arc::new(logging::start(level, format)?);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .on_thread_start(move || {

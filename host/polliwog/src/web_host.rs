@@ -1,10 +1,9 @@
 //! Implements `web`'s trait for the running host, over the engine's read model and commands.
 
 use crate::admin::{self, ADMIN_TOKEN};
-use crate::logging::Log;
 use catalog::hex;
 use config::environment;
-use engine::{Bus, Clock, Command, Explained, Health, Mailbox, Measured, ReadModel, Reconfigurer, random_bytes};
+use engine::{Bus, Clock, Command, Explained, Health, Log, Mailbox, Measured, ReadModel, Reconfigurer, random_bytes};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use metrics::Reading;

@@ -3,7 +3,6 @@
 use crate::admin::{self, ADMIN_TOKEN, AdminToken};
 use crate::cli::RunArguments;
 use crate::configuration::{demo_targets, document, unknown_variables};
-use crate::logging::Log;
 use crate::means;
 use crate::output::{complain, counted, print};
 use crate::plugins;
@@ -13,8 +12,8 @@ use catalog::{PluginSet, PluginWatcher, Uncompiled};
 use config::{Config, Document, Overrides, Problem, Reading};
 use egress::Egress;
 use engine::{
-    Bus, Candidate, Clock, Driver, Files, Fit, Health, Inbox, Initial, Mailbox, Message, NamedFiles, Parts, ReadModel,
-    Reconfigurer, Restored, Targets, Validator, Wiring, keep_recent, misfit, random_bytes, restore, seconds,
+    Bus, Candidate, Clock, Driver, Files, Fit, Health, Inbox, Initial, Log, Mailbox, Message, NamedFiles, Parts,
+    ReadModel, Reconfigurer, Restored, Targets, Validator, Wiring, keep_recent, misfit, random_bytes, restore, seconds,
     warn_about,
 };
 use metrics::Metrics;

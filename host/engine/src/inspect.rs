@@ -1,0 +1,78 @@
+//! What is wrong with a configuration whose plugins are loaded. Nothing is sent.
+
+use crate::clock::Clock;
+use crate::prepare::prepare_all;
+use crate::target::RuntimeTarget;
+use catalog::PluginSet;
+use config::{Config, Problem, suggestion, warnings};
+use egress::{Player, Tape};
+use model::{Kind, Outcome, Timestamp};
+use sandbox::{Plugin, Sandbox};
+use std::sync::Arc;
+
+/// Error codes that are caused by the configuration, not by the server.
+const CERTAIN: [&str; 4] = ["denied", "secret_unknown", "bad_request", "bad_settings"];
+
+/// The problems of a configuration's plugins and targets.
+#[derive(Debug)]
+pub struct Findings {
+    /// Refused plugin files, and targets whose polls would fail.
+    pub problems: Vec<Problem>,
+    /// Valid configuration that is probably a mistake.
+    pub warnings: Vec<Problem>,
+    /// Targets of kinds that no plugin serves.
+    pub unserved: Vec<Problem>,
+}
+
+/// Inspects a configuration: its plugins, the settings and secrets of its targets, and the requests of their polls.
+pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) -> Findings {
+    let refused = plugins.refused().iter();
+    let mut problems: Vec<Problem> =
+        refused.map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() }).collect();
+    match prepare_all(config, sandbox, plugins).await {
+        Ok(targets) => {
+            let now = Clock::start().wall();
+            for target in targets.values().filter(|target| target.config.enabled) {
+                let Some(served) = plugins.get(&target.config.kind) else { continue };
+                let refused = refused_request(sandbox, &served.plugin, target, now).await;
+                problems.extend(refused.map(|why| Problem {
+                    place: format!("{}:{}", config.file, target.config.line),
+                    message: format!("target {:?}: its first poll would fail: {why}", target.id()),
+                }));
+            }
+        }
+        Err(found) => problems.extend(found),
+    }
+    let idle = config.limits.keys().filter(|kind| plugins.get(kind).is_none()).map(|kind| Problem {
+        place: format!("{}: [plugins.limits.{kind}]", config.file),
+        message: format!("no plugin serves kind {kind}{}; these limits are unused", near(plugins, kind)),
+    });
+    let unserved = config.targets.iter().filter(|target| plugins.get(&target.kind).is_none());
+    let unserved = unserved.map(|target| Problem {
+        place: format!("{}:{}", config.file, target.line),
+        message: format!(
+            "target {:?}: no plugin serves kind {}{}; copy one into {}, or use --allow-missing-plugins if it comes \
+             later",
+            target.id,
+            target.kind,
+            near(plugins, &target.kind),
+            config.plugin_dir.display()
+        ),
+    });
+    Findings { problems, warnings: idle.chain(warnings(config)).collect(), unserved: unserved.collect() }
+}
+
+/// Polls a target with an empty recording instead of the network. Requests are checked as usual; the recording answers
+/// none of them. Returns the reason if a request is refused before it is sent, because the first real poll would fail
+/// as well.
+async fn refused_request(sandbox: &Sandbox, plugin: &Plugin, target: &RuntimeTarget, now: Timestamp) -> Option<String> {
+    let nothing = Tape::Replay(Arc::new(Player::new(Vec::new())));
+    let done = sandbox.poll(target.job(plugin, now, nothing)).await;
+    let Outcome::Failure(failure) = done.outcome else { return None };
+    CERTAIN.contains(&failure.code.as_str()).then_some(failure.message)
+}
+
+fn near(plugins: &PluginSet, kind: &Kind) -> String {
+    let kinds: Vec<&str> = plugins.served().map(|served| served.plugin.descriptor().kind.as_str()).collect();
+    suggestion(kind.as_str(), &kinds)
+}
