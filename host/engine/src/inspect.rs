@@ -1,4 +1,4 @@
-//! What is wrong with a configuration whose plugins are loaded. Nothing is sent.
+//! Finds the problems of a configuration whose plugins are loaded. Nothing is sent.
 
 use crate::clock::Clock;
 use crate::prepare::prepare_all;
