@@ -51,8 +51,7 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
     let unserved = unserved.map(|target| Problem {
         place: format!("{}:{}", config.file, target.line),
         message: format!(
-            "target {:?}: no plugin serves kind {}{}; copy one into {}, or use --allow-missing-plugins if it comes \
-             later",
+            "target {:?}: no plugin serves kind {}{}; copy one into {}",
             target.id,
             target.kind,
             near(plugins, &target.kind),

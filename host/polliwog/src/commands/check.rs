@@ -21,7 +21,11 @@ pub(crate) async fn check(common: &Common, json: bool, allow_missing_plugins: bo
         problems.extend(findings.problems);
         problems.extend(unknown_variables(&config));
         warnings = findings.warnings;
-        if allow_missing_plugins { &mut warnings } else { &mut problems }.extend(findings.unserved);
+        let unserved = findings.unserved.into_iter().map(|Problem { place, message }| {
+            let message = format!("{message}, or use --allow-missing-plugins if it comes later");
+            Problem { place, message }
+        });
+        if allow_missing_plugins { &mut warnings } else { &mut problems }.extend(unserved);
         problems.sort_by_key(|problem| line(&problem.place));
     }
     if json {

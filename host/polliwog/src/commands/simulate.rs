@@ -13,6 +13,7 @@ use std::time::Duration;
 const FILE: u64 = 1 << 20;
 /// The fewest changes for a meaningful comparison of the cadences.
 const ENOUGH_CHANGES: u64 = 200;
+
 /// Simulates the estate of a file and prints how late each cadence detects changes, at an equal number of polls.
 pub(crate) async fn simulate(file: &Path, seed: u64, as_json: bool) -> anyhow::Result<u8> {
     let text = read_text(file, FILE).map_err(|why| anyhow!("the estate: {why}"))?;
