@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{Host, Requests, buckets, config, get, interpolated, quantile, send, serve};
+use support::{Host, Requests, buckets, config, discard, get, interpolated, quantile, send, serve};
 
 fn main() {
     let requests: Requests = Arc::default();
@@ -262,7 +262,7 @@ fn read_all(number: usize, (api, metrics): (&str, &str), ending: &AtomicBool, an
         if ending.load(Ordering::Relaxed) {
             return;
         }
-        get(address, path);
+        discard(address, path);
         answers.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -8,10 +8,9 @@
 use model::{FailureCategory, Kind, PollMeasure, TargetId};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -51,11 +50,7 @@ impl Reading {
 }
 
 /// Names and values of a series' labels.
-pub type Labels = Vec<(String, String)>;
-/// A gauge of floating-point numbers.
-pub type FloatGauge = Gauge<f64, AtomicU64>;
-/// A counter of floating-point numbers.
-pub type FloatCounter = Counter<f64, AtomicU64>;
+type Labels = Vec<(String, String)>;
 
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 
@@ -93,13 +88,18 @@ struct Inner {
     forgotten: AtomicBool,
 }
 
-/// The labels that name a target: `instance_type` and `instance`.
-pub fn instance(kind: &Kind, target: &TargetId) -> Labels {
-    vec![("instance_type".to_owned(), kind.to_string()), ("instance".to_owned(), target.to_string())]
+/// The label with a target's kind.
+pub const INSTANCE_TYPE: &str = "instance_type";
+/// The label with a target's id.
+pub const INSTANCE: &str = "instance";
+
+/// The labels that name a target.
+fn instance(kind: &Kind, target: &TargetId) -> Labels {
+    vec![(INSTANCE_TYPE.to_owned(), kind.to_string()), (INSTANCE.to_owned(), target.to_string())]
 }
 
 /// The same labels and one more.
-pub fn with(mut labels: Labels, name: &str, value: &str) -> Labels {
+fn with(mut labels: Labels, name: &str, value: &str) -> Labels {
     labels.push((name.to_owned(), value.to_owned()));
     labels
 }
@@ -151,7 +151,7 @@ impl Metrics {
 
     /// The handle for a target.
     pub fn target(&self, kind: &Kind, target: &TargetId) -> TargetMetrics {
-        let of_kind = vec![("instance_type".to_owned(), kind.to_string())];
+        let of_kind = vec![(INSTANCE_TYPE.to_owned(), kind.to_string())];
         TargetMetrics(Arc::new(Inner {
             labels: instance(kind, target),
             series: self.series.clone(),

@@ -2,6 +2,7 @@
 
 use crate::auth::Auth;
 use crate::error::ApiError;
+use crate::pauses::WithPauses as _;
 use crate::state::Shared;
 use crate::status::TargetStatus;
 use crate::wire::{self, Dependency, Target};
@@ -125,8 +126,9 @@ pub(crate) async fn targets(State(shared): State<Shared>, query: Queried) -> Res
     let status = query.target_status()?;
     let targets = shared.host.targets();
     let has_status = |target: &TargetState| status.is_none_or(|status| TargetStatus::of(target) == status);
-    let matching: Vec<_> = targets.iter().filter(|target| has_status(target)).collect();
-    let page: Vec<_> = matching.iter().skip(offset).take(limit).map(|target| Target::new(target)).collect();
+    let matching: Vec<_> = targets.iter().with_pauses().filter(|target| has_status(target)).collect();
+    let page: Vec<_> =
+        matching.iter().skip(offset).take(limit).with_pauses().map(|target| Target::new(target)).collect();
     Ok(Json(json!({ "total": matching.len(), "targets": page })).into_response())
 }
 

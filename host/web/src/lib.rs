@@ -18,6 +18,7 @@ mod gauges;
 mod host;
 mod listener;
 mod page;
+mod pauses;
 mod server;
 mod state;
 mod status;

@@ -1,6 +1,7 @@
 //! The HTML pages: one shows every target with its dependencies and refreshes itself, one shows the settings.
 
 use crate::auth::Auth;
+use crate::pauses::WithPauses as _;
 use crate::state::Shared;
 use crate::status::TargetStatus;
 use crate::wire::time;
@@ -215,10 +216,10 @@ fn listing(all: &[Arc<TargetState>], now: Timestamp) -> Markup {
         let of = |target: &Arc<TargetState>| {
             target.observed.dependencies.iter().map(|d| Condition::of(target, d)).collect::<Vec<_>>()
         };
-        all.iter().flat_map(of)
+        all.iter().with_pauses().flat_map(of)
     };
     let mut targets: Vec<(TargetStatus, &TargetState)> =
-        all.iter().map(|target| (TargetStatus::of(target), &**target)).collect();
+        all.iter().with_pauses().map(|target| (TargetStatus::of(target), &**target)).collect();
     targets.sort_by_key(|(status, _)| *status);
     let count = |wanted| targets.iter().filter(|(status, _)| *status == wanted).count();
     let worst = targets.first().map_or(TargetStatus::Ok, |(status, _)| *status);
@@ -245,7 +246,7 @@ fn listing(all: &[Arc<TargetState>], now: Timestamp) -> Markup {
         @if targets.is_empty() {
             p.empty { "No targets yet. Add a [[target]] to polliwog.toml, or start with --demo." }
         }
-        @for (status, target) in targets { (section(target, status)) }
+        @for (status, target) in targets.into_iter().with_pauses() { (section(target, status)) }
     }
 }
 

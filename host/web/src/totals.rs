@@ -1,5 +1,6 @@
 //! Totals over all targets.
 
+use crate::pauses::WithPauses as _;
 use model::{Kind, TargetState, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ impl Totals {
     /// Counts targets at `now`. A target whose due time passed more than `overdue_after` ago is overdue.
     pub(crate) fn of(targets: &[Arc<TargetState>], now: Timestamp, overdue_after: Duration) -> Self {
         let mut totals = Self::default();
-        for target in targets.iter().filter(|target| target.place.waits()) {
+        for target in targets.iter().with_pauses().filter(|target| target.place.waits()) {
             totals.depth += 1;
             *totals.depth_by_kind.entry(target.info.kind.clone()).or_default() += 1;
             totals.due_soon += usize::from(target.schedule.due <= now.after(SOON));

@@ -165,16 +165,29 @@ pub(crate) fn get(address: &str, path: &str) -> String {
     send(address, "GET", path, "")
 }
 
+/// Reads an answer in pieces and discards it.
+pub(crate) fn discard(address: &str, path: &str) {
+    let mut stream = request(address, "GET", path, "");
+    let mut piece = vec![0; 64 << 10];
+    while stream.read(&mut piece).unwrap() > 0 {
+        thread::yield_now();
+    }
+}
+
 pub(crate) fn send(address: &str, method: &str, path: &str, body: &str) -> String {
+    let mut answer = String::new();
+    request(address, method, path, body).read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+fn request(address: &str, method: &str, path: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    stream
 }
 
 pub(crate) fn config(port: u16, targets: usize, interval: &str, scheduler: &str) -> String {

@@ -4,6 +4,7 @@
 //! text format, which every scraper reads and a browser displays:
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 
+use crate::pauses::WithPauses as _;
 use std::borrow::Cow;
 
 /// A text format.
@@ -44,7 +45,7 @@ impl Format {
 fn plain(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;
-    for line in open_metrics.lines().filter(|line| *line != "# EOF") {
+    for line in open_metrics.lines().with_pauses().filter(|line| *line != "# EOF") {
         if let Some(described) = line.strip_prefix("# HELP ") {
             help = described.split_once(' ');
             continue;

@@ -1,64 +1,63 @@
 //! Samples that plugins report.
 
-use super::series::{Value, family};
-use metrics::{FloatCounter, FloatGauge, Labels};
+use super::labels::{Targets, instance};
+use super::series::{Emit, register};
+use crate::pauses::WithPauses as _;
 use model::{Sample, SampleKind};
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
-use prometheus_client::metrics::{MetricType, TypedMetric};
 use prometheus_client::registry::Registry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 const HELP: &str = "Reported by a plugin";
 
+/// Names and values of labels.
+type Labels = Vec<(String, String)>;
+
 /// Samples by name, from any number of targets. A name that plugins report with different types is untyped, so that one
-/// plugin's type never hides another plugin's series, regardless of which reports first.
-type Families<'a> = BTreeMap<&'a str, (SampleKind, Vec<Value>)>;
+/// plugin's type never hides another plugin's series, regardless of which reports first. If a plugin reports a series
+/// twice, the last value counts.
+type Families<'a> = BTreeMap<&'a str, (SampleKind, HashMap<Labels, f64>)>;
 
-/// A number of unknown type.
-#[derive(Debug, Default)]
-struct Unknown(FloatGauge);
-
-impl TypedMetric for Unknown {}
-
-impl EncodeMetric for Unknown {
-    fn encode(&self, encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
-        self.0.encode(encoder)
-    }
-
-    fn metric_type(&self) -> MetricType {
-        Self::TYPE
-    }
+/// Adds the samples of all targets that are not stale.
+pub(super) fn register_all(states: &mut Registry, targets: &Targets) {
+    let answering = targets.iter().with_pauses().filter(|target| !target.is_stale());
+    let samples = answering.flat_map(|target| {
+        let labels = move || instance(target).map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        target.observed.samples.iter().map(move |sample| (labels(), sample))
+    });
+    register_samples(states, samples);
 }
 
 /// Adds samples, each with the labels of its target.
-pub(super) fn register<'a>(states: &mut Registry, samples: impl Iterator<Item = (Labels, &'a Sample)>) {
+fn register_samples<'a>(states: &mut Registry, samples: impl Iterator<Item = (Labels, &'a Sample)>) {
     let mut families = Families::new();
     for (mut labels, sample) in samples {
-        let (kind, values) = families.entry(&sample.name).or_insert_with(|| (sample.kind, Vec::new()));
+        let (kind, values) = families.entry(&sample.name).or_insert_with(|| (sample.kind, HashMap::new()));
         if *kind != sample.kind {
             *kind = SampleKind::Untyped;
         }
         labels.extend(sample.labels.iter().cloned());
-        values.push((labels, sample.value));
+        values.insert(labels, sample.value);
     }
-    for (name, (kind, values)) in &families {
+    let names: Vec<&str> = families.keys().copied().collect();
+    for (name, (kind, values)) in families {
         // OpenMetrics declares a counter without the suffix `_total`. The shortened name must not be the name of
         // another family; `_created` is reserved for the counter as well.
-        let is_free = |base: &&str| !families.contains_key(base) && !families.contains_key(&*format!("{base}_created"));
+        let is_taken = |name: &str| names.binary_search(&name).is_ok();
+        let is_free = |base: &&str| !is_taken(base) && !is_taken(&format!("{base}_created"));
         let base = name.strip_suffix("_total").filter(|base| !base.is_empty()).filter(is_free);
-        match (kind, base) {
-            (SampleKind::Gauge, _) => states.register(*name, HELP, family(values, FloatGauge::set)),
-            (SampleKind::Counter, Some(base)) => states.register(base, HELP, family(values, count)),
-            (SampleKind::Counter | SampleKind::Untyped, _) => {
-                states.register(*name, HELP, family(values, |unknown: &Unknown, value| unknown.0.set(value)));
-            }
-        }
+        let (kind, name) = match (kind, base) {
+            (SampleKind::Counter, Some(base)) => (SampleKind::Counter, base),
+            (SampleKind::Gauge, _) => (SampleKind::Gauge, name),
+            (SampleKind::Counter | SampleKind::Untyped, _) => (SampleKind::Untyped, name),
+        };
+        register(states, kind, name, HELP, move |emit: &mut Emit<'_>| {
+            values.iter().with_pauses().try_for_each(|(labels, value)| {
+                let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (&**name, &**value)).collect();
+                // A counter is never negative.
+                emit(&labels, if kind == SampleKind::Counter { value.max(0.0) } else { *value })
+            })
+        });
     }
-}
-
-/// Sets a counter. A negative value is shown as 0.
-fn count(counter: &FloatCounter, value: f64) -> f64 {
-    counter.inc_by(value.max(0.0))
 }
 
 #[cfg(test)]
@@ -88,7 +87,7 @@ mod tests {
         ];
         let mut registry = Registry::default();
         let all = samples.iter().map(|(target, sample)| (labels(target), sample));
-        register(&mut registry, all);
+        register_samples(&mut registry, all);
         let mut text = String::new();
         encode_registry(&mut text, &registry).unwrap();
         let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("# HELP")).collect();
@@ -123,7 +122,7 @@ mod tests {
         let scrape = |samples: &[(&str, &Sample)]| {
             let mut registry = Registry::default();
             let labels = |target: &str| vec![("instance".to_owned(), target.to_owned())];
-            register(&mut registry, samples.iter().map(|(target, sample)| (labels(target), *sample)));
+            register_samples(&mut registry, samples.iter().map(|(target, sample)| (labels(target), *sample)));
             let mut text = String::new();
             encode_registry(&mut text, &registry).unwrap();
             text
