@@ -6,7 +6,7 @@ cd "$(dirname "$0")/fuzz"
 seconds=${1:-60}
 targets=("${@:2}")
 [ ${#targets[@]} -gt 0 ] || targets=(report mapping proactive_deps configuration mask captures settings)
-cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --locked cargo-fuzz --version 0.13.1
+cargo fuzz --version >/dev/null 2>&1 || cargo install --quiet --debug --locked cargo-fuzz --version 0.13.1
 # The instrumentation needs nightly flags; this makes the pinned compiler accept them in this script only.
 export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$PWD/../../target/fuzz"
 # No sanitizer: the fuzzed code has no unsafe blocks, and panics and hangs are found without one.
