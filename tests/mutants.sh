@@ -32,7 +32,7 @@ mutants=(
     "standard makes a dead letter after half an hour|settings.rs|const STANDARD_PATIENCE: Duration = Duration::from_secs(3600);|const STANDARD_PATIENCE: Duration = Duration::from_secs(1800);"
     "standard makes a dead letter at the first permanent failure|settings.rs|permanent && failures >= 3 && failing_for >= STANDARD_CAP|permanent"
     "standard polls a dead letter every half hour|settings.rs|if self == Self::Pulse { PULSE_DEAD_LETTER_INTERVAL }|if self != Self::Depsera { PULSE_DEAD_LETTER_INTERVAL }"
-    "the base interval is not the longest interval|target.rs|            Cadence::Adaptive \| Cadence::Fixed => base,|            Cadence::Adaptive \| Cadence::Fixed => PULSE_MAX.max(base),"
+    "the base interval is not the longest interval|target.rs|Cadence::Adaptive \| Cadence::Fixed => base,|Cadence::Adaptive \| Cadence::Fixed => PULSE_MAX.max(base),"
     "backoff starts doubled|backoff.rs|failures.saturating_sub(1)|failures"
     "Retry-After is ignored|scheduler/outcomes.rs|delay.max(retry_after.unwrap_or_default())|delay"
     "a target of the same origin revives a dead letter repeatedly|scheduler/outcomes.rs|            target.schedule.revived = true;|"

@@ -6,22 +6,21 @@
 //! target that changes. Ours is the greater of staleness and *activity*, and activity is chosen so that the interval
 //! follows the rate at which a target is expected to change ([`crate::rates`]):
 //!
-//! `wanted = base · (one change an hour / expected rate)^(2/3) · budget_scale`
+//! `wanted = base · √(one change an hour / expected rate) · stretch`
 //!
 //! Let `r` be the rate of a target's changes and `T` its interval. A change is detected `T/2` later on average. For a
-//! fixed number of polls over many targets, `T ∝ r^−p` minimises the mean over all changes of the delay's `(1/p −
-//! 1)`-th power (Lagrange multiplier). `p = 1/2` is best for the mean delay. `p = 1` is best for the mean of its
-//! logarithm, which a median follows, but is no better than equal intervals for the mean. 2/3 lies between: it is best
-//! for the mean square root, and better than equal intervals by either measure. (Cho and Garcia-Molina, "Effective page
-//! refresh policies", 2003, and Azar, Horvitz and others, "Tractable near-optimal policies for crawling", PNAS 2018,
-//! solve the same problem for the time that a copy is stale. Their solutions stop polling pages that change too often,
-//! which a poller must not do.)
+//! fixed number of polls over many targets, `T ∝ 1/√r` minimises the mean delay over all changes (Lagrange
+//! multiplier). The simulator computes the best intervals for the true rates, for comparison. (Cho and Garcia-Molina,
+//! "Effective page refresh policies", 2003, and Azar, Horvitz and others, "Tractable near-optimal policies for
+//! crawling", PNAS 2018, solve the same problem for the time that a copy is stale. Their solutions stop polling pages
+//! that change too often, which a poller must not do.)
 //!
 //! The base is the interval of a target that changes once an hour. It is also the longest interval, unless an operator
 //! set another: a target is never polled less often than its interval promises. All targets together are limited to
-//! twice the polls that their base intervals would cost (`budget_scale`), so that an estate with many incidents is not
+//! twice the polls that their base intervals would cost (`stretch`), so that an estate with many incidents is not
 //! overloaded by its poller. Where an operator allowed longer intervals, the limit is the number of polls that the base
-//! intervals would cost.
+//! intervals would cost. Polls of targets in trouble are limited further, so that they do not delay the detection of
+//! incidents ([`crate::target::Spending::stretch`]).
 
 use model::Cadence;
 use std::time::Duration;
@@ -34,14 +33,8 @@ const ERROR_PENALTY: f64 = 0.6;
 const QUEUE_STRETCH: f64 = 0.1;
 /// The interval varies by this fraction in either direction.
 const JITTER: f64 = 0.05;
-/// The minimum activity while a dependency is critical, so that its recovery is detected soon.
-const ACTIVITY_WHILE_CRITICAL: f64 = 0.5;
 /// The rate of changes per second at which a target is polled at its base interval.
 const RATE_AT_BASE: f64 = 1.0 / 3600.0;
-/// How strongly the interval follows the rate of changes; see the module documentation.
-const EXPONENT: f64 = 2.0 / 3.0;
-/// After a change, the expected rate starts at `RATE_AT_BASE` and halves in this time.
-const AFTERMATH: Duration = Duration::from_secs(600);
 
 /// The inputs of the formula besides the score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,7 +137,7 @@ pub(crate) struct Scores {
     /// The interval for that rate, in seconds, before the budget is applied.
     pub wanted: f64,
     /// The factor on `wanted` that keeps the polls of all targets within the budget; at least 1.
-    pub budget_scale: f64,
+    pub stretch: f64,
 }
 
 impl Scores {
@@ -162,24 +155,17 @@ pub(crate) fn staleness(age: Option<Duration>, max: Duration) -> f64 {
     age.map_or(1.0, |age| (age.as_secs_f64() / max.as_secs_f64().max(f64::MIN_POSITIVE)).min(1.0))
 }
 
-/// Returns the expected changes per second: the greater of the learnt rate and the rate after a recent change.
-pub(crate) fn expected_rate(learnt: f64, since_change: Option<Duration>) -> f64 {
-    let halves = |age: Duration| age.as_secs_f64() / AFTERMATH.as_secs_f64();
-    learnt.max(since_change.map_or(0.0, |age| RATE_AT_BASE * 0.5_f64.powf(halves(age))))
-}
-
 /// Returns the interval in seconds for a rate of changes, within the bounds and before the budget is applied.
 pub(crate) fn wanted(bounds: &Bounds, rate: f64) -> f64 {
     let (min, max) = (bounds.min.as_secs_f64(), bounds.max.as_secs_f64());
-    let wanted = bounds.base.as_secs_f64() * (RATE_AT_BASE / rate.max(f64::MIN_POSITIVE)).powf(EXPONENT);
+    let wanted = bounds.base.as_secs_f64() * (RATE_AT_BASE / rate.max(f64::MIN_POSITIVE)).sqrt();
     wanted.clamp(min, max)
 }
 
 /// Returns the score for which the formula yields `wanted` seconds.
-pub(crate) fn activity(bounds: &Bounds, wanted: f64, critical: bool) -> f64 {
+pub(crate) fn activity(bounds: &Bounds, wanted: f64) -> f64 {
     let (min, max) = (bounds.min.as_secs_f64(), bounds.max.as_secs_f64());
-    let activity = if max > min { ((max - wanted) / (max - min)).clamp(0.0, 1.0) } else { 1.0 };
-    if critical { activity.max(ACTIVITY_WHILE_CRITICAL) } else { activity }
+    if max > min { ((max - wanted) / (max - min)).clamp(0.0, 1.0) } else { 1.0 }
 }
 
 #[cfg(test)]
@@ -214,7 +200,7 @@ mod tests {
     #[test]
     fn adaptive_tightens_at_once_and_relaxes_slowly() {
         let at = |activity, last| {
-            let scores = Scores { staleness: 0.0, activity, rate: 0.0, wanted: 0.0, budget_scale: 1.0 };
+            let scores = Scores { staleness: 0.0, activity, rate: 0.0, wanted: 0.0, stretch: 1.0 };
             let last = Some(Duration::from_secs(last));
             compute(Cadence::Adaptive, BOUNDS, scores, Load::default(), last).interval.as_secs_f64()
         };
@@ -230,26 +216,22 @@ mod tests {
         let hourly = 1.0 / 3600.0;
         assert_eq!(wanted(&BOUNDS, hourly), 10.0, "one change an hour yields the base interval");
         assert!(
-            (wanted(&BOUNDS, hourly / 27.0) - 90.0).abs() < 1e-9,
-            "a rate 27 times lower yields an interval nine times longer"
+            (wanted(&BOUNDS, hourly / 81.0) - 90.0).abs() < 1e-9,
+            "a rate 81 times lower yields an interval nine times longer"
         );
         assert_eq!(wanted(&BOUNDS, 0.0), 300.0);
         assert_eq!(wanted(&BOUNDS, f64::MAX), 5.0);
         for seconds in [5.0, 20.0, 152.5, 300.0] {
-            let aimed = target_interval(&BOUNDS, activity(&BOUNDS, seconds, false), Load::default());
+            let aimed = target_interval(&BOUNDS, activity(&BOUNDS, seconds), Load::default());
             assert!((aimed - seconds).abs() < 1e-9, "{aimed}");
         }
-        assert_eq!(activity(&BOUNDS, 300.0, true), 0.5, "an outage raises the activity");
-        assert_eq!(activity(&Bounds { max: BOUNDS.min, ..BOUNDS }, 5.0, false), 1.0);
-        assert_eq!(expected_rate(0.0, None), 0.0);
-        assert_eq!(expected_rate(0.0, Some(Duration::from_secs(600))), hourly / 2.0);
-        assert_eq!(expected_rate(1.0, Some(Duration::ZERO)), 1.0);
+        assert_eq!(activity(&Bounds { max: BOUNDS.min, ..BOUNDS }, 5.0), 1.0);
     }
 
     #[test]
     fn jitter_stays_within_five_percent_and_the_bounds() {
         let at = |cadence, seconds, unit| {
-            let scores = Scores { staleness: 0.0, activity: 0.0, rate: 0.0, wanted: 0.0, budget_scale: 1.0 };
+            let scores = Scores { staleness: 0.0, activity: 0.0, rate: 0.0, wanted: 0.0, stretch: 1.0 };
             let computed = compute(cadence, BOUNDS, scores, Load::default(), None);
             jittered(&Computed { interval: Duration::from_secs(seconds), ..computed }, unit).as_secs_f64()
         };

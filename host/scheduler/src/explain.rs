@@ -269,13 +269,14 @@ impl Terms {
             let how =
                 "the expected time to its next change, from the changes seen at its polls and those of all targets";
             self.add("expected_change", format!("in {every}"), how);
-            if scores.budget_scale > 1.0 {
-                let share = format!("×{:.2}", scores.budget_scale);
-                self.add("stretch", share, "the factor that keeps the polls of all targets within the budget: twice the polls of their base intervals, or once where max_interval is set");
+            if scores.stretch > 1.0 {
+                let share = format!("×{:.2}", scores.stretch);
+                self.add("stretch", share, "the factor that keeps the polls of all targets within the budget: twice the polls of their base intervals, or once where max_interval is set; while a dependency is critical, it also keeps incidents of other targets from being detected later");
             }
-            let wanted = "the interval for this rate of changes: base_interval·(expected_change / 1 h)^(2/3), within min and max";
+            let wanted =
+                "the interval for this rate of changes: base_interval·√(expected_change / 1 h), within min and max";
             self.add("wanted", seconds(scores.wanted), wanted);
-            let how = "from wanted and stretch: 0 if the longest interval is short enough, 1 if the shortest is needed; at least 0.5 while a dependency is critical";
+            let how = "from wanted and stretch: 0 if the longest interval is short enough, 1 if the shortest is needed";
             self.add("activity", format!("{:.2}", scores.activity), how);
         }
         let score = scores.of(*cadence);

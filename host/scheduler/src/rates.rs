@@ -6,8 +6,9 @@
 //! frequency of change", 2003, estimate one rate for each page. Two states distinguish the end of an incident, which is
 //! near, from the start of the next one.)
 //!
-//! The prior is the rate over all targets (the population prior). It counts as at most two hours of observation, so
-//! that a target's own history soon outweighs it.
+//! The prior is a Gamma distribution that is fitted to the rates of all targets (an empirical Bayes estimate): its mean
+//! is their common rate, and the more their rates differ, the less it counts against a target's own history. Targets
+//! that all behave alike are polled alike, and a flapping target among quiet ones is recognised after a few changes.
 
 use model::{Moment, Rate, Rates};
 use std::time::Duration;
@@ -20,8 +21,8 @@ const LONGEST_SPAN: Duration = Duration::from_secs(3600);
 const QUIET: Rate = Rate { changes: 0.001, seconds: 3600.0 };
 /// Until an incident is observed, an incident is assumed to last ten minutes.
 const TROUBLE: Rate = Rate { changes: 1.0, seconds: 600.0 };
-/// The population prior counts as at most this many seconds of observation.
-const LONGEST_PRIOR: f64 = 7200.0;
+/// The population prior counts as at most this many seconds of observation, however alike the targets are.
+const LONGEST_PRIOR: f64 = 30.0 * 86_400.0;
 /// The population prior is recomputed at this interval.
 const REFRESH: Duration = Duration::from_secs(60);
 
@@ -55,52 +56,53 @@ impl Learn for Rates {
     }
 }
 
-/// The population prior: the rates of change over all targets.
+/// The population prior: the distribution of the rates of change over all targets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PopulationPrior {
     quiet: Rate,
     trouble: Rate,
-    /// Changes and seconds of all targets, quiet and in trouble; in double precision, because the sums are large.
-    seen: [[f64; 2]; 2],
     refreshed: Moment,
 }
 
 impl PopulationPrior {
     pub(crate) fn new() -> Self {
-        Self { quiet: QUIET, trouble: TROUBLE, seen: [[0.0; 2]; 2], refreshed: Moment::from_nanos(i64::MIN) }
+        Self { quiet: QUIET, trouble: TROUBLE, refreshed: Moment::from_nanos(i64::MIN) }
     }
 
-    /// Adds the rates of a target that were saved before a restart.
-    pub(crate) fn add(&mut self, rates: &Rates) {
-        for (seen, rate) in self.seen.iter_mut().zip([rates.quiet, rates.trouble]) {
-            seen[0] += f64::from(rate.changes);
-            seen[1] += f64::from(rate.seconds);
-        }
+    /// Whether the prior should be fitted again.
+    pub(crate) fn is_due(&self, now: Moment) -> bool {
+        now.since(self.refreshed) >= REFRESH
     }
 
-    /// Records a poll of any target; see [`Learn::observe`].
-    pub(crate) fn observe(&mut self, was_in_trouble: bool, span: Duration, changed: bool, now: Moment) {
-        let seen = &mut self.seen[usize::from(was_in_trouble)];
-        seen[0] += f64::from(u8::from(changed));
-        seen[1] += span.min(LONGEST_SPAN).as_secs_f64();
-        let since = now.since(self.refreshed);
-        if since >= REFRESH {
-            let kept = 0.5_f64.powf(since.min(HALF_LIFE).as_secs_f64() / HALF_LIFE.as_secs_f64());
-            self.seen.iter_mut().flatten().for_each(|number| *number *= kept);
-            self.refresh(now);
-        }
-    }
-
-    fn refresh(&mut self, now: Moment) {
+    /// Fits the prior to the observations of all targets.
+    pub(crate) fn refresh<'a>(&mut self, all: impl Iterator<Item = &'a Rates> + Clone, now: Moment) {
         self.refreshed = now;
-        let prior = |seen: [f64; 2], first: Rate| {
-            let rate = (seen[0] + f64::from(first.changes)) / (seen[1] + f64::from(first.seconds));
-            // The time in which one change is expected, but at most the longest prior.
-            let seconds = rate.recip().min(LONGEST_PRIOR);
-            Rate { changes: (rate * seconds) as f32, seconds: seconds as f32 }
-        };
-        (self.quiet, self.trouble) = (prior(self.seen[0], QUIET), prior(self.seen[1], TROUBLE));
+        self.quiet = fitted(all.clone().map(|rates| rates.quiet), QUIET);
+        self.trouble = fitted(all.map(|rates| rates.trouble), TROUBLE);
     }
+}
+
+/// Fits a Gamma distribution to observations by the method of moments. `first` is counted as one more observation of
+/// the mean.
+///
+/// If a target with rate `λ` is observed for `t` seconds, its number of changes `k` has the mean `λt` and the variance
+/// `λt`. So over targets with the mean rate `m`, the mean of `(k − mt)² − mt` is `t²` times the variance of the rates.
+fn fitted(observed: impl Iterator<Item = Rate> + Clone, first: Rate) -> Rate {
+    let parts = |rate: Rate| (f64::from(rate.changes), f64::from(rate.seconds));
+    let (changes, seconds) = observed.clone().chain([first]).fold((0.0, 0.0), |(changes, seconds), rate| {
+        let (more, time) = parts(rate);
+        (changes + more, seconds + time)
+    });
+    let mean = changes / seconds;
+    let (excess, squares) = observed.fold((0.0, 0.0), |(excess, squares), rate| {
+        let (changes, seconds) = parts(rate);
+        let expected = mean * seconds;
+        (excess + (changes - expected).powi(2) - expected, squares + seconds * seconds)
+    });
+    // The variance of a Gamma distribution is its mean over its weight in seconds.
+    let weight = if excess > 0.0 { mean * squares / excess } else { LONGEST_PRIOR };
+    let weight = weight.min(LONGEST_PRIOR);
+    Rate { changes: (mean * weight) as f32, seconds: weight as f32 }
 }
 
 #[cfg(test)]
@@ -127,24 +129,47 @@ mod tests {
         assert!(rates.quiet.seconds < before.quiet.seconds + 3601.0, "a span in which the host was down is capped");
     }
 
+    fn target(changes: f32, hours: f32) -> Rates {
+        let quiet = Rate { changes, seconds: hours * 3600.0 };
+        Rates { quiet, ..Rates::default() }
+    }
+
+    fn fitted_to(all: &[Rates]) -> PopulationPrior {
+        let mut prior = PopulationPrior::new();
+        prior.refresh(all.iter(), Moment::START);
+        prior
+    }
+
     #[test]
-    fn a_new_target_starts_with_the_population_prior() {
-        let hour = Duration::from_secs(3600);
-        let (mut population_prior, mut now) = (PopulationPrior::new(), Moment::START);
-        for hours in 0..400 {
-            now = now.after(hour / 20);
-            // Twenty targets change every tenth hour.
-            population_prior.observe(false, hour, hours % 10 == 0, now);
+    fn a_new_target_starts_with_the_rate_of_all() {
+        let (all, new) = ([target(2.0, 20.0), target(1.0, 20.0), target(3.0, 20.0)], Rates::default());
+        let expected = new.expected(false, &fitted_to(&all)) * 3600.0;
+        assert!((0.09..0.11).contains(&expected), "{expected}");
+    }
+
+    #[test]
+    fn targets_that_are_alike_have_the_same_rate_and_others_their_own() {
+        let hourly = |rates: &Rates, prior: &PopulationPrior| rates.expected(false, prior) * 3600.0;
+        // Counts as they are by chance at one change in ten hours: the mean and the variance are 2.
+        let alike: Vec<Rates> = [0, 1, 1, 2, 2, 2, 2, 3, 3, 4].map(|count| target(count as f32, 20.0)).to_vec();
+        let prior = fitted_to(&alike);
+        for rates in &alike {
+            assert!((0.09..0.11).contains(&hourly(rates, &prior)), "{prior:?}");
         }
-        let new_target = Rates::default();
-        let expected = new_target.expected(false, &population_prior) * 3600.0;
-        assert!((0.08..0.12).contains(&expected), "{expected}");
-        let mut quiet = new_target;
-        (0..24).for_each(|_| quiet.observe(false, hour, false));
-        assert!(quiet.expected(false, &population_prior) * 3600.0 < 0.012, "a quiet day outweighs the prior");
-        let mut again = PopulationPrior::new();
-        (0..10).for_each(|_| again.add(&quiet));
-        again.observe(false, hour, false, now);
-        assert!(new_target.expected(false, &again) * 3600.0 < 0.001, "all targets were quiet");
+        // One of ten flaps.
+        let mixed: Vec<Rates> = (0..10).map(|number| target(if number == 0 { 40.0 } else { 0.0 }, 20.0)).collect();
+        let prior = fitted_to(&mixed);
+        assert!(hourly(&mixed[0], &prior) > 1.9 && hourly(&mixed[1], &prior) < 0.02, "{prior:?}");
+        let first_change = target(1.0, 0.1);
+        assert!(hourly(&first_change, &prior) > 0.4, "a new target that changes is soon taken for one that flaps");
+    }
+
+    #[test]
+    fn the_prior_of_no_or_one_target_is_valid() {
+        for all in [vec![], vec![target(0.0, 0.0)], vec![target(3.0, 1.0)]] {
+            let prior = fitted_to(&all);
+            let rate = Rates::default().expected(false, &prior);
+            assert!(rate > 0.0 && rate.is_finite(), "{all:?}: {prior:?}");
+        }
     }
 }

@@ -8,7 +8,10 @@
 
 mod compare;
 mod estate;
+mod optimum;
 mod truth;
+mod world;
 
-pub use compare::{Comparison, Row, compare};
+pub use compare::{Comparison, compare};
 pub use estate::{Class, Estate, Outage};
+pub use world::Row;

@@ -2,7 +2,7 @@
 
 use crate::Settings;
 use crate::breaker::Transitions;
-use crate::cadence::{Bounds, Scores, activity, expected_rate, staleness, wanted};
+use crate::cadence::{Bounds, Scores, activity, staleness, wanted};
 use crate::queue::Slot;
 use crate::rates::{Learn, PopulationPrior};
 use crate::settings::PULSE_MAX;
@@ -144,13 +144,55 @@ impl PartialEq for ReadyEntry {
 
 impl Eq for ReadyEntry {}
 
-/// Polls per second of a target with the adaptive cadence; zero for other cadences.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// The factor by which equal intervals may be longer while targets are quiet, for shorter ones in trouble.
+const SLOWER_WHILE_QUIET: f64 = 1.02;
+/// The largest factor on the intervals of targets in trouble.
+const MOST_STRETCH: f64 = 10.0;
+
+/// Numbers of one target, or their sums over all targets, from which the budget of polls is computed.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spending {
-    /// The rate that the adaptive cadence wants.
+    /// Polls per second that the adaptive cadence wants.
     pub wanted: f64,
+    /// The part of `wanted` of targets in trouble.
+    pub in_trouble: f64,
     /// The budget: twice the rate of the base interval, or once if the interval may be longer than the base.
     pub allowed: f64,
+    /// The number of targets.
+    pub targets: f64,
+    /// Expected changes per second of quiet targets.
+    pub changes: f64,
+    /// The sum of their expected changes per second, each multiplied by the wanted interval in seconds.
+    pub exposure: f64,
+}
+
+impl Spending {
+    /// Adds `new` and subtracts `old`.
+    pub(crate) fn replace(&mut self, old: &Self, new: &Self) {
+        self.wanted += new.wanted - old.wanted;
+        self.in_trouble += new.in_trouble - old.in_trouble;
+        self.allowed += new.allowed - old.allowed;
+        self.targets += new.targets - old.targets;
+        self.changes += new.changes - old.changes;
+        self.exposure += new.exposure - old.exposure;
+    }
+
+    /// Returns the factor on the wanted interval of a target, at least 1.
+    ///
+    /// The first factor keeps the polls of all targets within the budget. The second one, for targets in trouble, keeps
+    /// the beginning of an incident from being detected later than with equal intervals, however many targets are in
+    /// trouble: the mean interval of quiet targets, weighted by their changes, is at most [`SLOWER_WHILE_QUIET`] times
+    /// the interval with which all targets together would be polled as often.
+    pub(crate) fn stretch(&self, in_trouble: bool) -> f64 {
+        let budget = if self.allowed > 0.0 { (self.wanted / self.allowed).max(1.0) } else { 1.0 };
+        if !in_trouble || self.exposure <= 0.0 {
+            return budget;
+        }
+        let polls = SLOWER_WHILE_QUIET * self.targets * self.changes / self.exposure;
+        let rest = polls - (self.wanted - self.in_trouble);
+        let trouble = if rest > 0.0 { (self.in_trouble / rest).max(1.0) } else { MOST_STRETCH };
+        budget * trouble.min(MOST_STRETCH)
+    }
 }
 
 #[derive(Debug)]
@@ -202,22 +244,14 @@ impl Target {
         self.spec.cadence.unwrap_or(settings.cadence)
     }
 
-    /// Returns the interval bounds. A base outside them is moved to the nearer bound.
+    /// Returns the interval bounds.
     pub(crate) fn bounds(&self, settings: &Settings) -> Bounds {
-        let min = self.spec.min.unwrap_or(settings.min).clamp(BOUNDS.0, BOUNDS.1);
-        let base = self.spec.interval.or(settings.base).or(self.spec.kind_interval).unwrap_or(BASE);
-        // The base is the longest interval, unless an operator set one or selected the `pulse` cadence.
-        let max = self.longest(settings).unwrap_or(match self.cadence(settings) {
-            Cadence::Pulse => PULSE_MAX,
-            Cadence::Adaptive | Cadence::Fixed => base,
-        });
-        let max = max.clamp(min, BOUNDS.1);
-        Bounds { base: base.clamp(min, max), min, max }
+        bounds(&self.spec, settings, self.cadence(settings))
     }
 
     /// Returns the longest interval that an operator set.
     pub(crate) fn longest(&self, settings: &Settings) -> Option<Duration> {
-        self.spec.max.or(settings.max)
+        longest(&self.spec, settings)
     }
 
     /// Returns the interval while the target answers: the last one computed, or the base.
@@ -233,20 +267,19 @@ impl Target {
     pub(crate) fn scores(
         &self,
         settings: &Settings,
-        (budget_scale, population_prior): (f64, &PopulationPrior),
+        (spending, population_prior): (&Spending, &PopulationPrior),
         now: Moment,
     ) -> Scores {
         let (schedule, bounds) = (&self.schedule, self.bounds(settings));
-        let age = |moment: Option<Moment>| moment.map(|moment| now.since(moment));
         let staleness = self.staleness(settings, now);
         if self.cadence(settings) != Cadence::Adaptive {
-            return Scores { staleness, activity: 0.0, rate: 0.0, wanted: 0.0, budget_scale: 1.0 };
+            return Scores { staleness, activity: 0.0, rate: 0.0, wanted: 0.0, stretch: 1.0 };
         }
-        let rate =
-            expected_rate(schedule.rates.expected(schedule.critical, population_prior), age(schedule.last_change));
+        let rate = schedule.rates.expected(schedule.critical, population_prior);
         let wanted = wanted(&bounds, rate);
-        let activity = activity(&bounds, wanted * budget_scale, schedule.critical);
-        Scores { staleness, activity, rate, wanted, budget_scale }
+        let stretch = spending.stretch(schedule.critical);
+        let activity = activity(&bounds, wanted * stretch);
+        Scores { staleness, activity, rate, wanted, stretch }
     }
 
     fn staleness(&self, settings: &Settings, now: Moment) -> f64 {
@@ -294,5 +327,64 @@ impl Target {
             saved.due = now.after(again.max(dead));
         }
         saved
+    }
+}
+
+fn longest(spec: &TargetSpec, settings: &Settings) -> Option<Duration> {
+    spec.max.or(settings.max)
+}
+
+/// Returns the interval bounds of a target with this cadence. A base outside them is moved to the nearer bound.
+pub(crate) fn bounds(spec: &TargetSpec, settings: &Settings, cadence: Cadence) -> Bounds {
+    let min = spec.min.unwrap_or(settings.min).clamp(BOUNDS.0, BOUNDS.1);
+    let base = spec.interval.or(settings.base).or(spec.kind_interval).unwrap_or(BASE);
+    // The base is the longest interval, unless an operator set one or selected the `pulse` cadence.
+    let max = longest(spec, settings).unwrap_or(match cadence {
+        Cadence::Pulse => PULSE_MAX,
+        Cadence::Adaptive | Cadence::Fixed => base,
+    });
+    let max = max.clamp(min, BOUNDS.1);
+    Bounds { base: base.clamp(min, max), min, max }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sums over targets, each with its wanted interval in seconds and its rate of changes if it is quiet.
+    fn sums(all: &[(usize, f64, Option<f64>)], allowed: f64) -> Spending {
+        let mut sums = Spending { allowed, ..Spending::default() };
+        for (count, interval, rate) in all {
+            let (count, rate, polls) = (*count as f64, *rate, *count as f64 / interval);
+            let in_trouble = if rate.is_none() { polls } else { 0.0 };
+            let rate = rate.unwrap_or(0.0);
+            let (changes, exposure) = (count * rate, count * rate * interval);
+            let one = Spending { wanted: polls, in_trouble, allowed: 0.0, targets: count, changes, exposure };
+            sums.replace(&Spending::default(), &one);
+        }
+        sums
+    }
+
+    #[test]
+    fn the_polls_of_all_targets_stay_within_the_budget() {
+        let all = [(10, 5.0, Some(0.001))];
+        assert_eq!(sums(&all, 4.0).stretch(false), 1.0);
+        assert_eq!(sums(&all, 0.5).stretch(false), 4.0, "two polls a second are wanted, and half a one is allowed");
+        assert_eq!(Spending::default().stretch(true), 1.0, "no target");
+    }
+
+    #[test]
+    fn targets_in_trouble_do_not_delay_the_detection_of_incidents() {
+        // All targets are alike: quiet ones are polled every 100 s, those in trouble every 10 s.
+        let alike = sums(&[(90, 100.0, Some(0.001)), (10, 10.0, None)], 100.0);
+        assert_eq!(alike.stretch(false), 1.0);
+        let stretch = alike.stretch(true);
+        let equal = 100.0 / (90.0 / 100.0 + 10.0 / (10.0 * stretch));
+        assert!((100.0 / equal - SLOWER_WHILE_QUIET).abs() < 1e-9, "{stretch}: {equal}");
+        // The changes come from targets that are polled often anyway.
+        let mixed = sums(&[(90, 100.0, Some(1e-6)), (10, 10.0, Some(0.01)), (10, 10.0, None)], 100.0);
+        assert_eq!(mixed.stretch(true), 1.0);
+        let hopeless = sums(&[(10, 10.0, Some(1e-6)), (1, 100.0, Some(0.1)), (10, 10.0, None)], 100.0);
+        assert_eq!(hopeless.stretch(true), MOST_STRETCH);
     }
 }

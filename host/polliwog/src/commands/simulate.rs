@@ -33,23 +33,25 @@ fn seconds(duration: Duration) -> f64 {
 }
 
 fn to_json(estate: &Estate, seed: u64, comparison: &Comparison) -> Value {
-    let row = |row: &Row| {
+    let row = |name: &str, row: &Row| {
         json!({
-            "cadence": row.cadence.as_str(), "polls": row.polls, "intervalSeconds": seconds(row.interval),
+            "cadence": name, "polls": row.polls, "intervalSeconds": seconds(row.interval),
             "changes": row.changes, "medianSeconds": seconds(row.median), "p95Seconds": seconds(row.p95),
             "meanSeconds": seconds(row.mean), "missedShare": row.missed,
         })
     };
     json!({
         "estate": estate.name, "targets": estate.targets, "durationSeconds": estate.duration.as_secs(), "seed": seed,
-        "cadences": comparison.rows.iter().map(row).collect::<Vec<_>>(), "adaptiveToFixedMedian": comparison.ratio,
-        "fixedAsConfigured": row(&comparison.configured), "tooFewChanges": has_too_few_changes(comparison),
+        "cadences": comparison.rows().map(|(name, found)| row(name, found)),
+        "adaptiveToFixedMedian": comparison.adaptive_to_fixed_median(),
+        "adaptiveToOptimumMean": comparison.adaptive_to_optimum_mean(),
+        "fixedAsConfigured": row("fixed", &comparison.configured), "tooFewChanges": has_too_few_changes(comparison),
     })
 }
 
 /// Whether a run has too few changes to compare the cadences.
 fn has_too_few_changes(comparison: &Comparison) -> bool {
-    comparison.rows.iter().any(|row| row.changes < ENOUGH_CHANGES)
+    comparison.rows().iter().any(|(_, row)| row.changes < ENOUGH_CHANGES)
 }
 
 fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<()> {
@@ -57,7 +59,7 @@ fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<(
     let base = base.unwrap_or(Duration::from_secs(10));
     print(&format!(
         "{}\n{} targets for {:.1} hours, seed {seed}; adaptive with base {:?}, min {:?}, {}\n\
-         delay: from a change to the next poll with a report; the first three rows have the same number of polls\n",
+         delay: from a change to the next poll with a report; all rows but the last have the same number of polls\n",
         estate.name,
         estate.targets,
         estate.duration.as_secs_f64() / 3600.0,
@@ -69,8 +71,7 @@ fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<(
         "{:<10} {:>10} {:>12} {:>9} {:>12} {:>10} {:>10} {:>8}",
         "cadence", "polls", "interval", "changes", "median", "p95", "mean", "missed"
     ))?;
-    let named = comparison.rows.iter().map(|row| (row.cadence.as_str(), row));
-    for (name, row) in named.chain([("configured", &comparison.configured)]) {
+    for (name, row) in comparison.rows().into_iter().chain([("configured", &comparison.configured)]) {
         print(&format!(
             "{name:<10} {:>10} {:>10.1} s {:>9} {:>10.1} s {:>8.1} s {:>8.1} s {:>6.1} %",
             row.polls,
@@ -82,9 +83,10 @@ fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<(
             row.missed * 100.0
         ))?;
     }
+    print("optimum: the best intervals for the mean delay, if the true rates of changes were known")?;
     print("configured: each target at its own fixed interval")?;
     print("missed: changes that ended before a poll detected them")?;
-    if comparison.rows.iter().any(|row| row.changes == 0) {
+    if comparison.rows().iter().any(|(_, row)| row.changes == 0) {
         return print("\nnothing changed in this time: use a longer duration, or more incidentsPerDay");
     }
     if has_too_few_changes(comparison) {
@@ -92,5 +94,9 @@ fn show(estate: &Estate, seed: u64, comparison: &Comparison) -> anyhow::Result<(
             "\nfewer than {ENOUGH_CHANGES} changes are too few to compare: use a longer duration, or more targets"
         ))?;
     }
-    print(&format!("\nadaptive detects half of the changes in {:.2} of the time that fixed needs", comparison.ratio))
+    print(&format!(
+        "\nadaptive detects half of the changes in {:.2} of the time that fixed needs; its mean delay is {:.2} times the optimum's",
+        comparison.adaptive_to_fixed_median(),
+        comparison.adaptive_to_optimum_mean()
+    ))
 }

@@ -72,7 +72,10 @@ impl Scheduler {
         if let Some(before) = schedule.last_success {
             let (was_in_trouble, span) = (schedule.critical, now.since(before));
             schedule.rates.observe(was_in_trouble, span, changed);
-            self.population_prior.observe(was_in_trouble, span, changed, now);
+        }
+        if self.population_prior.is_due(now) {
+            let rates = self.targets.iter().flatten().map(|target| &target.schedule.rates);
+            self.population_prior.refresh(rates, now);
         }
         let schedule = &mut self.target_mut(slot).schedule;
         schedule.failures = 0;

@@ -58,9 +58,7 @@ impl Scheduler {
     }
 
     fn score(&self, target: &Target, now: Moment) -> f64 {
-        target
-            .scores(&self.settings, (self.budget_scale(), &self.population_prior), now)
-            .of(target.cadence(&self.settings))
+        target.scores(&self.settings, (&self.spending, &self.population_prior), now).of(target.cadence(&self.settings))
     }
 
     /// Removes a target from the place where it waits. A poll in flight continues.
@@ -161,12 +159,21 @@ impl Scheduler {
     pub(super) fn computed(&mut self, slot: Slot, load: Load, now: Moment) -> Computed {
         let target = self.target(slot);
         let (cadence, bounds) = (target.cadence(&self.settings), target.bounds(&self.settings));
-        let scores = target.scores(&self.settings, (self.budget_scale(), &self.population_prior), now);
+        let scores = target.scores(&self.settings, (&self.spending, &self.population_prior), now);
         let last = target.schedule.interval;
         let spending = match cadence {
             Cadence::Adaptive => {
                 let share = if target.longest(&self.settings).is_some() { 1.0 } else { MOST_SPENDING };
-                Spending { wanted: 1.0 / scores.wanted, allowed: share / bounds.base.as_secs_f64() }
+                let wanted = 1.0 / scores.wanted;
+                let in_trouble = target.schedule.critical;
+                Spending {
+                    wanted,
+                    in_trouble: if in_trouble { wanted } else { 0.0 },
+                    allowed: share / bounds.base.as_secs_f64(),
+                    targets: 1.0,
+                    changes: if in_trouble { 0.0 } else { scores.rate },
+                    exposure: if in_trouble { 0.0 } else { scores.rate * scores.wanted },
+                }
             }
             Cadence::Pulse | Cadence::Fixed => Spending::default(),
         };
@@ -176,14 +183,7 @@ impl Scheduler {
 
     pub(super) fn spend(&mut self, slot: Slot, spending: Spending) {
         let before = std::mem::replace(&mut self.target_mut(slot).spending, spending);
-        self.spending.wanted += spending.wanted - before.wanted;
-        self.spending.allowed += spending.allowed - before.allowed;
-    }
-
-    /// Returns the factor on all wanted intervals that keeps the polls of all targets within the budget; at least 1.
-    pub(super) fn budget_scale(&self) -> f64 {
-        let Spending { wanted, allowed } = self.spending;
-        if allowed > 0.0 { (wanted / allowed).max(1.0) } else { 1.0 }
+        self.spending.replace(&before, &spending);
     }
 
     pub(super) fn dispatch(&mut self, now: Moment) {

@@ -21,7 +21,6 @@ impl Scheduler {
                 self.emit(EventKind::ServiceStarted { target: spec.id.clone() });
             }
             let mut target = Target::new(spec, saved.unwrap_or_else(|| Schedule::new(now)), Why::Restored);
-            self.population_prior.add(&target.schedule.rates);
             // The due time is too late, because a clock was set back or an interval was shortened. Such targets are
             // spread together with the overdue ones; otherwise they would all be due at once.
             let too_far = target.schedule.due > target.latest_due(&self.settings, now);

@@ -69,10 +69,15 @@ impl Estate {
         owned
     }
 
+    /// Returns the id of a target.
+    pub(crate) fn id(target: usize) -> TargetId {
+        TargetId::new(&format!("t{target}")).expect("a letter and digits form a valid id")
+    }
+
     pub(crate) fn spec(&self, target: usize, class: &Class) -> TargetSpec {
         let host: Arc<str> = format!("host-{}", target / self.per_host.max(1) as usize).into();
         TargetSpec {
-            id: TargetId::new(&format!("t{target}")).expect("a letter and digits form a valid id"),
+            id: Self::id(target),
             kind: Kind::new("simulated").expect("a word is a valid kind"),
             url_hash: (target as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             origin: host.clone(),
