@@ -192,6 +192,7 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
     let start = Instant::now();
     let context = Context { common, pool, plan, progress };
     let key = Key::of(&plan.destination, &plan.share);
+    let _in_flight = pool.enter(&key);
     while let Some(connection) = pool.take(&key) {
         match attempt(context, Ready { connection, phases: Phases::default(), start }).await {
             // The server may have closed the idle connection when it was taken. The method is safe, so retry.

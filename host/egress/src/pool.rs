@@ -9,15 +9,18 @@ use crate::{Origin, Reach};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-/// Maximum number of idle connections per origin.
+/// Minimum of the number of idle connections that are kept for an origin and kind. More are kept if more were in use
+/// together: see [`Peak`].
 const IDLE_EACH: usize = 8;
+/// Time after which a peak is forgotten, at the earliest. It is forgotten after twice this time, at the latest.
+const PEAK_TIME: Duration = Duration::from_secs(60);
 /// Maximum number of idle connections of a lane. The oldest are closed first.
 const IDLE_ALL: usize = 2048;
 /// Maximum lifetime of a connection. It bounds the time until a renewed certificate or a changed address of a name is
@@ -80,18 +83,88 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct Idle {
-    by_key: HashMap<Key, Vec<(Instant, Connection)>>,
+    by_key: HashMap<Key, Group>,
     count: usize,
 }
 
+/// The connections of an origin and kind.
+#[derive(Default)]
+struct Group {
+    /// Idle connections and since when. The most recently used is last.
+    idle: VecDeque<(Instant, Connection)>,
+    /// The number of requests in flight.
+    in_flight: usize,
+    peak: Peak,
+}
+
+/// The largest number of requests in flight together in the last one to two [`PEAK_TIME`]s.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peak {
+    /// When the current period began. `None` before the first request.
+    since: Option<Instant>,
+    current: usize,
+    previous: usize,
+}
+
+impl Peak {
+    fn note(&mut self, in_flight: usize, now: Instant) {
+        self.turn(now);
+        self.current = self.current.max(in_flight);
+    }
+
+    fn most(&mut self, now: Instant) -> usize {
+        self.turn(now);
+        self.current.max(self.previous)
+    }
+
+    /// Begins a new period if the current one is over.
+    fn turn(&mut self, now: Instant) {
+        let age = now.duration_since(*self.since.get_or_insert(now));
+        if age >= PEAK_TIME {
+            self.previous = if age < 2 * PEAK_TIME { self.current } else { 0 };
+            (self.since, self.current) = (Some(now), 0);
+        }
+    }
+}
+
+/// A request in flight. It no longer counts after the drop.
+pub(crate) struct InFlight<'a> {
+    pool: &'a Pool,
+    key: &'a Key,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let mut idle = self.pool.lock();
+        if let Some(group) = idle.by_key.get_mut(self.key) {
+            group.in_flight -= 1;
+            idle.forget_empty(self.key);
+        }
+    }
+}
+
 impl Pool {
+    fn lock(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a request in flight. Later, as many connections are kept idle as requests were in flight together.
+    /// Otherwise a busy host would open a new connection for most of its requests.
+    pub(crate) fn enter<'a>(&'a self, key: &'a Key) -> InFlight<'a> {
+        let mut idle = self.lock();
+        let group = idle.by_key.entry(key.clone()).or_default();
+        group.in_flight += 1;
+        group.peak.note(group.in_flight, Instant::now());
+        InFlight { pool: self, key }
+    }
+
     /// Returns the most recently used connection that is still open. `None` if no connection is open.
     pub(crate) fn take(&self, key: &Key) -> Option<Connection> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = idle.by_key.get_mut(key)?;
+        let mut idle = self.lock();
+        let held = &mut idle.by_key.get_mut(key)?.idle;
         let before = held.len();
         let mut found = None;
-        while let Some((since, connection)) = held.pop() {
+        while let Some((since, connection)) = held.pop_back() {
             if since.elapsed() >= IDLE_TIME || connection.is_over() {
                 continue;
             }
@@ -105,53 +178,71 @@ impl Pool {
                     born: connection.born,
                     socket: connection.socket.clone(),
                 };
-                held.push((Instant::now(), connection));
+                held.push_back((Instant::now(), connection));
                 found = Some(same);
             } else {
                 found = Some(connection);
             }
             break;
         }
-        let gone = before - held.len();
-        if held.is_empty() {
-            idle.by_key.remove(key);
-        }
-        idle.count -= gone;
+        idle.count -= before - held.len();
+        idle.forget_empty(key);
         found
     }
 
+    /// Keeps a connection for the next request, in place of the oldest if there are enough.
     pub(crate) fn put(&self, key: Key, connection: Connection) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.lock();
         if idle.count >= IDLE_ALL {
             idle.forget_old();
         }
-        let held = idle.by_key.entry(key).or_default();
-        let shared = held.iter().any(|(_, held)| matches!(held.sender, Sender::Http2(_)));
-        if held.len() < IDLE_EACH && !shared {
-            held.push((Instant::now(), connection));
-            idle.count += 1;
+        let now = Instant::now();
+        let Idle { by_key, count } = &mut *idle;
+        let Group { idle, peak, .. } = by_key.entry(key).or_default();
+        if idle.iter().any(|(_, held)| matches!(held.sender, Sender::Http2(_))) {
+            return;
+        }
+        idle.push_back((now, connection));
+        *count += 1;
+        let most = peak.most(now).max(IDLE_EACH);
+        let is_old = |(since, _): &(Instant, Connection)| now.duration_since(*since) >= IDLE_TIME;
+        while idle.len() > most || idle.front().is_some_and(is_old) {
+            idle.pop_front();
+            *count -= 1;
         }
     }
-}
 
-impl Pool {
     /// Closes idle connections because descriptors are scarce.
     pub(crate) fn make_room(&self) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).forget_old();
+        self.lock().forget_old();
     }
 }
 
 impl Idle {
+    /// Removes a group that has no connections and no requests.
+    fn forget_empty(&mut self, key: &Key) {
+        if self.by_key.get(key).is_some_and(Group::is_empty) {
+            self.by_key.remove(key);
+        }
+    }
+
     /// Removes connections that are closed or too old, and the older half of the others.
     fn forget_old(&mut self) {
-        let mut ages: Vec<Instant> = self.by_key.values().flatten().map(|(since, _)| *since).collect();
+        let mut ages: Vec<Instant> =
+            self.by_key.values().flat_map(|group| &group.idle).map(|(since, _)| *since).collect();
         ages.sort_unstable();
         let median = ages.get(ages.len() / 2).copied();
-        self.by_key.retain(|_, held| {
-            held.retain(|(since, connection)| !connection.is_over() && Some(*since) > median);
-            !held.is_empty()
+        self.by_key.retain(|_, group| {
+            group.idle.retain(|(since, connection)| !connection.is_over() && Some(*since) > median);
+            !group.is_empty()
         });
-        self.count = self.by_key.values().map(Vec::len).sum();
+        self.count = self.by_key.values().map(|group| group.idle.len()).sum();
+    }
+}
+
+impl Group {
+    fn is_empty(&self) -> bool {
+        self.idle.is_empty() && self.in_flight == 0
     }
 }
 
@@ -166,5 +257,24 @@ impl Connection {
             Sender::Http2(sender) => sender.is_closed(),
         };
         closed || self.born.elapsed() >= AGE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_is_forgotten_after_one_to_two_periods() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut peak = Peak::default();
+        peak.note(20, at(0));
+        peak.note(3, at(50));
+        assert_eq!(peak.most(at(59)), 20);
+        peak.note(5, at(61));
+        assert_eq!(peak.most(at(110)), 20, "the peak was in the previous period");
+        assert_eq!(peak.most(at(122)), 5);
+        assert_eq!(peak.most(at(300)), 0, "nothing was in flight for two periods");
     }
 }

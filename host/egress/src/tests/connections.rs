@@ -108,3 +108,30 @@ async fn a_late_second_answer_does_not_reach_another_kind() {
     assert_eq!(&read(&honest, "/second").await[..], b"fine");
     assert_eq!(&read(&greedy, "/third").await[..], b"poison", "the kind keeps its own connection");
 }
+
+#[tokio::test]
+async fn as_many_connections_are_kept_as_requests_were_in_flight_together() {
+    /// More than the number that is always kept, and no more than one kind may send to a host.
+    const TOGETHER: usize = 15;
+    let barrier = Arc::new(tokio::sync::Barrier::new(TOGETHER));
+    let port = server(move |mut stream| {
+        let barrier = barrier.clone();
+        async move {
+            while head(&mut stream).await.is_some() {
+                // No answer before all requests have arrived, so that each needs its own connection.
+                barrier.wait().await;
+                let _ = stream.write_all(ok("x").as_bytes()).await;
+            }
+        }
+    })
+    .await;
+    let poll = poll(&format!("http://127.0.0.1:{port}/"));
+    for _ in 0..3 {
+        let all = (0..TOGETHER).map(|number| poll.session.fetch(Request::get(format!("/{number}"))));
+        for response in futures_util::future::join_all(all).await {
+            assert_eq!(response.unwrap().body, b"x");
+        }
+        let connections = poll.egress.gauges().connections.load(Ordering::Relaxed);
+        assert_eq!(connections, TOGETHER as u64, "every later request finds an idle connection");
+    }
+}
