@@ -24,14 +24,9 @@
 //! its time waiting.
 
 use crate::limits::{INSTANCES, Limits, MEMORIES, TABLE, TABLES};
+use crate::ticker::Ticker;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
 use wasmtime::{Config, Enabled, Engine, PoolingAllocationConfig, Result, WasmBacktraceDetails};
-
-/// Interval at which the CPU time of running guests is checked.
-const TICK: Duration = Duration::from_millis(2);
 
 /// How the instance pool keeps and releases memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +81,7 @@ impl Backtrace {
 /// An engine with a thread that increments its epoch until the drop.
 pub(crate) struct Ticking {
     pub engine: Engine,
-    stop: Arc<AtomicBool>,
+    pub ticker: Arc<Ticker>,
 }
 
 impl Ticking {
@@ -102,23 +97,15 @@ impl Ticking {
                 Engine::new(&config(None, backtrace))?
             }
         };
-        let stop = Arc::new(AtomicBool::new(false));
-        let (ticked, stopped) = (engine.weak(), stop.clone());
-        let tick = move || {
-            while !stopped.load(Ordering::Relaxed) {
-                thread::sleep(TICK);
-                let Some(engine) = ticked.upgrade() else { break };
-                engine.increment_epoch();
-            }
-        };
-        thread::Builder::new().name("epoch".to_owned()).spawn(tick)?;
-        Ok(Self { engine, stop })
+        let weak = engine.weak();
+        let tick = move || weak.upgrade().map(|engine| engine.increment_epoch()).is_some();
+        Ok(Self { engine, ticker: Ticker::start(tick)? })
     }
 }
 
 impl Drop for Ticking {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.ticker.stop();
     }
 }
 

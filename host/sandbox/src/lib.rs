@@ -32,6 +32,7 @@ mod schema;
 mod secret_spec;
 mod setup;
 mod text;
+mod ticker;
 
 pub use compile::{Compiler, compile_child};
 #[cfg(fuzzing)]

@@ -4,6 +4,7 @@
 //! guest for whole ticks, and a plain epoch deadline would kill it. The wall clock would charge it for other work of
 //! the machine.
 
+use crate::ticker::Ticker;
 use rustix::time::{ClockId, clock_gettime};
 use std::future::Future;
 use std::pin::Pin;
@@ -64,11 +65,17 @@ pub(crate) struct Metered<'a, T> {
     future: Option<Pin<Box<dyn Future<Output = T> + Send + 'a>>>,
     meter: Arc<Meter>,
     budget: Budget,
+    ticker: Arc<Ticker>,
 }
 
 impl<'a, T> Metered<'a, T> {
-    pub(crate) fn new(meter: Arc<Meter>, budget: Budget, future: impl Future<Output = T> + Send + 'a) -> Self {
-        Self { future: Some(Box::pin(future)), meter, budget }
+    pub(crate) fn new(
+        meter: Arc<Meter>,
+        budget: Budget,
+        ticker: Arc<Ticker>,
+        future: impl Future<Output = T> + Send + 'a,
+    ) -> Self {
+        Self { future: Some(Box::pin(future)), meter, budget, ticker }
     }
 }
 
@@ -77,8 +84,11 @@ impl<T> Future for Metered<'_, T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.meter.seen.store(thread_cpu_nanos(), Ordering::Relaxed);
-        let Some(future) = &mut self.future else { return Poll::Ready(Err(CpuExhausted)) };
+        let this = &mut *self;
+        let Some(future) = &mut this.future else { return Poll::Ready(Err(CpuExhausted)) };
+        let turn = this.ticker.enter();
         let result = future.as_mut().poll(context);
+        drop(turn);
         let used = self.meter.measure();
         match result {
             Poll::Ready(result) => Poll::Ready(Ok(result)),
@@ -124,7 +134,7 @@ mod tests {
         let others = || while thread_cpu_nanos() < 200_000_000 {};
         let half = busy(Duration::from_millis(5));
         let budget = Budget { healthy: Duration::from_millis(2), most: Duration::from_secs(1) };
-        let metered = Metered::new(meter.clone(), budget, async move {
+        let metered = Metered::new(meter.clone(), budget, Arc::default(), async move {
             half();
             std::thread::spawn(others).join().unwrap();
             tokio::task::yield_now().await;
@@ -135,7 +145,7 @@ mod tests {
         assert!((Duration::from_millis(5)..Duration::from_millis(100)).contains(&used), "{used:?}");
         // The next turn may run on another thread, with a different CPU clock.
         let whole = busy(used + Duration::from_millis(5));
-        let elsewhere = Metered::new(meter.clone(), budget, async move { whole() });
+        let elsewhere = Metered::new(meter.clone(), budget, Arc::default(), async move { whole() });
         tokio::spawn(elsewhere).await.unwrap().unwrap();
         let more = meter.used() - used;
         assert!((Duration::from_millis(5)..Duration::from_millis(100)).contains(&more), "{more:?}");
@@ -145,7 +155,7 @@ mod tests {
     async fn cpu_time_of_the_host_counts_for_the_call() {
         let meter = Arc::new(Meter::default());
         let (budget, own) = (Budget { healthy: Duration::ZERO, most: Duration::from_millis(3) }, meter.clone());
-        let endless = Metered::new(meter.clone(), budget, async move {
+        let endless = Metered::new(meter.clone(), budget, Arc::default(), async move {
             loop {
                 let begun = own.measure();
                 while own.measure() < begun + Duration::from_millis(1) {}

@@ -327,7 +327,7 @@ impl Sandbox {
             (result, state)
         };
         let budget = Budget { healthy: HEALTHY, most: limits.cpu };
-        let metered = Metered::new(meter.clone(), budget, future);
+        let metered = Metered::new(meter.clone(), budget, self.ticking.ticker.clone(), future);
         let ended = tokio::time::timeout(wall, self.demotable(metered, meter.clone())).await;
         let mut usage = Usage { cpu: meter.used(), ..Usage::default() };
         if let Some(session) = requests {
