@@ -70,6 +70,9 @@ pub struct Wiring {
     pub mailbox: Mailbox,
 }
 
+/// Every sender of messages is gone: the host ends.
+struct Disconnected;
+
 /// A target that the driver polls.
 struct Tracked {
     target: Arc<RuntimeTarget>,
@@ -92,6 +95,8 @@ pub struct Driver {
     /// The total duration of all polls, and their number.
     poll_time: (Duration, u64),
     turns: LoopState,
+    /// The number of turns with messages since the last one without.
+    streak: u32,
     ending: Option<(oneshot::Sender<()>, Moment)>,
 }
 
@@ -125,6 +130,7 @@ impl Driver {
             last_start: None,
             poll_time: (Duration::ZERO, 0),
             turns,
+            streak: 0,
             ending: None,
         };
         for target in runtime {
@@ -141,17 +147,8 @@ impl Driver {
         self.carry_out(None);
         let mut woken = self.wiring.clock.now();
         loop {
-            let first = match inbox.0.recv_timeout(self.patience()) {
-                Ok(mail) => Some(mail),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
+            let Ok(first) = self.wait(inbox, woken) else { return };
             alive.0.beat();
-            // Messages that arrive within the tick are handled in the same turn.
-            let early = TICK.saturating_sub(self.wiring.clock.now().since(woken));
-            if !early.is_zero() {
-                std::thread::sleep(early);
-            }
             woken = self.wiring.clock.now();
             self.turn(first.into_iter().chain(inbox.0.try_iter()), woken);
             if self.is_over() {
@@ -160,11 +157,32 @@ impl Driver {
         }
     }
 
+    /// Waits for the next turn; `woken` is the begin of the last one. Returns the first message, if the wait ended by
+    /// one. Fails if no sender is left.
+    ///
+    /// After two turns in a row with messages, the loop sleeps until the next tick even if there are more: then their
+    /// senders need not wake it.
+    fn wait(&self, inbox: &Inbox, woken: Moment) -> Result<Option<Mail>, Disconnected> {
+        let is_busy = self.streak >= 2 || self.gathering.is_active();
+        let first = if is_busy {
+            None
+        } else {
+            match inbox.0.recv_timeout(self.patience()) {
+                Ok(mail) => Some(mail),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return Err(Disconnected),
+            }
+        };
+        // Messages that arrive within the tick are handled in the same turn.
+        let early = TICK.saturating_sub(self.wiring.clock.now().since(woken));
+        if !early.is_zero() {
+            std::thread::sleep(early);
+        }
+        Ok(first)
+    }
+
     /// How long the loop may wait for a message.
     fn patience(&self) -> Duration {
-        if self.gathering.is_active() {
-            return Duration::ZERO;
-        }
         let ending = self.ending.as_ref().map(|(_, until)| *until);
         let next = self.scheduler.next_wakeup().into_iter().chain([self.next_flush]).chain(ending).min();
         next.map_or(FLUSH, |next| next.since(self.wiring.clock.now()))
@@ -186,6 +204,7 @@ impl Driver {
 
     fn measure(&mut self, took: Duration, messages: usize, oldest: Option<Duration>) {
         self.wiring.metrics.turn(took, oldest);
+        self.streak = if messages > 0 { self.streak.saturating_add(1) } else { 0 };
         let turns = &mut self.turns;
         turns.turns += 1;
         turns.busy += took;
