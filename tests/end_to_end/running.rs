@@ -84,6 +84,10 @@ fn poll_results_appear_in_api_metrics_page_and_command_line() {
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
+    for name in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
+        let documented = include_str!("../../docs/metrics.md").contains(&format!("`{name}`"));
+        assert!(documented, "docs/metrics.md does not describe {name}");
+    }
     let (_, metrics) = get_as(&host.metrics, "/metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n");
     assert!(metrics.contains("# TYPE polliwog_poll_errors counter") && metrics.ends_with("# EOF\n"), "{metrics}");
 
