@@ -19,7 +19,8 @@ use tokio::time::Instant;
 /// Minimum of the number of idle connections that are kept for an origin and kind. More are kept if more were in use
 /// together: see [`Peak`].
 const IDLE_EACH: usize = 8;
-/// Time after which a peak is forgotten, at the earliest. It is forgotten after twice this time, at the latest.
+/// Time after which a peak is forgotten, at the earliest, unless no connection is left. It is forgotten after twice
+/// this time, at the latest.
 const PEAK_TIME: Duration = Duration::from_secs(60);
 /// Maximum number of idle connections of a lane. The oldest are closed first.
 const IDLE_ALL: usize = 2048;
@@ -122,7 +123,9 @@ impl Peak {
         let age = now.duration_since(*self.since.get_or_insert(now));
         if age >= PEAK_TIME {
             self.previous = if age < 2 * PEAK_TIME { self.current } else { 0 };
-            (self.since, self.current) = (Some(now), 0);
+            // The previous period ended when this one began, even if nothing was noted since.
+            self.since = Some(if age < 2 * PEAK_TIME { now - (age - PEAK_TIME) } else { now });
+            self.current = 0;
         }
     }
 }
@@ -275,6 +278,9 @@ mod tests {
         peak.note(5, at(61));
         assert_eq!(peak.most(at(110)), 20, "the peak was in the previous period");
         assert_eq!(peak.most(at(122)), 5);
+        let mut rare = Peak::default();
+        rare.note(20, at(0));
+        assert_eq!((rare.most(at(119)), rare.most(at(121))), (20, 0));
         assert_eq!(peak.most(at(300)), 0, "nothing was in flight for two periods");
     }
 }

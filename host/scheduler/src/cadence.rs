@@ -6,7 +6,7 @@
 //! target that changes. Ours is the greater of staleness and *activity*, and activity is chosen so that the interval
 //! follows the rate at which a target is expected to change ([`crate::rates`]):
 //!
-//! `wanted = base · √(one change an hour / expected rate) · stretch`
+//! `interval = base · √(one change an hour / expected rate) · stretch`
 //!
 //! Let `r` be the rate of a target's changes and `T` its interval. A change is detected `T/2` later on average. For a
 //! fixed number of polls over many targets, `T ∝ 1/√r` minimises the mean delay over all changes (Lagrange

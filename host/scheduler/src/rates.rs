@@ -7,8 +7,8 @@
 //! near, from the start of the next one.)
 //!
 //! The prior is a Gamma distribution that is fitted to the rates of all targets (an empirical Bayes estimate): its mean
-//! is their common rate, and the more their rates differ, the less it counts against a target's own history. Targets
-//! that all behave alike are polled alike, and a flapping target among quiet ones is recognised after a few changes.
+//! is their common rate, and the more their rates differ, the less it counts against a target's own history. So targets
+//! that are alike are polled alike, and where some flap, a target that flaps is recognised after a few changes.
 
 use model::{Moment, Rate, Rates};
 use std::time::Duration;
@@ -85,8 +85,9 @@ impl PopulationPrior {
 /// Fits a Gamma distribution to observations by the method of moments. `first` is counted as one more observation of
 /// the mean.
 ///
-/// If a target with rate `λ` is observed for `t` seconds, its number of changes `k` has the mean `λt` and the variance
-/// `λt`. So over targets with the mean rate `m`, the mean of `(k − mt)² − mt` is `t²` times the variance of the rates.
+/// If a target with rate `λ` is observed all the time, and `k` changes in `t` seconds remain after the decay, `k` has
+/// the mean `λt` and the variance `λt·(1 − t/2τ)`, where `τ` is the mean lifetime of an observation. So over targets
+/// with the mean rate `m`, the mean of `(k − mt)² − mt·(1 − t/2τ)` is `t²` times the variance of the rates.
 fn fitted(observed: impl Iterator<Item = Rate> + Clone, first: Rate) -> Rate {
     let parts = |rate: Rate| (f64::from(rate.changes), f64::from(rate.seconds));
     let (changes, seconds) = observed.clone().chain([first]).fold((0.0, 0.0), |(changes, seconds), rate| {
@@ -94,14 +95,16 @@ fn fitted(observed: impl Iterator<Item = Rate> + Clone, first: Rate) -> Rate {
         (changes + more, seconds + time)
     });
     let mean = changes / seconds;
+    let lifetime = HALF_LIFE.as_secs_f64() / std::f64::consts::LN_2;
     let (excess, squares) = observed.fold((0.0, 0.0), |(excess, squares), rate| {
         let (changes, seconds) = parts(rate);
         let expected = mean * seconds;
-        (excess + (changes - expected).powi(2) - expected, squares + seconds * seconds)
+        let by_chance = expected * (1.0 - seconds / (2.0 * lifetime)).max(0.5);
+        (excess + (changes - expected).powi(2) - by_chance, squares + seconds * seconds)
     });
     // The variance of a Gamma distribution is its mean over its weight in seconds.
     let weight = if excess > 0.0 { mean * squares / excess } else { LONGEST_PRIOR };
-    let weight = weight.min(LONGEST_PRIOR);
+    let weight = weight.clamp(1.0, LONGEST_PRIOR);
     Rate { changes: (mean * weight) as f32, seconds: weight as f32 }
 }
 

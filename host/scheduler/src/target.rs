@@ -160,6 +160,8 @@ pub(crate) struct Spending {
     pub allowed: f64,
     /// The number of targets.
     pub targets: f64,
+    /// The number of quiet targets. Sums of whole numbers are exact, those of other numbers keep a rounding error.
+    pub quiet: f64,
     /// Expected changes per second of quiet targets.
     pub changes: f64,
     /// The sum of their expected changes per second, each multiplied by the wanted interval in seconds.
@@ -173,6 +175,7 @@ impl Spending {
         self.in_trouble += new.in_trouble - old.in_trouble;
         self.allowed += new.allowed - old.allowed;
         self.targets += new.targets - old.targets;
+        self.quiet += new.quiet - old.quiet;
         self.changes += new.changes - old.changes;
         self.exposure += new.exposure - old.exposure;
     }
@@ -185,7 +188,7 @@ impl Spending {
     /// the interval with which all targets together would be polled as often.
     pub(crate) fn stretch(&self, in_trouble: bool) -> f64 {
         let budget = if self.allowed > 0.0 { (self.wanted / self.allowed).max(1.0) } else { 1.0 };
-        if !in_trouble || self.exposure <= 0.0 {
+        if !in_trouble || self.quiet < 1.0 || self.exposure <= 0.0 {
             return budget;
         }
         let polls = SLOWER_WHILE_QUIET * self.targets * self.changes / self.exposure;
@@ -359,7 +362,8 @@ mod tests {
             let in_trouble = if rate.is_none() { polls } else { 0.0 };
             let rate = rate.unwrap_or(0.0);
             let (changes, exposure) = (count * rate, count * rate * interval);
-            let one = Spending { wanted: polls, in_trouble, allowed: 0.0, targets: count, changes, exposure };
+            let quiet = if in_trouble > 0.0 { 0.0 } else { count };
+            let one = Spending { wanted: polls, in_trouble, allowed: 0.0, targets: count, quiet, changes, exposure };
             sums.replace(&Spending::default(), &one);
         }
         sums
@@ -386,5 +390,29 @@ mod tests {
         assert_eq!(mixed.stretch(true), 1.0);
         let hopeless = sums(&[(10, 10.0, Some(1e-6)), (1, 100.0, Some(0.1)), (10, 10.0, None)], 100.0);
         assert_eq!(hopeless.stretch(true), MOST_STRETCH);
+    }
+
+    #[test]
+    fn rounding_errors_do_not_stretch_intervals_when_no_target_is_quiet() {
+        let target = |polls: f64, quiet: f64| Spending {
+            wanted: polls,
+            in_trouble: polls * (1.0 - quiet),
+            allowed: 10.0,
+            targets: 1.0,
+            quiet,
+            changes: quiet * polls * polls,
+            exposure: quiet * polls,
+        };
+        for count in 1..40 {
+            let (mut sums, mut held) = (Spending::default(), vec![Spending::default(); count]);
+            for round in 1..=50 {
+                for (number, before) in held.iter_mut().enumerate() {
+                    let now = target(1.0 / (f64::from(round) * 1.7 + number as f64 / 3.0), 1.0);
+                    sums.replace(&std::mem::replace(before, now), &now);
+                }
+            }
+            held.iter().for_each(|before| sums.replace(before, &target(0.1, 0.0)));
+            assert_eq!(sums.stretch(true), 1.0, "{count}: {sums:?}");
+        }
     }
 }

@@ -171,6 +171,7 @@ impl Scheduler {
                     in_trouble: if in_trouble { wanted } else { 0.0 },
                     allowed: share / bounds.base.as_secs_f64(),
                     targets: 1.0,
+                    quiet: if in_trouble { 0.0 } else { 1.0 },
                     changes: if in_trouble { 0.0 } else { scores.rate },
                     exposure: if in_trouble { 0.0 } else { scores.rate * scores.wanted },
                 }
