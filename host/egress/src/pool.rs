@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-/// Minimum of the number of idle connections that are kept for an origin and kind. More are kept if more were in use
-/// together: see [`Peak`].
+/// Idle connections that an origin and kind may keep in any case. It may keep more if more were in use together: see
+/// [`Peak`].
 const IDLE_EACH: usize = 8;
 /// Time after which a peak is forgotten, at the earliest, unless no connection is left. It is forgotten after twice
 /// this time, at the latest.
@@ -278,9 +278,9 @@ mod tests {
         peak.note(5, at(61));
         assert_eq!(peak.most(at(110)), 20, "the peak was in the previous period");
         assert_eq!(peak.most(at(122)), 5);
+        assert_eq!(peak.most(at(300)), 0, "nothing was in flight for two periods");
         let mut rare = Peak::default();
         rare.note(20, at(0));
         assert_eq!((rare.most(at(119)), rare.most(at(121))), (20, 0));
-        assert_eq!(peak.most(at(300)), 0, "nothing was in flight for two periods");
     }
 }

@@ -157,8 +157,8 @@ impl Driver {
         }
     }
 
-    /// Waits for the next turn; `woken` is the begin of the last one. Returns the first message, if the wait ended by
-    /// one. Fails if no sender is left.
+    /// Waits for the next turn; the last one began at `woken`. Returns the message that ended the wait, if one did.
+    /// Fails if no sender is left.
     ///
     /// After two turns in a row with messages, the loop sleeps until the next tick even if there are more: then their
     /// senders need not wake it.

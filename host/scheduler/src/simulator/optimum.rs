@@ -141,7 +141,7 @@ pub(super) fn run(estate: &Estate, optimum: &Optimum, seed: u64) -> Row {
     let mut world = World::new(estate, seed);
     let end = Moment::START.after(estate.duration);
     let mut polls = 0;
-    // Each target's interval and the begin of its last poll.
+    // Each target's interval and the time at which its last poll began.
     let mut targets: Vec<(f64, Moment)> =
         world.classes.iter().map(|class| (optimum.0[*class][0], Moment::START)).collect();
     // Spread the first polls evenly: the fraction of the golden ratio's multiples.
