@@ -8,7 +8,7 @@ use crate::{Dependency, Failure, PollError, Report};
 use serde::Deserialize;
 use std::time::{Duration, UNIX_EPOCH};
 
-pub use contract::{BodyEncoding, CaptureSource, Header, HttpError, Method, TlsInfo};
+pub use contract::{BodyEncoding, CaptureSource, Header, HttpError, HttpErrorClass, Method, TlsInfo};
 
 /// A request builder.
 #[derive(Clone)]

@@ -16,7 +16,7 @@
 //!   },
 //!   {
 //!     "request": { "method": "GET", "url": "http://127.0.0.1:8080/slow" },
-//!     "error": { "code": "timeout", "message": "no answer within 10 s", "retryable": true }
+//!     "error": { "class": "timeout", "code": "timeout", "message": "no answer within 10 s", "retryable": true }
 //!   }
 //! ]
 //! ```
@@ -32,7 +32,7 @@ use crate::bindings::polliwog::poller::http as contract;
 use crate::{Descriptor, Exported, Label, PollError, Poller, Report, Target};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use contract::{CaptureSource, Header, HttpError, Method, Timing, TlsInfo};
+use contract::{CaptureSource, Header, HttpError, HttpErrorClass, Method, Timing, TlsInfo};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -127,9 +127,49 @@ struct RecordedTls {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RecordedError {
+    #[serde(default)]
+    class: RecordedClass,
     code: String,
     message: String,
     retryable: bool,
+}
+
+/// The names of the classes in a file.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RecordedClass {
+    Refused,
+    NameLookup,
+    ConnectionRefused,
+    ConnectionFailed,
+    Certificate,
+    Protocol,
+    Closed,
+    Timeout,
+    PollOver,
+    BodyTooLarge,
+    /// A recording of a replay.
+    NotRecorded,
+    #[default]
+    Other,
+}
+
+impl From<RecordedClass> for HttpErrorClass {
+    fn from(class: RecordedClass) -> Self {
+        match class {
+            RecordedClass::Refused => Self::Refused,
+            RecordedClass::NameLookup => Self::NameLookup,
+            RecordedClass::ConnectionRefused => Self::ConnectionRefused,
+            RecordedClass::ConnectionFailed => Self::ConnectionFailed,
+            RecordedClass::Certificate => Self::Certificate,
+            RecordedClass::Protocol => Self::Protocol,
+            RecordedClass::Closed => Self::Closed,
+            RecordedClass::Timeout => Self::Timeout,
+            RecordedClass::PollOver => Self::PollOver,
+            RecordedClass::BodyTooLarge => Self::BodyTooLarge,
+            RecordedClass::NotRecorded | RecordedClass::Other => Self::Other,
+        }
+    }
 }
 
 impl Recording {
@@ -202,7 +242,8 @@ impl Recording {
         match (exchange.response, exchange.error) {
             (Some(response), _) => Ok(response.into()),
             (None, Some(error)) => {
-                Err(HttpError { code: error.code, message: error.message, retryable: error.retryable })
+                let RecordedError { class, code, message, retryable } = error;
+                Err(HttpError { class: class.into(), code, message, retryable })
             }
             (None, None) => unreachable!("checked when the recording was read"),
         }

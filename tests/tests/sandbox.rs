@@ -5,7 +5,7 @@
 use axum::Router;
 use axum::routing::get;
 use egress::{Egress, Grant, Origin, OriginGrant, Secrets, Tape, Tls};
-use model::{FailureCategory, Outcome, Status, TargetId, Timestamp};
+use model::{Cause, FailureCategory, Outcome, Status, TargetId, Timestamp};
 use sandbox::{Backtrace, Compiler, Config, Done, Job, Limits, Plugin, Sandbox, Target};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -91,6 +91,23 @@ async fn an_honest_plugin_reports() {
     assert_eq!((report.dependencies[0].status, report.dependencies[0].code), (Status::Ok, Some(200)));
     assert_eq!((done.usage.requests, done.usage.bytes), (1, 4));
     assert!(done.usage.memory > 0 && done.usage.cpu > Duration::ZERO && done.usage.wall >= done.usage.cpu);
+}
+
+#[tokio::test]
+async fn the_cause_of_a_failure_is_what_happened_to_its_requests() {
+    let sandbox = sandbox_with(8);
+    let plugin = sandbox.load(builtin("proactive-deps")).await.unwrap();
+    let server = server().await;
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    for (url, timeout, code, cause) in [
+        (server.clone(), LONG, "not_json", Cause::Other),
+        (format!("http://{closed}/"), LONG, "connect_refused", Cause::Unreachable),
+        (format!("{server}never"), Duration::from_millis(200), "timeout", Cause::Unreachable),
+    ] {
+        let done = sandbox.poll(job(&plugin, &url, timeout)).await;
+        let Outcome::Failure(failure) = done.outcome else { panic!("{url}: {:?}", done.outcome) };
+        assert_eq!((failure.code.as_str(), failure.cause), (code, cause), "{url}");
+    }
 }
 
 #[tokio::test]

@@ -91,15 +91,28 @@ struct Exchange {
 #[derive(Deserialize)]
 struct RecordedError {
     #[serde(default)]
-    code: String,
+    class: ErrorClass,
     #[serde(default)]
     message: String,
+}
+
+/// The kind of a recorded error, as far as a forwarding server distinguishes it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ErrorClass {
+    Timeout,
+    #[default]
+    #[serde(other)]
+    Other,
 }
 
 impl RecordedError {
     /// Converts a recorded failure to the answer of a forwarding server.
     fn into_gateway_error(self) -> Recorded {
-        let status = if self.code == "timeout" { 596 } else { 502 };
+        let status = match self.class {
+            ErrorClass::Timeout => 596,
+            ErrorClass::Other => 502,
+        };
         Recorded { status, reason: self.message, ..Recorded::default() }
     }
 }
@@ -308,7 +321,8 @@ mod tests {
     fn recordings_answer_recorded_requests_in_turn() {
         let text = r#"{"kind":"pve","target":{},"exchanges":[
             {"request":{"method":"GET","url":"https://a:8006/api2/json/version?x=1"},"response":{"status":595,"reason":"no route","body":"b"}},
-            {"request":{"method":"GET","url":"https://a:8006/gone"},"error":{"code":"timeout","message":"m","retryable":true}},
+            {"request":{"method":"GET","url":"https://a:8006/gone"},
+             "error":{"class":"timeout","code":"timeout","message":"m","retryable":true}},
             {"request":{"method":"POST","url":"https://a:8006/api2/json/version?x=1"},"response":{"status":200,"bodyBase64":"/w=="}},
             {"request":{"method":"GET","url":"https://a:8006/api2/json/version?x=1"},"response":{"status":200,"body":"c"}}]}"#;
         let File::Recording(answers) = File::of("x", text.to_owned()) else { panic!("it has exchanges") };

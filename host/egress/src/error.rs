@@ -1,5 +1,6 @@
 //! The errors of a request. Each message says how to solve the problem.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The reason why a request has no answer. The text is one sentence for users, [`Error::code`] is for programs.
@@ -75,7 +76,38 @@ pub enum Error {
     #[error("the recording does not contain {0}: record it again")]
     NotRecorded(String),
     #[error("{message}")]
-    Recorded { code: String, message: String, retryable: bool },
+    Recorded { class: ErrorClass, code: String, message: String, retryable: bool },
+}
+
+/// The kind of an error, for decisions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// The request was not sent, and will refuse it until the configuration or the plugin changes.
+    Refused,
+    /// The lookup of the host name failed.
+    NameLookup,
+    /// Nothing listens at the address.
+    ConnectionRefused,
+    /// The connection failed for another reason.
+    ConnectionFailed,
+    /// The certificate is not accepted.
+    Certificate,
+    /// The server does not speak TLS or HTTP, or not correctly.
+    Protocol,
+    /// The server closed the connection before its answer was complete.
+    Closed,
+    /// The request timed out.
+    Timeout,
+    /// The poll's time ended before the request's.
+    PollOver,
+    /// The answer's body is longer than the limit.
+    BodyTooLarge,
+    /// A recording is replayed and does not contain the answer.
+    NotRecorded,
+    /// Any other error, for example a limit of this host.
+    #[default]
+    Other,
 }
 
 impl Error {
@@ -113,6 +145,36 @@ impl Error {
         }
     }
 
+    /// Returns the kind of the error.
+    pub const fn class(&self) -> ErrorClass {
+        match self {
+            Self::Denied { .. } | Self::BadRequest(_) | Self::SecretUnknown(_) => ErrorClass::Refused,
+            Self::DnsNotFound(_) | Self::DnsFailed { .. } => ErrorClass::NameLookup,
+            Self::ConnectRefused(_) => ErrorClass::ConnectionRefused,
+            Self::ConnectFailed { .. } => ErrorClass::ConnectionFailed,
+            Self::FingerprintMismatch { .. }
+            | Self::Untrusted { .. }
+            | Self::NameMismatch { .. }
+            | Self::Expired { .. }
+            | Self::CertificateVersion { .. } => ErrorClass::Certificate,
+            Self::TlsFailed { .. } | Self::Protocol { .. } => ErrorClass::Protocol,
+            Self::Closed(_) => ErrorClass::Closed,
+            Self::Timeout { .. } => ErrorClass::Timeout,
+            Self::PollOver { .. } => ErrorClass::PollOver,
+            Self::BodyTooLarge { .. } => ErrorClass::BodyTooLarge,
+            Self::NotRecorded(_) => ErrorClass::NotRecorded,
+            Self::Recorded { class, .. } => *class,
+            Self::CaptureMissing { .. }
+            | Self::CaptureRefused { .. }
+            | Self::TooManyRequests(_)
+            | Self::TooMuchSent { .. }
+            | Self::HeadersTooLarge { .. }
+            | Self::Overloaded { .. }
+            | Self::OutOfMeans(_)
+            | Self::EncodedBody(_) => ErrorClass::Other,
+        }
+    }
+
     /// Returns whether this host lacks a resource. Such an error says nothing about the target.
     pub(crate) const fn is_ours(&self) -> bool {
         matches!(self, Self::Overloaded { .. } | Self::OutOfMeans(_))
@@ -136,5 +198,39 @@ impl Error {
                 | Self::OutOfMeans(_)
                 | Self::Recorded { retryable: true, .. }
         )
+    }
+}
+
+/// How the finished requests of a poll ended: the set of their results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen(u16);
+
+impl Seen {
+    const ANSWER: Self = Self(1 << 15);
+
+    pub(crate) fn of<T>(result: &Result<T, Error>) -> Self {
+        result.as_ref().err().map_or(Self::ANSWER, |error| Self::class(error.class()))
+    }
+
+    const fn class(class: ErrorClass) -> Self {
+        Self(1 << class as u8)
+    }
+
+    pub(crate) const fn bits(self) -> u16 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// Returns whether a request was answered, with whatever status.
+    pub const fn has_answer(self) -> bool {
+        self.0 & Self::ANSWER.0 != 0
+    }
+
+    /// Returns whether a request failed with an error of this class.
+    pub const fn has(self, class: ErrorClass) -> bool {
+        self.0 & Self::class(class).0 != 0
     }
 }

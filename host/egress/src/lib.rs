@@ -18,35 +18,35 @@
 //!
 //! # Error codes
 //!
-//! | code | retryable | meaning |
-//! |---|---|---|
-//! | `denied` | no | the request is not allowed: its origin, address or method does not belong to the target |
-//! | `bad_request` | no | the plugin's request cannot be sent in this form |
-//! | `capture_missing` | yes | the request uses a captured secret, but the earlier answer did not contain it |
-//! | `capture_refused` | no | the answer contains a value to capture that cannot be a secret |
-//! | `secret_unknown` | no | the request uses a secret that the target does not have |
-//! | `too_many_requests_in_poll` | no | the poll has made the maximum number of requests |
-//! | `too_much_sent_in_poll` | no | the poll's requests exceed the maximum total size |
-//! | `dns_not_found` | yes | the host name does not exist |
-//! | `dns_failed` | yes | the name lookup failed |
-//! | `connect_refused` | yes | nothing listens at the address |
-//! | `connect_failed` | yes | the address is unreachable, or the connection broke while it was established |
-//! | `tls_fingerprint_mismatch` | no | the certificate does not have the configured fingerprint |
-//! | `tls_untrusted` | no | no configured authority signed the certificate |
-//! | `tls_name_mismatch` | no | the certificate is for a different name |
-//! | `tls_expired` | no | the certificate has expired or is not valid yet |
-//! | `tls_certificate_version` | no | the certificate is an X.509 version 1 certificate |
-//! | `tls_failed` | yes | the handshake failed for another reason |
-//! | `timeout` | yes | the answer was not complete in time |
-//! | `poll_over` | yes | the poll ended before the request's own timeout |
-//! | `closed` | yes | the connection ended before the answer did |
-//! | `protocol` | yes | the answer is not HTTP |
-//! | `headers_too_large` | no | the answer has more or longer headers than allowed |
-//! | `body_too_large` | no | the answer has a longer body than allowed |
-//! | `overloaded` | yes | the host holds the maximum number of body bytes |
-//! | `host_out_of_means` | yes | the host has no descriptor or memory left for a connection |
-//! | `encoded_body` | no | the body is compressed although the request did not ask for that |
-//! | `not_recorded` | no | a recording is replayed and does not contain the answer |
+//! | code | class | retryable | meaning |
+//! |---|---|---|---|
+//! | `denied` | refused | no | the request is not allowed: its origin, address or method is not the target's |
+//! | `bad_request` | refused | no | the plugin's request cannot be sent in this form |
+//! | `capture_missing` | other | yes | the request uses a captured secret, but the earlier answer did not contain it |
+//! | `capture_refused` | other | no | the answer contains a value to capture that cannot be a secret |
+//! | `secret_unknown` | refused | no | the request uses a secret that the target does not have |
+//! | `too_many_requests_in_poll` | other | no | the poll has made the maximum number of requests |
+//! | `too_much_sent_in_poll` | other | no | the poll's requests exceed the maximum total size |
+//! | `dns_not_found` | name_lookup | yes | the host name does not exist |
+//! | `dns_failed` | name_lookup | yes | the name lookup failed |
+//! | `connect_refused` | connection_refused | yes | nothing listens at the address |
+//! | `connect_failed` | connection_failed | yes | the address is unreachable, or the connection broke at once |
+//! | `tls_fingerprint_mismatch` | certificate | no | the certificate does not have the configured fingerprint |
+//! | `tls_untrusted` | certificate | no | no configured authority signed the certificate |
+//! | `tls_name_mismatch` | certificate | no | the certificate is for a different name |
+//! | `tls_expired` | certificate | no | the certificate has expired or is not valid yet |
+//! | `tls_certificate_version` | certificate | no | the certificate is an X.509 version 1 certificate |
+//! | `tls_failed` | protocol | yes | the handshake failed for another reason |
+//! | `timeout` | timeout | yes | the answer was not complete in time |
+//! | `poll_over` | poll_over | yes | the poll ended before the request's own timeout |
+//! | `closed` | closed | yes | the connection ended before the answer did |
+//! | `protocol` | protocol | yes | the answer is not HTTP |
+//! | `headers_too_large` | other | no | the answer has more or longer headers than allowed |
+//! | `body_too_large` | body_too_large | no | the answer has a longer body than allowed |
+//! | `overloaded` | other | yes | the host holds the maximum number of body bytes |
+//! | `host_out_of_means` | other | yes | the host has no descriptor or memory left for a connection |
+//! | `encoded_body` | other | no | the body is compressed although the request did not ask for that |
+//! | `not_recorded` | not_recorded | no | a recording is replayed and does not contain the answer |
 
 #![forbid(unsafe_code)]
 
@@ -74,7 +74,7 @@ pub use address::{Cidr, Reach};
 pub use budget::Gauges;
 pub use captures::Captured;
 pub use connect::{Resolve, SystemResolver};
-pub use error::Error;
+pub use error::{Error, ErrorClass, Seen};
 pub use grant::{Grant, InvalidUrl, Narrowing, Origin, OriginGrant, host_header, requested};
 pub use message::{BodyEncoding, Capture, CaptureSource, Method, Request, Response, Timing};
 pub use recording::{Exchange, Player, RecordedError, RecordedRequest, RecordedResponse, RecordedTls, Recorder, Tape};

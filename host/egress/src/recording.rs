@@ -6,7 +6,7 @@
 //! During a replay, a request is checked in the usual way, and then answered from the recording instead of the network.
 
 use crate::message::Timing;
-use crate::{Certificate, Error, Request, Response};
+use crate::{Certificate, Error, ErrorClass, Request, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
@@ -96,6 +96,9 @@ pub struct RecordedTls {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedError {
+    /// The kind of the error.
+    #[serde(default)]
+    pub class: ErrorClass,
     /// One of the error codes in the crate documentation.
     pub code: String,
     /// The error message for users.
@@ -187,8 +190,8 @@ impl Player {
         }
         match (exchange.response, exchange.error) {
             (Some(response), _) => Ok(response),
-            (None, Some(RecordedError { code, message, retryable })) => {
-                Err(Error::Recorded { code, message, retryable })
+            (None, Some(RecordedError { class, code, message, retryable })) => {
+                Err(Error::Recorded { class, code, message, retryable })
             }
             (None, None) => Err(Error::NotRecorded(format!("an answer to {method} {url}"))),
         }
@@ -268,6 +271,7 @@ impl RecordedResponse {
 
 impl RecordedError {
     fn of(error: &Error) -> Self {
-        Self { code: error.code().to_owned(), message: error.to_string(), retryable: error.retryable() }
+        let (class, code, retryable) = (error.class(), error.code().to_owned(), error.retryable());
+        Self { class, code, message: error.to_string(), retryable }
     }
 }

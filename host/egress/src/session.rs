@@ -10,11 +10,11 @@ use crate::message::{Request, Response};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
 use crate::secrets::AvailableSecrets;
-use crate::{Error, Grant, Narrowing, Origin, OriginGrant, requested};
+use crate::{Error, Grant, Narrowing, Origin, OriginGrant, Seen, requested};
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -165,6 +165,8 @@ pub struct Session {
     held_up: AtomicBool,
     /// Whether a request timed out after it was sent, because the server did not answer.
     hung: AtomicBool,
+    /// The bits of [`Seen`].
+    seen: AtomicU16,
     /// Names of the secrets that were inserted so far.
     secrets: Mutex<BTreeSet<String>>,
     /// Serialises the masking of answers.
@@ -191,6 +193,7 @@ impl Session {
             starved: AtomicBool::new(false),
             held_up: AtomicBool::new(false),
             hung: AtomicBool::new(false),
+            seen: AtomicU16::new(0),
             secrets: Mutex::default(),
             masking: tokio::sync::Mutex::default(),
             captured: Arc::default(),
@@ -251,6 +254,11 @@ impl Session {
         }
     }
 
+    /// Returns how the requests ended so far.
+    pub fn seen(&self) -> Seen {
+        Seen::from_bits(self.seen.load(Ordering::Relaxed))
+    }
+
     /// Returns the names of the secrets inserted so far, in alphabetical order.
     pub fn secrets_used(&self) -> Vec<String> {
         self.secrets.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
@@ -287,6 +295,7 @@ impl Session {
         self.most_waiting.fetch_max(waiting, Ordering::Relaxed);
         let result = self.exchanged(request).await;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.seen.fetch_or(Seen::of(&result).bits(), Ordering::Relaxed);
         if result.as_ref().is_err_and(Error::is_ours) {
             self.starved.store(true, Ordering::Relaxed);
         }

@@ -5,13 +5,10 @@ use crate::prepare::prepare_all;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::{Config, Problem, suggestion, warnings};
-use egress::{Player, Tape};
-use model::{Kind, Outcome, Timestamp};
+use egress::{ErrorClass, Player, Tape};
+use model::{FailureCategory, Kind, Outcome, Timestamp};
 use sandbox::{Plugin, Sandbox};
 use std::sync::Arc;
-
-/// Error codes that are caused by the configuration, not by the server.
-const CERTAIN: [&str; 4] = ["denied", "secret_unknown", "bad_request", "bad_settings"];
 
 /// The problems of a configuration's plugins and targets.
 #[derive(Debug)]
@@ -62,13 +59,14 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
 }
 
 /// Polls a target with an empty recording instead of the network. Requests are checked as usual; the recording answers
-/// none of them. Returns the reason if a request is refused before it is sent, because the first real poll would fail
-/// as well.
+/// none of them. Returns the reason if the poll fails although no request got as far as the network, because the first
+/// real poll would fail as well.
 async fn refused_request(sandbox: &Sandbox, plugin: &Plugin, target: &RuntimeTarget, now: Timestamp) -> Option<String> {
     let nothing = Tape::Replay(Arc::new(Player::new(Vec::new())));
     let done = sandbox.poll(target.job(plugin, now, nothing)).await;
     let Outcome::Failure(failure) = done.outcome else { return None };
-    CERTAIN.contains(&failure.code.as_str()).then_some(failure.message)
+    let is_certain = failure.category == FailureCategory::Permanent && !done.seen.has(ErrorClass::NotRecorded);
+    is_certain.then_some(failure.message)
 }
 
 fn near(plugins: &PluginSet, kind: &Kind) -> String {

@@ -22,6 +22,8 @@ pub struct Failure {
     pub category: FailureCategory,
     /// A stable code in snake_case, for programs.
     pub code: String,
+    /// The cause, as far as it matters for other targets of the same origin.
+    pub cause: Cause,
     /// The problem and the remedy, as one sentence for users.
     pub message: String,
     /// The delay before the next poll that the source requested (Retry-After).
@@ -65,12 +67,4 @@ pub enum Cause {
     Unreachable,
     /// Any other cause, such as a wrong password: a success of another target does not affect it.
     Other,
-}
-
-impl Failure {
-    /// Returns the cause that the failure's code implies.
-    pub fn cause(&self) -> Cause {
-        let unreachable = ["dns_", "connect_", "timeout"].iter().any(|prefix| self.code.starts_with(prefix));
-        if unreachable { Cause::Unreachable } else { Cause::Other }
-    }
 }

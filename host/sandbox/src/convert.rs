@@ -7,7 +7,7 @@ mod json;
 use crate::host::v0_1::types;
 use crate::limits::Limits;
 use crate::text::clean;
-use model::{Dependency, Failure, FailureCategory, Json, Report, Sample, SampleKind, Status, Timestamp};
+use model::{Cause, Dependency, Failure, FailureCategory, Json, Report, Sample, SampleKind, Status, Timestamp};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
@@ -41,6 +41,7 @@ pub(crate) fn failure(error: types::PollError) -> Failure {
     Failure {
         category,
         code: code(&failure.code),
+        cause: Cause::Other,
         message: match clean(&failure.message, MESSAGE) {
             empty if empty.trim().is_empty() => "the plugin returned no reason".to_owned(),
             message => message,
@@ -57,7 +58,7 @@ fn code(code: &str) -> String {
 }
 
 fn refused(category: FailureCategory, code: &str, message: String) -> Failure {
-    Failure { category, code: code.to_owned(), message, retry_after: None }
+    Failure { category, code: code.to_owned(), cause: Cause::Other, message, retry_after: None }
 }
 
 /// Descriptions of the repairs, for the warnings of the report.

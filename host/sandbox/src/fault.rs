@@ -5,12 +5,13 @@ use crate::host::State;
 use crate::limits::{Denied, Limits};
 use crate::meter::CpuExhausted;
 use crate::text::clean;
-use model::{Failure, FailureCategory};
+use model::{Cause, Failure, FailureCategory};
 use wasmtime::{Trap, WasmBacktrace};
 
 /// Returns a failure of the plugin, which says nothing about its target.
 pub(crate) fn plugin_fault(code: &str, message: String) -> Failure {
-    Failure { category: FailureCategory::Plugin, code: code.to_owned(), message, retry_after: None }
+    let category = FailureCategory::Plugin;
+    Failure { category, code: code.to_owned(), cause: Cause::Other, message, retry_after: None }
 }
 
 /// Returns the failure for an exhausted CPU limit.

@@ -160,24 +160,27 @@ impl Sandbox {
     async fn describe(&self, pre: &PluginPre<State>) -> Result<v0_1::Descriptor, Refusal> {
         let pre = pre.clone();
         let enter = move |mut store: Store<State>| async move {
-            let result = match pre.instantiate_async(&mut store).await {
-                Ok(instance) => instance.polliwog_poller_poller().call_describe(&mut store).await,
+            let result = match pre.instance_pre().instantiate_async(&mut store).await {
+                Ok(instance) => match v0_1::Plugin::new(&mut store, &instance) {
+                    Ok(plugin) => plugin.polliwog_poller_poller().call_describe(&mut store).await.map(Ok),
+                    // The exports have the right names but different types.
+                    Err(error) => Ok(Err(error)),
+                },
                 Err(error) => Err(error),
             };
             (result, store)
         };
-        self.call(Call::pure("describe", self.slot().await), enter).await.result.map_err(|fault| {
+        let described = self.call(Call::pure("describe", self.slot().await), enter).await.result.map_err(|fault| {
             if fault.category == FailureCategory::Transient {
                 // The plugin did not exhaust its CPU time, so the machine is busy.
                 return Refusal::transient("not_described", "describe did not finish in time: this machine is busy");
             }
-            // The exports have the right names but different types.
-            if fault.code == "trap" && fault.message.contains("expected ") && fault.message.contains("found ") {
-                let why = &fault.message;
-                let message = format!("its types differ from the contract ({why}): build it with this host's SDK");
-                return Refusal::permanent("contract_mismatch", message);
-            }
             Refusal::stored("describe_failed", format!("describe failed ({}): {}", fault.code, fault.message))
+        })?;
+        described.map_err(|error| {
+            let why = clean(&error.root_cause().to_string(), TITLE * 4);
+            let message = format!("its types differ from the contract ({why}): build it with this host's SDK");
+            Refusal::permanent("contract_mismatch", message)
         })
     }
 }

@@ -12,9 +12,9 @@ use crate::limits::{Limiter, Limits};
 use crate::meter::{Budget, CpuExhausted, Meter, Metered};
 use crate::plugin::Plugin;
 use crate::setup::{self, Member};
-use egress::{Grant, Session, Tape};
+use egress::{ErrorClass, Grant, Seen, Session, Tape};
 use futures_util::FutureExt;
-use model::{Failure, FailureCategory, Outcome, TargetId, Timestamp};
+use model::{Cause, Failure, FailureCategory, Outcome, TargetId, Timestamp};
 use std::future::{Future, poll_fn};
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
@@ -119,6 +119,8 @@ pub struct Done {
     pub outcome: Outcome,
     /// The resources that the poll used.
     pub usage: Usage,
+    /// How its requests ended.
+    pub seen: Seen,
 }
 
 /// The resources that a call used.
@@ -228,7 +230,7 @@ impl Sandbox {
         AssertUnwindSafe(self.poll_from(started, job)).catch_unwind().await.unwrap_or_else(|_| {
             let message = "Polliwog itself failed during this poll: please report it with the log".to_owned();
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
-            Done { outcome: Outcome::Failure(plugin_fault("host_panic", message)), usage }
+            Done { outcome: Outcome::Failure(plugin_fault("host_panic", message)), usage, seen: Seen::default() }
         })
     }
 
@@ -239,7 +241,7 @@ impl Sandbox {
         }
         let Ok(Ok(slot)) = timeout_at(deadline, self.slots.clone().acquire_owned()).await else {
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
-            return Done { outcome: Outcome::Skipped, usage };
+            return Done { outcome: Outcome::Skipped, usage, seen: Seen::default() };
         };
         let (plugin, limits) = (job.plugin.clone(), job.limits);
         let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
@@ -252,15 +254,16 @@ impl Sandbox {
         };
         let Called { result, mut usage } = self.call(call, enter).await;
         usage.wall = started.elapsed();
+        let seen = session.seen();
         if session.was_starved() {
             // The result says nothing about the target, whatever the plugin returned.
-            return Done { outcome: Outcome::Skipped, usage };
+            return Done { outcome: Outcome::Skipped, usage, seen };
         }
         let outcome = match result.and_then(|result| convert::outcome(result, &limits)) {
             Ok(report) => Outcome::Success(report),
-            Err(failure) => Outcome::Failure(failure),
+            Err(failure) => Outcome::Failure(Failure { cause: cause(&failure, seen), ..failure }),
         };
-        Done { outcome, usage }
+        Done { outcome, usage, seen }
     }
 
     /// Asks a plugin for the other members of a service, in a fresh instance and within the limits of a poll.
@@ -343,6 +346,7 @@ impl Sandbox {
             Err(_) if waiting.is_set() || meter.used() < wall.min(limits.cpu) / BUSY => Err(Failure {
                 category: FailureCategory::Transient,
                 code: "timeout".to_owned(),
+                cause: Cause::Unreachable,
                 message: format!(
                     "the poll did not end within {:.1} s: the answer is slow or the timeout is too short",
                     wall.as_secs_f64()
@@ -405,6 +409,14 @@ impl Sandbox {
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
+}
+
+/// Returns the cause of a failed poll. A service that answered any request can be reached.
+fn cause(failure: &Failure, seen: Seen) -> Cause {
+    const UNREACHED: [ErrorClass; 4] =
+        [ErrorClass::NameLookup, ErrorClass::ConnectionRefused, ErrorClass::ConnectionFailed, ErrorClass::Timeout];
+    let unreached = failure.cause == Cause::Unreachable || UNREACHED.into_iter().any(|class| seen.has(class));
+    if unreached && !seen.has_answer() { Cause::Unreachable } else { Cause::Other }
 }
 
 /// Returns the part of a poll's timeout that its requests must not use, so that the plugin can still report which

@@ -43,7 +43,7 @@ impl Poller for Http {
         }
         match redirect::followed(target, &settings) {
             Ok(response) => Ok(answered(target, &settings, &response)),
-            Err(Stopped::Elsewhere(to)) => Ok(redirected_elsewhere(target, &settings, &to)),
+            Err(Stopped::Elsewhere(to, error)) => Ok(redirected_elsewhere(target, &settings, &to, error)),
             Err(Stopped::Unsent(error)) => Err(error.into()),
             Err(Stopped::Unanswered(error)) => Ok(unanswered(target, &settings, &error)),
         }
@@ -60,13 +60,12 @@ fn answered(target: &Target, settings: &Settings, response: &Response) -> Report
     report
 }
 
-/// Returns the report for a redirect to an origin that the target may not request.
-fn redirected_elsewhere(target: &Target, settings: &Settings, to: &str) -> Report {
-    let message = format!(
-        "it redirects to {to}, which is neither in url nor in also: add it to also, or expect the redirect's status"
-    );
-    let code = "redirected_elsewhere".to_owned();
-    unanswered(target, settings, &HttpError { code, message, retryable: false })
+/// Returns the report for a redirect to a URL that the host refused to request.
+fn redirected_elsewhere(target: &Target, settings: &Settings, to: &str, error: HttpError) -> Report {
+    let why = &error.message;
+    let message =
+        format!("it redirects to {to}, which is refused ({why}): add it to also, or expect the redirect's status");
+    unanswered(target, settings, &HttpError { code: "redirected_elsewhere".to_owned(), message, ..error })
 }
 
 /// Returns the report without an answer. The other checks are unknown, and the last known certificate is kept.

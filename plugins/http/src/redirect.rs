@@ -1,11 +1,8 @@
 //! Sends the request and follows redirects.
 
 use crate::settings::{HttpMethod, Settings};
-use polliwog_sdk::http::{BodyEncoding, HttpError, Method, Request, Response};
+use polliwog_sdk::http::{BodyEncoding, HttpError, HttpErrorClass, Method, Request, Response};
 use polliwog_sdk::prelude::*;
-
-/// Error codes that mean a problem of the configuration and not of the server.
-const OPERATOR_ERRORS: [&str; 3] = ["denied", "secret_unknown", "bad_request"];
 
 /// Why there is no answer to check.
 pub(crate) enum Stopped {
@@ -13,8 +10,8 @@ pub(crate) enum Stopped {
     Unsent(HttpError),
     /// The server did not answer.
     Unanswered(HttpError),
-    /// The server redirected to this URL, which the target may not request.
-    Elsewhere(String),
+    /// The server redirected to this URL, and the host refused to request it.
+    Elsewhere(String, HttpError),
 }
 
 /// Sends the request and follows at most the configured number of redirects. Returns the last answer.
@@ -26,10 +23,10 @@ pub(crate) fn followed(target: &Target, settings: &Settings) -> Result<Response,
     // Reserve a tenth of the time, so that a request that times out becomes a report and not a failed poll.
     let share = target.timeout_ms / 10 * 9 / (u32::from(settings.redirects) + 1);
     for hop in 0..=settings.redirects {
-        let stopped = |error: HttpError| match OPERATOR_ERRORS.contains(&error.code.as_str()) {
-            true if hop > 0 && error.code == "denied" => Stopped::Elsewhere(url.clone()),
-            true => Stopped::Unsent(error),
-            false => Stopped::Unanswered(error),
+        let stopped = |error: HttpError| match error.class {
+            HttpErrorClass::Refused if hop > 0 => Stopped::Elsewhere(url.clone(), error),
+            HttpErrorClass::Refused => Stopped::Unsent(error),
+            _ => Stopped::Unanswered(error),
         };
         let response = request(settings, method, &path).timeout_ms(share).send().map_err(stopped)?;
         let location = response.header("location").map(|location| joined(&url, location));

@@ -60,14 +60,23 @@ fn the_certificate_status_depends_on_the_days_until_expiry() {
 
 #[test]
 fn a_missing_answer_is_critical_and_a_wrong_configuration_fails_the_poll() {
-    let error = |code: &str| format!(r#""error":{{"code":"{code}","message":"m","retryable":true}}"#);
-    for code in ["connect_refused", "timeout", "dns_not_found", "tls_fingerprint_mismatch", "body_too_large"] {
-        let report = answer(r#"{"body_contains":["x"]}"#, &error(code));
+    let error = |class: &str, code: &str| {
+        format!(r#""error":{{"class":"{class}","code":"{code}","message":"m","retryable":true}}"#)
+    };
+    for (class, code) in [
+        ("connection_refused", "connect_refused"),
+        ("timeout", "timeout"),
+        ("name_lookup", "dns_not_found"),
+        ("certificate", "tls_fingerprint_mismatch"),
+        ("body_too_large", "body_too_large"),
+    ] {
+        let report = answer(r#"{"body_contains":["x"]}"#, &error(class, code));
         assert_eq!(statuses(&report), [("response", Status::Critical), ("body", Status::Unknown)]);
         assert!(report.dependencies[0].error.as_ref().is_some_and(|error| error.contains(code)));
     }
     for code in ["denied", "secret_unknown"] {
-        let recording = Recording::parse(&format!(r#"[{{"request":{{"method":"GET","url":"/"}},{}}}]"#, error(code)));
+        let error = error("refused", code);
+        let recording = Recording::parse(&format!(r#"[{{"request":{{"method":"GET","url":"/"}},{error}}}]"#));
         assert_eq!(poll::<Http>(recording, target("{}")).expect_err(code).failure().code, code);
     }
 }

@@ -10,7 +10,7 @@ use crate::memory::{Memory, PluginMemory};
 use crate::origins::{ROOT, SilentOrigin, base, in_order};
 use crate::product::Product;
 use crate::reply::read;
-use polliwog_sdk::http::{HttpError, Method, Request, Response, TlsInfo, send_all};
+use polliwog_sdk::http::{HttpError, HttpErrorClass, Method, Request, Response, TlsInfo, send_all};
 use polliwog_sdk::lenient::{Field, Number, Text};
 use polliwog_sdk::{Dependency, Status, Target};
 use serde::Deserialize;
@@ -258,7 +258,7 @@ impl Api {
     /// The error for a missing answer of an origin that answered before. A node waits 30 s for the node that it passes
     /// a request on to, which is longer than the poll waits.
     fn passed_on(&self, path: &str, error: HttpError) -> Error {
-        if error.code == "timeout" {
+        if error.class == HttpErrorClass::Timeout {
             let of_node = self.product != Product::Backup && path.starts_with("/nodes/") && !self.patient;
             return if of_node {
                 Error::node_too_slow(path, &error.message)

@@ -9,7 +9,7 @@
 mod refusal;
 
 use crate::product::Product;
-use polliwog_sdk::http::{HttpError, Response};
+use polliwog_sdk::http::{HttpError, HttpErrorClass, Response};
 use polliwog_sdk::{Failure, PollError};
 use refusal::{forbidden, redirected, said, unauthorized, wrong_port};
 
@@ -90,36 +90,49 @@ impl Error {
 
     /// The host has no answer of an origin.
     pub(crate) fn unanswered(product: Product, base: &str, error: HttpError) -> Self {
-        let HttpError { code, message, retryable } = error;
-        let hint = match code.as_str() {
-            "connect_refused" | "protocol" | "tls_failed" => wrong_port(product, base),
-            "closed" if base.starts_with("http://") => wrong_port(product, base),
-            "timeout" => Some(
+        let HttpError { class, code, message, retryable } = error;
+        let hint = match class {
+            HttpErrorClass::ConnectionRefused | HttpErrorClass::Protocol => wrong_port(product, base),
+            HttpErrorClass::Closed if base.starts_with("http://") => wrong_port(product, base),
+            HttpErrorClass::Timeout => Some(
                 "check that the machine is up and that no firewall blocks the connection; a slow machine needs a longer \
                  timeout: above 30 s, a fifth of it is for the first answer"
                     .to_owned(),
             ),
-            "connect_failed" => {
+            HttpErrorClass::ConnectionFailed => {
                 Some("check that the machine is up and that no firewall blocks the connection".to_owned())
             }
-            "tls_fingerprint_mismatch" | "tls_untrusted" => Some(format!(
+            HttpErrorClass::Certificate => Some(format!(
                 "\"polliwog setup {} {base}\" shows the certificate, and the command that shows the right one on the server",
                 product.kind()
             )),
-            "poll_over" => Some("raise the target's timeout, or check which other requests take so long".to_owned()),
-            "body_too_large" => Some(format!(
+            HttpErrorClass::PollOver => {
+                Some("raise the target's timeout, or check which other requests take so long".to_owned())
+            }
+            HttpErrorClass::BodyTooLarge => Some(format!(
                 "[plugins.limits.{}] in the configuration can raise body_bytes and bodies_bytes",
                 product.kind()
             )),
-            _ => None,
+            HttpErrorClass::Closed
+            | HttpErrorClass::NameLookup
+            | HttpErrorClass::Refused
+            | HttpErrorClass::Other => None,
         };
         let message = hint.map_or(message.clone(), |hint| format!("{message}; {hint}"));
-        // Any other code holds for every origin: the host refuses the request, or an answer came and is too long.
-        let unanswered = ["dns_", "connect_", "tls_", "timeout", "closed", "protocol"];
-        let no_answer = unanswered.iter().any(|prefix| code.starts_with(prefix));
-        let class = match code.as_str() {
-            "timeout" => ErrorClass::Timeout,
-            "poll_over" => ErrorClass::PollOver,
+        // The other errors hold for every origin: the host refuses the request, or an answer came and is too long.
+        let no_answer = matches!(
+            class,
+            HttpErrorClass::NameLookup
+                | HttpErrorClass::ConnectionRefused
+                | HttpErrorClass::ConnectionFailed
+                | HttpErrorClass::Certificate
+                | HttpErrorClass::Protocol
+                | HttpErrorClass::Closed
+                | HttpErrorClass::Timeout
+        );
+        let class = match class {
+            HttpErrorClass::Timeout => ErrorClass::Timeout,
+            HttpErrorClass::PollOver => ErrorClass::PollOver,
             _ => ErrorClass::Other,
         };
         Self { class, code, message, permanent: !retryable, no_answer, retry_after_ms: None }

@@ -74,7 +74,7 @@ impl Drop for Guard {
 }
 
 fn finished(target: Arc<RuntimeTarget>, done: Done, at: Timestamp, aliases: &Aliases) -> Finished {
-    let Done { outcome, usage } = done;
+    let Done { outcome, usage, .. } = done;
     let (failure, samples, reported) = match &outcome {
         Outcome::Success(report) => (None, report.samples.clone(), report.dependencies.len()),
         Outcome::Failure(failure) => (Some(failure.clone()), Vec::new(), 0),
@@ -124,7 +124,7 @@ fn finished(target: Arc<RuntimeTarget>, done: Done, at: Timestamp, aliases: &Ali
 
 /// The meaning of a failure for the next poll.
 fn after_failure(failure: &Failure) -> Finish {
-    let (cause, retry_after) = (failure.cause(), failure.retry_after);
+    let (cause, retry_after) = (failure.cause, failure.retry_after);
     match failure.category {
         FailureCategory::Plugin => Finish::PluginFault,
         FailureCategory::Transient => Finish::Transient { cause, retry_after },

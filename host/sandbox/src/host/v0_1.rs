@@ -1,6 +1,7 @@
 //! `polliwog:poller@0.1`: the generated types, and the host's implementation of its imports.
 
 use super::State;
+use egress::ErrorClass;
 use std::time::Duration;
 use wasmtime::Result;
 
@@ -113,6 +114,19 @@ impl From<http::Capture> for egress::Capture {
 
 fn answer(result: Result<egress::Response, egress::Error>) -> Result<http::Response, http::HttpError> {
     let response = result.map_err(|error| http::HttpError {
+        class: match error.class() {
+            ErrorClass::Refused => http::HttpErrorClass::Refused,
+            ErrorClass::NameLookup => http::HttpErrorClass::NameLookup,
+            ErrorClass::ConnectionRefused => http::HttpErrorClass::ConnectionRefused,
+            ErrorClass::ConnectionFailed => http::HttpErrorClass::ConnectionFailed,
+            ErrorClass::Certificate => http::HttpErrorClass::Certificate,
+            ErrorClass::Protocol => http::HttpErrorClass::Protocol,
+            ErrorClass::Closed => http::HttpErrorClass::Closed,
+            ErrorClass::Timeout => http::HttpErrorClass::Timeout,
+            ErrorClass::PollOver => http::HttpErrorClass::PollOver,
+            ErrorClass::BodyTooLarge => http::HttpErrorClass::BodyTooLarge,
+            ErrorClass::NotRecorded | ErrorClass::Other => http::HttpErrorClass::Other,
+        },
         code: error.code().to_owned(),
         message: error.to_string(),
         retryable: error.retryable(),

@@ -1,5 +1,5 @@
 use super::*;
-use model::{Dependency as Reported, FailureCategory};
+use model::{Cause, Dependency as Reported, FailureCategory};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1000)
@@ -14,7 +14,13 @@ fn dependency(name: &str, status: Status) -> Reported {
 }
 
 fn failure(category: FailureCategory, code: &str, message: &str) -> Outcome {
-    Outcome::Failure(Failure { category, code: code.to_owned(), message: message.to_owned(), retry_after: None })
+    Outcome::Failure(Failure {
+        category,
+        code: code.to_owned(),
+        cause: Cause::Other,
+        message: message.to_owned(),
+        retry_after: None,
+    })
 }
 
 /// Merges outcomes one after the other. Returns a summary of the changes of each.

@@ -39,8 +39,8 @@ fn version() -> Value {
     json!({ "status": 200, "body": r#"{"data":{"version":"9.1.6","release":"9.1"}}"# })
 }
 
-fn error(code: &str, retryable: bool) -> Value {
-    json!({ "code": code, "message": format!("it is {code}"), "retryable": retryable })
+fn error(class: &str, code: &str, retryable: bool) -> Value {
+    json!({ "class": class, "code": code, "message": format!("it is {code}"), "retryable": retryable })
 }
 
 /// Polls both origins. A request that is not in the recording fails the test; the first path of each origin is
@@ -75,7 +75,7 @@ fn the_next_origin_is_used_only_if_the_first_does_not_answer() {
         "{failure:?}"
     );
 
-    let silent = exchange(ONE, error("connect_refused", true));
+    let silent = exchange(ONE, error("connection_refused", "connect_refused", true));
     let api = find(&[silent, exchange(TWO, version())]).unwrap();
     assert_eq!((api.status, api.title.as_deref()), (Status::Warning, Some("1 Proxmox VE")));
     let said = "https://one:8006 does not answer, and https://two:8006 is used instead: it is connect_refused";
@@ -85,7 +85,10 @@ fn the_next_origin_is_used_only_if_the_first_does_not_answer() {
     let api = find(&[exchange(TWO, version())]).unwrap();
     assert_eq!((api.status, api.error_message.as_deref()), (Status::Warning, Some(said)));
     // If the other origin is silent too, it is tried; an origin that answers is the first again.
-    assert_eq!(find(&[exchange(TWO, error("timeout", true)), exchange(ONE, version())]).unwrap().status, Status::Ok);
+    assert_eq!(
+        find(&[exchange(TWO, error("timeout", "timeout", true)), exchange(ONE, version())]).unwrap().status,
+        Status::Ok
+    );
     assert_eq!(find(&[exchange(ONE, version())]).unwrap().status, Status::Ok);
 }
 
@@ -110,7 +113,10 @@ fn a_proxy_whose_server_is_down_does_not_answer() {
 
 #[test]
 fn if_no_origin_answers_each_is_named() {
-    let all = [exchange(ONE, error("tls_fingerprint_mismatch", false)), exchange(TWO, error("timeout", true))];
+    let all = [
+        exchange(ONE, error("certificate", "tls_fingerprint_mismatch", false)),
+        exchange(TWO, error("timeout", "timeout", true)),
+    ];
     let Err(PollError::Transient(failure)) = find(&all) else { panic!("one of them may be back") };
     assert_eq!(failure.code, "tls_fingerprint_mismatch");
     assert!(failure.message.starts_with("none of 2 origins answers. https://one:8006: it is tls_"), "{failure:?}");
@@ -119,7 +125,7 @@ fn if_no_origin_answers_each_is_named() {
 
 #[test]
 fn wrong_certificates_of_all_origins_are_permanent() {
-    let wrong = || error("tls_fingerprint_mismatch", false);
+    let wrong = || error("certificate", "tls_fingerprint_mismatch", false);
     let Err(PollError::Permanent(failure)) = find(&[exchange(ONE, wrong()), exchange(TWO, wrong())]) else {
         panic!("it is permanent")
     };

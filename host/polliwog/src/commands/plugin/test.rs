@@ -5,7 +5,7 @@ use super::recording;
 use crate::commands::poll::output::result_json;
 use crate::output::{counted, print, print_json};
 use anyhow::Context;
-use egress::Tape;
+use egress::{ErrorClass, Tape};
 use model::{FailureCategory, Outcome};
 use sandbox::{Plugin, Sandbox};
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> a
     let tape = job.tape.clone();
     let done = sandbox.poll(job).await;
     if let Outcome::Failure(failure) = &done.outcome
-        && (failure.code == "not_recorded" || failure.category == FailureCategory::Plugin)
+        && (done.seen.has(ErrorClass::NotRecorded) || failure.category == FailureCategory::Plugin)
     {
         // Such a failure must not become a golden report.
         return Ok(Verdict::Broken(format!("{}: {}", failure.code, failure.message)));
