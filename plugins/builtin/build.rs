@@ -21,8 +21,12 @@ fn main() {
     let mut list = String::from("&[\n");
     for (name, file) in components("../..", &What::Packages(&PLUGINS), &SOURCES) {
         let kind = name.trim_start_matches("plugin-");
-        writeln!(list, "    Builtin {{ kind: {kind:?}, component: include_bytes!({file:?}) }},")
-            .expect("writing to a string never fails");
+        writeln!(
+            list,
+            "    Builtin {{ kind: {kind:?}, component: {{ static BYTES: [u8; include_bytes!({file:?}).len()] = \
+             *include_bytes!({file:?}); &BYTES }} }},"
+        )
+        .expect("writing to a string never fails");
     }
     list.push_str("]\n");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));

@@ -196,6 +196,14 @@ fn wrong_usage_exits_with_64_and_prints_a_remedy() {
     assert!(code == 3 && stderr.contains("there are http, mapping, pbs, pmg, proactive-deps, pve"), "{stderr}");
     let (code, _, stderr) = output(&folder, &["run"]);
     assert!(code == 1 && stderr.contains("run --demo"), "{stderr}");
+    // A command is never sent to the usual address because the file that names another cannot be read.
+    std::fs::write(folder.join("polliwog.toml"), "[server\nlisten = \"127.0.0.1:1\"").unwrap();
+    for arguments in [vec!["status"], vec!["status", "--config", "polliwog.toml"], vec!["status", "--config", "none"]] {
+        let found = polliwog(&folder, &arguments).env_remove("POLLIWOG_URL").output().unwrap();
+        let stderr = String::from_utf8(found.stderr).unwrap();
+        assert!(stderr.contains("the address of the host is not known"), "{arguments:?}: {stderr}");
+        assert_eq!(found.status.code(), Some(1));
+    }
 }
 
 #[test]
@@ -281,6 +289,10 @@ fn check_reports_configurations_whose_first_poll_would_fail() {
         (http("headers = { xy = \"a\\nb: c\" }"), "line break or control character"),
         (http("headers = { Host = \"shop.example\" }"), "host_header"),
         (target("[plugins.limits.http]\npath_prefixes = [\"/health\"]"), "its first poll would fail: the path /x"),
+        (
+            target("[plugins.limits.http]\nmemory_bytes = 1048576"),
+            "its first poll would fail: the plugin used more than",
+        ),
         (http("expected_status = 200"), "write [200]"),
         (http("method = \"PATCH\""), "\"GET\", \"HEAD\", \"POST\""),
         (mapping("$.a[*]"), "paths are written with dots, as \"a\""),
@@ -307,6 +319,10 @@ fn check_reports_configurations_whose_first_poll_would_fail() {
         let (code, stdout, stderr) = checked(&config);
         assert!(code == 0 && stdout.contains(expected), "{config}\n{expected}\n{stdout}{stderr}");
     }
+    // A problem of one target does not hide the refused request of another.
+    let other = target("settings = { colour = 1 }").replace("\"a\"", "\"b\"");
+    let (_, both, _) = checked(&format!("{}\n{other}", http("headers = { x-api-key = \"${secret.key}\" }")));
+    assert!(both.contains("uses the secret") && both.contains("colour") && both.contains("2 problems"), "{both}");
     // All problems of a target are reported together.
     let broken = target("").replace("http://127.0.0.1:1/x", "nas.lan:8080").replace("\"http\"", "\"htpp\"");
     let (_, both, _) = checked(&format!("{broken}{}", target("").replace("\"http\"", "\"pvee\"")));
@@ -323,6 +339,33 @@ fn check_reports_configurations_whose_first_poll_would_fail() {
     let (code, stdout) = checked_with("POLLIWOG_SERVER_LISTN");
     assert!(code == Some(1) && stdout.contains("did you mean POLLIWOG_SERVER_LISTEN?"), "{stdout}");
     assert_eq!(checked_with("POLLIWOG_SERVICE_HOST").0, Some(0), "Kubernetes sets this variable");
+}
+
+#[test]
+fn a_golden_report_is_written_only_if_the_recording_has_every_answer() {
+    let (_keep, folder) = folder();
+    std::fs::create_dir(folder.join("recordings")).unwrap();
+    let plugin = builtin::ALL.iter().find(|plugin| plugin.kind == "http").unwrap();
+    std::fs::write(folder.join("http.wasm"), plugin.component).unwrap();
+    let recording = |name: &str, settings: serde_json::Value, exchanges: serde_json::Value| {
+        let target = json!({ "url": "http://127.0.0.1:1/", "settings": settings, "now": 1, "timeoutMs": 1000 });
+        let text = json!({ "kind": "http", "target": target, "exchanges": exchanges }).to_string();
+        std::fs::write(folder.join("recordings").join(name), text).unwrap();
+    };
+    let request = json!({ "method": "GET", "url": "http://127.0.0.1:1/" });
+    // The kind `http` reports a missing answer as a dependency and not as a failure.
+    recording("missing.json", json!({}), json!([]));
+    let (code, stdout, stderr) = output(&folder, &["plugin", "test", "http.wasm", "--update"]);
+    assert!(code == 1 && stdout.contains("GET http://127.0.0.1:1/ was requested but not recorded"), "{stdout}{stderr}");
+    assert!(!folder.join("recordings/missing.report.json").exists());
+    std::fs::remove_file(folder.join("recordings/missing.json")).unwrap();
+    let error = json!({ "class": "refused", "code": "secret_unknown", "message": "m", "retryable": false });
+    let settings = json!({ "headers": { "x-api-key": "${secret.nope}" } });
+    recording("refused.json", settings, json!([{ "request": request, "error": error }]));
+    for arguments in [vec!["plugin", "test", "http.wasm", "--update"], vec!["plugin", "test", "http.wasm"]] {
+        let (code, stdout, stderr) = output(&folder, &arguments);
+        assert_eq!(code, 0, "a refused request was recorded too: {stdout}{stderr}");
+    }
 }
 
 #[test]

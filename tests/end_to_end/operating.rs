@@ -176,7 +176,7 @@ fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
 
     host.asked(&folder, &["dead-letter", "retry", "denied"]);
     until("denied answers", || host.target("denied"), |target| polled(target) && target["deadLetter"].is_null());
-    logged("denied recovered: back to its normal interval");
+    logged("denied is no longer a dead letter: it is polled normally again");
     logged("denied answers again, after 1 failure");
     let (events, mut announced) = (host.events(Some(0)), Vec::new());
     let reach = || {

@@ -161,8 +161,9 @@ impl Player {
         Self(Mutex::new(Played { exchanges, differences: Vec::new() }))
     }
 
-    /// Returns the differences between the requests and the recording: different headers or bodies, and recorded
-    /// requests that were not made. Headers and bodies are compared only if the recording has them.
+    /// Returns the differences between the requests and the recording: different headers or bodies, requests that the
+    /// recording does not contain, and recorded requests that were not made. Headers and bodies are compared only if
+    /// the recording has them.
     pub fn differences(&self) -> Vec<String> {
         let played = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let unused = played.exchanges.iter().filter(|played| !played.used);
@@ -172,13 +173,28 @@ impl Player {
         played.differences.iter().cloned().chain(unused).collect()
     }
 
+    /// Notes a request that was refused before the recording could answer it, as it was when it was recorded.
+    pub(crate) fn refused(&self, method: &str, url: &str) {
+        let mut played = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |played: &&mut PlayedExchange| {
+            let Exchange { request, error, .. } = &played.exchange;
+            !played.used && error.is_some() && request.method == method && request.url == url
+        };
+        if let Some(played) = played.exchanges.iter_mut().find(same) {
+            played.used = true;
+        }
+    }
+
     pub(crate) fn answer(&self, requested: &RecordedRequest) -> Result<RecordedResponse, Error> {
         let RecordedRequest { method, url, .. } = requested;
         let mut played = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let matches = |exchange: &Exchange| exchange.request.method == *method && exchange.request.url == *url;
         let mut positions = (0..played.exchanges.len()).filter(|&index| matches(&played.exchanges[index].exchange));
         let exchange = match (positions.next(), positions.next()) {
-            (None, _) => return Err(Error::NotRecorded(format!("{method} {url}"))),
+            (None, _) => {
+                played.differences.push(format!("{method} {url} was requested but not recorded"));
+                return Err(Error::NotRecorded(format!("{method} {url}")));
+            }
             (Some(last), None) => {
                 played.exchanges[last].used = true;
                 played.exchanges[last].exchange.clone()

@@ -10,7 +10,7 @@ use crate::message::{Request, Response};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
 use crate::secrets::AvailableSecrets;
-use crate::{Error, Grant, Narrowing, Origin, OriginGrant, Seen, requested};
+use crate::{Error, ErrorClass, Grant, Narrowing, Origin, OriginGrant, Seen, requested};
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -277,9 +277,19 @@ impl Session {
 
     /// Sends a request and returns its whole answer. Records the exchange if the session records.
     pub async fn fetch(&self, request: Request) -> Result<Response, Error> {
-        let Tape::Record(recorder) = &self.tape else { return self.answer(request).await };
-        let url = address(&self.grant, &request.path)
-            .map_or_else(|_| request.path.clone(), |(origin, path)| format!("{origin}{path}"));
+        let recorder = match &self.tape {
+            Tape::Off => return self.answer(request).await,
+            Tape::Record(recorder) => recorder,
+            Tape::Replay(player) => {
+                let (method, url) = (request.method, self.recorded_url(&request));
+                let result = self.answer(request).await;
+                if result.as_ref().is_err_and(|error| error.class() == ErrorClass::Refused) {
+                    player.refused(method.as_str(), &url);
+                }
+                return result;
+            }
+        };
+        let url = self.recorded_url(&request);
         if self.requests.load(Ordering::Relaxed) >= self.limits.requests {
             // The request is refused unsent. It is not recorded, because a plugin may try this any number of times.
             return self.answer(request).await;
@@ -288,6 +298,12 @@ impl Session {
         let result = self.answer(request).await;
         recorder.keep(place, recorded, &result);
         result
+    }
+
+    /// The URL of a request in a recording.
+    fn recorded_url(&self, request: &Request) -> String {
+        address(&self.grant, &request.path)
+            .map_or_else(|_| request.path.clone(), |(origin, path)| format!("{origin}{path}"))
     }
 
     async fn answer(&self, request: Request) -> Result<Response, Error> {

@@ -26,19 +26,16 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
     let refused = plugins.refused().iter();
     let mut problems: Vec<Problem> =
         refused.map(|refused| Problem { place: refused.file.clone(), message: refused.reason.clone() }).collect();
-    match prepare_all(config, sandbox, plugins).await {
-        Ok(targets) => {
-            let now = Clock::start().wall();
-            for target in targets.values().filter(|target| target.config.enabled) {
-                let Some(served) = plugins.get(&target.config.kind) else { continue };
-                let refused = refused_request(sandbox, &served.plugin, target, now).await;
-                problems.extend(refused.map(|why| Problem {
-                    place: format!("{}:{}", config.file, target.config.line),
-                    message: format!("target {:?}: its first poll would fail: {why}", target.id()),
-                }));
-            }
-        }
-        Err(found) => problems.extend(found),
+    let (targets, found) = prepare_all(config, sandbox, plugins).await;
+    problems.extend(found);
+    let now = Clock::start().wall();
+    for target in targets.values().filter(|target| target.config.enabled) {
+        let Some(served) = plugins.get(&target.config.kind) else { continue };
+        let failure = certain_failure(sandbox, &served.plugin, target, now).await;
+        problems.extend(failure.map(|why| Problem {
+            place: format!("{}:{}", config.file, target.config.line),
+            message: format!("target {:?}: its first poll would fail: {why}", target.id()),
+        }));
     }
     let idle = config.limits.keys().filter(|kind| plugins.get(kind).is_none()).map(|kind| Problem {
         place: format!("{}: [plugins.limits.{kind}]", config.file),
@@ -61,11 +58,11 @@ pub async fn inspect(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) ->
 /// Polls a target with an empty recording instead of the network. Requests are checked as usual; the recording answers
 /// none of them. Returns the reason if the poll fails although no request got as far as the network, because the first
 /// real poll would fail as well.
-async fn refused_request(sandbox: &Sandbox, plugin: &Plugin, target: &RuntimeTarget, now: Timestamp) -> Option<String> {
+async fn certain_failure(sandbox: &Sandbox, plugin: &Plugin, target: &RuntimeTarget, now: Timestamp) -> Option<String> {
     let nothing = Tape::Replay(Arc::new(Player::new(Vec::new())));
     let done = sandbox.poll(target.job(plugin, now, nothing)).await;
     let Outcome::Failure(failure) = done.outcome else { return None };
-    let is_certain = failure.category == FailureCategory::Permanent && !done.seen.has(ErrorClass::NotRecorded);
+    let is_certain = failure.category != FailureCategory::Transient && !done.seen.has(ErrorClass::NotRecorded);
     is_certain.then_some(failure.message)
 }
 

@@ -68,21 +68,23 @@ struct OfKind<'a> {
     unable: bool,
 }
 
-/// Prepares every target of a configuration that does not run.
-///
-/// # Errors
-/// Every problem with its place.
-pub(crate) async fn prepare_all(
-    config: &Config,
-    sandbox: &Sandbox,
-    plugins: &PluginSet,
-) -> Result<Targets, Vec<Problem>> {
+/// Prepares the valid targets of a configuration that does not run. Returns them and every problem of the others.
+pub(crate) async fn prepare_all(config: &Config, sandbox: &Sandbox, plugins: &PluginSet) -> (Targets, Vec<Problem>) {
     let (before, files) = (&Targets::new(), &Files::All);
-    Ok(prepare(Preparation { config, sandbox, plugins, before, files }).await?.targets)
+    let (prepared, problems) = prepare_valid(Preparation { config, sandbox, plugins, before, files }).await;
+    (prepared.targets, problems)
 }
 
 /// Prepares every target. Targets that did not change stay the same `Arc`.
+///
+/// # Errors
+/// Every problem with its place.
 pub(crate) async fn prepare(of: Preparation<'_>) -> Result<Prepared, Vec<Problem>> {
+    let (prepared, problems) = prepare_valid(of).await;
+    if problems.is_empty() { Ok(prepared) } else { Err(problems) }
+}
+
+async fn prepare_valid(of: Preparation<'_>) -> (Prepared, Vec<Problem>) {
     let mut kinds: HashMap<&Kind, OfKind<'_>> = HashMap::new();
     let mut checked: HashMap<(&Kind, String), Vec<SettingsProblem>> = HashMap::new();
     let (mut prepared, mut problems) = (Prepared::default(), Vec::new());
@@ -98,7 +100,11 @@ pub(crate) async fn prepare(of: Preparation<'_>) -> Result<Prepared, Vec<Problem
             Some(kept) => kept,
             None => match renew(written, kind, before) {
                 Ok(target) => {
-                    problems.extend(settings_problems(of, written, kind, &mut checked).await);
+                    let found = settings_problems(of, written, kind, &mut checked).await;
+                    if !found.is_empty() {
+                        problems.extend(found);
+                        continue;
+                    }
                     target
                 }
                 Err(found) => {
@@ -117,11 +123,8 @@ pub(crate) async fn prepare(of: Preparation<'_>) -> Result<Prepared, Vec<Problem
         }
         prepared.targets.insert(written.id.clone(), target);
     }
-    if !problems.is_empty() {
-        return Err(problems);
-    }
     prepared.removed = of.before.keys().filter(|id| !prepared.targets.contains_key(*id)).cloned().collect();
-    Ok(prepared)
+    (prepared, problems)
 }
 
 /// The running target, possibly with another schedule or without its plugin; `None` if it must be prepared again.

@@ -31,13 +31,19 @@ fn usual_url(common: &Common) -> Result<String, Unanswered> {
     let places = common.places();
     let usual = configuration::defaults(&places)
         .map_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 7411)), |config| config.listen);
-    let listen = match configuration::read(&places) {
-        Ok(Ok(config)) => config.listen,
-        _ => usual,
-    };
     let found = config::find(&places, &config::environment);
+    let unknown = |why: String| {
+        Err(Unanswered::Refused(format!("{why}: so the address of the host is not known; correct it, or set {URL}")))
+    };
+    let listen = match configuration::examine(&places) {
+        Ok((Some(config), _)) => config.listen,
+        Ok((None, problems)) => return unknown(problems.first().map(ToString::to_string).unwrap_or_default()),
+        // Without a file the host listens at the usual address.
+        Err(_) if found.is_err() => usual,
+        Err(error) => return unknown(error.to_string()),
+    };
     let is_named = places.config.is_some() || found.is_ok_and(|path| path.is_absolute());
-    if set(TOKEN).is_some() && set(URL).is_none() && listen != usual && !is_named {
+    if set(TOKEN).is_some() && listen != usual && !is_named {
         return Err(Unanswered::Refused(format!(
             "polliwog.toml in this directory names the host {listen}, but {TOKEN} is not sent to a host that only such a file \
              names: if the file is yours, use --config polliwog.toml, or set {URL}"

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The built-in plugins.
-const BUILT_IN: [BuiltIn; builtin::ALL.len()] = {
+static BUILT_IN: [BuiltIn; builtin::ALL.len()] = {
     let mut all = [BuiltIn { kind: "", component: &[] }; builtin::ALL.len()];
     let mut at = 0;
     while at < all.len() {

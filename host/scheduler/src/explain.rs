@@ -92,6 +92,24 @@ fn restored(target: &Target) -> String {
     format!("{what}; the time was set before the host started")
 }
 
+/// Names the change that the adaptive cadence expects.
+fn expected(target: &Target, computed: &Computed) -> String {
+    let every = match computed.cadence {
+        Cadence::Adaptive => expected_change(computed),
+        Cadence::Fixed | Cadence::Pulse => return String::new(),
+    };
+    if target.schedule.critical {
+        format!(": a dependency is critical, and the end of that is expected in {every}")
+    } else {
+        format!(": its next change is expected in {every}")
+    }
+}
+
+/// The expected time to the next change.
+fn expected_change(computed: &Computed) -> String {
+    Duration::try_from_secs_f64(1.0 / computed.scores.rate).map_or("ages".to_owned(), span)
+}
+
 fn because(target: &Target) -> String {
     match &target.why {
         Why::Restored => restored(target),
@@ -106,9 +124,10 @@ fn because(target: &Target) -> String {
         Why::Spread { .. } => "it was due together with others, and their polls are spread".to_owned(),
         Why::Succeeded { computed, .. } => {
             format!(
-                "its last poll returned a report, and its {} cadence computed {}",
+                "its last poll returned a report, and its {} cadence computed {}{}",
                 computed.cadence.as_str(),
-                exact(computed.interval)
+                exact(computed.interval),
+                expected(target, computed)
             )
         }
         Why::Recomputed { computed, .. } => {
@@ -265,18 +284,16 @@ impl Terms {
             "age of the last success at the end of the last poll, over max_interval, 0 to 1",
         );
         if *cadence == Cadence::Adaptive {
-            let every = Duration::try_from_secs_f64(1.0 / scores.rate).map_or("ages".to_owned(), span);
-            let how =
-                "the expected time to its next change, from the changes seen at its polls and those of all targets";
-            self.add("expected_change", format!("in {every}"), how);
+            let how = "the expected time to its next change, from the changes seen at its polls and those of all targets; while a dependency is critical, the end of that is its next change";
+            self.add("expected_change", format!("in {}", expected_change(computed)), how);
             if scores.stretch > 1.0 {
                 let share = format!("×{:.2}", scores.stretch);
-                self.add("stretch", share, "the factor that keeps the polls of all targets within the budget: twice the polls of their base intervals, or once where max_interval is set; while a dependency is critical, it also keeps incidents of other targets from being detected later");
+                self.add("stretch", share, "the factor by which the wanted intervals of all targets are longer, so that their polls together stay within the budget: twice the polls of their base intervals, or once where max_interval is set; it is greater while a dependency is critical, so that watching an incident does not delay the detection of others");
             }
             let wanted =
                 "the interval for this rate of changes: base_interval·√(expected_change / 1 h), within min and max";
             self.add("wanted", seconds(scores.wanted), wanted);
-            let how = "from wanted and stretch: 0 if the longest interval is short enough, 1 if the shortest is needed";
+            let how = "(max_interval − wanted·stretch) / (max_interval − min_interval), 0 to 1; stretch is 1 if it has no row";
             self.add("activity", format!("{:.2}", scores.activity), how);
         }
         let score = scores.of(*cadence);
@@ -293,7 +310,7 @@ impl Terms {
         }
         let formula = "min_interval + (max_interval − min_interval)·(1 − score), then changed by the rows errors and load, if present";
         self.add("aim", seconds(*target), formula);
-        self.add("last", seconds(*last), "the previous interval");
+        self.add("last", seconds(*last), "the previous interval; base_interval at the first success");
         let how = if *cadence == Cadence::Adaptive && target < last {
             "the aim: a shorter interval applies at once"
         } else {

@@ -13,5 +13,6 @@ pub struct Builtin {
     pub component: &'static [u8],
 }
 
-/// All built-in plugins, sorted by kind.
-pub const ALL: &[Builtin] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));
+/// All built-in plugins, sorted by kind. They are statics, because each crate that uses a constant has its own copy of
+/// it.
+pub static ALL: &[Builtin] = include!(concat!(env!("OUT_DIR"), "/builtin.rs"));

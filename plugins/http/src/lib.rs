@@ -15,7 +15,7 @@ mod settings;
 use polliwog_sdk::http::{HttpError, Response, TlsInfo};
 use polliwog_sdk::prelude::*;
 use polliwog_sdk::serde_json::json as value;
-use redirect::Stopped;
+use redirect::{Stopped, origin};
 use settings::Settings;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -62,9 +62,12 @@ fn answered(target: &Target, settings: &Settings, response: &Response) -> Report
 
 /// Returns the report for a redirect to a URL that the host refused to request.
 fn redirected_elsewhere(target: &Target, settings: &Settings, to: &str, error: HttpError) -> Report {
-    let why = &error.message;
-    let message =
-        format!("it redirects to {to}, which is refused ({why}): add it to also, or expect the redirect's status");
+    let is_known = [&target.url].into_iter().chain(&target.also).any(|known| origin(known) == origin(to));
+    let remedy = match origin(to) {
+        Some(origin) if !is_known => format!("add {origin} to also, or expect the redirect's status"),
+        _ => "correct the server's redirect, or expect its status".to_owned(),
+    };
+    let message = format!("it redirects to {to}, which is refused ({}): {remedy}", error.message);
     unanswered(target, settings, &HttpError { code: "redirected_elsewhere".to_owned(), message, ..error })
 }
 

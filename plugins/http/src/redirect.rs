@@ -65,6 +65,13 @@ fn request(settings: &Settings, method: HttpMethod, path: &str) -> Request {
     request.header("content-type", &settings.content_type).body(body.as_bytes(), encoding)
 }
 
+/// Returns the scheme, host and port of a URL. `None` if it is not one of http.
+pub(crate) fn origin(url: &str) -> Option<&str> {
+    let host = url.find("://").filter(|end| matches!(&url[..*end], "http" | "https"))? + 3;
+    let length = url[host..].find(['/', '?', '#']).unwrap_or(url.len() - host);
+    (length > 0).then_some(&url[..host + length])
+}
+
 /// Resolves a `Location` against a URL (RFC 3986, section 5.2, for http). The host resolves dot segments.
 fn joined(url: &str, location: &str) -> String {
     let location = location.split('#').next().unwrap_or_default();

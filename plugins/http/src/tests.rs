@@ -143,6 +143,26 @@ fn redirects_are_followed_up_to_the_configured_number() {
 }
 
 #[test]
+fn a_refused_redirect_names_what_would_help() {
+    for (location, remedy) in [
+        ("https://b.example:444/login?x", "add https://b.example:444 to also, or expect the redirect's status"),
+        ("http://127.0.0.1:8080/secret", "correct the server's redirect, or expect its status"),
+        ("ftp://b.example/", "correct the server's redirect, or expect its status"),
+    ] {
+        let exchanges = value!([
+            { "request": { "method": "GET", "url": "/" },
+              "response": { "status": 302, "headers": [["location", location]] } },
+            { "request": { "method": "GET", "url": location },
+              "error": { "class": "refused", "code": "denied", "message": "why", "retryable": false } },
+        ]);
+        let recording = Recording::parse(&exchanges.to_string());
+        let report = poll::<Http>(recording, target(r#"{"redirects":1}"#)).unwrap();
+        let message = report.dependencies[0].error_message.clone().unwrap();
+        assert_eq!(message, format!("it redirects to {location}, which is refused (why): {remedy}"));
+    }
+}
+
+#[test]
 fn contradictory_settings_are_reported() {
     for (settings, expected) in [
         (r#"{"body":"x"}"#, "POST"),

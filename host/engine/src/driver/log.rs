@@ -21,7 +21,10 @@ pub(super) fn of_target(events: &[Event], failure: Option<&Failure>) {
             EventKind::DeadLetter { target, .. } => {
                 tracing::warn!("{target} is a dead letter: it is polled rarely until it answers{why}");
             }
-            EventKind::CircuitClose { target } | EventKind::Revived { target } => {
+            EventKind::Revived { target } => {
+                tracing::info!("{target} is no longer a dead letter: it is polled normally again");
+            }
+            EventKind::CircuitClose { target } => {
                 tracing::info!("{target} recovered: back to its normal interval");
             }
             EventKind::Unreachable { target, code, message } => {

@@ -101,8 +101,12 @@ fn keys(before: &TargetConfig, after: &TargetConfig) -> String {
     ];
     let named = named.into_iter().filter(|(_, different)| *different).map(|(key, _)| key.to_owned());
     let all: Vec<String> = values.chain(named).collect();
-    // Otherwise a file of a secret or of a certificate changed.
-    if all.is_empty() { "the content of a file that it names".to_owned() } else { all.join(", ") }
+    // Otherwise a file of a secret or of a certificate changed, or the limits of the plugin.
+    if all.is_empty() {
+        "the content of a file that it names, or the limits of its kind".to_owned()
+    } else {
+        all.join(", ")
+    }
 }
 
 #[cfg(test)]

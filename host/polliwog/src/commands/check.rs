@@ -22,7 +22,8 @@ pub(crate) async fn check(common: &Common, json: bool, allow_missing_plugins: bo
         problems.extend(unknown_variables(&config));
         warnings = findings.warnings;
         let unserved = findings.unserved.into_iter().map(|Problem { place, message }| {
-            let message = format!("{message}, or use --allow-missing-plugins if it comes later");
+            let message =
+                format!("{message}, name the host's --data-dir, or use --allow-missing-plugins if it comes later");
             Problem { place, message }
         });
         if allow_missing_plugins { &mut warnings } else { &mut problems }.extend(unserved);

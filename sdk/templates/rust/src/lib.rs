@@ -1,4 +1,5 @@
-//! Kind `{{kind}}`: how many messages wait in each queue, from a JSON object of names and numbers.
+//! Kind `{{kind}}`: how many messages wait in each queue, from a JSON object of names and numbers. This is an example:
+//! replace it with your own service.
 
 use polliwog_sdk::lenient;
 use polliwog_sdk::prelude::*;

@@ -6,8 +6,8 @@ use crate::commands::poll::output::result_json;
 use crate::output::{counted, print, print_json};
 use anyhow::Context;
 use egress::{ErrorClass, Tape};
-use model::{FailureCategory, Outcome};
-use sandbox::{Plugin, Sandbox};
+use model::{Failure, FailureCategory, Outcome};
+use sandbox::{Job, Plugin, Sandbox};
 use serde_json::{Value, json};
 use similar::TextDiff;
 use std::path::{Path, PathBuf};
@@ -55,17 +55,16 @@ pub(crate) async fn test(path: &Path, update: bool, as_json: bool) -> anyhow::Re
     Ok(u8::from(failed > 0))
 }
 
-async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> anyhow::Result<Verdict> {
-    let recording = match recording::read(file) {
-        Ok(recording) => recording,
-        Err(why) => return Ok(Verdict::Broken(why)),
-    };
-    let kind = plugin.descriptor().kind.as_str();
+fn recorded_job(plugin: &Plugin, file: &Path) -> Result<Job, String> {
+    let (recording, kind) = (recording::read(file)?, plugin.descriptor().kind.as_str());
     if recording.kind != kind {
-        let why = format!("it is a recording of kind {}, but the plugin serves {kind}", recording.kind);
-        return Ok(Verdict::Broken(why));
+        return Err(format!("it is a recording of kind {}, but the plugin serves {kind}", recording.kind));
     }
-    let job = match recording.job(plugin) {
+    recording.job(plugin)
+}
+
+async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> anyhow::Result<Verdict> {
+    let job = match recorded_job(plugin, file) {
         Ok(job) => job,
         Err(why) => return Ok(Verdict::Broken(why)),
     };
@@ -73,11 +72,13 @@ async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> a
     sandbox.forget(&job.target.id);
     let tape = job.tape.clone();
     let done = sandbox.poll(job).await;
-    if let Outcome::Failure(failure) = &done.outcome
-        && (done.seen.has(ErrorClass::NotRecorded) || failure.category == FailureCategory::Plugin)
-    {
-        // Such a failure must not become a golden report.
-        return Ok(Verdict::Broken(format!("{}: {}", failure.code, failure.message)));
+    let differences = || if let Tape::Replay(player) = &tape { player.differences() } else { Vec::new() };
+    // Neither a fault of the plugin nor a missing answer may become a golden report.
+    if let Outcome::Failure(Failure { category: FailureCategory::Plugin, code, message, .. }) = &done.outcome {
+        return Ok(Verdict::Broken(format!("{code}: {message}")));
+    }
+    if done.seen.has(ErrorClass::NotRecorded) {
+        return Ok(Verdict::Broken(format!("{}; record it again", differences().join("; "))));
     }
     let found = format!("{:#}\n", result_json(&done.outcome));
     let golden = golden(file);
@@ -97,7 +98,7 @@ async fn one(sandbox: &Sandbox, plugin: &Plugin, file: &Path, update: bool) -> a
     };
     if same(&expected, &found) {
         // The report is the same, but requests may differ from the recorded ones.
-        let asked = if let Tape::Replay(player) = tape { player.differences() } else { Vec::new() };
+        let asked = differences();
         return Ok(if asked.is_empty() { Verdict::Same } else { Verdict::Different(asked.join("\n")) });
     }
     let names = (golden.display().to_string(), "report of the recording".to_owned());
