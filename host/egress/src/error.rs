@@ -83,7 +83,7 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {
-    /// The request was not sent, and will refuse it until the configuration or the plugin changes.
+    /// The request was not sent. It will be refused until the configuration or the plugin changes.
     Refused,
     /// The lookup of the host name failed.
     NameLookup,

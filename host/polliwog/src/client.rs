@@ -33,7 +33,7 @@ fn usual_url(common: &Common) -> Result<String, Unanswered> {
         .map_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 7411)), |config| config.listen);
     let found = config::find(&places, &config::environment);
     let unknown = |why: String| {
-        Err(Unanswered::Refused(format!("{why}: so the address of the host is not known; correct it, or set {URL}")))
+        Err(Unanswered::Refused(format!("{why}; the address of the host is not known: correct the file, or set {URL}")))
     };
     let listen = match configuration::examine(&places) {
         Ok((Some(config), _)) => config.listen,
