@@ -113,6 +113,11 @@ pub fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (done, Duration::from_nanos(thread_cpu_nanos().saturating_sub(began)))
 }
 
+/// Returns the CPU time of this thread.
+pub(crate) fn thread_cpu_time() -> Duration {
+    Duration::from_nanos(thread_cpu_nanos())
+}
+
 /// Returns the CPU time of this thread in nanoseconds. No other function of this crate reads a clock.
 fn thread_cpu_nanos() -> u64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
