@@ -1,6 +1,8 @@
 //! Resources that the whole process shares: request slots per host, body bytes and sockets.
 
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -26,19 +28,22 @@ pub struct Gauges {
 #[derive(Debug)]
 pub(crate) struct Slots {
     limit: usize,
-    by_host: Named,
-    by_share: Named,
+    by_host: Named<Arc<str>>,
+    by_share: Named<Share>,
 }
 
+/// A kind and a host.
+type Share = (Arc<str>, Arc<str>);
+
 /// Semaphores by name. A semaphore exists only while it is in use.
-#[derive(Debug, Default)]
-struct Named(Mutex<HashMap<Arc<str>, Arc<Semaphore>>>);
+#[derive(Debug)]
+struct Named<N>(Mutex<HashMap<N, Arc<Semaphore>, RandomState>>);
 
 /// A request slot of a host. It is released on drop.
 pub(crate) struct Slot<'a> {
     slots: &'a Slots,
     host: Arc<str>,
-    share: Arc<str>,
+    share: Share,
     permits: [Option<OwnedSemaphorePermit>; 2],
 }
 
@@ -47,8 +52,8 @@ impl Slots {
         Self { limit: limit.max(1), by_host: Named::default(), by_share: Named::default() }
     }
 
-    pub(crate) async fn acquire(&self, host: &Arc<str>, share: &str, gauges: &Gauges) -> Slot<'_> {
-        let share: Arc<str> = format!("{share} {host}").into();
+    pub(crate) async fn acquire(&self, host: &Arc<str>, share: &Arc<str>, gauges: &Gauges) -> Slot<'_> {
+        let share = (share.clone(), host.clone());
         let of_share = self.by_share.get(&share, (self.limit * 3).div_ceil(4));
         let of_host = self.by_host.get(host, self.limit);
         let mut slot = Slot { slots: self, host: host.clone(), share, permits: [None, None] };
@@ -61,14 +66,20 @@ impl Slots {
     }
 }
 
-impl Named {
-    fn get(&self, name: &Arc<str>, limit: usize) -> Arc<Semaphore> {
+impl<N: Clone + Eq + Hash> Default for Named<N> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<N: Clone + Eq + Hash> Named<N> {
+    fn get(&self, name: &N, limit: usize) -> Arc<Semaphore> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(name.clone()).or_insert_with(|| Arc::new(Semaphore::new(limit))).clone()
     }
 
     /// Removes a semaphore that has no holder and no waiter.
-    fn forget(&self, name: &Arc<str>) {
+    fn forget(&self, name: &N) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.get(name).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
             all.remove(name);

@@ -8,6 +8,7 @@ use crate::Error;
 use crate::budget::Gauges;
 use crate::exchange::{Plan, Progress, Raw};
 use crate::pool::Route;
+use foldhash::fast::RandomState;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use std::collections::HashMap;
@@ -38,18 +39,18 @@ pub(crate) struct Caller<'a> {
 
 /// Identifies a request. Two requests are coalesced if they have the same method, URL, headers (with secrets inserted)
 /// and route. Targets of different kinds may share an answer.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 struct Key {
     route: Route,
     head: bool,
-    path_and_query: String,
-    headers: Vec<(String, Vec<u8>)>,
+    /// The path and query, then the sorted headers, each part after its length.
+    request: Vec<u8>,
 }
 
 /// The requests in flight that other callers can join.
 #[derive(Default)]
 pub(crate) struct Coalescer {
-    by_key: Mutex<HashMap<Key, InFlight>>,
+    by_key: Mutex<HashMap<Arc<Key>, InFlight, RandomState>>,
 }
 
 impl Coalescer {
@@ -64,7 +65,7 @@ impl Coalescer {
         F: Future<Output = Result<Raw, Error>> + Send + 'static,
     {
         let progress = Arc::new(Progress::new(caller.cap));
-        let Some(key) = key(&plan) else {
+        let Some(key) = key(&plan).map(Arc::new) else {
             let task = caller.lane.spawn(send(plan, progress.clone()));
             return InFlightRequest { answer: shared(task), progress };
         };
@@ -95,15 +96,16 @@ fn key(plan: &Plan) -> Option<Key> {
     if !plan.shared || !plan.method.is_safe() || !plan.body.is_empty() {
         return None;
     }
-    let mut headers: Vec<(String, Vec<u8>)> =
-        plan.headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.as_bytes().to_vec())).collect();
+    let mut headers: Vec<(&[u8], &[u8])> =
+        plan.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes())).collect();
     headers.sort_unstable();
-    Some(Key {
-        route: Route::of(&plan.destination),
-        head: plan.method == crate::Method::Head,
-        path_and_query: plan.path_and_query.clone(),
-        headers,
-    })
+    let parts = [plan.path_and_query.as_bytes()].into_iter().chain(headers.iter().flat_map(|(n, v)| [*n, *v]));
+    let mut request = Vec::with_capacity(256);
+    for part in parts {
+        request.extend_from_slice(&part.len().to_le_bytes());
+        request.extend_from_slice(part);
+    }
+    Some(Key { route: Route::of(&plan.destination), head: plan.method == crate::Method::Head, request })
 }
 
 fn shared(task: JoinHandle<Result<Raw, Error>>) -> SharedAnswer {
@@ -127,7 +129,7 @@ fn shared(task: JoinHandle<Result<Raw, Error>>) -> SharedAnswer {
 /// Removes a request from the [`Coalescer`] when it ends for any reason.
 struct CoalesceGuard {
     coalescer: Arc<Coalescer>,
-    key: Key,
+    key: Arc<Key>,
     progress: Weak<Progress>,
 }
 

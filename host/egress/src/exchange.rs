@@ -172,6 +172,7 @@ impl Progress {
 struct Context<'a> {
     common: &'a Common,
     pool: &'a Pool,
+    key: &'a Key,
     plan: &'a Plan,
     progress: &'a Progress,
 }
@@ -190,8 +191,8 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
     let slot = common.slots.acquire(&plan.destination.origin.host, &plan.share, &common.gauges);
     let _slot = progress.held_up(slot).await;
     let start = Instant::now();
-    let context = Context { common, pool, plan, progress };
     let key = Key::of(&plan.destination, &plan.share);
+    let context = Context { common, pool, key: &key, plan, progress };
     let _in_flight = pool.enter(&key);
     while let Some(connection) = pool.take(&key) {
         match attempt(context, Ready { connection, phases: Phases::default(), start }).await {
@@ -216,7 +217,7 @@ pub(crate) async fn exchange(common: &Common, pool: &Pool, plan: &Plan, progress
 
 /// Sends a request on a connection and reads the answer. The connection returns to the pool if it can be reused.
 async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
-    let Context { common, pool, plan, progress } = context;
+    let Context { common, pool, key, plan, progress } = context;
     let Ready { mut connection, phases, start } = ready;
     progress.enter("waiting for the answer");
     if let Some(patience) = &connection.patience {
@@ -255,7 +256,7 @@ async fn attempt(context: Context<'_>, ready: Ready) -> Result<Raw, Error> {
         held: Some(held),
     };
     if !may_stray || matches!(connection.sender, Sender::Http2(_)) {
-        pool.put(Key::of(&plan.destination, &plan.share), connection);
+        pool.put(key, connection);
     }
     Ok(raw)
 }

@@ -7,6 +7,7 @@ use crate::connect::Destination;
 use crate::tls::Certificate;
 use crate::{Origin, Reach};
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use http_body_util::Full;
 use hyper::client::conn::{http1, http2};
 use std::collections::{HashMap, VecDeque};
@@ -84,7 +85,7 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct Idle {
-    by_key: HashMap<Key, Group>,
+    by_key: HashMap<Key, Group, RandomState>,
     count: usize,
 }
 
@@ -155,7 +156,7 @@ impl Pool {
     /// Otherwise a busy host would open a new connection for most of its requests.
     pub(crate) fn enter<'a>(&'a self, key: &'a Key) -> InFlight<'a> {
         let mut idle = self.lock();
-        let group = idle.by_key.entry(key.clone()).or_default();
+        let group = idle.group(key);
         group.in_flight += 1;
         group.peak.note(group.in_flight, Instant::now());
         InFlight { pool: self, key }
@@ -194,25 +195,26 @@ impl Pool {
     }
 
     /// Keeps a connection for the next request, in place of the oldest if there are enough.
-    pub(crate) fn put(&self, key: Key, connection: Connection) {
+    pub(crate) fn put(&self, key: &Key, connection: Connection) {
         let mut idle = self.lock();
         if idle.count >= IDLE_ALL {
             idle.forget_old();
         }
         let now = Instant::now();
-        let Idle { by_key, count } = &mut *idle;
-        let Group { idle, peak, .. } = by_key.entry(key).or_default();
-        if idle.iter().any(|(_, held)| matches!(held.sender, Sender::Http2(_))) {
+        let group = idle.group(key);
+        // An HTTP/2 connection is the only one of its group.
+        if group.idle.back().is_some_and(|(_, held)| matches!(held.sender, Sender::Http2(_))) {
             return;
         }
-        idle.push_back((now, connection));
-        *count += 1;
-        let most = peak.most(now).max(IDLE_EACH);
+        let before = group.idle.len();
+        group.idle.push_back((now, connection));
+        let most = group.peak.most(now).max(IDLE_EACH);
         let is_old = |(since, _): &(Instant, Connection)| now.duration_since(*since) >= IDLE_TIME;
-        while idle.len() > most || idle.front().is_some_and(is_old) {
-            idle.pop_front();
-            *count -= 1;
+        while group.idle.len() > most || group.idle.front().is_some_and(is_old) {
+            group.idle.pop_front();
         }
+        let after = group.idle.len();
+        idle.count = idle.count + after - before;
     }
 
     /// Closes idle connections because descriptors are scarce.
@@ -222,6 +224,13 @@ impl Pool {
 }
 
 impl Idle {
+    fn group(&mut self, key: &Key) -> &mut Group {
+        if !self.by_key.contains_key(key) {
+            self.by_key.insert(key.clone(), Group::default());
+        }
+        self.by_key.get_mut(key).expect("it was just inserted")
+    }
+
     /// Removes a group that has no connections and no requests.
     fn forget_empty(&mut self, key: &Key) {
         if self.by_key.get(key).is_some_and(Group::is_empty) {

@@ -6,7 +6,8 @@ mod json;
 
 use crate::host::v0_1::types;
 use crate::limits::Limits;
-use crate::text::clean;
+use crate::text::{clean, cleaned};
+use foldhash::fast::RandomState;
 use model::{Cause, Dependency, Failure, FailureCategory, Json, Report, Sample, SampleKind, Status, Timestamp};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -104,7 +105,7 @@ fn report(mut report: types::Report, limits: &Limits) -> Result<Report, Failure>
     let samples = samples(report.samples, &mut repairs);
     let kept = report.kept.into_iter().filter(|name| !name.is_empty() && name.len() <= NAME).collect();
     let mut seen = HashSet::new();
-    let mut warnings: Vec<String> = report.warnings.iter().map(|warning| clean(warning, MESSAGE)).collect();
+    let mut warnings: Vec<String> = report.warnings.into_iter().map(|warning| cleaned(warning, MESSAGE)).collect();
     warnings.extend(repairs.shown);
     if repairs.more > 0 {
         warnings.push(format!("{} more repairs", repairs.more));
@@ -122,6 +123,10 @@ fn names(report: &mut types::Report) -> impl Iterator<Item = &mut String> {
 
 /// Removes repeated names. The last dependency with a name replaces the first one at its position.
 fn without_repeats(dependencies: Vec<types::Dependency>, repairs: &mut Repairs) -> Vec<types::Dependency> {
+    let mut names = HashSet::with_capacity_and_hasher(dependencies.len(), RandomState::default());
+    if dependencies.iter().all(|dependency| names.insert(dependency.name.as_str())) {
+        return dependencies;
+    }
     let mut place: HashMap<String, usize> = HashMap::with_capacity(dependencies.len());
     let mut kept: Vec<types::Dependency> = Vec::with_capacity(dependencies.len());
     for dependency in dependencies {
@@ -164,7 +169,7 @@ fn dependency(found: types::Dependency, repairs: &mut Repairs) -> Option<Depende
         repairs.note(format!("a dependency is omitted: its name {:?} {wrong}", clean(&name, 60)));
         return None;
     }
-    let text = |text: Option<String>, longest| text.map(|text| clean(&text, longest)).filter(|text| !text.is_empty());
+    let text = |text: Option<String>, longest| text.map(|text| cleaned(text, longest)).filter(|text| !text.is_empty());
     let mut checked = |field: &str, text: Option<String>, shape: Shape| {
         let text = text?;
         let good =
@@ -218,6 +223,9 @@ fn status(status: types::Status) -> Status {
 
 /// Removes parents that are not in the report, and parents that form a cycle.
 fn check_parents(dependencies: &mut [Dependency], repairs: &mut Repairs) {
+    if dependencies.iter().all(|dependency| dependency.parent.is_none()) {
+        return;
+    }
     let place: HashMap<&str, usize> =
         dependencies.iter().enumerate().map(|(index, dependency)| (dependency.name.as_str(), index)).collect();
     let parents: Vec<Option<usize>> = (dependencies.iter())
@@ -286,7 +294,7 @@ fn samples(found: Vec<types::Sample>, repairs: &mut Repairs) -> Vec<Sample> {
             Some(problem) => repairs.note(format!("a sample {:?} is omitted: {problem}", clean(&name, 60))),
             None => {
                 kinds.insert(name.clone(), kind);
-                let labels = sample.labels.into_iter().map(|label| (label.name, clean(&label.value, NAME))).collect();
+                let labels = sample.labels.into_iter().map(|label| (label.name, cleaned(label.value, NAME))).collect();
                 samples.push(Sample { name, kind, labels, value: sample.value });
             }
         }

@@ -32,7 +32,6 @@ pub struct KnownState {
     pub stale_since: Option<Timestamp>,
     /// The time of the last report.
     pub last_report: Option<Timestamp>,
-    index: HashMap<String, usize>,
     next_slot: u32,
 }
 
@@ -42,7 +41,6 @@ impl KnownState {
         dependencies.sort_by_key(|dependency| (dependency.record.missing_since.is_some(), dependency.record.slot));
         self.next_slot = dependencies.iter().map(|dependency| dependency.record.slot + 1).max().unwrap_or(0);
         self.dependencies = dependencies;
-        self.reindex();
         self
     }
 
@@ -56,7 +54,7 @@ impl KnownState {
 
     /// Returns a dependency by its name.
     pub fn get(&self, name: &str) -> Option<&DependencyState> {
-        self.index.get(name).map(|&at| &self.dependencies[at])
+        self.dependencies.iter().find(|dependency| dependency.record.reported.name == name)
     }
 
     /// Merges an outcome into the known state and returns the changes.
@@ -97,29 +95,40 @@ impl KnownState {
             self.warnings = report.warnings;
             changes.target = Some(self.target_record());
         }
-        let names: HashSet<&str> = report.dependencies.iter().map(|dependency| dependency.name.as_str()).collect();
-        self.mark_missing(&names, &report.kept, at, &mut changes);
-        drop(names);
-        for reported in report.dependencies {
-            self.merge_dependency(reported, at, aliases, &mut changes);
+        let places = self.places(&report.dependencies);
+        self.mark_missing(&places, &report.kept, at, &mut changes);
+        for (reported, place) in report.dependencies.into_iter().zip(places) {
+            let canonical = aliases.get(&reported.name);
+            match place {
+                Some(place) => self.merge_known(place, reported, at, canonical, &mut changes),
+                None => self.merge_new(reported, at, canonical.cloned(), &mut changes),
+            }
         }
         self.forget_surplus(&mut changes);
         changes
     }
 
-    fn merge_dependency(
+    /// Returns the position of each reported dependency that is known. Most reports have the order of the last one, and
+    /// need no map of names.
+    fn places(&self, reported: &[model::Dependency]) -> Vec<Option<usize>> {
+        let name = |at: usize| self.dependencies.get(at).map(|dependency| dependency.record.reported.name.as_str());
+        if reported.iter().enumerate().all(|(at, reported)| name(at) == Some(&reported.name)) {
+            return (0..reported.len()).map(Some).collect();
+        }
+        let known = self.dependencies.iter().map(|dependency| dependency.record.reported.name.as_str());
+        let places: HashMap<&str, usize> = known.enumerate().map(|(at, name)| (name, at)).collect();
+        reported.iter().map(|reported| places.get(reported.name.as_str()).copied()).collect()
+    }
+
+    fn merge_known(
         &mut self,
+        place: usize,
         mut reported: model::Dependency,
         at: Timestamp,
-        aliases: &Aliases,
+        canonical: Option<&String>,
         changes: &mut Changes,
     ) {
-        let canonical = aliases.get(&reported.name);
-        let position = self.index.get(&reported.name).copied();
-        let Some(position) = position else {
-            return self.merge_new(reported, at, canonical.cloned(), changes);
-        };
-        let DependencyState { record, volatile } = &mut self.dependencies[position];
+        let DependencyState { record, volatile } = &mut self.dependencies[place];
         changes.points.extend(take_volatile(volatile, &mut reported, at).map(|point| (record.slot, point)));
         let status = (record.reported.status, reported.status);
         let urgent = status.0 != status.1
@@ -169,22 +178,25 @@ impl KnownState {
             reported,
         });
         self.next_slot += 1;
-        self.index.insert(record.reported.name.clone(), self.dependencies.len());
         changes.urgent.push(record.clone());
         changes.errors.extend(error);
         self.dependencies.push(DependencyState { record, volatile });
     }
 
-    fn mark_missing(&mut self, names: &HashSet<&str>, kept: &[String], at: Timestamp, changes: &mut Changes) {
+    /// Marks the dependencies that are not in a report. `places` are those of its dependencies.
+    fn mark_missing(&mut self, places: &[Option<usize>], kept: &[String], at: Timestamp, changes: &mut Changes) {
+        let mut is_reported = vec![false; self.dependencies.len()];
+        for place in places.iter().flatten() {
+            is_reported[*place] = true;
+        }
         let kept: HashSet<&str> = kept.iter().map(String::as_str).collect();
         // A name is kept if it is listed, or one of its prefixes that end in a slash.
         let is_kept = |name: &str| {
             let prefixes = name.match_indices('/').map(|(at, _)| &name[..=at]).take(KEPT_DEPTH);
-            !kept.is_empty() && prefixes.chain([name]).any(|part| kept.contains(part))
+            prefixes.chain([name]).any(|part| kept.contains(part))
         };
-        for DependencyState { record, .. } in &mut self.dependencies {
-            let name = record.reported.name.as_str();
-            if record.missing_since.is_none() && !names.contains(name) && !is_kept(name) {
+        for (DependencyState { record, .. }, is_reported) in self.dependencies.iter_mut().zip(is_reported) {
+            if !is_reported && record.missing_since.is_none() && !is_kept(&record.reported.name) {
                 *record = Arc::new(DependencyRecord { missing_since: Some(at), ..DependencyRecord::clone(record) });
                 changes.urgent.push(record.clone());
             }
@@ -200,7 +212,6 @@ impl KnownState {
         let missing = self.dependencies.iter().filter(|dependency| dismissed(&dependency.record));
         let forgotten: Vec<String> = missing.map(|dependency| dependency.record.reported.name.clone()).collect();
         self.dependencies.retain(|dependency| !dismissed(&dependency.record));
-        self.reindex();
         Changes { forgotten, ..Changes::default() }
     }
 
@@ -218,12 +229,6 @@ impl KnownState {
         self.dependencies.retain(|dependency| !forgotten.contains(&dependency.record.reported.name));
         changes.urgent.retain(|record| !forgotten.contains(&record.reported.name));
         changes.forgotten.extend(forgotten);
-        self.reindex();
-    }
-
-    fn reindex(&mut self) {
-        let names = self.dependencies.iter().enumerate();
-        self.index = names.map(|(at, dependency)| (dependency.record.reported.name.clone(), at)).collect();
     }
 
     fn target_record(&self) -> TargetRecord {
