@@ -35,6 +35,8 @@ pub mod cache;
 pub mod http;
 pub mod lenient;
 pub mod log;
+#[cfg(all(target_arch = "wasm32", feature = "allocator"))]
+mod memory;
 mod poller;
 mod report;
 #[cfg(not(target_family = "wasm"))]

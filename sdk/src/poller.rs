@@ -76,7 +76,9 @@ pub struct NoSettings {}
 /// The failure is transient (`not_json`, `unexpected_shape`), because proxies and gateways answer 200 with their own
 /// pages.
 pub fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, PollError> {
-    serde_json::from_slice(body).map_err(|error| {
+    // The body is checked for UTF-8 once, instead of each text in it.
+    let parsed = std::str::from_utf8(body).map_or_else(|_| serde_json::from_slice(body), serde_json::from_str);
+    parsed.map_err(|error| {
         let data = error.classify() == serde_json::error::Category::Data;
         let (code, problem) = if data {
             ("unexpected_shape", "the body has an unexpected shape")

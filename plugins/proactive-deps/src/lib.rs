@@ -10,8 +10,10 @@
 
 use jiff::Timestamp;
 use polliwog_sdk::prelude::*;
+use polliwog_sdk::serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use polliwog_sdk::serde_json::{self, value::RawValue};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::str::FromStr;
 
 /// The plugin for kind `proactive-deps`.
@@ -42,37 +44,92 @@ pub struct Settings {
     pub headers: BTreeMap<String, String>,
 }
 
+/// The fields of an item that are read.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Field {
+    Name,
+    Description,
+    Impact,
+    Type,
+    Healthy,
+    Health,
+    HealthCode,
+    LatencyMs,
+    LastChecked,
+    Contact,
+    CheckDetails,
+    Error,
+    ErrorMessage,
+    #[serde(other)]
+    Other,
+}
+
 /// One item with unparsed fields. Each field is parsed separately, so that one invalid field does not affect the
-/// others.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Item<'a> {
-    #[serde(borrow)]
-    name: Option<&'a RawValue>,
-    #[serde(borrow)]
-    description: Option<&'a RawValue>,
-    #[serde(borrow)]
-    impact: Option<&'a RawValue>,
-    #[serde(borrow, rename = "type")]
-    kind: Option<&'a RawValue>,
-    #[serde(borrow)]
-    healthy: Option<&'a RawValue>,
-    #[serde(borrow)]
-    health: Option<&'a RawValue>,
-    #[serde(borrow)]
-    health_code: Option<&'a RawValue>,
-    #[serde(borrow)]
-    latency_ms: Option<&'a RawValue>,
-    #[serde(borrow)]
-    last_checked: Option<&'a RawValue>,
-    #[serde(borrow)]
-    contact: Option<&'a RawValue>,
-    #[serde(borrow)]
-    check_details: Option<&'a RawValue>,
-    #[serde(borrow)]
-    error: Option<&'a RawValue>,
-    #[serde(borrow)]
-    error_message: Option<&'a RawValue>,
+/// others. `null` is no value. If a field is repeated, its last value counts.
+#[derive(Default)]
+struct Item<'a>([Option<&'a RawValue>; Field::Other as usize + 1]);
+
+impl<'a> Item<'a> {
+    fn get(&self, field: Field) -> Option<&'a RawValue> {
+        self.0[field as usize].filter(|raw| raw.get() != "null")
+    }
+}
+
+/// An element of the array, if it is an object. The body is scanned once: unparsed elements would be scanned again.
+struct Element<'a>(Option<Item<'a>>);
+
+impl<'de> Deserialize<'de> for Element<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyElement)
+    }
+}
+
+struct AnyElement;
+
+impl<'de> Visitor<'de> for AnyElement {
+    type Value = Element<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut item = Item::default();
+        while let Some((field, raw)) = map.next_entry::<Field, &RawValue>()? {
+            item.0[field as usize] = Some(raw);
+        }
+        Ok(Element(Some(item)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Element(None))
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Element(None))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(Element(None))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(Element(None))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(Element(None))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(Element(None))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(Element(None))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -88,10 +145,12 @@ struct Health<'a> {
 }
 
 fn read(body: &[u8]) -> Result<Report, PollError> {
-    let items: Vec<&RawValue> = json(body)?;
+    let elements: Vec<Element<'_>> = json(body)?;
     let mut report = Report::empty();
-    for (index, item) in items.into_iter().enumerate() {
-        match dependency(item, &mut report.warnings) {
+    report.dependencies.reserve_exact(elements.len());
+    for (index, element) in elements.into_iter().enumerate() {
+        let item = element.0.ok_or_else(|| "it is not a JSON object".to_owned());
+        match item.and_then(|item| dependency(&item, &mut report.warnings)) {
             Ok(dependency) => report.dependencies.push(dependency),
             Err(why) => report.warn(format!("item {index} is skipped: {why}")),
         }
@@ -99,20 +158,20 @@ fn read(body: &[u8]) -> Result<Report, PollError> {
     Ok(report)
 }
 
-fn dependency(item: &RawValue, warnings: &mut Vec<String>) -> Result<Dependency, String> {
-    let item: Item<'_> = parse(item).ok_or("it is not a JSON object of the expected form")?;
-    let name: String = item.name.and_then(parse).ok_or("its \"name\" is missing or not a text")?;
+fn dependency(item: &Item<'_>, warnings: &mut Vec<String>) -> Result<Dependency, String> {
+    let text = |field| item.get(field).and_then(text);
+    let name = text(Field::Name).ok_or("its \"name\" is missing or not a text")?;
     if name.trim().is_empty() {
         return Err("its \"name\" is empty".to_owned());
     }
-    let nested = item.health.filter(|raw| is_object(raw));
+    let nested = object(item.get(Field::Health));
     let health: Health<'_> = match nested {
         Some(health) => parse(health).ok_or_else(|| format!("\"health\" of {name:?} cannot be read"))?,
         None => Health::default(),
     };
     let nested = nested.is_some();
     let skipped = health.skipped.and_then(parse).unwrap_or(false);
-    let status = match item.healthy.and_then(parse::<bool>) {
+    let status = match item.get(Field::Healthy).and_then(parse::<bool>) {
         _ if skipped => Status::Ok,
         Some(healthy) => status(&name, healthy, health.state, warnings),
         None => {
@@ -121,20 +180,21 @@ fn dependency(item: &RawValue, warnings: &mut Vec<String>) -> Result<Dependency,
             stated.worse(Status::Unknown)
         }
     };
-    let (code, latency) = if nested { (health.code, health.latency) } else { (item.health_code, item.latency_ms) };
-    let checked_at = item.last_checked.and_then(|raw| checked_at(&name, raw, warnings));
+    let flat = || (item.get(Field::HealthCode), item.get(Field::LatencyMs));
+    let (code, latency) = if nested { (health.code, health.latency) } else { flat() };
+    let checked_at = item.get(Field::LastChecked).and_then(|raw| checked_at(&name, raw, warnings));
     Ok(Dependency {
-        kind: item.kind.and_then(parse::<String>).filter(|kind| !kind.trim().is_empty()),
+        kind: text(Field::Type).filter(|kind| !kind.trim().is_empty()),
         skipped,
         code: code.and_then(parse::<f64>).map(|code| code as i32),
         latency_ms: latency.and_then(parse),
-        description: item.description.and_then(parse),
-        impact: item.impact.and_then(parse),
+        description: text(Field::Description),
+        impact: text(Field::Impact),
         checked_at,
-        error: item.error.map(text),
-        error_message: item.error_message.and_then(parse),
-        contact: item.contact.filter(|raw| is_object(raw)).map(text),
-        check_details: item.check_details.filter(|raw| is_object(raw)).map(text),
+        error: item.get(Field::Error).map(json_text),
+        error_message: text(Field::ErrorMessage),
+        contact: object(item.get(Field::Contact)).map(json_text),
+        check_details: object(item.get(Field::CheckDetails)).map(json_text),
         ..Dependency::new(name, status)
     })
 }
@@ -143,7 +203,7 @@ fn dependency(item: &RawValue, warnings: &mut Vec<String>) -> Result<Dependency,
 fn status(name: &str, healthy: bool, state: Option<&RawValue>, warnings: &mut Vec<String>) -> Status {
     let plain = if healthy { Status::Ok } else { Status::Critical };
     let Some(state) = state else { return plain };
-    let stated = match parse::<String>(state) {
+    let stated = match text(state) {
         Some(word) => match word.trim().to_ascii_lowercase().as_str() {
             "ok" | "0" => Some(Status::Ok),
             "warning" | "1" => Some(Status::Warning),
@@ -165,7 +225,7 @@ fn status(name: &str, healthy: bool, state: Option<&RawValue>, warnings: &mut Ve
 }
 
 fn checked_at(name: &str, raw: &RawValue, warnings: &mut Vec<String>) -> Option<u64> {
-    let time = parse::<String>(raw).and_then(|text| Timestamp::from_str(&text).ok());
+    let time = text(raw).and_then(|text| Timestamp::from_str(&text).ok());
     if time.is_none() {
         warnings
             .push(format!("\"lastChecked\" of {name:?} is {}, which is not an ISO 8601 time with a zone", raw.get()));
@@ -177,11 +237,17 @@ fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
-fn is_object(raw: &RawValue) -> bool {
-    raw.get().starts_with('{')
+/// Returns a text. One without escapes is not scanned again.
+fn text(raw: &RawValue) -> Option<String> {
+    let quoted = raw.get().strip_prefix('"')?.strip_suffix('"')?;
+    if quoted.contains('\\') { parse(raw) } else { Some(quoted.to_owned()) }
 }
 
-fn text(raw: &RawValue) -> String {
+fn object(raw: Option<&RawValue>) -> Option<&RawValue> {
+    raw.filter(|raw| raw.get().starts_with('{'))
+}
+
+fn json_text(raw: &RawValue) -> String {
     raw.get().to_owned()
 }
 
