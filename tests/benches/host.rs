@@ -2,10 +2,13 @@
 //!
 //! A server in this process answers and keeps the time of every request; the host is a separate process, and the
 //! kernel reports its CPU time and memory. An argument runs only the measurements whose names contain it: `-- readers`.
-//! With `BASELINE=/path/to/polliwog`, the measurement `readers` also runs that older program, in turn with this one.
+//! With `BASELINE=/path/to/polliwog`, the measurements `readers` and `peers` also run that older program, in turn with
+//! this one.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement reads the clock, and may panic")]
 
+#[path = "host/peers.rs"]
+mod peers;
 #[path = "host/support.rs"]
 mod support;
 
@@ -19,17 +22,19 @@ use std::time::{Duration, Instant};
 use support::{Host, Requests, buckets, config, discard, get, interpolated, quantile, send, serve};
 
 fn main() {
+    peers::run_bare_if_asked();
     let requests: Requests = Arc::default();
     let port = serve(requests.clone());
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     type Measurement = fn(u16, &Requests);
-    let all: [(&str, Measurement); 6] = [
+    let all: [(&str, Measurement); 7] = [
         ("warm", warm),
         ("replaced", replaced),
         ("steady", steady),
         ("many", many),
         ("readers", readers),
         ("reconfigured", reconfigured),
+        ("peers", peers::peers),
     ];
     for (_, measure) in all.into_iter().filter(|(name, _)| name.contains(&wanted)) {
         measure(port, &requests);

@@ -52,10 +52,20 @@ pub(crate) fn serve(requests: Requests) -> u16 {
     let body = format!("[{}]", (0..DEPENDENCIES).map(item).collect::<Vec<_>>().join(","));
     let good =
         format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let sample = |n: usize| {
+        let labels = format!("{{name=\"dependency-{n}\",team=\"platform\"}}");
+        let names = ["healthy", "state", "code", "latency_seconds", "skipped"];
+        names.map(|name| format!("dependency_{name}{labels} {n}.5\n")).concat()
+    };
+    let samples = (0..DEPENDENCIES).map(sample).collect::<String>();
+    let text = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\ncontent-length: {}\r\n\r\n{samples}",
+        samples.len()
+    );
     let bad = "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let answers = Arc::new((good, bad));
+    let answers = Arc::new(Answers { good, text, bad });
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let (requests, answers) = (requests.clone(), answers.clone());
@@ -65,7 +75,14 @@ pub(crate) fn serve(requests: Requests) -> u16 {
     port
 }
 
-pub(crate) fn answer(mut stream: TcpStream, requests: &Requests, (good, bad): &(String, String)) {
+/// A report, the same facts for Prometheus, and no report.
+struct Answers {
+    good: String,
+    text: String,
+    bad: String,
+}
+
+fn answer(mut stream: TcpStream, requests: &Requests, answers: &Answers) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     loop {
         let (mut line, mut path) = (String::new(), String::new());
@@ -79,7 +96,11 @@ pub(crate) fn answer(mut stream: TcpStream, requests: &Requests, (good, bad): &(
             }
         }
         requests.note();
-        let answer = if path.ends_with("00") { bad } else { good };
+        let answer = match path.as_str() {
+            path if path.ends_with("/metrics") => &answers.text,
+            path if path.ends_with("00") => &answers.bad,
+            _ => &answers.good,
+        };
         if stream.write_all(answer.as_bytes()).is_err() {
             return;
         }
@@ -123,22 +144,18 @@ impl Host {
         serde_json::from_str(&get(&self.api, path)).unwrap()
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Seconds of CPU so far.
     pub(crate) fn cpu(&self) -> f64 {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
-        // Ticks of a hundredth of a second, as on every Linux.
-        (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+        cpu(self.id())
     }
 
     /// Resident and proportional memory in MB.
     pub(crate) fn memory(&self) -> (f64, f64) {
-        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id())).unwrap();
-        let of = |name: &str| {
-            let line = rollup.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1000.0
-        };
-        (of("Rss:"), of("Pss:"))
+        memory(self.id())
     }
 
     /// The cumulated buckets of the time from due to start: upper bound in seconds, count.
@@ -152,6 +169,24 @@ impl Host {
         Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         self.child.wait().unwrap();
     }
+}
+
+/// Seconds of CPU of a process so far.
+pub(crate) fn cpu(process: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    // Ticks of a hundredth of a second, as on every Linux.
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}
+
+/// Resident and proportional memory of a process in MB.
+pub(crate) fn memory(process: u32) -> (f64, f64) {
+    let rollup = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap();
+    let of = |name: &str| {
+        let line = rollup.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1000.0
+    };
+    (of("Rss:"), of("Pss:"))
 }
 
 impl Drop for Host {

@@ -1,0 +1,210 @@
+//! The cost of polls, compared with a bare loop that forgets what it read, and with Prometheus, which scrapes the same
+//! facts as text. Each polls the server of the benchmark, one after the other, in several rounds.
+
+use super::support::{Host, Requests, config, cpu, memory};
+use hyper::Request;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Deserialize;
+use std::fmt::Write as _;
+use std::fs;
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+
+/// The variables by which the benchmark starts itself as the bare loop.
+const BARE_PORT: &str = "POLLIWOG_BENCH_BARE_PORT";
+const BARE_TARGETS: &str = "POLLIWOG_BENCH_BARE_TARGETS";
+const ROUNDS: usize = 3;
+const WARM_UP: Duration = Duration::from_secs(15);
+const WINDOW: Duration = Duration::from_secs(15);
+
+/// A running process. It ends on drop.
+struct Peer {
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The result of one round: polls a second, CPU seconds for 1,000 polls, and memory in MB.
+type Row = [f64; 3];
+
+/// Runs the bare loop if this process was started for it. It does not return then.
+pub(crate) fn run_bare_if_asked() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    if let (Some(port), Some(targets)) = (number(BARE_PORT), number(BARE_TARGETS)) {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        runtime.block_on(bare(port as u16, targets));
+    }
+}
+
+/// The same work for each: 1,000 polls a second, and then more than two cores can do.
+pub(crate) fn peers(port: u16, requests: &Requests) {
+    // An overloaded peer opens thousands of connections, and each has two ends here.
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
+    for targets in [1_000, 8_000] {
+        let scheduler = "cadence = \"fixed\"\nmin_interval = \"100ms\"\nmax_per_host = 256\nmax_in_flight = 256\n[egress]\n\
+                         max_requests_per_host = 256";
+        let config = config(port, targets, "1s", scheduler);
+        println!("warm-up {WARM_UP:?}, window {WINDOW:?}, medians of {ROUNDS} rounds in turn");
+        let mut rows: Vec<(String, Vec<Row>)> = Vec::new();
+        for _ in 0..ROUNDS {
+            let mut note = |name: &str, row: Row| match rows.iter_mut().find(|(known, _)| known == name) {
+                Some((_, rows)) => rows.push(row),
+                None => rows.push((name.to_owned(), vec![row])),
+            };
+            let bare = start_bare(port, targets);
+            note("bare loop", measure(bare.child.id(), requests));
+            drop(bare);
+            if let Some(prometheus) = start_prometheus(port, targets) {
+                note("Prometheus", measure(prometheus.child.id(), requests));
+            }
+            let this = ("polliwog", PathBuf::from(env!("CARGO_BIN_EXE_polliwog")));
+            let before = std::env::var_os("BASELINE").map(|program| ("baseline", PathBuf::from(program)));
+            for (name, program) in before.into_iter().chain([this]) {
+                let folder = tempfile::tempdir().unwrap();
+                let host = Host::start_program(&program, folder.path(), &config);
+                note(name, measure(host.id(), requests));
+            }
+        }
+        print(&rows);
+    }
+}
+
+fn print(rows: &[(String, Vec<Row>)]) {
+    let medians: Vec<(&str, Row)> = (rows.iter())
+        .map(|(name, rows)| (name.as_str(), [0, 1, 2].map(|column| super::median(rows.iter().map(|row| row[column])))))
+        .collect();
+    let cost_of = |wanted: &str| medians.iter().find(|(name, _)| *name == wanted).map(|(_, [_, cpu, _])| *cpu);
+    for ((name, [polls, cpu, memory]), (_, all)) in medians.iter().zip(rows) {
+        let (mut least, mut most) = (f64::MAX, 0.0_f64);
+        for [_, cpu, _] in all {
+            (least, most) = (least.min(*cpu), most.max(*cpu));
+        }
+        let times =
+            |other: &str| cost_of(other).map_or(String::new(), |cost| format!(", {:.2} of {other}", cpu / cost));
+        println!(
+            "{name:<10} {polls:>6.0} polls/s, {cpu:.3} CPU s for 1,000 polls ({least:.3} to {most:.3}){}{}, {memory:.0} MB",
+            times("bare loop"),
+            times("Prometheus")
+        );
+    }
+}
+
+/// Waits for the warm-up and measures a process over the window.
+fn measure(process: u32, requests: &Requests) -> Row {
+    thread::sleep(WARM_UP);
+    requests.take();
+    let (before, since) = (cpu(process), Instant::now());
+    thread::sleep(WINDOW);
+    let (polls, seconds) = (requests.take().len() as f64, since.elapsed().as_secs_f64());
+    [polls / seconds, (cpu(process) - before) / polls * 1000.0, memory(process).1]
+}
+
+fn start_bare(port: u16, targets: usize) -> Peer {
+    let mut this = Command::new(std::env::current_exe().unwrap());
+    let child = this.env(BARE_PORT, port.to_string()).env(BARE_TARGETS, targets.to_string()).spawn().unwrap();
+    Peer { child, _folder: tempfile::tempdir().unwrap() }
+}
+
+/// Starts Prometheus. `None` if it is not installed.
+fn start_prometheus(port: u16, targets: usize) -> Option<Peer> {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = String::from(
+        "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: bench\n  static_configs:\n",
+    );
+    for number in 0..targets {
+        let labels = format!("{{__metrics_path__: /{number:05}/metrics, instance: t{number}}}");
+        writeln!(text, "  - {{targets: ['127.0.0.1:{port}'], labels: {labels}}}").unwrap();
+    }
+    let file = folder.path().join("prometheus.yml");
+    fs::write(&file, text).unwrap();
+    let child = Command::new("prometheus")
+        .arg(format!("--config.file={}", file.display()))
+        .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
+        .args(["--web.listen-address=127.0.0.1:0", "--log.level=error"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match child {
+        Ok(child) => Some(Peer { child, _folder: folder }),
+        Err(error) => {
+            println!("Prometheus is left out, because it cannot be started ({error}): apt-get install prometheus");
+            None
+        }
+    }
+}
+
+/// One item of the server's answer.
+#[derive(Deserialize)]
+struct Item {
+    name: String,
+    description: String,
+    health: Health,
+}
+
+#[derive(Deserialize)]
+struct Health {
+    state: u8,
+    latency: f64,
+}
+
+/// A task and a timer for each target, and the connections that are free.
+async fn bare(port: u16, targets: usize) {
+    let free: Arc<Mutex<Vec<SendRequest<String>>>> = Arc::default();
+    let begin = Instant::now() + Duration::from_millis(200);
+    for number in 0..targets {
+        let free = free.clone();
+        let first = begin + Duration::from_secs(1).mul_f64(number as f64 / targets as f64);
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval_at(first.into(), Duration::from_secs(1));
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+            loop {
+                ticks.tick().await;
+                let kept = free.lock().unwrap().pop();
+                let Some(mut connection) = connected(kept, port).await else { continue };
+                if let Some(worst) = poll(&mut connection, &format!("/{number:05}")).await {
+                    black_box(worst);
+                    free.lock().unwrap().push(connection);
+                }
+            }
+        });
+    }
+    std::future::pending::<()>().await;
+}
+
+async fn connected(kept: Option<SendRequest<String>>, port: u16) -> Option<SendRequest<String>> {
+    if let Some(kept) = kept.filter(|kept| !kept.is_closed()) {
+        return Some(kept);
+    }
+    let stream = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+    tokio::spawn(connection);
+    Some(sender)
+}
+
+/// Reads one answer and returns the worst state in it.
+async fn poll(connection: &mut SendRequest<String>, path: &str) -> Option<u8> {
+    use http_body_util::BodyExt;
+    connection.ready().await.ok()?;
+    let request = Request::get(path).header("host", "127.0.0.1").body(String::new()).ok()?;
+    let body = connection.send_request(request).await.ok()?.into_body().collect().await.ok()?.to_bytes();
+    let items: Vec<Item> = serde_json::from_slice(&body).ok()?;
+    let worst = items.iter().map(|item| item.health.state).max();
+    for item in &items {
+        black_box((&item.name, &item.description, item.health.latency));
+    }
+    worst
+}
