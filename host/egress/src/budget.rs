@@ -66,7 +66,7 @@ impl Slots {
     }
 }
 
-impl<N: Clone + Eq + Hash> Default for Named<N> {
+impl<N> Default for Named<N> {
     fn default() -> Self {
         Self(Mutex::default())
     }

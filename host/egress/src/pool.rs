@@ -202,8 +202,7 @@ impl Pool {
         }
         let now = Instant::now();
         let group = idle.group(key);
-        // An HTTP/2 connection is the only one of its group.
-        if group.idle.back().is_some_and(|(_, held)| matches!(held.sender, Sender::Http2(_))) {
+        if group.idle.iter().any(|(_, held)| matches!(held.sender, Sender::Http2(_))) {
             return;
         }
         let before = group.idle.len();

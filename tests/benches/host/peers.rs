@@ -27,7 +27,7 @@ const WINDOW: Duration = Duration::from_secs(15);
 /// A running process. It ends on drop.
 struct Peer {
     child: Child,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 impl Drop for Peer {
@@ -116,7 +116,7 @@ fn measure(process: u32, requests: &Requests) -> Row {
 fn start_bare(port: u16, targets: usize) -> Peer {
     let mut this = Command::new(std::env::current_exe().unwrap());
     let child = this.env(BARE_PORT, port.to_string()).env(BARE_TARGETS, targets.to_string()).spawn().unwrap();
-    Peer { child, _folder: tempfile::tempdir().unwrap() }
+    Peer { child, _folder: None }
 }
 
 /// Starts Prometheus. `None` if it is not installed.
@@ -139,7 +139,7 @@ fn start_prometheus(port: u16, targets: usize) -> Option<Peer> {
         .stderr(Stdio::null())
         .spawn();
     match child {
-        Ok(child) => Some(Peer { child, _folder: folder }),
+        Ok(child) => Some(Peer { child, _folder: Some(folder) }),
         Err(error) => {
             println!("Prometheus is left out, because it cannot be started ({error}): apt-get install prometheus");
             None
