@@ -42,26 +42,17 @@ mod report;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 
-/// The bindings that wit-bindgen generates from `polliwog:poller@0.1.0`.
 #[allow(
     unsafe_code,
     missing_docs,
     unreachable_pub,
     clippy::all,
+    clippy::too_many_lines,
     clippy::unwrap_used,
     clippy::undocumented_unsafe_blocks
 )]
-pub mod bindings {
-    wit_bindgen::generate!({
-        path: "../wit",
-        world: "plugin",
-        pub_export_macro: true,
-        export_macro_name: "export_plugin",
-        default_bindings_module: "polliwog_sdk::bindings",
-        additional_derives: [PartialEq, Clone],
-        generate_all,
-    });
-}
+#[rustfmt::skip]
+pub mod bindings;
 
 pub use bindings::exports::polliwog::poller::poller::Descriptor;
 pub use bindings::polliwog::poller::types::{

@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Generated code.
+const GENERATED: &str = "sdk/src/bindings.rs";
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
@@ -108,14 +111,14 @@ fn source_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Every Rust file of the repository.
+/// Every Rust file of the repository that people write.
 fn rust_files() -> Vec<PathBuf> {
     fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() && !path.ends_with("target") {
                 walk(&path, files);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with(GENERATED) {
                 files.push(path);
             }
         }
