@@ -41,7 +41,7 @@ fn main() {
     }
 }
 
-/// From the start of the process to its first request, with plugins compiled before and not.
+/// From the start of the process to its first request, at the first start ever and at a later one.
 fn warm(port: u16, requests: &Requests) {
     let folder = tempfile::tempdir().unwrap();
     let target = format!("[[target]]\nid = \"t\"\nkind = \"http\"\nurl = \"http://127.0.0.1:{port}/1\"\n");
@@ -57,8 +57,8 @@ fn warm(port: u16, requests: &Requests) {
         // The poll of this start is not the next one's.
         fs::remove_file(folder.path().join("data/polliwog.db")).unwrap();
     };
-    first("nothing compiled yet     ");
-    first("plugins compiled before  ");
+    first("first start ");
+    first("second start");
 }
 
 /// Plugins replaced while 500 targets are polled a second: no poll may fail for it.

@@ -122,8 +122,8 @@ pub(crate) fn poll_json(folder: &Path, arguments: &[&str]) -> (i32, Value) {
     (code, serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stdout}{stderr}")))
 }
 
-/// Creates a data directory with plugins that one shared run has compiled, because compiling the built-in plugins takes
-/// longer than most tests. An existing directory is left unchanged.
+/// Creates a data directory with the machine code that one shared run has written, because unpacking it takes longer
+/// than many tests. An existing directory is left unchanged.
 fn copy_compiled_plugins(data: &Path) {
     static FIRST: OnceLock<tempfile::TempDir> = OnceLock::new();
     if data.exists() {

@@ -110,6 +110,26 @@ async fn the_cause_of_a_failure_is_what_happened_to_its_requests() {
     }
 }
 
+/// The build generated their machine code. The host needs no compiler, and no component.
+#[tokio::test]
+async fn builtin_plugins_load_without_a_compiler() {
+    let compiler = Compiler::temporary(("/no/such/program", &[]), [7; 32], 1).unwrap();
+    let config = Config { instance_slots: 8, lanes: NonZeroUsize::MIN, ..Config::default() };
+    let sandbox = Sandbox::new(config, compiler, &Egress::new(egress::Config::default())).unwrap();
+    assert_eq!(builtin_code::ALL.len(), builtin::ALL.len());
+    for (code, plugin) in builtin_code::ALL.iter().zip(builtin::ALL) {
+        assert!(!sandbox.is_judged(plugin.component));
+        let loaded = sandbox.load_built_in(*code).await.unwrap();
+        assert_eq!((loaded.descriptor().kind.as_str(), code.kind), (plugin.kind, plugin.kind));
+        assert_eq!(loaded.size(), Some(plugin.component.len()));
+        // The machine code is stored under the digest of the component.
+        assert_eq!(sandbox.load(plugin.component).await.unwrap().digest(), loaded.digest());
+    }
+    let plugin = sandbox.load_built_in(builtin_code::ALL[0]).await.unwrap();
+    let done = sandbox.poll(job(&plugin, &server().await, LONG)).await;
+    assert!(matches!(done.outcome, Outcome::Success(_)), "{done:?}");
+}
+
 #[tokio::test]
 async fn every_builtin_plugin_describes_itself() {
     let sandbox = sandbox_with(8);

@@ -24,12 +24,3 @@ pub trait Admit: Send + Sync {
     /// Records an event.
     fn record(&self, event: EventKind);
 }
-
-/// A plugin that comes with the host.
-#[derive(Clone, Copy, Debug)]
-pub struct BuiltIn {
-    /// The kind that it serves.
-    pub kind: &'static str,
-    /// The bytes of the component.
-    pub component: &'static [u8],
-}

@@ -20,7 +20,7 @@ mod trust;
 mod usage;
 mod watcher;
 
-pub use admit::{Admit, BuiltIn};
+pub use admit::Admit;
 pub use compiler::{CompilerError, compiler};
 pub use directory::read;
 pub use set::{BUILT_IN, PluginSet, Refused, Served, hex};

@@ -3,9 +3,9 @@
 use crate::directory::PluginDirectory;
 use crate::registry::{Cause, PluginRegistry, Verdict, Version};
 use crate::served_record::{LastServed, ServedRecord};
-use crate::{Admit, BUILT_IN, BuiltIn, PluginSet, Refused, Served, Trust, UsageCounter, hex};
+use crate::{Admit, BUILT_IN, PluginSet, Refused, Served, Trust, UsageCounter, hex};
 use model::{EventKind, Kind};
-use sandbox::{Plugin, Sandbox};
+use sandbox::{BuiltIn, Plugin, Sandbox};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -380,18 +380,11 @@ impl PluginWatcher {
     }
 }
 
-/// Loads the built-in plugins concurrently, because each may have to be compiled first. Returns the loaded plugins by
-/// kind, and those that could not be loaded.
+/// Loads the built-in plugins concurrently, because the first start unpacks their machine code. Returns the loaded
+/// plugins by kind, and those that could not be loaded.
 async fn load_built_in(sandbox: &Sandbox, all: &[BuiltIn]) -> (BTreeMap<Kind, Plugin>, Vec<Refused>) {
     let (mut built_in, mut refused) = (BTreeMap::new(), Vec::new());
-    let uncompiled = all.iter().filter(|plugin| !sandbox.is_judged(plugin.component)).count();
-    if uncompiled > 0 {
-        tracing::info!(
-            "compiling {uncompiled} built-in plugins, as at the first start of each version of this program: that takes some \
-             seconds"
-        );
-    }
-    let loads = all.iter().map(|plugin| sandbox.load(plugin.component));
+    let loads = all.iter().map(|plugin| sandbox.load_built_in(*plugin));
     for (plugin, loaded) in all.iter().zip(futures_util::future::join_all(loads).await) {
         match loaded {
             Ok(loaded) => {

@@ -3,7 +3,7 @@
 use crate::cli::COMPILE_PLUGIN;
 use crate::output::complain;
 use anyhow::anyhow;
-use catalog::{BuiltIn, Location, PluginWatcher, Served, Trust, Uncompiled};
+use catalog::{Location, PluginWatcher, Served, Trust, Uncompiled};
 use config::Config;
 use egress::Egress;
 use engine::random_bytes;
@@ -12,17 +12,6 @@ use sandbox::{Backtrace, Compiler, Sandbox};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The built-in plugins.
-static BUILT_IN: [BuiltIn; builtin::ALL.len()] = {
-    let mut all = [BuiltIn { kind: "", component: &[] }; builtin::ALL.len()];
-    let mut at = 0;
-    while at < all.len() {
-        all[at] = BuiltIn { kind: builtin::ALL[at].kind, component: builtin::ALL[at].component };
-        at += 1;
-    }
-    all
-};
 
 /// The compiler of plugins, which runs this program as a child process.
 pub(crate) fn compiler(data_dir: &Path) -> anyhow::Result<Compiler> {
@@ -44,7 +33,7 @@ pub(crate) fn small_sandbox(data_dir: &Path, backtrace: Backtrace) -> anyhow::Re
 
 /// Loads the plugins of a configuration.
 pub(crate) async fn load(config: &Config, sandbox: Arc<Sandbox>, uncompiled: Uncompiled) -> PluginWatcher {
-    let location = Location { plugins: &config.plugin_dir, data: &config.data_dir, built_in: &BUILT_IN };
+    let location = Location { plugins: &config.plugin_dir, data: &config.data_dir, built_in: builtin_code::ALL };
     PluginWatcher::start(sandbox, location, trust(config), uncompiled).await
 }
 

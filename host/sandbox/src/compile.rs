@@ -9,9 +9,9 @@
 //! compiled code still fits the parent's pool, because pooling does not change the machine code.
 
 use crate::artifacts::Artifacts;
-use crate::engine::{self, Backtrace};
 use crate::refusal::Refusal;
 use crate::text::clean;
+use machine_code::{Backtrace, BuiltIn};
 use rustix::process::{Resource, Rlimit, Signal, nice, setrlimit};
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -128,14 +128,29 @@ impl Compiler {
             return Ok(Compiled { path, took: None });
         }
         let started = Instant::now();
-        let unusable = |error: io::Error| {
-            let place = self.artifacts.folder().display();
-            Refusal::transient("not_compiled", format!("it could not be compiled in {place}: {error}"))
-        };
-        let draft = self.artifacts.draft().map_err(unusable)?;
-        self.run(bytes, draft.output().map_err(unusable)?).await?;
-        let path = draft.keep(&self.artifacts, &name).map_err(unusable)?;
+        let draft = self.artifacts.draft().map_err(|error| self.unusable(&error))?;
+        self.run(bytes, draft.output().map_err(|error| self.unusable(&error))?).await?;
+        let path = draft.keep(&self.artifacts, &name).map_err(|error| self.unusable(&error))?;
         Ok(Compiled { path, took: Some(started.elapsed()) })
+    }
+
+    /// Returns the machine code of a built-in plugin. Unpacks it if it is not stored.
+    pub(crate) fn unpacked(&self, engine: &Engine, plugin: &BuiltIn) -> Result<Compiled, Refusal> {
+        let name = self.artifacts.name(plugin.digest, engine);
+        let path = self.artifacts.find(&name).map_or_else(
+            || {
+                let draft = self.artifacts.draft()?;
+                machine_code::unpack(plugin.packed, draft.output()?)?;
+                draft.keep(&self.artifacts, &name)
+            },
+            Ok,
+        );
+        Ok(Compiled { path: path.map_err(|error| self.unusable(&error))?, took: None })
+    }
+
+    fn unusable(&self, error: &io::Error) -> Refusal {
+        let place = self.artifacts.folder().display();
+        Refusal::transient("not_compiled", format!("its machine code could not be written to {place}: {error}"))
     }
 
     /// Returns a plugin's stored machine code. `None` if it is not stored.
@@ -268,8 +283,7 @@ fn compile(input: impl Read, mut output: impl Write) -> Result<(), Fault> {
     let mut bytes = Vec::new();
     input.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(host("reading the plugin"))?;
     let backtrace = std::env::var_os(SOURCE_LINES).map_or(Backtrace::Functions, |_| Backtrace::SourceLines);
-    let engine = Engine::new(&engine::config(None, backtrace)).map_err(|error| Fault::Host(format!("{error:#}")))?;
-    let code = engine.precompile_component(&bytes).map_err(Fault::Plugin)?;
+    let code = machine_code::compile(&bytes, backtrace).map_err(Fault::Plugin)?;
     output.write_all(&code).and_then(|()| output.flush()).map_err(host("writing the machine code"))
 }
 

@@ -25,8 +25,9 @@
 
 use crate::limits::{INSTANCES, Limits, MEMORIES, TABLE, TABLES};
 use crate::ticker::Ticker;
+use machine_code::Backtrace;
 use std::sync::Arc;
-use wasmtime::{Config, Enabled, Engine, PoolingAllocationConfig, Result, WasmBacktraceDetails};
+use wasmtime::{Config, Enabled, Engine, PoolingAllocationConfig, Result};
 
 /// How the instance pool keeps and releases memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,28 +57,6 @@ impl Default for Pool {
     }
 }
 
-/// The details in the message of a trap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Backtrace {
-    /// The functions on the stack, if the plugin has a name section.
-    #[default]
-    Functions,
-    /// The functions with their files and lines, if the plugin carries DWARF. No limit bounds the time to read it, so
-    /// use this only for trusted plugins.
-    SourceLines,
-}
-
-impl Backtrace {
-    /// Returns [`Self::SourceLines`] if the component carries DWARF line tables.
-    #[must_use]
-    pub fn of(component: &[u8]) -> Self {
-        match memchr::memmem::find(component, b".debug_line") {
-            Some(_) => Self::SourceLines,
-            None => Self::Functions,
-        }
-    }
-}
-
 /// An engine with a thread that increments its epoch until the drop.
 pub(crate) struct Ticking {
     pub engine: Engine,
@@ -88,13 +67,13 @@ impl Ticking {
     /// Creates an engine with a pool of `slots` instances. If the address space is too small for the pool, instances
     /// are created on demand.
     pub(crate) fn new(slots: u32, pool: Pool, backtrace: Backtrace) -> Result<Self> {
-        let engine = match Engine::new(&config(Some((slots, pool)), backtrace)) {
+        let engine = match Engine::new(&pooled(slots, pool, backtrace)) {
             Ok(engine) => engine,
             Err(error) => {
                 tracing::warn!(
                     "a pool of {slots} instances could not be created ({error:#}); instances are created on demand, which is slower"
                 );
-                Engine::new(&config(None, backtrace))?
+                Engine::new(&machine_code::config(backtrace))?
             }
         };
         let weak = engine.weak();
@@ -109,18 +88,9 @@ impl Drop for Ticking {
     }
 }
 
-/// Returns the engine's configuration. With `None`, instances are created on demand. The machine code is the same.
-pub(crate) fn config(slots: Option<(u32, Pool)>, backtrace: Backtrace) -> Config {
-    let mut config = Config::new();
-    config.epoch_interruption(true).concurrency_support(false).wasm_memory64(false);
-    // The default depends on an environment variable, so set it explicitly.
-    config.wasm_backtrace_details(match backtrace {
-        Backtrace::Functions => WasmBacktraceDetails::Disable,
-        Backtrace::SourceLines => WasmBacktraceDetails::Enable,
-    });
-    if let Some((slots, pool)) = slots {
-        config.allocation_strategy(allocation(slots, pool));
-    }
+fn pooled(slots: u32, pool: Pool, backtrace: Backtrace) -> Config {
+    let mut config = machine_code::config(backtrace);
+    config.allocation_strategy(allocation(slots, pool));
     config
 }
 

@@ -37,9 +37,10 @@ mod ticker;
 pub use compile::{Compiler, compile_child};
 #[cfg(fuzzing)]
 pub use convert::fuzzing;
-pub use engine::{Backtrace, Pool};
+pub use engine::Pool;
 pub use lanes::Lanes;
 pub use limits::Limits;
+pub use machine_code::{Backtrace, BuiltIn};
 pub use meter::measured;
 pub use plugin::{Descriptor, Plugin};
 pub use recording::{Recording, Timing};

@@ -12,6 +12,7 @@ use crate::schema::{Schema, SettingsProblem};
 use crate::secret_spec::SecretSpec;
 use crate::setup::Setup;
 use crate::text::clean;
+use machine_code::BuiltIn;
 use model::{FailureCategory, Kind, Timestamp};
 use regex::RegexBuilder;
 use rustix::io::Errno;
@@ -81,6 +82,14 @@ impl Sandbox {
         let digest = Sha256::digest(bytes).into();
         self.compiler().refused(self.engine(), digest).is_some()
             || self.compiler().kept(self.engine(), digest).is_some()
+    }
+
+    /// Loads a built-in plugin without compiling it.
+    pub async fn load_built_in(&self, plugin: BuiltIn) -> Result<Plugin, Refusal> {
+        let (compiler, engine) = (self.compiler().clone(), self.engine().clone());
+        let unpacked = tokio::task::spawn_blocking(move || compiler.unpacked(&engine, &plugin));
+        let stopped = |_| Refusal::transient("not_compiled", "the program ended while it wrote the machine code");
+        self.prepare(plugin.digest, Some(plugin.size), unpacked.await.map_err(stopped)??).await
     }
 
     /// Loads a plugin from its stored machine code, without its file. Returns `None` if that fails.

@@ -3,7 +3,7 @@
 use crate::Compiler;
 use crate::cache::{Cache, Owner, Vaults};
 use crate::convert;
-use crate::engine::{Backtrace, Pool, Ticking};
+use crate::engine::{Pool, Ticking};
 use crate::fault::{cpu_fault, fault, plugin_fault, with_output};
 use crate::host::v0_1::{self, types};
 use crate::host::{Log, State};
@@ -14,6 +14,7 @@ use crate::plugin::Plugin;
 use crate::setup::{self, Member};
 use egress::{ErrorClass, Grant, Seen, Session, Tape};
 use futures_util::FutureExt;
+use machine_code::Backtrace;
 use model::{Cause, Failure, FailureCategory, Outcome, TargetId, Timestamp};
 use std::future::{Future, poll_fn};
 use std::num::NonZeroUsize;

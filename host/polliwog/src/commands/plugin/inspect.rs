@@ -1,10 +1,10 @@
 //! `plugin inspect`: shows a plugin file's description and whether this host accepts it.
 
 use super::list::bytes;
-use super::project::{Project, content, usual_sandbox};
+use super::project::{Project, built_in, usual_sandbox};
 use crate::output::{print, print_json};
-use catalog::hex;
-use sandbox::{Backtrace, Plugin};
+use catalog::{hex, read};
+use sandbox::{Backtrace, Plugin, Refusal};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -16,12 +16,16 @@ pub(crate) async fn inspect(file: &Path, as_json: bool) -> anyhow::Result<u8> {
     let project = if file.is_dir() { Some(Project::find(file)?) } else { None };
     let file = project.as_ref().map_or(file, |project| project.component.as_path());
     let name = file.display().to_string();
-    let (of_file, loaded) = match content(file) {
-        Ok(content) => {
-            let facts = json!({ "size": content.len(), "sha256": hex(&Sha256::digest(&content)) });
-            (facts, sandbox.load(&content).await.map_err(|refusal| (refusal.code, refusal.message)))
+    let facts_of = |size: usize, digest: &[u8]| json!({ "size": size, "sha256": hex(digest) });
+    let refused = |refusal: Refusal| (refusal.code, refusal.message);
+    let (of_file, loaded) = match (built_in(file), read(file)) {
+        (Some(plugin), _) => {
+            (facts_of(plugin.size, &plugin.digest), sandbox.load_built_in(*plugin).await.map_err(refused))
         }
-        Err(why) => (json!({}), Err(("unreadable", why))),
+        (None, Ok(content)) => {
+            (facts_of(content.len(), &Sha256::digest(&content)), sandbox.load(&content).await.map_err(refused))
+        }
+        (None, Err(why)) => (json!({}), Err(("unreadable", why))),
     };
     match loaded {
         Ok(plugin) => {
@@ -59,7 +63,7 @@ fn facts(name: &str, of_file: &Value, plugin: &Plugin) -> Value {
         "file": name, "verdict": "accepted", "kind": descriptor.kind.as_str(), "title": descriptor.title,
         "version": descriptor.version, "summary": descriptor.summary,
         "contract": format!("polliwog:poller@{}", plugin.contract_version()),
-        "size": of_file["size"], "sha256": of_file["sha256"],
+        "size": of_file["size"], "sha256": of_file["sha256"], "builtIn": built_in(Path::new(name)).is_some(),
         "compileMs": plugin.compile_time().map(|time| (time.as_secs_f64() * 1e4).round() / 10.0),
         "imports": plugin.imports(), "secrets": descriptor.secrets.iter().map(secret).collect::<Vec<_>>(),
         "defaultIntervalMs": u64::try_from(descriptor.default_interval.as_millis()).unwrap_or(u64::MAX),
@@ -83,7 +87,8 @@ fn readable(facts: &Value) -> String {
         line(key, text(key));
     }
     line("size", bytes(facts["size"].as_u64().unwrap_or_default()));
-    let compiled = facts["compileMs"].as_f64().map_or_else(|| "an earlier run".to_owned(), |ms| format!("{ms} ms"));
+    let earlier = || if facts["builtIn"] == true { "the build of Polliwog" } else { "an earlier run" }.to_owned();
+    let compiled = facts["compileMs"].as_f64().map_or_else(earlier, |ms| format!("{ms} ms"));
     line("compiled in", compiled);
     line("default interval", seconds("defaultIntervalMs"));
     line("default timeout", seconds("defaultTimeoutMs"));

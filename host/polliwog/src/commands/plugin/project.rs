@@ -5,7 +5,7 @@ use crate::output::complain;
 use crate::plugins::{say_compiling, small_sandbox};
 use anyhow::{Context, anyhow, bail};
 use catalog::read;
-use sandbox::{Backtrace, Plugin, Sandbox};
+use sandbox::{Backtrace, BuiltIn, Plugin, Sandbox};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -63,7 +63,12 @@ impl Project {
     /// Loads the component as a host does.
     pub(super) async fn load(&self) -> anyhow::Result<(Sandbox, Plugin)> {
         let refused = |why: String| anyhow!("{} is refused: {why}", self.component.display());
-        let content = content(&self.component).map_err(refused)?;
+        if let Some(plugin) = built_in(&self.component) {
+            let sandbox = usual_sandbox(Backtrace::default())?;
+            let plugin = sandbox.load_built_in(*plugin).await.map_err(|refusal| refused(refusal.message))?;
+            return Ok((sandbox, plugin));
+        }
+        let content = read(&self.component).map_err(refused)?;
         let sandbox = usual_sandbox(Backtrace::of(&content))?;
         say_compiling(&sandbox, &content, &self.component);
         let plugin = sandbox.load(&content).await.map_err(|refusal| refused(refusal.message))?;
@@ -77,16 +82,9 @@ pub(super) fn usual_sandbox(backtrace: Backtrace) -> anyhow::Result<Sandbox> {
     small_sandbox(&config.data_dir, backtrace)
 }
 
-fn built_in(path: &Path) -> Option<&'static builtin::Builtin> {
-    builtin::ALL.iter().find(|plugin| path.as_os_str() == plugin.kind && !path.exists())
-}
-
-/// Returns a file's content, or the component of a built-in plugin if `file` is its kind.
-pub(super) fn content(file: &Path) -> Result<Vec<u8>, String> {
-    match built_in(file) {
-        Some(plugin) => Ok(plugin.component.to_vec()),
-        None => read(file),
-    }
+/// Returns the built-in plugin if `path` is its kind and not a file.
+pub(super) fn built_in(path: &Path) -> Option<&'static BuiltIn> {
+    builtin_code::ALL.iter().find(|plugin| path.as_os_str() == plugin.kind && !path.exists())
 }
 
 /// Returns the path of a recording's golden report.
