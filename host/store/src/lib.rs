@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod changes;
+mod columns;
 mod files;
 mod job;
 mod known;

@@ -70,7 +70,8 @@ pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Everything> {
     Ok(Everything { numbers, targets, journal })
 }
 
-fn journaled(connection: &Connection) -> rusqlite::Result<Journaled> {
+/// Reads the journal.
+pub(crate) fn journaled(connection: &Connection) -> rusqlite::Result<Journaled> {
     let mut journaled = Journaled::default();
     for row in journal::all(connection)? {
         journaled.rows += 1;

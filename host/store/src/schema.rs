@@ -30,8 +30,11 @@ const V2: [&str; 2] = [setting::V2, "UPDATE target SET snapshot = NULL; DELETE F
 const V3: [&str; 6] =
     [event::V3, transition::V3, error::V3, poll_error::V3, session::V3, "PRAGMA application_id = 1349282924;"];
 
+/// Rows of the journal and latency blocks are compressed from this version on. Earlier ones are read as they are.
+const V4: [&str; 1] = ["-- No table changes.\n"];
+
 /// The statements of every version.
-const VERSIONS: [&[&str]; 3] = [&V1, &V2, &V3];
+const VERSIONS: [&[&str]; 4] = [&V1, &V2, &V3, &V4];
 
 /// The application id in the header of our databases, from version 3 on: "Pllw" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;

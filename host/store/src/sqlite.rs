@@ -9,6 +9,7 @@ pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.busy_timeout(std::time::Duration::from_secs(2))?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
     // The next checkpoint truncates a WAL that grew during a slow read to this size.
     connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
     Ok(connection)

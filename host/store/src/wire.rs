@@ -1,11 +1,15 @@
 //! The stored form of values: serde types of this crate with explicit conversions.
 
 use crate::record::StoredSchedule;
+use flate2::Compression;
+use flate2::read::{DeflateDecoder, DeflateEncoder};
 use model::{
     Breaker, BreakerState, Cause, DeadLetter, DeadReason, LATENCY_WINDOW, LatencyPoint, Rate, Rates, Schedule,
     Timestamp, Volatile,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::io::Read;
 use std::time::Duration;
 
 /// The progress of one target, in the journal and in its own row. Times are relative to `at`, latencies are in µs.
@@ -67,16 +71,16 @@ pub(crate) struct ScheduleWire {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LiveWire {
-    slot: u32,
+    pub slot: u32,
     /// Age at the time of the report, in milliseconds.
-    age: i64,
-    latency_us: Option<u32>,
-    window: WindowWire,
+    pub age: i64,
+    pub latency_us: Option<u32>,
+    pub window: WindowWire,
 }
 
 /// An incomplete latency window. A window of a quiet target has one measurement, which equals its latency.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-enum WindowWire {
+pub(crate) enum WindowWire {
     Empty,
     /// Started in this window; the dependency's latency is the only measurement.
     One(u32),
@@ -86,11 +90,11 @@ enum WindowWire {
 /// A latency point; a window is counted in five-minute steps.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct PointWire {
-    window: u32,
-    min_us: u32,
-    max_us: u32,
-    mean_us: u32,
-    count: u32,
+    pub window: u32,
+    pub min_us: u32,
+    pub max_us: u32,
+    pub mean_us: u32,
+    pub count: u32,
 }
 
 fn micros(ms: f64) -> u32 {
@@ -221,6 +225,37 @@ impl From<&ScheduleWire> for StoredSchedule {
             rates: Rates { quiet: Rate { changes: a, seconds: b }, trouble: Rate { changes: c, seconds: d } },
         };
         Self { identity: w.identity, schedule }
+    }
+}
+
+/// The first byte of a compressed value. No value of version 3 of the schema or earlier, which are not compressed,
+/// starts with it and has more than one byte.
+const COMPRESSED: u8 = 0;
+/// The maximum size of a value in bytes, so that a damaged file cannot fill the memory.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// Encodes a large value for the database. Compressed, because most of its bytes repeat, and each byte is written
+/// several times: to the log, by a checkpoint, and when it is folded.
+pub(crate) fn pack<T: Serialize>(value: &T) -> rusqlite::Result<Vec<u8>> {
+    let failed = |error: std::io::Error| rusqlite::Error::ToSqlConversionFailure(error.into());
+    let mut packed = vec![COMPRESSED];
+    DeflateEncoder::new(encode(value)?.as_slice(), Compression::fast()).read_to_end(&mut packed).map_err(failed)?;
+    Ok(packed)
+}
+
+/// Decodes a value that [`pack`] encoded, or `Old` of an older version of the schema that [`encode`] encoded. Returns
+/// `None` if it is damaged.
+pub(crate) fn unpack<T: DeserializeOwned, Old: DeserializeOwned>(
+    bytes: &[u8],
+    converted: impl FnOnce(T) -> Old,
+) -> Option<Old> {
+    match bytes.split_first() {
+        Some((&COMPRESSED, packed)) if !packed.is_empty() => {
+            let mut plain = Vec::new();
+            DeflateDecoder::new(packed).take(MAX_BYTES).read_to_end(&mut plain).ok()?;
+            postcard::from_bytes(&plain).ok().map(converted)
+        }
+        _ => postcard::from_bytes(bytes).ok(),
     }
 }
 

@@ -18,13 +18,13 @@ use crate::record::{Announce, Commit, Progress, Publish};
 use crate::sqlite::{data_version, plain};
 use crate::tables::journal::mark;
 use crate::tables::{latency, session, target, token};
-use crate::wire::{PointWire, Snapshot};
+use crate::wire::PointWire;
 use model::{Alive, Event, Pulse, SequencedEvent, TargetId, Timestamp};
 pub(crate) use pending::Limits;
 use pending::PendingWrite;
 use rusqlite::{Connection, Transaction};
 use shares::Shares;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -34,8 +34,11 @@ use std::time::Duration;
 
 /// The maximum number of jobs in one transaction.
 const GROUP: usize = 512;
-/// The journal is folded at this number of rows (about half an hour).
-const FOLD: u64 = 64;
+/// The journal is folded at this number of rows (almost two hours), if it was not before.
+const FOLD: u64 = 256;
+/// The journal is folded this time after each full hour, when the points of that hour are complete, so that the
+/// latency blocks of an hour are written once.
+const AFTER_THE_HOUR: Duration = Duration::from_secs(600);
 /// The delay before a failed transaction is retried; it doubles up to `RETRY_LONGEST`.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(10);
@@ -283,12 +286,11 @@ pub(crate) struct WriterState {
     shares: Option<Shares>,
     numbers: HashMap<TargetId, i64>,
     version: u64,
-    /// The newest snapshot of each target in the journal, to be folded.
-    snapshots: BTreeMap<i64, Snapshot>,
-    points: Vec<(i64, u32, PointWire)>,
     /// Latency points of commits that are not in the journal yet.
     unjournaled: Vec<(i64, u32, PointWire)>,
     journal_rows: u64,
+    /// The hour of the last flush; `None` before the first.
+    hour: Option<i64>,
     limits: Limits,
 }
 
@@ -318,10 +320,9 @@ impl WriterState {
             shares: None,
             numbers: HashMap::new(),
             version: 0,
-            snapshots: BTreeMap::new(),
-            points: Vec::new(),
             unjournaled: Vec::new(),
             journal_rows: 0,
+            hour: None,
             limits,
         })
     }
@@ -357,8 +358,7 @@ impl WriterState {
     pub(crate) fn load(&mut self) -> rusqlite::Result<(HashMap<TargetId, Loaded>, Option<Timestamp>)> {
         let Everything { numbers, targets, journal } = load(&self.connection)?;
         self.numbers = numbers;
-        (self.version, self.snapshots, self.points) = (journal.version, journal.snapshots, journal.points);
-        self.journal_rows = journal.rows;
+        (self.version, self.journal_rows) = (journal.version, journal.rows);
         Ok((targets, journal.forgotten_until))
     }
 
@@ -370,23 +370,22 @@ impl WriterState {
         let mut times = Times::default();
         let write = |job: &Job| write_job(&transaction, &self.numbers, job, (&mut pending, &mut times));
         let committed = group.iter().map(write).collect::<rusqlite::Result<Vec<_>>>()?;
-        // A deleted target must not remain in the journal, because its number may be assigned to another target.
-        let gone: Vec<i64> = pending.forgotten.iter().filter_map(|target| self.numbers.get(target).copied()).collect();
-        if self.journal_rows + pending.rows >= FOLD || times.ended.is_some() || !gone.is_empty() {
-            let snapshots = self.snapshots.iter().filter(|(of, _)| !gone.contains(of)).chain(&pending.snapshots);
-            let points = self.points.iter().chain(&pending.points).chain(&pending.unjournaled);
-            rows::fold(&transaction, snapshots, points.filter(|(of, ..)| !gone.contains(of)))?;
-            pending.folded = true;
-            pending.unjournaled.clear();
-            if let Some(at) = times.ended.or(times.progressed.map(|(at, _)| at)).or(times.forgotten) {
-                mark(&transaction, at, times.ended.is_some())?;
-            }
+        let hour = times.progressed.map_or(self.hour, |(at, _)| Some(complete_hour(at)));
+        let rows = pending.rows + if pending.folded { 0 } else { self.journal_rows };
+        if rows >= FOLD || times.ended.is_some() || (self.hour.is_some() && hour != self.hour) {
+            rows::fold(&transaction, None, &mut pending)?;
+        }
+        if pending.folded
+            && let Some(at) = times.ended.or(times.progressed.map(|(at, _)| at)).or(times.forgotten)
+        {
+            mark(&transaction, at, times.ended.is_some())?;
         }
         let shares = self.shares.take().filter(|_| pending.forgotten.is_empty());
         let shares = prune(&transaction, shares, self.limits, (&mut pending, &times))?;
         transaction.commit()?;
         // After a failed transaction the shares stay `None` and are counted again.
         self.shares = shares;
+        self.hour = hour;
         self.remember(pending);
         Ok(committed)
     }
@@ -394,21 +393,11 @@ impl WriterState {
     fn remember(&mut self, pending: PendingWrite) {
         self.version = pending.version;
         for target in pending.forgotten {
-            if let Some(num) = self.numbers.remove(&target) {
-                self.snapshots.remove(&num);
-                // The number may be assigned to another target.
-                self.points.retain(|(of, ..)| *of != num);
-            }
+            self.numbers.remove(&target);
         }
         self.numbers.extend(pending.numbers);
         self.unjournaled = pending.unjournaled;
-        if pending.folded {
-            (self.snapshots, self.points, self.journal_rows) = (BTreeMap::new(), Vec::new(), 0);
-        } else {
-            self.snapshots.extend(pending.snapshots);
-            self.points.extend(pending.points);
-            self.journal_rows += pending.rows;
-        }
+        self.journal_rows = pending.rows + if pending.folded { 0 } else { self.journal_rows };
     }
 }
 
@@ -421,6 +410,11 @@ struct Times {
     ended: Option<Timestamp>,
     /// The time at which a target was deleted.
     forgotten: Option<Timestamp>,
+}
+
+/// Returns the hour whose points are complete at a time, counted since the epoch.
+fn complete_hour(at: Timestamp) -> i64 {
+    (at.as_millis() - AFTER_THE_HOUR.as_millis() as i64).div_euclid(3_600_000)
 }
 
 /// Writes one job. Returns its events.
@@ -447,10 +441,8 @@ fn write_job(
             times.forgotten = Some(*now);
             target::delete(transaction, id)?;
             let num = pending.numbers.remove(id).or_else(|| numbers.get(id).copied());
-            pending.snapshots.retain(|held, _| Some(*held) != num);
-            pending.points.retain(|(of, ..)| Some(*of) != num);
-            pending.unjournaled.retain(|(of, ..)| Some(*of) != num);
             pending.forgotten.push(id.clone());
+            rows::fold(transaction, num, pending)?;
         }
         Job::Begin(now) => mark(transaction, *now, false)?,
         Job::Finish(now) => times.ended = Some(*now),

@@ -1,7 +1,8 @@
 //! Table `journal`: volatile fields and schedules of all targets, one row per flush, until they are folded into the
 //! targets' own rows and the latency blocks.
 
-use crate::wire::{Journal, encode};
+use crate::columns::JournalColumns;
+use crate::wire::{Journal, pack, unpack};
 use model::Timestamp;
 use rusqlite::Connection;
 
@@ -14,7 +15,10 @@ CREATE TABLE journal (
 
 /// Appends a row.
 pub(crate) fn append(connection: &Connection, journal: &Journal) -> rusqlite::Result<()> {
-    connection.prepare_cached("INSERT INTO journal (body) VALUES (?1)")?.execute([encode(journal)?]).map(drop)
+    connection
+        .prepare_cached("INSERT INTO journal (body) VALUES (?1)")?
+        .execute([pack(&JournalColumns::from(journal))?])
+        .map(drop)
 }
 
 /// Appends a row that only records the time: polls may have happened after it, unless the host `ended` with it.
@@ -25,7 +29,8 @@ pub(crate) fn mark(connection: &Connection, now: Timestamp, ended: bool) -> rusq
 /// Returns all rows in order; `None` for a row that cannot be read, which loses at most 30 seconds of progress.
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Option<Journal>>> {
     let mut statement = connection.prepare("SELECT body FROM journal ORDER BY sequence")?;
-    let rows = statement.query_map([], |row| Ok(postcard::from_bytes(&row.get::<_, Vec<u8>>(0)?).ok()))?;
+    let rows = statement
+        .query_map([], |row| Ok(unpack(&row.get::<_, Vec<u8>>(0)?, |row: JournalColumns| Journal::from(row))))?;
     rows.collect()
 }
 

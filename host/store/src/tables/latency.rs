@@ -1,6 +1,7 @@
 //! Table `latency_block`: latency points, one row per target and hour.
 
-use crate::wire::{PointWire, encode};
+use crate::columns::PointColumns;
+use crate::wire::{PointWire, pack, unpack};
 use model::{LatencyPoint, TargetId, Timestamp};
 use rusqlite::{Connection, params};
 
@@ -28,11 +29,11 @@ pub(crate) fn append(
         .query_map([hour, target], |row| row.get(0))?
         .next()
         .transpose()?;
-    let mut all: Vec<(u32, PointWire)> = held.and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default();
+    let mut all: Vec<(u32, PointWire)> = held.and_then(|bytes| block(&bytes)).unwrap_or_default();
     all.append(&mut points);
     connection
         .prepare_cached("INSERT OR REPLACE INTO latency_block (hour, target, points) VALUES (?1, ?2, ?3)")?
-        .execute(params![hour, target, encode(&all)?])
+        .execute(params![hour, target, pack(&PointColumns::from_iter(all))?])
         .map(drop)
 }
 
@@ -49,12 +50,20 @@ pub(crate) fn between(
     let mut statement = connection.prepare_cached(sql)?;
     let blocks = statement.query_map(params![target.as_str(), hour(from), hour(to)], |row| row.get::<_, Vec<u8>>(0))?;
     let mut points = Vec::new();
-    for block in blocks {
-        let block: Vec<(u32, PointWire)> = postcard::from_bytes(&block?).unwrap_or_default();
-        let own = block.into_iter().filter(|(own, _)| *own == slot).map(|(_, point)| LatencyPoint::from(point));
+    for points_of in blocks {
+        let own = block(&points_of?)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|(own, _)| *own == slot)
+            .map(|(_, point)| LatencyPoint::from(point));
         points.extend(own.filter(|point| (from..=to).contains(&point.start)));
     }
     Ok(points)
+}
+
+/// Decodes a block; `None` if it is damaged.
+fn block(bytes: &[u8]) -> Option<Vec<(u32, PointWire)>> {
+    unpack(bytes, |block: PointColumns| block.points().collect())
 }
 
 /// Removes blocks older than `oldest`, and the oldest beyond `most`.

@@ -1,9 +1,9 @@
 //! Types that the parts of the writer share: bounds, and the changes of a transaction.
 
 use crate::tables::history::Place;
-use crate::wire::{PointWire, Snapshot};
+use crate::wire::PointWire;
 use model::{TargetId, Timestamp};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// The owner of rows of history: a target's id or number; `None` for rows about no target.
 pub(super) type Owner = Option<String>;
@@ -40,12 +40,12 @@ pub(super) struct PendingWrite {
     pub numbers: HashMap<TargetId, i64>,
     pub forgotten: Vec<TargetId>,
     pub version: u64,
-    pub snapshots: BTreeMap<i64, Snapshot>,
-    pub points: Vec<(i64, u32, PointWire)>,
     /// Latency points of this and earlier transactions that are not in the journal yet.
     pub unjournaled: Vec<(i64, u32, PointWire)>,
     /// New rows of history: table, owner, bytes.
     pub history: Vec<(Place, Owner, usize)>,
+    /// New rows of the journal since its last fold.
     pub rows: u64,
+    /// Whether the journal was folded.
     pub folded: bool,
 }

@@ -3,6 +3,7 @@
 use super::pending::PendingWrite;
 use crate::changes::Changes;
 use crate::job::SettingChange;
+use crate::load::journaled;
 use crate::record::{Commit, Progress};
 use crate::tables::history::Place;
 use crate::tables::{dependency, error, event, journal, latency, poll_error, setting, target, transition};
@@ -139,34 +140,36 @@ pub(super) fn write_progress(
             volatile: p.volatile.iter().map(|(slot, volatile)| LiveWire::new(*slot, volatile, report)).collect(),
         };
         row.points.extend(points(num, &p.changes.points));
-        pending.snapshots.insert(num, snapshot.clone());
         row.snapshots.push((num, snapshot));
     }
     journal::append(transaction, &row)?;
-    pending.points.append(&mut row.points);
     pending.rows += 1;
     Ok(())
 }
 
-/// Writes the journal's content into the targets' rows and the latency blocks, and empties it.
-pub(super) fn fold<'a>(
+/// Writes the journal's content into the targets' rows and the latency blocks, and empties it. Leaves out the target
+/// with the number `gone`, because that number may be assigned to another target.
+pub(super) fn fold(
     transaction: &Transaction<'_>,
-    snapshots: impl Iterator<Item = (&'a i64, &'a Snapshot)>,
-    points: impl Iterator<Item = &'a (i64, u32, PointWire)>,
+    gone: Option<i64>,
+    pending: &mut PendingWrite,
 ) -> rusqlite::Result<()> {
-    let newest: BTreeMap<i64, &Snapshot> = snapshots.map(|(num, snapshot)| (*num, snapshot)).collect();
-    for (num, snapshot) in newest {
-        let held = target::snapshot(transaction, num)?;
+    let journal = journaled(transaction)?;
+    for (num, snapshot) in journal.snapshots.iter().filter(|(num, _)| Some(**num) != gone) {
+        let held = target::snapshot(transaction, *num)?;
         if let Some(merged) = Snapshot::merged(held, Some(snapshot)) {
-            target::write_snapshot(transaction, num, &merged)?;
+            target::write_snapshot(transaction, *num, &merged)?;
         }
     }
     let mut blocks: BTreeMap<(i64, i64), Vec<(u32, PointWire)>> = BTreeMap::new();
-    for (num, slot, point) in points {
-        blocks.entry((point.hour(), *num)).or_default().push((*slot, *point));
+    let points = journal.points.into_iter().chain(std::mem::take(&mut pending.unjournaled));
+    for (num, slot, point) in points.filter(|(num, ..)| Some(*num) != gone) {
+        blocks.entry((point.hour(), num)).or_default().push((slot, point));
     }
     for ((hour, num), block) in blocks {
         latency::append(transaction, num, hour, block)?;
     }
-    journal::clear(transaction)
+    journal::clear(transaction)?;
+    (pending.rows, pending.folded) = (0, true);
+    Ok(())
 }
