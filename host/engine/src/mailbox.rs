@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tokio::sync::oneshot;
 
 /// The capacity of the channel. Each poll in flight and each command sends one message.
-pub(crate) const CAPACITY: usize = 16_384;
+pub(crate) const CAPACITY: usize = 4_096;
 
 /// A message and when it was sent.
 pub(crate) struct Mail {

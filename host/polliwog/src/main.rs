@@ -2,7 +2,7 @@
 //!
 //! This crate is the command line, a file for each command, and the wiring of the other crates.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 // These macros panic if stdout or stderr is closed.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
@@ -39,6 +39,7 @@ fn main() -> ExitCode {
     if matches!(arguments.command, Command::CompilePlugin) {
         return sandbox::compile_child();
     }
+    means::bound_allocator();
     match carry_out(arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

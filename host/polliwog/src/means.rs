@@ -1,4 +1,4 @@
-//! Operating-system resources of the process: file descriptors, file permissions, thread priorities.
+//! Resources of the process: memory, file descriptors, file permissions, thread priorities.
 
 use anyhow::bail;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -9,6 +9,64 @@ const RESERVE: u64 = 48;
 const LEAST: u64 = 64;
 /// The fraction (1/n) of the remaining descriptors for connections to pages, API and metrics.
 const OWN_LISTENERS: u64 = 4;
+
+/// Makes the allocator return unused memory to the system. By default, glibc keeps a pool of memory for each thread,
+/// and keeps what a large allocation once needed.
+#[allow(unsafe_code, reason = "no crate has a safe function for it")]
+pub(crate) fn bound_allocator() {
+    #[cfg(target_env = "gnu")]
+    {
+        /// Pools. Polls, the loop and the writer of the database seldom allocate at the same moment.
+        const ARENAS: i32 = 2;
+        /// Larger allocations, and larger unused ends of a pool, go back to the system at once.
+        const LARGE: i32 = 128 << 10;
+        // SAFETY: these calls only set parameters of the allocator, and no other thread runs yet.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, ARENAS);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE);
+        }
+    }
+}
+
+/// Returns memory to the system that only the start needed: unused heap, and the pages of this program's file. The
+/// system maps a page again when it is used.
+#[allow(unsafe_code, reason = "no crate has a safe function for it")]
+pub(crate) fn release_start() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it returns unused memory of the allocator, which may happen at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+    let (Ok(maps), Ok(own)) = (std::fs::read_to_string("/proc/self/smaps"), std::fs::read_link("/proc/self/exe"))
+    else {
+        return;
+    };
+    for (begin, end) in unmodified(&maps, &own.to_string_lossy()) {
+        // SAFETY: the mapping belongs to this program's file, and is neither writable nor ever removed. None of its
+        // pages was modified, so the system reads the same bytes again.
+        let _ = unsafe { rustix::mm::madvise(begin as *mut _, end - begin, rustix::mm::Advice::LinuxDontNeed) };
+    }
+}
+
+/// Returns the mappings of a file that are not writable and have no modified page, from the text of `/proc/self/smaps`.
+fn unmodified(maps: &str, file: &str) -> Vec<(usize, usize)> {
+    let (mut found, mut current) = (Vec::new(), None);
+    for line in maps.lines() {
+        if let Some(("Anonymous", rest)) = line.split_once(':') {
+            if let Some(range) = current.take().filter(|_| rest.trim() == "0 kB") {
+                found.push(range);
+            }
+        } else if let Some((range, rest)) = line.split_once(' ')
+            && let Some((begin, end)) = range.split_once('-')
+            && let (Ok(begin), Ok(end)) = (usize::from_str_radix(begin, 16), usize::from_str_radix(end, 16))
+        {
+            let is_read_only = matches!(rest.get(..4), Some("r--p" | "r-xp"));
+            current = (is_read_only && rest.find('/').is_some_and(|at| rest[at..] == *file)).then_some((begin, end));
+        }
+    }
+    found
+}
 
 /// Raises the soft limit of descriptors to the hard one. Fails if even that is too low to run.
 pub(crate) fn raise_descriptors() -> anyhow::Result<()> {
@@ -51,4 +109,28 @@ pub(crate) fn served() -> usize {
 
 fn descriptors() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_mappings_without_modified_pages_are_released() {
+        let map = |range: &str, rights: &str, file: &str, anonymous: u32| {
+            format!(
+                "{range} {rights} 00000000 fe:00 42   {file}\nSize: 8 kB\nAnonymous:   {anonymous} kB\nVmFlags: rd\n"
+            )
+        };
+        let maps = [
+            map("1000-3000", "r--p", "/bin/polliwog", 0),
+            map("3000-5000", "r-xp", "/bin/polliwog", 0),
+            map("5000-6000", "r--p", "/bin/polliwog", 4),
+            map("6000-7000", "rw-p", "/bin/polliwog", 0),
+            map("7000-8000", "r-xp", "/opt/bin/polliwog", 0),
+            map("8000-9000", "r--p", "", 0),
+        ];
+        assert_eq!(unmodified(&maps.concat(), "/bin/polliwog"), [(0x1000, 0x3000), (0x3000, 0x5000)]);
+        release_start();
+    }
 }

@@ -31,6 +31,8 @@ use web::{Listening, Port};
 
 /// The exit code after a second signal, which ends the host immediately.
 const INTERRUPTED: u8 = 130;
+/// The time after which a start is over.
+const SETTLED: Duration = Duration::from_secs(10);
 
 /// Runs the host until a signal ends it.
 pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Result<u8> {
@@ -230,6 +232,10 @@ impl Running {
 
         let watching_plugins = tokio::spawn(watcher.watch(reconfigurer.clone(), ending.clone()));
         let watching_files = tokio::spawn(reconfigurer.watch(named, hangup, ending.clone()));
+        tokio::spawn(async {
+            tokio::time::sleep(SETTLED).await;
+            means::release_start();
+        });
         asked.wait().await;
         health.end();
         tracing::info!("shutting down: no new polls start; polls in flight have 15 s, unless a second signal comes");
