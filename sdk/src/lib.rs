@@ -46,6 +46,7 @@ pub mod testing;
     unsafe_code,
     missing_docs,
     unreachable_pub,
+    rustdoc::all,
     clippy::all,
     clippy::too_many_lines,
     clippy::unwrap_used,
