@@ -138,7 +138,7 @@ impl From<JournalColumns> for Journal {
 mod tests {
     use super::*;
     use crate::record::StoredSchedule;
-    use crate::wire::encode;
+    use crate::wire::{encode, pack, unpack};
     use model::{Schedule, Timestamp};
 
     #[test]
@@ -162,7 +162,14 @@ mod tests {
             ],
             points: vec![(3, 0, point(2)), (9, 6, PointWire { min_us: 5, max_us: 5, count: 1, ..point(0) })],
         };
-        let restored = Journal::from(JournalColumns::from(&row));
-        assert_eq!(encode(&restored).unwrap(), encode(&row).unwrap());
+        let plain = encode(&row).unwrap();
+        let restored =
+            |bytes: &[u8]| unpack(bytes, |row: JournalColumns| Journal::from(row)).map(|row| encode(&row).unwrap());
+        let packed = pack(&JournalColumns::from(&row)).unwrap();
+        assert_eq!(restored(&packed).as_ref(), Some(&plain));
+        // Rows of an earlier version of the schema are not packed.
+        assert_eq!(restored(&plain).as_ref(), Some(&plain));
+        assert_eq!(restored(&packed[..packed.len() / 2]), None);
+        assert_eq!(restored(&[]), None);
     }
 }
