@@ -2,6 +2,8 @@
 
 use anyhow::bail;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sandbox::Plugin;
+use std::ops::Range;
 
 /// Descriptors reserved for our listeners, the database, plugins and the log.
 const RESERVE: u64 = 48;
@@ -29,10 +31,10 @@ pub(crate) fn bound_allocator() {
     }
 }
 
-/// Returns memory to the system that only the start needed: unused heap, and the pages of this program's file. The
-/// system maps a page again when it is used.
+/// Returns memory to the system that only the start needed: unused heap, and the pages of the files of this program and
+/// of its plugins. The system maps a page again when it is used.
 #[allow(unsafe_code, reason = "no crate has a safe function for it")]
-pub(crate) fn release_start() {
+pub(crate) fn release_start(plugins: &[Plugin]) {
     #[cfg(target_env = "gnu")]
     // SAFETY: it returns unused memory of the allocator, which may happen at any time.
     unsafe {
@@ -42,15 +44,17 @@ pub(crate) fn release_start() {
     else {
         return;
     };
-    for (begin, end) in unmodified(&maps, &own.to_string_lossy()) {
-        // SAFETY: the mapping belongs to this program's file, and is neither writable nor ever removed. None of its
-        // pages was modified, so the system reads the same bytes again.
-        let _ = unsafe { rustix::mm::madvise(begin as *mut _, end - begin, rustix::mm::Advice::LinuxDontNeed) };
+    let images: Vec<Range<usize>> = plugins.iter().map(Plugin::image).collect();
+    for Range { start, end } in unmodified(&maps, &own.to_string_lossy(), &images) {
+        // SAFETY: the mapping belongs to this program's file or to a plugin that is borrowed here, so it is not removed
+        // meanwhile. It is not writable, and none of its pages was modified, so the system reads the same bytes again.
+        let _ = unsafe { rustix::mm::madvise(start as *mut _, end - start, rustix::mm::Advice::LinuxDontNeed) };
     }
 }
 
-/// Returns the mappings of a file that are not writable and have no modified page, from the text of `/proc/self/smaps`.
-fn unmodified(maps: &str, file: &str) -> Vec<(usize, usize)> {
+/// Returns the mappings of files that are not writable and have no modified page, from the text of `/proc/self/smaps`:
+/// those of `program`, and those within `images`.
+fn unmodified(maps: &str, program: &str, images: &[Range<usize>]) -> Vec<Range<usize>> {
     let (mut found, mut current) = (Vec::new(), None);
     for line in maps.lines() {
         if let Some(("Anonymous", rest)) = line.split_once(':') {
@@ -62,7 +66,10 @@ fn unmodified(maps: &str, file: &str) -> Vec<(usize, usize)> {
             && let (Ok(begin), Ok(end)) = (usize::from_str_radix(begin, 16), usize::from_str_radix(end, 16))
         {
             let is_read_only = matches!(rest.get(..4), Some("r--p" | "r-xp"));
-            current = (is_read_only && rest.find('/').is_some_and(|at| rest[at..] == *file)).then_some((begin, end));
+            let file = rest.find('/').map(|at| &rest[at..]);
+            let is_image = images.iter().any(|image| image.start <= begin && end <= image.end);
+            let is_known = file.is_some_and(|file| file == program || is_image);
+            current = (is_read_only && is_known).then_some(begin..end);
         }
     }
     found
@@ -129,8 +136,13 @@ mod tests {
             map("6000-7000", "rw-p", "/bin/polliwog", 0),
             map("7000-8000", "r-xp", "/opt/bin/polliwog", 0),
             map("8000-9000", "r--p", "", 0),
+            map("9000-a000", "r-xp", "/data/plugin", 0),
+            map("a000-b000", "r--p", "/data/plugin", 4),
+            map("b000-c000", "r-xp", "/data/other", 0),
         ];
-        assert_eq!(unmodified(&maps.concat(), "/bin/polliwog"), [(0x1000, 0x3000), (0x3000, 0x5000)]);
-        release_start();
+        let image = 0x9000..0xb000;
+        let expected = [0x1000..0x3000, 0x3000..0x5000, 0x9000..0xa000];
+        assert_eq!(unmodified(&maps.concat(), "/bin/polliwog", &[image]), expected);
+        release_start(&[]);
     }
 }

@@ -9,6 +9,7 @@ use crate::setup::Setup;
 use model::Kind;
 use serde_json::Value;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,6 +95,12 @@ impl Plugin {
     /// Returns the version of the contract that the plugin was built for.
     pub fn contract_version(&self) -> &'static str {
         CONTRACT_VERSIONS[0]
+    }
+
+    /// Returns the addresses at which the machine code and its data are mapped, as long as the plugin is loaded.
+    pub fn image(&self) -> Range<usize> {
+        let image = self.0.pre.instance_pre().component().image_range();
+        image.start.addr()..image.end.addr()
     }
 
     pub(crate) fn schema(&self) -> &Schema {

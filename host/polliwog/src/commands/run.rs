@@ -18,7 +18,7 @@ use engine::{
 };
 use metrics::Metrics;
 use model::{Event, EventKind, Pulse, SequencedEvent, Timestamp};
-use sandbox::Sandbox;
+use sandbox::{Plugin, Sandbox};
 use scheduler::Scheduler;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -230,11 +230,12 @@ impl Running {
         let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(move || driver.run(&inbox, &pulse))?;
         health.clone().watch(clock)?;
 
+        let loaded: Vec<Plugin> = watcher.set().served().map(|served| served.plugin.clone()).collect();
         let watching_plugins = tokio::spawn(watcher.watch(reconfigurer.clone(), ending.clone()));
         let watching_files = tokio::spawn(reconfigurer.watch(named, hangup, ending.clone()));
-        tokio::spawn(async {
+        tokio::spawn(async move {
             tokio::time::sleep(SETTLED).await;
-            means::release_start();
+            means::release_start(&loaded);
         });
         asked.wait().await;
         health.end();
