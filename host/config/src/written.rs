@@ -60,7 +60,9 @@ impl Written {
         let config = Config { sources: notes.sources.into_inner(), variables: notes.variables.into_inner(), ..config };
         let mut problems = notes.problems.into_inner();
         if problems.is_empty() {
-            let scheduler = document.into_iter().filter(|entry| entry.key == "scheduler").collect();
+            let mut scheduler: Vec<Entry> = document.into_iter().filter(|entry| entry.key == "scheduler").collect();
+            // The filter works in place and would keep the memory of all targets.
+            scheduler.shrink_to_fit();
             return Ok(Self { config, scheduler });
         }
         problems.sort_by_key(|problem| line(&problem.place));

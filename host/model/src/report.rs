@@ -1,14 +1,15 @@
 //! The report of a poll.
 
 use crate::Timestamp;
+use std::sync::Arc;
 
-/// JSON text. The creator has checked that it is valid.
+/// JSON text. The creator has checked that it is valid. Clones share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Json(Box<str>);
+pub struct Json(Arc<str>);
 
 impl Json {
     /// Wraps text that the caller has checked to be valid JSON.
-    pub fn checked(text: impl Into<Box<str>>) -> Self {
+    pub fn checked(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
 

@@ -99,8 +99,10 @@ fn report(mut report: types::Report, limits: &Limits) -> Result<Report, Failure>
         repairs.note(format!("the name {:?} contained invisible characters, which are removed", clean(name, 60)));
     }
     let dependencies = without_repeats(report.dependencies, &mut repairs);
-    let mut dependencies: Vec<Dependency> =
-        dependencies.into_iter().filter_map(|dependency| self::dependency(dependency, &mut repairs)).collect();
+    let mut contact = None;
+    let mut dependencies: Vec<Dependency> = (dependencies.into_iter())
+        .filter_map(|dependency| self::dependency(dependency, &mut contact, &mut repairs))
+        .collect();
     check_parents(&mut dependencies, &mut repairs);
     let samples = samples(report.samples, &mut repairs);
     let kept = report.kept.into_iter().filter(|name| !name.is_empty() && name.len() <= NAME).collect();
@@ -154,7 +156,9 @@ enum Shape {
     Object,
 }
 
-fn dependency(found: types::Dependency, repairs: &mut Repairs) -> Option<Dependency> {
+/// Converts a dependency; `None` if it is omitted. `last_contact` is that of the previous dependency: a contact that is
+/// the same is checked and kept once.
+fn dependency(found: types::Dependency, last_contact: &mut Option<Json>, repairs: &mut Repairs) -> Option<Dependency> {
     let name = found.name;
     let wrong = if name.trim().is_empty() {
         Some("is empty".to_owned())
@@ -184,7 +188,11 @@ fn dependency(found: types::Dependency, repairs: &mut Repairs) -> Option<Depende
         good.then(|| Json::checked(text))
     };
     let error = checked("error", found.error, Shape::Any).filter(|error| error.as_str().trim() != "null");
-    let contact = checked("contact", found.contact, Shape::Object);
+    let contact = match last_contact {
+        Some(last) if found.contact.as_deref() == Some(last.as_str()) => Some(last.clone()),
+        _ => checked("contact", found.contact, Shape::Object),
+    };
+    last_contact.clone_from(&contact);
     let check_details = checked("check-details", found.check_details, Shape::Object);
     let latency_ms = found.latency_ms.filter(|ms| {
         let good = ms.is_finite() && *ms >= 0.0;

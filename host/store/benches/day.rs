@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = folder.path().join("polliwog.db");
     let config = Config { path: path.clone(), history_days: 90, history_rows: 1_000_000, history_bytes: 4 << 30 };
     let begin = 1_784_000_000;
-    let store = Store::open(&config, at(begin), Box::new(drop))?.store;
+    let store = Store::lock(&config).and_then(|locked| locked.open(at(begin), Box::new(drop)))?.store;
     let mut random = Random(7);
     let mut known: Vec<KnownState> = (0..TARGETS).map(|_| KnownState::default()).collect();
     // The first report of each target, before the measurement: new dependencies are committed at once.

@@ -97,6 +97,7 @@ impl KnownState {
         }
         let places = self.places(&report.dependencies);
         self.mark_missing(&places, &report.kept, at, &mut changes);
+        self.dependencies.reserve_exact(places.iter().filter(|place| place.is_none()).count());
         for (reported, place) in report.dependencies.into_iter().zip(places) {
             let canonical = aliases.get(&reported.name);
             match place {

@@ -34,7 +34,7 @@ mod writer;
 pub use changes::{Changes, ErrorEntry, PollErrorEntry, Transition};
 pub use known::{Aliases, KnownState};
 pub use load::{FORGOTTEN, Loaded};
-pub use open::{Config, OpenError, Opened, Store};
+pub use open::{Config, Locked, OpenError, Opened, Store};
 pub use reader::{ReadError, Reader};
 pub use record::{Announce, Commit, Progress, Publish, StoredSchedule};
 pub use tables::error::ErrorRow;

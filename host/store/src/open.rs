@@ -8,7 +8,7 @@ use crate::record::Announce;
 use crate::schema::{MigrationError, migrate, missing_table};
 use crate::spill;
 use crate::sqlite::{connect, plain};
-use crate::writer::{Limits, Opening, SPILL, Writer, WriterState};
+use crate::writer::{Limits, Opening, SPILL, Writer, WriterState, check_pages};
 use model::{TargetId, Timestamp};
 use std::collections::HashMap;
 use std::fs;
@@ -16,6 +16,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 /// The settings of the store.
 #[derive(Clone, Debug)]
@@ -62,22 +63,21 @@ pub struct Store {
     reader: Arc<Reader>,
 }
 
-impl Store {
-    /// Opens or creates a database. `announce` receives events that are on disk.
-    pub fn open(config: &Config, now: Timestamp, announce: Announce) -> Result<Opened, OpenError> {
-        let path = config.path.clone();
+/// A database that belongs to this process, and is not read yet.
+pub struct Locked {
+    config: Config,
+    lock: Lock,
+}
+
+impl Locked {
+    /// Opens or creates the database, and loads the known state. `announce` receives events that are on disk.
+    ///
+    /// # Errors
+    /// [`OpenError`], for users.
+    pub fn open(self, now: Timestamp, announce: Announce) -> Result<Opened, OpenError> {
+        let Self { config, lock } = self;
+        let path = config.path;
         let failed = |why: String| OpenError::Open { file: path.clone(), why };
-        let is_side_file = |ending: &str| path.to_string_lossy().ends_with(ending);
-        if ["-wal", "-shm", "-journal", "-lock", SPILL, ".bak", ".draft"].into_iter().any(is_side_file) {
-            return Err(OpenError::SideFile { file: path });
-        }
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|error| failed(error.to_string()))?;
-        }
-        let lock = Lock::acquire(&path).map_err(|error| match error {
-            NotLocked::InUse => OpenError::InUse { file: path.clone() },
-            NotLocked::Unusable { file, why } => OpenError::Open { file, why: why.to_string() },
-        })?;
         prepare(&path).map_err(|error| failed(error.to_string()))?;
         let mut connection = connect(&path).map_err(|error| unusable(&path, &error))?;
         migrate(&mut connection, &path).map_err(|source| match source {
@@ -91,14 +91,41 @@ impl Store {
         let reader = Arc::new(Reader::new(path.clone()));
         let opening = Opening { connection, lock, path: path.clone(), reader: reader.clone(), limits };
         let mut state = WriterState::new(opening).map_err(|error| failed(error.to_string()))?;
-        let (mut targets, mut forgotten_until) = state.load().map_err(|error| unusable(&path, &error))?;
-        state.check_pages().map_err(|why| OpenError::Damaged { file: path.clone(), why })?;
+        let (loaded, checked) = thread::scope(|scope| {
+            let checking = scope.spawn(|| check_pages(&path));
+            (state.load(), checking.join().unwrap_or_else(|_| Err("its pages cannot be checked".to_owned())))
+        });
+        let (mut targets, mut forgotten_until) = loaded.map_err(|error| unusable(&path, &error))?;
+        checked.map_err(|why| OpenError::Damaged { file: path.clone(), why })?;
         if commit_spill(&mut state, &path)? {
             (targets, forgotten_until) = state.load().map_err(|error| unusable(&path, &error))?;
         }
         let writer = Writer::start(state, announce).map_err(|error| failed(error.to_string()))?;
         writer.begin(now);
-        Ok(Opened { store: Self { writer, reader }, targets, forgotten_until })
+        Ok(Opened { store: Store { writer, reader }, targets, forgotten_until })
+    }
+}
+
+impl Store {
+    /// Locks a database, so that no other process opens it.
+    ///
+    /// # Errors
+    /// [`OpenError`], for users.
+    pub fn lock(config: &Config) -> Result<Locked, OpenError> {
+        let path = &config.path;
+        let failed = |why: io::Error| OpenError::Open { file: path.clone(), why: why.to_string() };
+        let is_side_file = |ending: &str| path.to_string_lossy().ends_with(ending);
+        if ["-wal", "-shm", "-journal", "-lock", SPILL, ".bak", ".draft"].into_iter().any(is_side_file) {
+            return Err(OpenError::SideFile { file: path.clone() });
+        }
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        let lock = Lock::acquire(path).map_err(|error| match error {
+            NotLocked::InUse => OpenError::InUse { file: path.clone() },
+            NotLocked::Unusable { file, why } => OpenError::Open { file, why: why.to_string() },
+        })?;
+        Ok(Locked { config: config.clone(), lock })
     }
 
     /// Returns the writer.

@@ -19,6 +19,7 @@ use crate::sqlite::{data_version, plain};
 use crate::tables::journal::mark;
 use crate::tables::{latency, session, target, token};
 use crate::wire::PointWire;
+pub(crate) use guard::check_pages;
 use model::{Alive, Event, Pulse, SequencedEvent, TargetId, Timestamp};
 pub(crate) use pending::Limits;
 use pending::PendingWrite;

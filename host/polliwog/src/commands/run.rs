@@ -17,13 +17,13 @@ use engine::{
     warn_about,
 };
 use metrics::Metrics;
-use model::{Event, EventKind, Pulse, SequencedEvent, Timestamp};
+use model::{Event, EventKind, Pulse, SequencedEvent};
 use sandbox::{Plugin, Sandbox};
 use scheduler::Scheduler;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Opened, Store};
+use store::{Locked, Opened, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -56,7 +56,11 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
         demo::start(arguments.demo_port, seconds).await?;
     }
     let bus = Bus::default();
-    let opened = open(config, clock.wall(), &bus)?;
+    let locked = lock(config)?;
+    let (announcing, now) = (bus.clone(), clock.wall());
+    let announce = move |events: Vec<SequencedEvent>| events.into_iter().for_each(|event| announcing.announce(event));
+    // A large database is read while the plugins are loaded.
+    let opening = tokio::task::spawn_blocking(move || locked.open(now, Box::new(announce)));
     announce_start(config);
     // Users copy plugins into it. Another directory that was configured may be misspelt.
     if !config.sources.contains_key("plugins.dir")
@@ -74,7 +78,12 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     let sandbox = Arc::new(Sandbox::new(slots, plugins::compiler(&config.data_dir)?, &egress)?);
     let mut watcher = plugins::load(config, sandbox.clone(), Uncompiled::Defer).await;
     let validator = Validator { reading, sandbox: sandbox.clone() };
-    let candidate = match first_candidate(&validator, written.clone(), &mut watcher, &opened.store).await {
+    let candidate = match first_candidate(&validator, written.clone(), &mut watcher).await {
+        Ok(candidate) => candidate,
+        Err(problems) => return Ok(refuse(&problems)),
+    };
+    let opened = opening.await??;
+    let candidate = match with_settings(&validator, written.clone(), &watcher, candidate, &opened.store).await {
         Ok(candidate) => candidate,
         Err(problems) => return Ok(refuse(&problems)),
     };
@@ -82,13 +91,11 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     start.serve(ports).await
 }
 
-/// Prepares the configuration for the start: first as it is written, so that plugins that do not fit it are refused,
-/// then with the settings that were changed in earlier runs.
+/// Prepares the configuration for the start as it is written, so that plugins that do not fit it are refused.
 async fn first_candidate(
     validator: &Validator,
     written: Arc<config::Written>,
     watcher: &mut PluginWatcher,
-    store: &Store,
 ) -> Result<Candidate, Vec<Problem>> {
     let none = Targets::new();
     let fit = async |plugins: Arc<PluginSet>| {
@@ -96,7 +103,17 @@ async fn first_candidate(
         let fit = Fit { written: written.clone(), overrides, plugins: &plugins, before: &none, files };
         validator.fit(fit).await
     };
-    let candidate = watcher.fit(&fit, misfit).await?;
+    watcher.fit(&fit, misfit).await
+}
+
+/// Applies the settings that were changed in earlier runs to the configuration for the start.
+async fn with_settings(
+    validator: &Validator,
+    written: Arc<config::Written>,
+    watcher: &PluginWatcher,
+    candidate: Candidate,
+    store: &Store,
+) -> Result<Candidate, Vec<Problem>> {
     let overrides = match store.reader().settings() {
         Ok(overrides) => overrides,
         Err(error) => return Err(vec![Problem { place: "the database".to_owned(), message: error.to_string() }]),
@@ -340,16 +357,15 @@ fn record_refusals(plugins: &PluginSet, store: &Store, clock: &Clock) {
     }
 }
 
-fn open(config: &Config, now: Timestamp, bus: &Bus) -> anyhow::Result<Opened> {
+/// Creates the data directory and locks the database.
+fn lock(config: &Config) -> anyhow::Result<Locked> {
     use std::os::unix::fs::DirBuilderExt;
     let mut private = std::fs::DirBuilder::new();
     private.recursive(true).mode(0o700);
     private
         .create(&config.data_dir)
         .with_context(|| format!("cannot create the data directory {}", config.data_dir.display()))?;
-    let bus = bus.clone();
-    let announce = move |events: Vec<SequencedEvent>| events.into_iter().for_each(|event| bus.announce(event));
-    Ok(Store::open(&config.store, now, Box::new(announce))?)
+    Ok(Store::lock(&config.store)?)
 }
 
 fn greet(listening: SocketAddr, measured: SocketAddr, targets: usize, token: &AdminToken) {

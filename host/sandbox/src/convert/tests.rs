@@ -63,6 +63,22 @@ fn invalid_fields_are_omitted_with_a_warning() {
 }
 
 #[test]
+fn equal_contacts_are_shared_and_each_invalid_one_is_omitted() {
+    let contacts = [Some("[]"), Some("[]"), Some(r#"{"a":1}"#), Some(r#"{"a":1}"#), None, Some("[]")];
+    let dependency = |(n, contact): (usize, &Option<&str>)| types::Dependency {
+        contact: contact.map(str::to_owned),
+        ..found(&n.to_string())
+    };
+    let report = convert(contacts.iter().enumerate().map(dependency).collect());
+    let kept: Vec<Option<&str>> =
+        report.dependencies.iter().map(|found| found.contact.as_ref().map(Json::as_str)).collect();
+    assert_eq!(kept, [None, None, contacts[2], contacts[3], None, None]);
+    let text = |n: usize| report.dependencies[n].contact.as_ref().map(|contact| contact.as_str().as_ptr());
+    assert_eq!(text(2), text(3), "one text in memory");
+    assert_eq!(report.warnings.len(), 3, "{:?}", report.warnings);
+}
+
+#[test]
 fn parents_that_are_missing_or_cyclic_are_removed() {
     let on = |name: &str, parent: &str| types::Dependency { parent: Some(parent.to_owned()), ..found(name) };
     let report = convert(vec![

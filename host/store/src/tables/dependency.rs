@@ -2,6 +2,7 @@
 
 use model::{DependencyRecord, Json, Status, Timestamp};
 use rusqlite::{Connection, Row, params};
+use serde::de::IgnoredAny;
 use std::collections::HashMap;
 
 pub(crate) const V1: &str = "
@@ -82,19 +83,25 @@ pub(crate) fn all(connection: &Connection) -> rusqlite::Result<HashMap<i64, Vec<
     let mut by_target: HashMap<i64, Vec<DependencyRecord>> = HashMap::new();
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        by_target.entry(row.get(0)?).or_default().push(record(row)?);
+        let records = by_target.entry(row.get(0)?).or_default();
+        records.push(record(row, records.last())?);
     }
     Ok(by_target)
 }
 
-fn record(row: &Row<'_>) -> rusqlite::Result<DependencyRecord> {
+/// Reads a row. A contact that is that of the record `before` is shared with it.
+fn record(row: &Row<'_>, before: Option<&DependencyRecord>) -> rusqlite::Result<DependencyRecord> {
     // Earlier versions stored JSON that cannot be parsed.
-    let sound = |text: &String| serde_json::from_str::<serde_json::Value>(text).is_ok();
+    let sound = |text: &&str| serde_json::from_str::<IgnoredAny>(text).is_ok();
     let json = |column| {
-        let text = row.get::<_, Option<String>>(column)?.filter(sound);
+        let text = row.get_ref(column)?.as_str_or_null()?.filter(sound);
         Ok::<_, rusqlite::Error>(text.map(Json::checked))
     };
-    let status = Status::from_word(&row.get::<_, String>(6)?).unwrap_or(Status::Unknown);
+    let contact = match before.and_then(|before| before.reported.contact.as_ref()) {
+        Some(contact) if row.get_ref(14)?.as_str_or_null()? == Some(contact.as_str()) => Some(contact.clone()),
+        _ => json(14)?,
+    };
+    let status = Status::from_word(row.get_ref(6)?.as_str()?).unwrap_or(Status::Unknown);
     let reported = model::Dependency {
         title: row.get(4)?,
         kind: row.get(5)?,
@@ -104,7 +111,7 @@ fn record(row: &Row<'_>) -> rusqlite::Result<DependencyRecord> {
         impact: row.get(10)?,
         error: json(11)?,
         error_message: row.get(12)?,
-        contact: json(14)?,
+        contact,
         check_details: json(15)?,
         parent: row.get(16)?,
         ..model::Dependency::new(row.get::<_, String>(2)?, status)

@@ -67,27 +67,6 @@ impl WriterState {
         Ok(())
     }
 
-    /// Checks the pages of the database. Fails with a short description of the damage. Takes at most a second, so a
-    /// large database is not checked completely.
-    pub(crate) fn check_pages(&self) -> Result<(), String> {
-        let interrupt = self.connection.get_interrupt_handle();
-        let (done, waiting) = std::sync::mpsc::channel::<()>();
-        let watch = std::thread::spawn(move || {
-            if waiting.recv_timeout(LONGEST_CHECK) == Err(RecvTimeoutError::Timeout) {
-                interrupt.interrupt();
-            }
-        });
-        let found = self.connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
-        drop(done);
-        let _ = watch.join();
-        match found {
-            Ok(found) if found == "ok" => Ok(()),
-            Ok(found) => Err(found.lines().last().unwrap_or_default().to_owned()),
-            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => Ok(()),
-            Err(error) => Err(plain(&error)),
-        }
-    }
-
     /// Saves the content of the old connection with `save`, then opens the files at the path.
     fn reopen(&mut self, save: impl FnOnce(&Connection, &Path) -> Result<(), String>) -> Result<(), String> {
         self.reader.renew();
@@ -106,6 +85,29 @@ impl WriterState {
         if let Err(why) = fold(&self.connection) {
             tracing::info!("the write-ahead log could not be folded ({why}); it is folded at the next start");
         }
+    }
+}
+
+/// Checks the pages of a database. Fails with a short description of the damage. Takes at most a second, so a large
+/// database is not checked completely. It uses another connection than the writer, so that the state can be loaded
+/// meanwhile.
+pub(crate) fn check_pages(path: &Path) -> Result<(), String> {
+    let connection = connect(path).map_err(|error| plain(&error))?;
+    let interrupt = connection.get_interrupt_handle();
+    let (done, waiting) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        if waiting.recv_timeout(LONGEST_CHECK) == Err(RecvTimeoutError::Timeout) {
+            interrupt.interrupt();
+        }
+    });
+    let found = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    drop(done);
+    let _ = watch.join();
+    match found {
+        Ok(found) if found == "ok" => Ok(()),
+        Ok(found) => Err(found.lines().last().unwrap_or_default().to_owned()),
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) => Ok(()),
+        Err(error) => Err(plain(&error)),
     }
 }
 

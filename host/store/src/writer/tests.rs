@@ -27,7 +27,7 @@ fn open(folder: &Path) -> (Store, HashMap<TargetId, Loaded>, Receiver<Vec<Sequen
     let config = Config { path: folder.join("p.db"), history_days: 365, history_rows: 50, history_bytes: 1 << 20 };
     let (sender, receiver) = channel();
     let announce = Box::new(move |events| drop(sender.send(events)));
-    let opened = Store::open(&config, at(0), announce).unwrap();
+    let opened = Store::lock(&config).and_then(|locked| locked.open(at(0), announce)).unwrap();
     (opened.store, opened.targets, receiver)
 }
 
@@ -202,11 +202,11 @@ fn a_second_host_cannot_open_a_database_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let (_store, _, _) = open(folder.path());
     let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 << 20 };
-    let error = Store::open(&config, at(0), Box::new(drop)).err().unwrap();
+    let error = Store::lock(&config).and_then(|locked| locked.open(at(0), Box::new(drop))).err().unwrap();
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
     let config = Config { path: folder.path().join("broken.db"), ..config };
     std::fs::write(&config.path, "this is no database, although it is long enough to look like a file of one").unwrap();
-    let error = Store::open(&config, at(0), Box::new(drop)).err().unwrap();
+    let error = Store::lock(&config).and_then(|locked| locked.open(at(0), Box::new(drop))).err().unwrap();
     assert!(error.to_string().contains("broken.db"), "{error}");
 }
 
@@ -234,7 +234,7 @@ fn a_failed_commit_is_retried_and_acknowledged_only_on_success() {
 fn the_next_start_detects_a_kill_but_not_a_proper_end() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 << 20 };
-    let open = |now| Store::open(&config, at(now), Box::new(drop)).unwrap();
+    let open = |now| Store::lock(&config).and_then(|locked| locked.open(at(now), Box::new(drop))).unwrap();
     let first = open(100);
     assert_eq!(first.forgotten_until, None);
     first.store.writer().progress(vec![], at(120), true);

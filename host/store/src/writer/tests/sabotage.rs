@@ -151,7 +151,7 @@ fn a_truncated_or_overwritten_database_is_detected_and_reported_at_the_next_star
         drop(store);
         let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 };
         // SQLite may recover everything from the log.
-        match Store::open(&config, at(0), Box::new(drop)) {
+        match Store::lock(&config).and_then(|locked| locked.open(at(0), Box::new(drop))) {
             Err(error) => {
                 let text = error.to_string();
                 assert!(text.contains("damaged") || text.contains("another program"), "{text}");
@@ -202,7 +202,7 @@ fn a_damaged_database_is_reported_at_the_start_with_its_backup() {
         fs::write(folder.path().join("p.db.v2.bak"), "").unwrap();
         damage(&folder.path().join("p.db"));
         let config = Config { path: folder.path().join("p.db"), history_days: 1, history_rows: 1, history_bytes: 1 };
-        let text = match Store::open(&config, at(0), Box::new(drop)) {
+        let text = match Store::lock(&config).and_then(|locked| locked.open(at(0), Box::new(drop))) {
             Err(error) => error.to_string(),
             Ok(_) => panic!("a damaged database was opened ({named})"),
         };
@@ -215,7 +215,7 @@ fn the_lock_holds_after_its_file_is_deleted() {
     let world = World::new();
     fs::remove_file(world.file("-lock")).unwrap();
     let config = Config { path: world.file(""), history_days: 1, history_rows: 1, history_bytes: 1 };
-    let second = Store::open(&config, at(0), Box::new(drop));
+    let second = Store::lock(&config).and_then(|locked| locked.open(at(0), Box::new(drop)));
     assert!(matches!(second, Err(OpenError::InUse { .. })));
 }
 
