@@ -161,7 +161,7 @@ impl Driver {
     /// Fails if no sender is left.
     ///
     /// After two turns in a row with messages, the loop sleeps until the next tick even if there are more: then their
-    /// senders need not wake it.
+    /// senders need not wake it. A single message is handled at once: an idle host would sleep and wake for nothing.
     fn wait(&self, inbox: &Inbox, woken: Moment) -> Result<Option<Mail>, Disconnected> {
         let is_busy = self.streak >= 2 || self.gathering.is_active();
         let first = if is_busy {
@@ -175,7 +175,7 @@ impl Driver {
         };
         // Messages that arrive within the tick are handled in the same turn.
         let early = TICK.saturating_sub(self.wiring.clock.now().since(woken));
-        if !early.is_zero() {
+        if !early.is_zero() && (first.is_none() || self.streak > 0) {
             std::thread::sleep(early);
         }
         Ok(first)

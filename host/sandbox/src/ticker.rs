@@ -1,7 +1,7 @@
 //! The clock by which running guests are interrupted.
 //!
 //! A thread ticks every 2 ms while guests run. An idle host polls a few times a second, and 500 wake-ups a second would
-//! cost more than its polls. So the thread sleeps when no guest has run for two ticks, and the next guest wakes it.
+//! cost more than its polls. So the thread sleeps when no guest has run for a tick, and the next guest wakes it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,8 +11,6 @@ use std::time::Duration;
 
 /// Interval at which the CPU time of running guests is checked.
 const TICK: Duration = Duration::from_millis(2);
-/// Number of ticks without a guest after which the thread sleeps.
-const QUIET: u32 = 2;
 
 /// The state that the thread shares with the runtimes of guests.
 #[derive(Default)]
@@ -67,18 +65,16 @@ impl Ticker {
     }
 
     fn run(&self, tick: impl Fn() -> bool) {
-        let (mut seen, mut quiet) = (0, 0);
+        let mut seen = 0;
         while !self.stopped.load(Ordering::SeqCst) {
             // Read in this order: a guest that enters in between counts as running.
             let left = self.left.load(Ordering::SeqCst);
             let entered = self.entered.load(Ordering::SeqCst);
-            quiet = if entered == left && entered == seen { quiet + 1 } else { 0 };
-            seen = entered;
-            if quiet > QUIET {
+            if entered == left && entered == seen {
                 self.sleep(seen);
-                quiet = 0;
                 continue;
             }
+            seen = entered;
             thread::sleep(TICK);
             if !tick() {
                 return;
@@ -132,7 +128,7 @@ mod tests {
         while !ticker.sleeps.load(Ordering::SeqCst) {
             thread::yield_now();
         }
-        assert_eq!(ticks.try_iter().count(), QUIET as usize);
+        assert_eq!(ticks.try_iter().count(), 0);
         ticker.stop();
         assert!(ticks.recv().is_err(), "the thread has ended without a tick");
     }
