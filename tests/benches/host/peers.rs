@@ -1,7 +1,10 @@
 //! The cost of polls, compared with a bare loop that forgets what it read, and with Prometheus, which scrapes the same
-//! facts as text. Each polls the server of the benchmark, one after the other, in several rounds.
+//! facts as text.
+//!
+//! Work that the cores can do is done by all at the same time, each with a separate server: a shared machine is faster
+//! at some times than at others, and programs that run in turn then differ by a third. More work is done in turn.
 
-use super::support::{Host, Requests, config, cpu, memory};
+use super::support::{Host, Requests, config, cpu, memory, serve};
 use hyper::Request;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -24,16 +27,38 @@ const ROUNDS: usize = 3;
 const WARM_UP: Duration = Duration::from_secs(15);
 const WINDOW: Duration = Duration::from_secs(15);
 
-/// A running process. It ends on drop.
+/// The settings of the hosts, which also apply to their requests.
+const SCHEDULER: &str = "cadence = \"fixed\"\nmin_interval = \"100ms\"\nmax_per_host = 256\nmax_in_flight = 256\n[egress]\n\
+                         max_requests_per_host = 256";
+/// The largest number of peers.
+const PEERS: usize = 4;
+
+/// A running peer. It ends on drop.
 struct Peer {
-    child: Child,
+    process: Process,
     _folder: Option<tempfile::TempDir>,
+}
+
+enum Process {
+    Child(Child),
+    Host(Host),
+}
+
+impl Peer {
+    fn id(&self) -> u32 {
+        match &self.process {
+            Process::Child(child) => child.id(),
+            Process::Host(host) => host.id(),
+        }
+    }
 }
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Process::Child(child) = &mut self.process {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -54,36 +79,78 @@ pub(crate) fn peers(port: u16, requests: &Requests) {
     // An overloaded peer opens thousands of connections, and each has two ends here.
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
-    for targets in [1_000, 8_000] {
-        let scheduler = "cadence = \"fixed\"\nmin_interval = \"100ms\"\nmax_per_host = 256\nmax_in_flight = 256\n[egress]\n\
-                         max_requests_per_host = 256";
-        let config = config(port, targets, "1s", scheduler);
-        println!("warm-up {WARM_UP:?}, window {WINDOW:?}, medians of {ROUNDS} rounds in turn");
-        let mut rows: Vec<(String, Vec<Row>)> = Vec::new();
-        for _ in 0..ROUNDS {
-            let mut note = |name: &str, row: Row| match rows.iter_mut().find(|(known, _)| known == name) {
-                Some((_, rows)) => rows.push(row),
-                None => rows.push((name.to_owned(), vec![row])),
-            };
-            let bare = start_bare(port, targets);
-            note("bare loop", measure(bare.child.id(), requests));
-            drop(bare);
-            if let Some(prometheus) = start_prometheus(port, targets) {
-                note("Prometheus", measure(prometheus.child.id(), requests));
-            }
-            let this = ("polliwog", PathBuf::from(env!("CARGO_BIN_EXE_polliwog")));
-            let before = std::env::var_os("BASELINE").map(|program| ("baseline", PathBuf::from(program)));
-            for (name, program) in before.into_iter().chain([this]) {
-                let folder = tempfile::tempdir().unwrap();
-                let host = Host::start_program(&program, folder.path(), &config);
-                note(name, measure(host.id(), requests));
-            }
+    let text = config(port, 1_000, "1s", SCHEDULER);
+    println!("warm-up {WARM_UP:?}, window {WINDOW:?}, medians of {ROUNDS} rounds, all at the same time");
+    let servers: Vec<(u16, Requests)> = std::iter::repeat_with(|| {
+        let requests = Requests::default();
+        (serve(requests.clone()), requests)
+    })
+    .take(PEERS)
+    .collect();
+    let mut rows = Rows::new();
+    for _ in 0..ROUNDS {
+        let running: Vec<_> =
+            (servers.iter().zip(starts(1_000, |to| text.replace(&format!(":{port}/"), &format!(":{to}/")))))
+                .filter_map(|((port, requests), (name, start))| Some((name, start(*port)?, requests)))
+                .collect();
+        thread::sleep(WARM_UP);
+        let before: Vec<_> = running.iter().map(|(_, peer, requests)| begin(peer, requests)).collect();
+        thread::sleep(WINDOW);
+        for ((name, peer, requests), before) in running.iter().zip(before) {
+            note(&mut rows, name, end(peer, requests, before));
         }
-        print(&rows);
+    }
+    print(&rows);
+    let text = config(port, 8_000, "1s", SCHEDULER);
+    println!("warm-up {WARM_UP:?}, window {WINDOW:?}, medians of {ROUNDS} rounds in turn");
+    let mut rows = Rows::new();
+    for _ in 0..ROUNDS {
+        for (name, start) in starts(8_000, |_| text.clone()) {
+            let Some(peer) = start(port) else { continue };
+            thread::sleep(WARM_UP);
+            let before = begin(&peer, requests);
+            thread::sleep(WINDOW);
+            note(&mut rows, name, end(&peer, requests, before));
+        }
+    }
+    print(&rows);
+}
+
+/// Starts a peer that polls a port; `None` if it is not installed.
+type Start<'a> = Box<dyn Fn(u16) -> Option<Peer> + 'a>;
+
+/// Returns the peers. `config` is the configuration of a host that polls a port.
+fn starts<'a>(targets: usize, config: impl Fn(u16) -> String + Clone + 'a) -> Vec<(&'static str, Start<'a>)> {
+    let this = ("polliwog", PathBuf::from(env!("CARGO_BIN_EXE_polliwog")));
+    let before = std::env::var_os("BASELINE").map(|program| ("baseline", PathBuf::from(program)));
+    let host = move |(name, program): (&'static str, PathBuf)| {
+        let config = config.clone();
+        let start = move |port| {
+            let folder = tempfile::tempdir().unwrap();
+            let host = Host::start_program(&program, folder.path(), &config(port));
+            Some(Peer { process: Process::Host(host), _folder: Some(folder) })
+        };
+        (name, Box::new(start) as Start<'a>)
+    };
+    let bare: Start<'a> = Box::new(move |port| Some(start_bare(port, targets)));
+    let prometheus: Start<'a> = Box::new(move |port| start_prometheus(port, targets));
+    [("bare loop", bare), ("Prometheus", prometheus)]
+        .into_iter()
+        .chain(before.into_iter().chain([this]).map(host))
+        .collect()
+}
+
+/// The results of each peer in every round.
+type Rows = Vec<(String, Vec<Row>)>;
+
+fn note(rows: &mut Rows, name: &str, row: Row) {
+    match rows.iter_mut().find(|(known, _)| known == name) {
+        Some((_, rows)) => rows.push(row),
+        None => rows.push((name.to_owned(), vec![row])),
     }
 }
 
-fn print(rows: &[(String, Vec<Row>)]) {
+fn print(rows: &Rows) {
     let medians: Vec<(&str, Row)> = (rows.iter())
         .map(|(name, rows)| (name.as_str(), [0, 1, 2].map(|column| super::median(rows.iter().map(|row| row[column])))))
         .collect();
@@ -103,20 +170,22 @@ fn print(rows: &[(String, Vec<Row>)]) {
     }
 }
 
-/// Waits for the warm-up and measures a process over the window.
-fn measure(process: u32, requests: &Requests) -> Row {
-    thread::sleep(WARM_UP);
+/// Begins the measurement of a peer: its CPU time so far, and the time.
+fn begin(peer: &Peer, requests: &Requests) -> (f64, Instant) {
     requests.take();
-    let (before, since) = (cpu(process), Instant::now());
-    thread::sleep(WINDOW);
+    (cpu(peer.id()), Instant::now())
+}
+
+/// Ends the measurement of a peer.
+fn end(peer: &Peer, requests: &Requests, (before, since): (f64, Instant)) -> Row {
     let (polls, seconds) = (requests.take().len() as f64, since.elapsed().as_secs_f64());
-    [polls / seconds, (cpu(process) - before) / polls * 1000.0, memory(process).1]
+    [polls / seconds, (cpu(peer.id()) - before) / polls * 1000.0, memory(peer.id()).1]
 }
 
 fn start_bare(port: u16, targets: usize) -> Peer {
     let mut this = Command::new(std::env::current_exe().unwrap());
     let child = this.env(BARE_PORT, port.to_string()).env(BARE_TARGETS, targets.to_string()).spawn().unwrap();
-    Peer { child, _folder: None }
+    Peer { process: Process::Child(child), _folder: None }
 }
 
 /// Starts Prometheus. `None` if it is not installed.
@@ -139,7 +208,7 @@ fn start_prometheus(port: u16, targets: usize) -> Option<Peer> {
         .stderr(Stdio::null())
         .spawn();
     match child {
-        Ok(child) => Some(Peer { child, _folder: Some(folder) }),
+        Ok(child) => Some(Peer { process: Process::Child(child), _folder: Some(folder) }),
         Err(error) => {
             println!("Prometheus is left out, because it cannot be started ({error}): apt-get install prometheus");
             None
