@@ -122,6 +122,30 @@ def check(page, link, pause):
     pause(False)
     until("it is live again", lambda: page.find_element(By.ID, "connection").text == "live")
 
+    # The page of one target: its state and why, its past and its commands, updated while it is open.
+    page.execute_script("document.querySelector('#t-flaky h2 a').click()")
+    until("the target's page is shown", lambda: page.current_url == address + "/targets/flaky")
+    until("it is live", lambda: page.find_element(By.ID, "connection").text == "live")
+    page.execute_script("window.mark = 'same target'")
+    until("its changes are listed", lambda: len(page.find_elements(By.CSS_SELECTOR, "#timeline li")) >= 2)
+    picture = "return document.querySelector('#past svg.strip').getAttribute('aria-label')"
+    old = page.execute_script(picture)
+    until("its strip is updated", lambda: page.execute_script(picture) != old)
+    page.execute_script("document.querySelector('#schedule summary').click()")
+    old = page.execute_script("return document.querySelector('#schedule p').textContent")
+    until("its schedule is updated",
+          lambda: page.execute_script("return document.querySelector('#schedule p').textContent") != old)
+    assert page.execute_script("return document.querySelector('#schedule details').open"), "an opened part is closed"
+    assert page.execute_script("return window.mark") == "same target"
+    page.execute_script("document.querySelector('[data-disable=flaky]').click()")
+    until("it is paused", lambda: "disabled" in page.find_element(By.CSS_SELECTOR, "#overview .headline").text)
+    page.execute_script("document.querySelector('[data-enable=flaky]').click()")
+    until("it is polled again", lambda: "disabled" not in page.find_element(By.CSS_SELECTOR, "#overview .headline").text)
+    page.find_element(By.LINK_TEXT, "1h").click()
+    until("another time is shown", lambda: page.find_element(By.CSS_SELECTOR, ".ranges [aria-current]").text == "1h")
+    page.find_element(By.LINK_TEXT, "Targets").click()
+    until("the list is shown", lambda: page.current_url == address + "/")
+
     page.find_element(By.LINK_TEXT, "Settings").click()
     until("the settings page is shown", lambda: page.current_url == address + "/settings")
     cadence = "tr[data-source='default'] td:first-child"

@@ -103,6 +103,76 @@ fn poll_results_appear_in_api_metrics_page_and_command_line() {
 }
 
 #[test]
+fn the_past_of_a_target_is_in_api_and_page_and_survives_a_kill() {
+    let (_keep, folder) = folder();
+    let changing = |number: usize| {
+        let healthy = number % 4 < 2;
+        ok(format!(r#"[{{"name":"=<b>db","healthy":{healthy},"errorMessage":"<i>why","health":{{"latency":7}}}}]"#))
+    };
+    let server = Server::start(vec![("/a", Arc::new(changing))]);
+    let config =
+        format!("{FAST}{}{}", target("a", &server.url("/a"), "100ms"), target("lost", &server.url("/lost"), "1s"));
+    let host = Host::start(&folder, &config);
+    let transitions = |history: &Value| history["transitions"].as_array().unwrap().len();
+    let read = || host.get("/api/v1/targets/a/history");
+    until("the status changed three times", read, |history| transitions(history) >= 3);
+    until(
+        "lost failed",
+        || host.get("/api/v1/targets/lost/history?range=1h"),
+        |history| history["polls"][0]["code"] == "not_found" && history["periods"][1]["state"] == "unreachable",
+    );
+    let before = read()["transitions"].clone();
+    host.kill();
+
+    let host = Host::start(&folder, &config);
+    let history = host.get("/api/v1/targets/a/history?range=1h");
+    assert_eq!(history["transitions"].as_array().unwrap()[..3], before.as_array().unwrap()[..3]);
+    let share = history["availability"]["share"].as_f64().unwrap();
+    assert!(0.0 < share && share < 1.0, "{share}");
+    let dependency = &history["dependencies"][0];
+    assert_eq!(dependency["name"], "=<b>db");
+    let states: Vec<&str> =
+        dependency["periods"].as_array().unwrap().iter().map(|period| period["state"].as_str().unwrap()).collect();
+    assert_eq!(states[..4], ["no_data", "ok", "critical", "ok"], "{states:?}");
+    let errors = history["errors"].as_array().unwrap();
+    assert_eq!((errors[0]["message"].as_str(), errors[1]["message"].as_str()), (Some("<i>why"), None));
+
+    let text = |path: &str| get(&host.api, path, Some(TOKEN));
+    let (status, csv) = text("/api/v1/targets/a/history?format=csv");
+    assert!(status == 200 && csv.starts_with("at,dependency,previous,current\n"), "{csv}");
+    assert!(csv.contains(r#","'=<b>db",ok,critical"#), "no formula: {csv}");
+    let points =
+        until("a latency", || host.get("/api/v1/targets/a/latency"), |points| points[0]["points"][0]["count"].is_u64());
+    assert_eq!(points[0]["points"][0]["meanMs"], 7.0);
+    assert!(
+        text("/api/v1/targets/a/latency?format=csv").1.starts_with("start,dependency,min_ms,mean_ms,max_ms,count\n")
+    );
+
+    for path in ["/targets/a", "/targets/a?range=1h", "/fragments/targets/a?range=400d", "/targets/lost"] {
+        let (status, page) = text(path);
+        assert_eq!(status, 200, "{path}");
+        assert!(!page.contains("<b>") && !page.contains("<i>"), "{path} does not escape: {page}");
+    }
+    assert!(text("/targets/a").1.contains("=&lt;b&gt;db"));
+    assert!(text("/targets/lost").1.contains("polls fail"));
+    for (path, status, code, field) in [
+        ("/api/v1/targets/a/history?range=2w", 400, "bad_request", Some("range")),
+        ("/api/v1/targets/a/history?format=xml", 400, "bad_request", Some("format")),
+        ("/api/v1/targets/a/history?colour=1", 400, "bad_request", None),
+        ("/api/v1/targets/a/latency?dependency=nope", 404, "not_found", Some("dependency")),
+        ("/api/v1/targets/nope/history", 404, "not_found", None),
+    ] {
+        let (found, body) = text(path);
+        let error: Value = serde_json::from_str(&body).unwrap();
+        let error = &error["error"];
+        assert_eq!((found, error["code"].as_str().unwrap(), error["field"].as_str()), (status, code, field), "{path}");
+    }
+    let (status, page) = text("/targets/nope");
+    assert!(status == 404 && page.contains("there is no target"), "{page}");
+    assert_eq!(text("/targets/a?range=2w").0, 400);
+}
+
+#[test]
 fn only_health_login_assets_and_metrics_work_without_a_token() {
     let (_keep, folder) = folder();
     let host = Host::start(&folder, "");
@@ -117,7 +187,9 @@ fn only_health_login_assets_and_metrics_work_without_a_token() {
         assert_eq!((status, error["error"]["code"].as_str().unwrap()), (401, "unauthorized"), "{path}");
         assert_eq!(get(&host.api, path, Some("wrong")).0, 401, "{path}");
     }
-    assert_eq!(get(&host.api, "/", None).0, 303, "a browser is redirected to the log-in page");
+    for path in ["/", "/settings", "/targets/any"] {
+        assert_eq!(get(&host.api, path, None).0, 303, "a browser is redirected to the log-in page: {path}");
+    }
     for (path, status, code) in [
         ("/nowhere", 404, "not_found"),
         ("/api/v1/targets/missing", 404, "not_found"),

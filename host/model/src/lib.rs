@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod event;
+mod history;
 mod ids;
 mod latency;
 mod outcome;
@@ -18,6 +19,7 @@ mod text;
 mod time;
 
 pub use event::{Event, EventKind, SequencedEvent};
+pub use history::{ErrorChange, History, PollChange, StatusChange};
 pub use ids::{InvalidId, Kind, TargetId};
 pub use latency::{LATENCY_WINDOW, LatencyPoint};
 pub use outcome::{Cause, Failure, FailureCategory, Outcome};

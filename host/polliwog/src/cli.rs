@@ -1,7 +1,10 @@
 //! The command line.
 
+mod plugin;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use config::{CHANGEABLE, Places};
+pub(crate) use plugin::{Language, PluginCommand};
 use std::path::PathBuf;
 
 /// The exit code for wrong usage (EX_USAGE of sysexits).
@@ -62,6 +65,16 @@ pub(crate) enum Command {
     Explain {
         /// The target's id
         target: String,
+        #[command(flatten)]
+        common: Remote,
+    },
+    /// Show what happened to a target: its availability, changes of status, and failed polls
+    History {
+        /// The target's id
+        target: String,
+        /// The time until now: 1h, 6h, 24h, 7d, 30d, 90d or 400d
+        #[arg(long, default_value = "24h")]
+        range: String,
         #[command(flatten)]
         common: Remote,
     },
@@ -377,115 +390,4 @@ impl PollArguments {
     pub(crate) fn of(url: String, settings: Option<String>, secret: Vec<String>) -> Self {
         Self { url: Some(url), settings, secret, ..Self::default() }
     }
-}
-
-/// A programming language for plugins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Language {
-    /// Rust with the SDK
-    Rust,
-    /// JavaScript with componentize-js
-    Js,
-    /// Python with componentize-py
-    Python,
-}
-
-/// The commands for plugin authors.
-#[derive(Debug, Subcommand)]
-pub(crate) enum PluginCommand {
-    /// List the plugins of the running host or, if no host answers, those that the configuration would load
-    List {
-        #[command(flatten)]
-        common: Common,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Allow a file of the plugin directory to take over a kind that has targets
-    ///
-    /// Only the file's present content is allowed. The running host loads it within seconds.
-    Accept {
-        /// The file's name in the plugin directory, or its path
-        file: PathBuf,
-        #[command(flatten)]
-        common: Common,
-    },
-    /// Create a plugin project that builds, passes its test and can poll the demo
-    New {
-        /// The plugin's kind and the name of the new folder
-        name: String,
-        /// The language
-        #[arg(long, value_enum, default_value_t = Language::Rust)]
-        lang: Language,
-    },
-    /// Replay recordings and compare the reports with the golden reports
-    ///
-    /// A recording is a file in the project's folder `recordings`, written by `poll --record`. Its golden report is the
-    /// file NAME.report.json next to it.
-    Test {
-        /// The project's folder, or a plugin file with a folder `recordings` next to it
-        #[arg(default_value = ".")]
-        path: PathBuf,
-        /// Write the golden reports again
-        #[arg(long)]
-        update: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Build a project's plugin and poll with it, each time a source file is saved, until Ctrl-C
-    Watch {
-        /// The project's folder
-        #[arg(default_value = ".")]
-        path: PathBuf,
-        /// The URL to poll
-        #[arg(long)]
-        url: String,
-        /// The target's settings, as JSON
-        #[arg(long, value_name = "JSON")]
-        settings: Option<String>,
-        /// A secret: NAME=env:VARIABLE or NAME=file:PATH
-        #[arg(long, value_name = "NAME=SOURCE")]
-        secret: Vec<String>,
-    },
-    /// Write the contract between host and plugins (WIT) into a folder
-    Wit {
-        /// The folder
-        dir: PathBuf,
-    },
-    /// Update a project's copy of the SDK or helpers, and of the contract, to this program's version
-    Update {
-        /// The project's folder
-        #[arg(default_value = ".")]
-        path: PathBuf,
-    },
-    /// Probe a quarantined plugin now: poll one of its targets; a success ends the quarantine
-    Retry {
-        /// The plugin's kind
-        kind: String,
-        #[command(flatten)]
-        common: Remote,
-    },
-    /// Measure the cost of a plugin's polls over a recording: CPU, wall-clock time and memory
-    Bench {
-        /// The plugin file or its project's folder
-        path: PathBuf,
-        /// The recording [default: the project's first recording]
-        #[arg(long, value_name = "FILE")]
-        recording: Option<PathBuf>,
-        /// The number of polls
-        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-        polls: u32,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show a plugin file's description, settings and imports, and whether this host accepts it
-    Inspect {
-        /// The plugin file, or the kind of a built-in plugin
-        file: PathBuf,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
 }

@@ -4,6 +4,7 @@ pub(crate) mod breaker;
 pub(crate) mod check;
 pub(crate) mod dead_letter;
 pub(crate) mod explain;
+pub(crate) mod history;
 pub(crate) mod plugin;
 pub(crate) mod poll;
 pub(crate) mod remote;

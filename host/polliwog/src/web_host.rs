@@ -8,15 +8,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    Ask, CommandError, Explanation, Moment, PluginState, SchedulerState, SequencedEvent, Setting, TargetId,
-    TargetState, Term, Timestamp,
+    Ask, CommandError, Explanation, History, LatencyPoint, Moment, PluginState, SchedulerState, SequencedEvent,
+    Setting, TargetId, TargetState, Term, Timestamp,
 };
 use sandbox::Sandbox;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use store::Store;
+use store::{ReadError, Reader, Store};
 use tokio::sync::broadcast::Receiver;
 use web::Auth;
 
@@ -51,6 +52,18 @@ pub(crate) struct RunningHost {
     pub data_dir: PathBuf,
     /// Sends commands to the driver.
     pub mailbox: Mailbox,
+}
+
+impl RunningHost {
+    /// Reads from the database on a thread where blocking is allowed.
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Reader) -> Result<T, ReadError> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, String>> {
+        let store = self.store.clone();
+        let reading = tokio::task::spawn_blocking(move || read(store.reader()).map_err(|error| error.to_string()));
+        async move { reading.await.map_err(|error| error.to_string())? }.boxed()
+    }
 }
 
 impl web::Host for RunningHost {
@@ -101,16 +114,29 @@ impl web::Host for RunningHost {
     }
 
     fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<Option<Vec<SequencedEvent>>, String>> {
-        let store = self.store.clone();
-        let read = move || {
-            let (first, last) = store.reader().event_bounds().map_err(|error| error.to_string())?;
+        let read = move |reader: &Reader| {
+            let (first, last) = reader.event_bounds()?;
             // The events were pruned, or this database never assigned the number.
             if sequence > last || (first > 0 && sequence < first - 1) {
                 return Ok(None);
             }
-            store.reader().events_after(sequence, limit).map(Some).map_err(|error| error.to_string())
+            reader.events_after(sequence, limit).map(Some)
         };
-        async move { tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())? }.boxed()
+        self.read(read)
+    }
+
+    fn history(&self, target: &TargetId, since: Timestamp) -> BoxFuture<'_, Result<History, String>> {
+        let target = target.clone();
+        self.read(move |reader| reader.history(&target, since))
+    }
+
+    fn latencies(
+        &self,
+        target: &TargetId,
+        since: Timestamp,
+    ) -> BoxFuture<'_, Result<BTreeMap<u32, Vec<LatencyPoint>>, String>> {
+        let target = target.clone();
+        self.read(move |reader| reader.latencies(&target, since))
     }
 
     fn health(&self) -> Result<(), String> {

@@ -37,6 +37,4 @@ pub use load::{FORGOTTEN, Loaded};
 pub use open::{Config, Locked, OpenError, Opened, Store};
 pub use reader::{ReadError, Reader};
 pub use record::{Announce, Commit, Progress, Publish, StoredSchedule};
-pub use tables::error::ErrorRow;
-pub use tables::transition::TransitionRow;
 pub use writer::Gauges;

@@ -38,6 +38,8 @@ pub(crate) struct Journaled {
     pub rows: u64,
     /// Polls up to this time may be missing from the database; `None` if the last host ended properly.
     pub forgotten_until: Option<Timestamp>,
+    /// The time of the last row: the last host ran until then. `None` without a row.
+    pub last: Option<Timestamp>,
 }
 
 /// The loaded state.
@@ -80,6 +82,7 @@ pub(crate) fn journaled(connection: &Connection) -> rusqlite::Result<Journaled> 
         journaled.points.extend(row.points);
         let until = Timestamp::from_millis(row.at).after(FORGOTTEN);
         journaled.forgotten_until = (!row.ended).then_some(until);
+        journaled.last = Some(Timestamp::from_millis(row.at));
     }
     Ok(journaled)
 }

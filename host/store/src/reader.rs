@@ -1,11 +1,9 @@
 //! Reads history over separate connections.
 //!
-//! Every read is one statement with a bound on its rows and on its steps, so that no read delays a checkpoint for long.
+//! Every read has a bound on its rows and on its steps, so that no read delays a checkpoint for long.
 
-use crate::tables::error::ErrorRow;
-use crate::tables::transition::TransitionRow;
-use crate::tables::{error, event, latency, session, setting, token, transition};
-use model::{LatencyPoint, SequencedEvent, TargetId, Timestamp};
+use crate::tables::{error, event, gap, journal, latency, poll_error, session, setting, token, transition};
+use model::{History, LatencyPoint, SequencedEvent, TargetId, Timestamp};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -66,29 +64,39 @@ impl Reader {
         self.with(setting::all)
     }
 
-    /// Returns at most `limit` transitions of a dependency, newest first.
-    pub fn transitions(
-        &self,
-        target: &TargetId,
-        dependency: &str,
-        limit: u32,
-    ) -> Result<Vec<TransitionRow>, ReadError> {
-        self.with(|connection| transition::of_dependency(connection, target, dependency, limit))
+    /// Returns what is stored of a target's past since a time.
+    pub fn history(&self, target: &TargetId, since: Timestamp) -> Result<History, ReadError> {
+        self.with(|connection| {
+            let statuses = transition::newest(connection, target, since)?;
+            let polls = poll_error::newest(connection, target, since)?;
+            let errors = error::newest(connection, target, since)?;
+            let complete = [statuses.cut, polls.cut, errors.cut].into_iter().flatten().fold(since, Timestamp::max);
+            let gaps = gap::after(connection, complete)?;
+            let (mut statuses, mut polls, mut errors) = (statuses.rows, polls.rows, errors.rows);
+            statuses.reverse();
+            polls.reverse();
+            errors.reverse();
+            Ok(History { since: complete, statuses, polls, errors, gaps })
+        })
     }
 
-    /// Returns at most `limit` entries of a dependency's error history, newest first.
-    pub fn errors(&self, target: &TargetId, dependency: &str, limit: u32) -> Result<Vec<ErrorRow>, ReadError> {
-        self.with(|connection| error::of_dependency(connection, target, dependency, limit))
-    }
-
-    /// Returns the latency points of the dependency with this slot between two times, oldest first.
-    pub fn latency(
+    /// Returns the latency points of a target since a time, by the slots of its dependencies, oldest first.
+    pub fn latencies(
         &self,
         target: &TargetId,
-        slot: u32,
-        span: (Timestamp, Timestamp),
-    ) -> Result<Vec<LatencyPoint>, ReadError> {
-        self.with(|connection| latency::between(connection, target, slot, span))
+        since: Timestamp,
+    ) -> Result<BTreeMap<u32, Vec<LatencyPoint>>, ReadError> {
+        self.with(|connection| {
+            let mut by_slot: BTreeMap<u32, Vec<LatencyPoint>> = BTreeMap::new();
+            let stored = latency::since(connection, target, since)?;
+            for (slot, point) in stored.into_iter().chain(journal::points(connection, target)?) {
+                let point = LatencyPoint::from(point);
+                if point.start >= since {
+                    by_slot.entry(slot).or_default().push(point);
+                }
+            }
+            Ok(by_slot)
+        })
     }
 
     /// Returns the web sessions that have not expired: hash and expiry.

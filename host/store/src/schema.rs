@@ -3,7 +3,7 @@
 //! Migrations are numbered and forward only; a copy of the database is made before each.
 
 use crate::tables::{
-    dependency, error, event, journal, latency, poll_error, session, setting, target, token, transition,
+    dependency, error, event, gap, journal, latency, poll_error, session, setting, target, token, transition,
 };
 use rusqlite::Connection;
 use rusqlite_migration::{M, Migrations, SchemaVersion};
@@ -33,8 +33,11 @@ const V3: [&str; 6] =
 /// Rows of the journal and latency blocks are compressed from this version on. Earlier ones are read as they are.
 const V4: [&str; 1] = ["-- No table changes.\n"];
 
+/// Records the times in which no host ran.
+const V5: [&str; 1] = [gap::V5];
+
 /// The statements of every version.
-const VERSIONS: [&[&str]; 4] = [&V1, &V2, &V3, &V4];
+const VERSIONS: [&[&str]; 5] = [&V1, &V2, &V3, &V4, &V5];
 
 /// The application id in the header of our databases, from version 3 on: "Pllw" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;

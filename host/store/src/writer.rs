@@ -17,7 +17,7 @@ use crate::reader::Reader;
 use crate::record::{Announce, Commit, Progress, Publish};
 use crate::sqlite::{data_version, plain};
 use crate::tables::journal::mark;
-use crate::tables::{latency, session, target, token};
+use crate::tables::{gap, latency, session, target, token};
 use crate::wire::PointWire;
 pub(crate) use guard::check_pages;
 use model::{Alive, Event, Pulse, SequencedEvent, TargetId, Timestamp};
@@ -33,6 +33,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// A shorter time without a host is not recorded: a host that was killed may have lost 30 s of progress.
+const SHORTEST_GAP: Duration = Duration::from_secs(60);
 /// The maximum number of jobs in one transaction.
 const GROUP: usize = 512;
 /// The journal is folded at this number of rows (almost two hours), if it was not before.
@@ -292,6 +294,8 @@ pub(crate) struct WriterState {
     journal_rows: u64,
     /// The hour of the last flush; `None` before the first.
     hour: Option<i64>,
+    /// The time until which the last host ran; `None` if there was none.
+    last_run: Option<Timestamp>,
     limits: Limits,
 }
 
@@ -324,6 +328,7 @@ impl WriterState {
             unjournaled: Vec::new(),
             journal_rows: 0,
             hour: None,
+            last_run: None,
             limits,
         })
     }
@@ -360,6 +365,7 @@ impl WriterState {
         let Everything { numbers, targets, journal } = load(&self.connection)?;
         self.numbers = numbers;
         (self.version, self.journal_rows) = (journal.version, journal.rows);
+        self.last_run = journal.last;
         Ok((targets, journal.forgotten_until))
     }
 
@@ -369,7 +375,8 @@ impl WriterState {
         let unjournaled = self.unjournaled.clone();
         let mut pending = PendingWrite { version: self.version, unjournaled, ..PendingWrite::default() };
         let mut times = Times::default();
-        let write = |job: &Job| write_job(&transaction, &self.numbers, job, (&mut pending, &mut times));
+        let known = (&self.numbers, self.last_run);
+        let write = |job: &Job| write_job(&transaction, known, job, (&mut pending, &mut times));
         let committed = group.iter().map(write).collect::<rusqlite::Result<Vec<_>>>()?;
         let hour = times.progressed.map_or(self.hour, |(at, _)| Some(complete_hour(at)));
         let rows = pending.rows + if pending.folded { 0 } else { self.journal_rows };
@@ -421,7 +428,7 @@ fn complete_hour(at: Timestamp) -> i64 {
 /// Writes one job. Returns its events.
 fn write_job(
     transaction: &Transaction<'_>,
-    numbers: &HashMap<TargetId, i64>,
+    (numbers, last_run): (&HashMap<TargetId, i64>, Option<Timestamp>),
     job: &Job,
     (pending, times): (&mut PendingWrite, &mut Times),
 ) -> rusqlite::Result<Vec<SequencedEvent>> {
@@ -445,7 +452,12 @@ fn write_job(
             pending.forgotten.push(id.clone());
             rows::fold(transaction, num, pending)?;
         }
-        Job::Begin(now) => mark(transaction, *now, false)?,
+        Job::Begin(now) => {
+            if let Some(last) = last_run.filter(|last| now.since(*last) > SHORTEST_GAP) {
+                gap::insert(transaction, last, *now)?;
+            }
+            mark(transaction, *now, false)?;
+        }
         Job::Finish(now) => times.ended = Some(*now),
         Job::Publish(_) | Job::Abandon => {}
     }
@@ -468,6 +480,7 @@ fn prune(
     let now = is_plausible.then_some(now);
     if pending.folded {
         latency::prune(transaction, now.map(|now| limits.oldest(now)), limits.most_rows())?;
+        now.map_or(Ok(()), |now| gap::prune(transaction, limits.oldest(now)))?;
     }
     let mut counted = match shares {
         Some(shares) => shares,

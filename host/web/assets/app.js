@@ -1,7 +1,8 @@
-// Keeps the list of targets up to date: fetches the list again when the server announces an event.
+// Keeps a page up to date: fetches its content again when the server announces an event.
 "use strict";
 
 const list = document.getElementById("targets");
+const title = list.dataset.title ? `${list.dataset.title} – Polliwog` : "Polliwog";
 const connection = document.getElementById("connection");
 const csrf = document.querySelector('meta[name="csrf-token"]').content;
 const PAUSE_MS = 1000; // shortest time between two refreshes
@@ -20,7 +21,7 @@ async function refresh() {
   while (wanted) {
     wanted = false;
     try {
-      const answer = await fetch("/fragments/targets", { signal: AbortSignal.timeout(PATIENCE_MS) });
+      const answer = await fetch(list.dataset.live, { signal: AbortSignal.timeout(PATIENCE_MS) });
       if (answer.status === 401) return location.assign("/login");
       if (!answer.ok) throw new Error(answer.status);
       show(await answer.text());
@@ -46,7 +47,9 @@ function show(html) {
     if (!held) return part;
     if (sent.get(part.id) === part.outerHTML || selected(held)) return held;
     const focused = held.contains(active);
+    const opened = held.querySelector("details")?.open;
     held.innerHTML = part.innerHTML;
+    if (opened) held.querySelector("details")?.setAttribute("open", "");
     Object.assign(held.dataset, part.dataset);
     if (focused) held.querySelector("button")?.focus({ preventScroll: true });
     sent.set(part.id, part.outerHTML);
@@ -60,6 +63,7 @@ function show(html) {
   if (was && getSelection().toString() !== was && ends[0].isConnected) getSelection().setBaseAndExtent(...ends);
   ahead = Number(list.querySelector(".headline")?.dataset.now ?? Date.now()) - Date.now();
   headline();
+  localise();
   tick();
 }
 
@@ -78,10 +82,19 @@ function tick() {
   }
 }
 
+// Shows times in the browser's time zone.
+function localise() {
+  for (const part of list.querySelectorAll("time[data-local]")) {
+    if (part.title) continue;
+    part.title = part.textContent;
+    part.textContent = new Date(Number(part.dataset.local)).toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
+  }
+}
+
 // Shows the worst status in the tab's title and icon.
 function headline() {
   const { worst = "ok", bad = "0" } = list.querySelector(".headline")?.dataset ?? {};
-  document.title = bad === "0" ? "Polliwog" : `(${bad}) Polliwog`;
+  document.title = bad === "0" ? title : `(${bad}) ${title}`;
   const icon = bad !== "0" ? "bad" : ["warning", "unknown"].includes(worst) ? "attention" : "ok";
   document.getElementById("icon").href = `/assets/icon-${icon}.svg`;
 }
@@ -96,21 +109,22 @@ function lost() {
   const seconds = Math.round((Date.now() - refreshed) / 1000);
   connection.textContent = `The host does not answer: this page is ${seconds} s old`;
   document.body.classList.add("lost");
-  document.title = "(!) Polliwog";
+  document.title = `(!) ${title}`;
 }
 
 setInterval(() => { if (Date.now() - refreshed > SILENCE_MS) refresh(); }, 2000);
 setInterval(tick, 1000);
 headline();
+localise();
 tick();
 
 list.addEventListener("click", async (click) => {
-  const { poll, dismiss, enable } = click.target.dataset;
-  if (!poll && !dismiss && !enable) return;
-  const what = poll ? `${poll}/poll` : dismiss ? `${dismiss}/dismiss` : enable;
+  const { poll, dismiss, enable, disable } = click.target.dataset;
+  if (!poll && !dismiss && !enable && !disable) return;
+  const what = poll ? `${poll}/poll` : dismiss ? `${dismiss}/dismiss` : enable ?? disable;
   const headers = { "X-CSRF-Token": csrf };
-  const asked = enable ? { method: "PATCH", headers: { ...headers, "Content-Type": "application/json" }, body: '{"enabled":true}' }
-    : { method: "POST", headers };
+  const asked = poll || dismiss ? { method: "POST", headers }
+    : { method: "PATCH", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify({ enabled: Boolean(enable) }) };
   const answer = await fetch(`/api/v1/targets/${what}`, asked);
   // Show the error on the button, for example that the target is disabled.
   if (!answer.ok) click.target.title = click.target.textContent = (await answer.json()).error?.message ?? answer.status;
@@ -127,7 +141,8 @@ const NAMES = document.querySelector('meta[name="events"]').content.split(" ").c
 // each tab polls.
 if (window.SharedWorker) {
   const worker = new SharedWorker("/assets/stream.js");
-  worker.port.onmessage = refresh;
+  // The page of a target ignores events about others.
+  worker.port.onmessage = ({ data }) => { if (!data || !list.dataset.target || data === list.dataset.target) refresh(); };
   worker.port.postMessage(NAMES);
   addEventListener("pagehide", () => worker.port.postMessage("bye"));
   addEventListener("pageshow", (shown) => { if (shown.persisted) location.reload(); });

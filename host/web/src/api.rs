@@ -160,7 +160,7 @@ pub(crate) async fn plugins(State(shared): State<Shared>) -> Response {
 }
 
 /// Parses a target id from a path. Fails if it is not a valid id.
-fn named(id: String) -> Result<TargetId, ApiError> {
+pub(crate) fn named(id: String) -> Result<TargetId, ApiError> {
     TargetId::new(&id).map_err(|_| CommandError::NoTarget(id).into())
 }
 

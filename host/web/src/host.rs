@@ -4,9 +4,10 @@ use crate::auth::TokenHash;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    Ask, CommandError, Explanation, PluginState, SchedulerState, SequencedEvent, Setting, TargetId, TargetState,
-    Timestamp,
+    Ask, CommandError, Explanation, History, LatencyPoint, PluginState, SchedulerState, SequencedEvent, Setting,
+    TargetId, TargetState, Timestamp,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 
@@ -35,6 +36,16 @@ pub trait Host: Send + Sync + 'static {
 
     /// Returns up to `limit` stored events after this sequence number; `None` if some of them were pruned.
     fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<Option<Vec<SequencedEvent>>, String>>;
+
+    /// Returns what is stored of a target's past since a time.
+    fn history(&self, target: &TargetId, since: Timestamp) -> BoxFuture<'_, Result<History, String>>;
+
+    /// Returns the stored latencies of a target's dependencies since a time, by their slots.
+    fn latencies(
+        &self,
+        target: &TargetId,
+        since: Timestamp,
+    ) -> BoxFuture<'_, Result<BTreeMap<u32, Vec<LatencyPoint>>, String>>;
 
     /// Fails with the reason if this process does not work and should be restarted.
     fn health(&self) -> Result<(), String>;

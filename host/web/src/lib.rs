@@ -10,11 +10,14 @@
 
 mod api;
 mod auth;
+mod chart;
+mod condition;
 mod error;
 mod event_wire;
 mod events;
 mod exposition;
 mod gauges;
+mod history;
 mod host;
 mod listener;
 mod page;
@@ -22,6 +25,8 @@ mod pauses;
 mod server;
 mod state;
 mod status;
+mod target_page;
+mod timeline;
 mod totals;
 mod wire;
 

@@ -1,6 +1,7 @@
 //! The HTML pages: one shows every target with its dependencies and refreshes itself, one shows the settings.
 
 use crate::auth::Auth;
+use crate::condition::Condition;
 use crate::pauses::WithPauses as _;
 use crate::state::Shared;
 use crate::status::TargetStatus;
@@ -100,6 +101,7 @@ pub(crate) async fn log_out(State(shared): State<Shared>, headers: HeaderMap) ->
 
 fn form(problem: Option<&str>) -> Markup {
     document(
+        "Polliwog",
         None,
         &html! {
             main.login {
@@ -115,7 +117,8 @@ fn form(problem: Option<&str>) -> Markup {
     )
 }
 
-fn document(csrf: Option<&str>, body: &Markup) -> Markup {
+/// A whole page. `csrf` is the token of the session, for pages with a script.
+pub(crate) fn document(title: &str, csrf: Option<&str>, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -126,7 +129,7 @@ fn document(csrf: Option<&str>, body: &Markup) -> Markup {
                     meta name="csrf-token" content=(csrf);
                     meta name="events" content=(EventKind::NAMES.join(" "));
                 }
-                title { "Polliwog" }
+                title { (title) }
                 link rel="stylesheet" href="/assets/style.css";
                 link #icon rel="icon" href="/assets/icon-ok.svg";
                 @if csrf.is_some() { script src="/assets/app.js" defer {} }
@@ -140,14 +143,21 @@ pub(crate) async fn index(State(shared): State<Shared>, headers: HeaderMap) -> M
     let csrf = Auth::csrf_of(&headers).unwrap_or_default();
     let (targets, now) = (shared.host.targets(), shared.host.now());
     let body = html! {
+        (banner("Polliwog"))
+        main #targets data-live="/fragments/targets" { (problems(&shared)) (listing(&targets, now)) }
+    };
+    document("Polliwog", Some(&csrf), &body)
+}
+
+/// The top of a page that is updated while it is open.
+pub(crate) fn banner(title: &str) -> Markup {
+    html! {
         header.top {
-            h1 { "Polliwog" }
-            nav { a href="/settings" { "Settings" } " " button #logout type="button" { "Log out" } }
+            h1 { (title) }
+            nav { a href="/" { "Targets" } " " a href="/settings" { "Settings" } " " button #logout type="button" { "Log out" } }
             p #connection role="status" { "connecting" }
         }
-        main #targets { (problems(&shared)) (listing(&targets, now)) }
-    };
-    document(Some(&csrf), &body)
+    }
 }
 
 /// The settings page: every setting with its value and source.
@@ -180,7 +190,7 @@ pub(crate) async fn settings(State(shared): State<Shared>) -> Markup {
             }
         }
     };
-    document(None, &body)
+    document("Settings", None, &body)
 }
 
 /// Whether the settings page shows a setting: true for the scheduler's, and for a target's if it is not the default.
@@ -190,7 +200,7 @@ fn has_row(setting: &Setting) -> bool {
 }
 
 /// Problems of the host and of its configuration, shown on every page.
-fn problems(shared: &Shared) -> Markup {
+pub(crate) fn problems(shared: &Shared) -> Markup {
     let problems = shared.host.problems();
     html! {
         @if let Err(why) = shared.host.readiness() {
@@ -256,31 +266,45 @@ fn section(target: &TargetState, status: TargetStatus) -> Markup {
         section.target id={ "t-" (info.id) } data-state=(target.place.as_str()) data-status=(status.as_str()) {
             h2 {
                 span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) }
-                " " (info.name) " " small { (info.kind) " · " (info.url) }
+                " " a href={ "/targets/" (info.id) } { (info.name) } " " small { (info.kind) " · " (info.url) }
             }
-            p.state {
-                (state(target)) " "
-                @if target.enabled {
-                    button.poll type="button" data-poll=(info.id) { "Poll now" }
-                } @else {
-                    button.poll type="button" data-enable=(info.id) { "Enable" }
-                }
-                @if observed.dependencies.iter().any(|dependency| dependency.record.missing_since.is_some()) {
-                    " " button.poll type="button" data-dismiss=(info.id) title="Forget the missing dependencies" { "Dismiss missing" }
-                }
-            }
-            @if let Some(error) = &observed.failure {
-                p.problem { strong { (error.code) } ": " (error.message) }
-            }
-            @for warning in observed.warnings.iter().take(5) { p.note { "⚠ " (warning) } }
-            @if observed.warnings.len() > 5 { p.note { "and " (observed.warnings.len() - 5) " more warnings" } }
+            p.state { (state(target)) " " (buttons(target)) }
+            (complaints(target, 5))
             ul.dependencies { @for dependency in &observed.dependencies { (item(target, dependency)) } }
         }
     }
 }
 
+/// The commands for a target.
+pub(crate) fn buttons(target: &TargetState) -> Markup {
+    let id = &target.info.id;
+    let is_missing = |dependency: &DependencyState| dependency.record.missing_since.is_some();
+    html! {
+        @if target.enabled {
+            button.poll type="button" data-poll=(id) { "Poll now" }
+        } @else {
+            button.poll type="button" data-enable=(id) { "Enable" }
+        }
+        @if target.observed.dependencies.iter().any(is_missing) {
+            " " button.poll type="button" data-dismiss=(id) title="Forget the missing dependencies" { "Dismiss missing" }
+        }
+    }
+}
+
+/// The failure of the last poll, and at most `most` warnings.
+pub(crate) fn complaints(target: &TargetState, most: usize) -> Markup {
+    let observed = &target.observed;
+    html! {
+        @if let Some(error) = &observed.failure {
+            p.problem { strong { (error.code) } ": " (error.message) }
+        }
+        @for warning in observed.warnings.iter().take(most) { p.note { "⚠ " (warning) } }
+        @if observed.warnings.len() > most { p.note { "and " (observed.warnings.len() - most) " more warnings" } }
+    }
+}
+
 /// A target's state as text.
-fn state(target: &TargetState) -> Markup {
+pub(crate) fn state(target: &TargetState) -> Markup {
     let (schedule, kind) = (&target.schedule, &target.info.kind);
     let is_fresh = schedule.failures == 0 && target.observed.stale_since.is_none();
     html! {
@@ -312,7 +336,7 @@ fn state(target: &TargetState) -> Markup {
 }
 
 /// The time between now and `at`. A script computes and updates it; without a script, the page shows the time itself.
-fn age(at: Timestamp) -> Markup {
+pub(crate) fn age(at: Timestamp) -> Markup {
     html! { time data-at=(at.as_millis()) { (time(at)) } }
 }
 
@@ -334,68 +358,6 @@ fn item(target: &TargetState, dependency: &DependencyState) -> Markup {
             @if let Some(impact) = reported.impact.as_ref().filter(|_| reported.status != Status::Ok) {
                 span.note { "impact: " (impact) }
             }
-        }
-    }
-}
-
-/// A dependency's condition as displayed: with a colour, a sign and a word, so that it is readable without the colour.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Condition {
-    Ok,
-    Warning,
-    Critical,
-    Unknown,
-    Stale,
-    Missing,
-    Skipped,
-}
-
-impl Condition {
-    const ALL: [Self; 7] =
-        [Self::Ok, Self::Warning, Self::Critical, Self::Unknown, Self::Stale, Self::Missing, Self::Skipped];
-
-    fn of(target: &TargetState, dependency: &DependencyState) -> Self {
-        let record = &dependency.record;
-        match record.reported.status {
-            _ if record.missing_since.is_some() => Self::Missing,
-            _ if target.is_stale() => Self::Stale,
-            _ if record.reported.skipped => Self::Skipped,
-            Status::Ok => Self::Ok,
-            Status::Warning => Self::Warning,
-            Status::Critical => Self::Critical,
-            Status::Unknown => Self::Unknown,
-        }
-    }
-
-    fn class(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-            Self::Unknown => "unknown",
-            Self::Stale => "stale",
-            Self::Missing => "missing",
-            Self::Skipped => "skipped",
-        }
-    }
-
-    fn sign(self) -> &'static str {
-        match self {
-            Self::Ok => "✓",
-            Self::Warning => "!",
-            Self::Critical => "✗",
-            Self::Unknown => "?",
-            Self::Stale => "⏱",
-            Self::Missing => "∅",
-            Self::Skipped => "»",
-        }
-    }
-
-    /// The word for the condition; for a stale or missing dependency, with its last status.
-    fn word(self, status: Status) -> String {
-        match self {
-            Self::Stale | Self::Missing => format!("{}, was {}", self.class(), status.as_str()),
-            _ => self.class().to_owned(),
         }
     }
 }

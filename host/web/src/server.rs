@@ -5,10 +5,12 @@ use crate::auth::{Auth, Verdict};
 use crate::error::ApiError;
 use crate::exposition::{Format, render};
 use crate::gauges::Gauges;
+use crate::history;
 use crate::host::Host;
 use crate::listener::{self, Gate};
 use crate::page;
 use crate::state::Shared;
+use crate::target_page;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request, State};
@@ -171,12 +173,16 @@ fn router(shared: Shared) -> Router {
     let guarded = Router::new()
         .route("/", get(page::index))
         .route("/settings", get(page::settings))
+        .route("/targets/{id}", get(target_page::page))
         .route("/fragments/targets", get(page::targets).layer(compressed()))
+        .route("/fragments/targets/{id}", get(target_page::fragment).layer(compressed()))
         .route("/api/monitoring/scheduler/health", get(api::scheduler_health))
         .route("/api/v1/targets", get(api::targets).layer(compressed()))
         .route("/api/v1/scheduler/stats", get(api::scheduler_stats))
         .route("/api/v1/targets/{id}", get(api::target).patch(api::patch_target).delete(api::delete_target))
         .route("/api/v1/targets/{id}/explain", get(api::explain))
+        .route("/api/v1/targets/{id}/history", get(history::history).layer(compressed()))
+        .route("/api/v1/targets/{id}/latency", get(history::latency).layer(compressed()))
         .route("/api/v1/targets/{id}/poll", post(api::poll_now))
         .route("/api/v1/targets/{id}/dismiss", post(api::dismiss))
         .route("/api/v1/dependencies", get(api::dependencies).layer(compressed()))
@@ -231,9 +237,7 @@ async fn guard(
             ApiError::new(StatusCode::FORBIDDEN, "csrf", "the request lacks the page's X-CSRF-Token header")
                 .into_response()
         }
-        Verdict::NoToken if ["/", "/settings"].contains(&request.uri().path()) => {
-            Redirect::to("/login").into_response()
-        }
+        Verdict::NoToken if is_page(request.uri().path()) => Redirect::to("/login").into_response(),
         Verdict::NoToken | Verdict::WrongToken => {
             let message = "a token is required: send it as Authorization: Bearer TOKEN, or log in at /login";
             let mut response = ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message).into_response();
@@ -241,6 +245,11 @@ async fn guard(
             response
         }
     }
+}
+
+/// Whether a path is that of a page. A browser without a session is sent to the log-in.
+fn is_page(path: &str) -> bool {
+    ["/", "/settings"].contains(&path) || path.starts_with("/targets/")
 }
 
 /// Catches a handler's panic, which is a bug of this host: responds with status 500, logs the path and counts the

@@ -1,8 +1,8 @@
 //! Table `error_history`: errors and recoveries of dependencies.
 
-use super::history::History;
+use super::history::{History, Newest};
 use crate::changes::ErrorEntry;
-use model::{Json, TargetId, Timestamp};
+use model::{ErrorChange, Json, TargetId, Timestamp};
 use rusqlite::{Connection, params};
 
 pub(crate) const V1: &str = "
@@ -25,17 +25,6 @@ pub(crate) const HISTORY: History = History {
     bytes: "octet_length(dependency) + coalesce(octet_length(error), 0) + coalesce(octet_length(message), 0)",
 };
 
-/// An entry of a dependency's error history; a recovery if `error` is `None`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorRow {
-    /// The error as JSON.
-    pub error: Option<String>,
-    /// The error message for users.
-    pub message: Option<String>,
-    /// The time of the entry.
-    pub at: Timestamp,
-}
-
 /// Inserts an entry for the target with this number. Returns the bytes of its row.
 pub(crate) fn insert(connection: &Connection, target: i64, e: &ErrorEntry, at: Timestamp) -> rusqlite::Result<usize> {
     let error = e.error.as_ref().map(Json::as_str);
@@ -48,18 +37,16 @@ pub(crate) fn insert(connection: &Connection, target: i64, e: &ErrorEntry, at: T
     Ok(e.dependency.len() + texts.into_iter().flatten().sum::<usize>())
 }
 
-/// Returns at most `limit` entries of a dependency, newest first.
-pub(crate) fn of_dependency(
+/// Returns the newest errors and recoveries of a target's dependencies, newest first.
+pub(crate) fn newest(
     connection: &Connection,
     target: &TargetId,
-    dependency: &str,
-    limit: u32,
-) -> rusqlite::Result<Vec<ErrorRow>> {
-    let sql = "SELECT error, message, at FROM error_history
-               WHERE target = (SELECT num FROM target WHERE id = ?1) AND dependency = ?2 ORDER BY id DESC LIMIT ?3";
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(params![target.as_str(), dependency, limit], |row| {
-        Ok(ErrorRow { error: row.get(0)?, message: row.get(1)?, at: Timestamp::from_millis(row.get(2)?) })
-    })?;
-    rows.collect()
+    since: Timestamp,
+) -> rusqlite::Result<Newest<ErrorChange>> {
+    let sql = "SELECT dependency, error, message, at FROM error_history
+               WHERE target = (SELECT num FROM target WHERE id = ?1) ORDER BY id DESC";
+    Newest::read(connection, (sql, target, since), |row| {
+        let at = Timestamp::from_millis(row.get(3)?);
+        Ok(ErrorChange { dependency: row.get(0)?, error: row.get(1)?, message: row.get(2)?, at })
+    })
 }

@@ -2,8 +2,8 @@
 //! targets' own rows and the latency blocks.
 
 use crate::columns::JournalColumns;
-use crate::wire::{Journal, pack, unpack};
-use model::Timestamp;
+use crate::wire::{Journal, PointWire, pack, unpack};
+use model::{TargetId, Timestamp};
 use rusqlite::Connection;
 
 pub(crate) const V1: &str = "
@@ -32,6 +32,16 @@ pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Option<Journa
     let rows = statement
         .query_map([], |row| Ok(unpack(&row.get::<_, Vec<u8>>(0)?, |row: JournalColumns| Journal::from(row))))?;
     rows.collect()
+}
+
+/// Returns the latency points of a target that are not yet in its blocks, each with its dependency's slot.
+pub(crate) fn points(connection: &Connection, target: &TargetId) -> rusqlite::Result<Vec<(u32, PointWire)>> {
+    let mut statement = connection.prepare_cached("SELECT num FROM target WHERE id = ?1")?;
+    let Some(num) = statement.query_map([target.as_str()], |row| row.get::<_, i64>(0))?.next().transpose()? else {
+        return Ok(Vec::new());
+    };
+    let rows = all(connection)?.into_iter().flatten();
+    Ok(rows.flat_map(|row| row.points).filter(|(of, ..)| *of == num).map(|(_, slot, point)| (slot, point)).collect())
 }
 
 /// Removes every row.

@@ -2,7 +2,7 @@
 
 use crate::columns::PointColumns;
 use crate::wire::{PointWire, pack, unpack};
-use model::{LatencyPoint, TargetId, Timestamp};
+use model::{TargetId, Timestamp};
 use rusqlite::{Connection, params};
 
 pub(crate) const V1: &str = "
@@ -37,26 +37,20 @@ pub(crate) fn append(
         .map(drop)
 }
 
-/// Returns the points of the dependency with this slot between two times, oldest first.
-pub(crate) fn between(
+/// Returns the points of a target since a time, each with its dependency's slot, oldest first.
+pub(crate) fn since(
     connection: &Connection,
     target: &TargetId,
-    slot: u32,
-    (from, to): (Timestamp, Timestamp),
-) -> rusqlite::Result<Vec<LatencyPoint>> {
+    since: Timestamp,
+) -> rusqlite::Result<Vec<(u32, PointWire)>> {
     let sql = "SELECT points FROM latency_block
-               WHERE target = (SELECT num FROM target WHERE id = ?1) AND hour BETWEEN ?2 AND ?3 ORDER BY hour";
-    let hour = |at: Timestamp| at.as_millis().div_euclid(HOUR);
+               WHERE target = (SELECT num FROM target WHERE id = ?1) AND hour >= ?2 ORDER BY hour";
     let mut statement = connection.prepare_cached(sql)?;
-    let blocks = statement.query_map(params![target.as_str(), hour(from), hour(to)], |row| row.get::<_, Vec<u8>>(0))?;
+    let first = since.as_millis().div_euclid(HOUR);
+    let blocks = statement.query_map(params![target.as_str(), first], |row| row.get::<_, Vec<u8>>(0))?;
     let mut points = Vec::new();
-    for points_of in blocks {
-        let own = block(&points_of?)
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|(own, _)| *own == slot)
-            .map(|(_, point)| LatencyPoint::from(point));
-        points.extend(own.filter(|point| (from..=to).contains(&point.start)));
+    for bytes in blocks {
+        points.extend(block(&bytes?).unwrap_or_default());
     }
     Ok(points)
 }

@@ -1,8 +1,8 @@
 //! Table `poll_error_history`: poll errors and recoveries of targets.
 
-use super::history::History;
+use super::history::{History, Newest};
 use crate::changes::PollErrorEntry;
-use model::Timestamp;
+use model::{FailureCategory, PollChange, TargetId, Timestamp};
 use rusqlite::{Connection, params};
 
 pub(crate) const V1: &str = "
@@ -38,4 +38,23 @@ pub(crate) fn insert(
         )?
         .execute(params![target, category, code, message, at.as_millis()])?;
     Ok(message.map_or(0, String::len))
+}
+
+/// Returns the newest changes of a target's polls, newest first, and the last one before that time.
+pub(crate) fn newest(
+    connection: &Connection,
+    target: &TargetId,
+    since: Timestamp,
+) -> rusqlite::Result<Newest<PollChange>> {
+    let sql = "SELECT category, code, message, at FROM poll_error_history
+               WHERE target = (SELECT num FROM target WHERE id = ?1) ORDER BY id DESC";
+    Newest::read_with_earlier(connection, (sql, target, since), |row| {
+        let category = row.get_ref(0)?.as_str_or_null()?.and_then(FailureCategory::from_word);
+        let text = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<String>>(column)?.unwrap_or_default());
+        let failure = match category {
+            Some(category) => Some((category, text(1)?, text(2)?)),
+            None => None,
+        };
+        Ok(PollChange { failure, at: Timestamp::from_millis(row.get(3)?) })
+    })
 }

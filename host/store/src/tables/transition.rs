@@ -1,8 +1,8 @@
 //! Table `transition`: changes of dependency statuses.
 
-use super::history::History;
+use super::history::{History, Newest};
 use crate::changes::Transition;
-use model::{Status, TargetId, Timestamp};
+use model::{Status, StatusChange, TargetId, Timestamp};
 use rusqlite::{Connection, params};
 
 pub(crate) const V1: &str = "
@@ -21,17 +21,6 @@ pub(crate) const V3: &str = "CREATE INDEX transition_of_target ON transition (ta
 pub(crate) const HISTORY: History =
     History { table: "transition", id: "id", by_number: true, bytes: "octet_length(dependency)" };
 
-/// A change of a dependency's status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TransitionRow {
-    /// The status before.
-    pub previous: Status,
-    /// The status after.
-    pub current: Status,
-    /// The time of the change.
-    pub at: Timestamp,
-}
-
 /// Inserts a transition of the target with this number. Returns the bytes of its row.
 pub(crate) fn insert(connection: &Connection, target: i64, t: &Transition, at: Timestamp) -> rusqlite::Result<usize> {
     connection
@@ -42,23 +31,21 @@ pub(crate) fn insert(connection: &Connection, target: i64, t: &Transition, at: T
     Ok(t.dependency.len())
 }
 
-/// Returns at most `limit` transitions of a dependency, newest first.
-pub(crate) fn of_dependency(
+/// Returns the newest transitions of a target, newest first.
+pub(crate) fn newest(
     connection: &Connection,
     target: &TargetId,
-    dependency: &str,
-    limit: u32,
-) -> rusqlite::Result<Vec<TransitionRow>> {
-    let sql = "SELECT previous, current, at FROM transition
-               WHERE target = (SELECT num FROM target WHERE id = ?1) AND dependency = ?2 ORDER BY id DESC LIMIT ?3";
-    let mut statement = connection.prepare_cached(sql)?;
-    let status = |word: String| Status::from_word(&word).unwrap_or(Status::Unknown);
-    let rows = statement.query_map(params![target.as_str(), dependency, limit], |row| {
-        Ok(TransitionRow {
-            previous: status(row.get(0)?),
-            current: status(row.get(1)?),
-            at: Timestamp::from_millis(row.get(2)?),
+    since: Timestamp,
+) -> rusqlite::Result<Newest<StatusChange>> {
+    let sql = "SELECT dependency, previous, current, at FROM transition
+               WHERE target = (SELECT num FROM target WHERE id = ?1) ORDER BY id DESC";
+    let status = |word: &str| Status::from_word(word).unwrap_or(Status::Unknown);
+    Newest::read(connection, (sql, target, since), |row| {
+        Ok(StatusChange {
+            dependency: row.get(0)?,
+            previous: status(row.get_ref(1)?.as_str()?),
+            current: status(row.get_ref(2)?.as_str()?),
+            at: Timestamp::from_millis(row.get(3)?),
         })
-    })?;
-    rows.collect()
+    })
 }

@@ -2,9 +2,10 @@ use super::*;
 use crate::load::Loaded;
 use crate::open::{Config, OpenError, Store};
 use crate::record::StoredSchedule;
-use crate::{Aliases, KnownState, TransitionRow};
+use crate::{Aliases, KnownState};
 use model::{
     Breaker, BreakerState, DeadLetter, DeadReason, EventKind, Kind, Outcome, Rate, Rates, Report, Schedule, Status,
+    StatusChange,
 };
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
@@ -106,9 +107,10 @@ fn committed_state_is_restored() {
     assert_eq!(loaded.schedule, Some(schedule(50)));
     assert_eq!(loaded.known.dependencies, known.dependencies);
     assert_eq!((loaded.known.warnings, loaded.known.last_report), (known.warnings, Some(at(20))));
-    let transitions = store.reader().transitions(&id("a"), "db", 10).unwrap();
-    assert_eq!(transitions, [TransitionRow { previous: Status::Ok, current: Status::Critical, at: at(20) }]);
-    assert_eq!(store.reader().errors(&id("a"), "db", 10).unwrap()[0].message.as_deref(), Some("Unhealthy"));
+    let history = store.reader().history(&id("a"), at(0)).unwrap();
+    let (previous, current) = (Status::Ok, Status::Critical);
+    assert_eq!(history.statuses, [StatusChange { dependency: "db".to_owned(), previous, current, at: at(20) }]);
+    assert_eq!(history.errors[0].message.as_deref(), Some("Unhealthy"));
 }
 
 #[test]
@@ -175,8 +177,8 @@ fn latency_points_are_folded_into_blocks_and_can_be_read() {
     store.close(at(1_000_000));
     let (store, loaded, _) = open(folder.path());
     let slot = loaded[&id("a")].known.dependencies[0].record.slot;
-    let points = store.reader().latency(&id("a"), slot, (at(300), at(3900))).unwrap();
-    assert_eq!(points.len(), 13);
+    let points = store.reader().latencies(&id("a"), at(300)).unwrap().remove(&slot).unwrap();
+    assert_eq!(points.len(), 18);
     assert_eq!((points[0].start, points[0].min, points[0].max, points[0].count), (at(300), 2.0, 3.0, 2));
     assert!(points.windows(2).all(|pair| pair[0].start < pair[1].start));
 }
@@ -191,7 +193,7 @@ fn a_forgotten_target_is_deleted_and_can_be_added_again() {
     store.close(at(1_000_000));
     let (store, loaded, _) = open(folder.path());
     assert_eq!(loaded[&id("a")].known.dependencies[0].record.first_seen, at(20));
-    assert!(store.reader().errors(&id("a"), "db", 10).unwrap().is_empty());
+    assert!(store.reader().history(&id("a"), at(0)).unwrap().errors.is_empty());
     store.writer().forget(id("a"), Timestamp::from_millis(0));
     store.close(at(1_000_000));
     assert!(open(folder.path()).1.is_empty());

@@ -1,0 +1,330 @@
+//! The past of a target in the API: states, changes, availability and latencies, as JSON or CSV.
+
+use crate::api::named;
+use crate::error::ApiError;
+use crate::state::Shared;
+use crate::timeline::{Availability, Past, Period};
+use crate::wire::{dependency_id, time};
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use model::{CommandError, ErrorChange, History, LatencyPoint, PollChange, StatusChange, TargetState, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The times that pages and API can show, each with its word: they end now.
+pub(crate) const RANGES: [(&str, Duration); 7] = [
+    ("1h", Duration::from_secs(3_600)),
+    ("6h", Duration::from_secs(6 * 3_600)),
+    ("24h", Duration::from_secs(24 * 3_600)),
+    ("7d", Duration::from_secs(7 * 86_400)),
+    ("30d", Duration::from_secs(30 * 86_400)),
+    ("90d", Duration::from_secs(90 * 86_400)),
+    ("400d", Duration::from_secs(400 * 86_400)),
+];
+
+/// Returns the length of a range; the default is a day.
+pub(crate) fn length(range: Option<&str>) -> Result<(&'static str, Duration), ApiError> {
+    let wanted = range.unwrap_or("24h");
+    RANGES.into_iter().find(|(word, _)| *word == wanted).ok_or_else(|| {
+        let known = RANGES.map(|(word, _)| word).join(", ");
+        let message = format!("the range must be one of {known}");
+        ApiError { field: Some("range"), ..ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message) }
+    })
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HistoryQuery {
+    range: Option<String>,
+    format: Option<String>,
+    dependency: Option<String>,
+}
+
+type Queried = Result<Query<HistoryQuery>, axum::extract::rejection::QueryRejection>;
+
+/// A valid request: the target, the time, and whether the answer is CSV.
+struct Asked {
+    target: Arc<TargetState>,
+    span: (Timestamp, Timestamp),
+    is_csv: bool,
+    dependency: Option<String>,
+}
+
+fn asked(shared: &Shared, id: String, query: Queried) -> Result<Asked, ApiError> {
+    let wrong = |message: String| ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message);
+    let Query(query) = query.map_err(|error| wrong(format!("invalid query: {}", error.body_text())))?;
+    let (_, length) = length(query.range.as_deref())?;
+    let is_csv = match query.format.as_deref() {
+        None | Some("json") => false,
+        Some("csv") => true,
+        Some(_) => {
+            let error = wrong("the format must be json or csv".to_owned());
+            return Err(ApiError { field: Some("format"), ..error });
+        }
+    };
+    let id = named(id)?;
+    let target = shared.host.target(&id).ok_or_else(|| CommandError::NoTarget(id.to_string()))?;
+    let now = shared.host.now();
+    let known = |wanted: &String| target.observed.dependencies.iter().any(|d| d.record.reported.name == *wanted);
+    if let Some(wanted) = query.dependency.as_ref().filter(|wanted| !known(wanted)) {
+        let message = format!("target {id} has no dependency {wanted:?}");
+        return Err(ApiError {
+            field: Some("dependency"),
+            ..ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+        });
+    }
+    Ok(Asked { target, span: (now.before(length), now), is_csv, dependency: query.dependency })
+}
+
+/// The error of a read that failed.
+pub(crate) fn unreadable(why: String) -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unreadable", why)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PeriodWire {
+    from: String,
+    to: String,
+    state: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AvailabilityWire {
+    /// From 0 to 1; null if nothing is known.
+    share: Option<f64>,
+    up_seconds: f64,
+    down_seconds: f64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DependencyWire<'a> {
+    id: String,
+    name: &'a str,
+    availability: AvailabilityWire,
+    periods: Vec<PeriodWire>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TransitionWire<'a> {
+    at: String,
+    dependency: &'a str,
+    previous: &'static str,
+    current: &'static str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PollWire<'a> {
+    at: String,
+    /// Null if polls succeed again.
+    category: Option<&'static str>,
+    code: Option<&'a str>,
+    message: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorWire<'a> {
+    at: String,
+    dependency: &'a str,
+    error: Option<&'a str>,
+    message: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct HistoryWire<'a> {
+    target: &'a str,
+    from: String,
+    to: String,
+    /// Changes before this time were deleted or are too many.
+    complete_since: String,
+    availability: AvailabilityWire,
+    periods: Vec<PeriodWire>,
+    dependencies: Vec<DependencyWire<'a>>,
+    transitions: Vec<TransitionWire<'a>>,
+    polls: Vec<PollWire<'a>>,
+    errors: Vec<ErrorWire<'a>>,
+}
+
+fn periods(periods: &[Period]) -> Vec<PeriodWire> {
+    let wire =
+        |period: &Period| PeriodWire { from: time(period.from), to: time(period.to), state: period.state.as_str() };
+    periods.iter().map(wire).collect()
+}
+
+fn availability(found: Availability) -> AvailabilityWire {
+    let (up_seconds, down_seconds) = (found.up.as_secs_f64(), found.down.as_secs_f64());
+    AvailabilityWire { share: found.share(), up_seconds, down_seconds }
+}
+
+/// The states, changes and errors of a target, and its availability.
+pub(crate) async fn history(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    query: Queried,
+) -> Result<Response, ApiError> {
+    let Asked { target, span, is_csv, dependency } = asked(&shared, id, query)?;
+    let history = shared.host.history(&target.info.id, span.0).await.map_err(unreadable)?;
+    let is_wanted = |name: &str| dependency.as_deref().is_none_or(|wanted| wanted == name);
+    if is_csv {
+        return Ok(csv(&transitions(&history, is_wanted)));
+    }
+    let past = Past::new(&target, &history, span.1);
+    let of_target = past.of_target();
+    let dependencies = target.observed.dependencies.iter().filter(|d| is_wanted(&d.record.reported.name));
+    let wire = HistoryWire {
+        target: target.info.id.as_str(),
+        from: time(span.0),
+        to: time(span.1),
+        complete_since: time(history.since),
+        availability: availability(Availability::of(&of_target, span)),
+        periods: periods(&of_target),
+        dependencies: (dependencies)
+            .map(|dependency| {
+                let of_dependency = past.of_dependency(dependency);
+                let name = &dependency.record.reported.name;
+                DependencyWire {
+                    id: dependency_id(&target.info.id, name),
+                    name,
+                    availability: availability(Availability::of(&of_dependency, span)),
+                    periods: periods(&of_dependency),
+                }
+            })
+            .collect(),
+        transitions: history.statuses.iter().filter(|change| is_wanted(&change.dependency)).map(transition).collect(),
+        polls: history.polls.iter().filter(|change| change.at >= span.0).map(poll).collect(),
+        errors: history.errors.iter().filter(|change| is_wanted(&change.dependency)).map(error).collect(),
+    };
+    Ok(Json(wire).into_response())
+}
+
+fn transition(change: &StatusChange) -> TransitionWire<'_> {
+    let (previous, current) = (change.previous.as_str(), change.current.as_str());
+    TransitionWire { at: time(change.at), dependency: &change.dependency, previous, current }
+}
+
+fn poll(change: &PollChange) -> PollWire<'_> {
+    let failure = change.failure.as_ref();
+    PollWire {
+        at: time(change.at),
+        category: failure.map(|(category, ..)| category.as_str()),
+        code: failure.map(|(_, code, _)| code.as_str()),
+        message: failure.map(|(.., message)| message.as_str()),
+    }
+}
+
+fn error(change: &ErrorChange) -> ErrorWire<'_> {
+    let (error, message) = (change.error.as_deref(), change.message.as_deref());
+    ErrorWire { at: time(change.at), dependency: &change.dependency, error, message }
+}
+
+fn transitions(history: &History, is_wanted: impl Fn(&str) -> bool) -> String {
+    let mut text = "at,dependency,previous,current\n".to_owned();
+    for change in history.statuses.iter().filter(|change| is_wanted(&change.dependency)) {
+        let (previous, current) = (change.previous.as_str(), change.current.as_str());
+        let _ = writeln!(text, "{},{},{previous},{current}", time(change.at), field(&change.dependency));
+    }
+    text
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PointWire {
+    start: String,
+    min_ms: f32,
+    mean_ms: f32,
+    max_ms: f32,
+    count: u32,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LatenciesWire<'a> {
+    id: String,
+    name: &'a str,
+    points: Vec<PointWire>,
+}
+
+/// The latencies of a target's dependencies, one point for five minutes.
+pub(crate) async fn latency(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    query: Queried,
+) -> Result<Response, ApiError> {
+    let Asked { target, span, is_csv, dependency } = asked(&shared, id, query)?;
+    let stored = shared.host.latencies(&target.info.id, span.0).await.map_err(unreadable)?;
+    let wanted = (target.observed.dependencies.iter())
+        .filter(|d| dependency.as_deref().is_none_or(|wanted| wanted == d.record.reported.name));
+    let points = wanted.map(|dependency| {
+        let (record, window) = (&dependency.record, dependency.volatile.window);
+        let stored = stored.get(&record.slot).map(Vec::as_slice).unwrap_or_default();
+        (record.reported.name.as_str(), stored.iter().copied().chain(window).collect::<Vec<LatencyPoint>>())
+    });
+    if is_csv {
+        let mut text = "start,dependency,min_ms,mean_ms,max_ms,count\n".to_owned();
+        for (name, points) in points {
+            for point in points {
+                let LatencyPoint { start, min, max, count, .. } = point;
+                let _ = writeln!(text, "{},{},{min},{},{max},{count}", time(start), field(name), point.mean());
+            }
+        }
+        return Ok(csv(&text));
+    }
+    let wire = |point: LatencyPoint| PointWire {
+        start: time(point.start),
+        min_ms: point.min,
+        mean_ms: point.mean(),
+        max_ms: point.max,
+        count: point.count,
+    };
+    let latencies: Vec<_> = points
+        .map(|(name, points)| LatenciesWire {
+            id: dependency_id(&target.info.id, name),
+            name,
+            points: points.into_iter().map(wire).collect(),
+        })
+        .collect();
+    Ok(Json(latencies).into_response())
+}
+
+fn csv(text: &str) -> Response {
+    ([(header::CONTENT_TYPE, "text/csv; charset=utf-8")], text.to_owned()).into_response()
+}
+
+/// Quotes a field of a CSV line. A spreadsheet would run text that begins with one of these signs as a formula.
+fn field(text: &str) -> String {
+    let quoted = text.replace('"', "\"\"");
+    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    if is_formula { format!("\"'{quoted}\"") } else { format!("\"{quoted}\"") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_fields_are_quoted_and_never_formulas() {
+        for (text, expected) in [("a,b", "\"a,b\""), ("a\"b", "\"a\"\"b\""), ("=1+1", "\"'=1+1\""), ("a=1", "\"a=1\"")]
+        {
+            assert_eq!(field(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_range_is_one_of_the_known_words() {
+        assert_eq!(length(None).ok(), Some(("24h", Duration::from_secs(86_400))));
+        assert_eq!(length(Some("7d")).ok().map(|(_, length)| length.as_secs()), Some(604_800));
+        let error = length(Some("2 weeks")).err().unwrap();
+        assert_eq!((error.status, error.field), (StatusCode::BAD_REQUEST, Some("range")));
+        assert_eq!(error.message, "the range must be one of 1h, 6h, 24h, 7d, 30d, 90d, 400d");
+    }
+}

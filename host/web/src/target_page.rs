@@ -1,0 +1,493 @@
+//! The page of one target: its state and why, its past, its dependencies, and the reasons for its schedule.
+
+use crate::api::named;
+use crate::auth::Auth;
+use crate::chart;
+use crate::condition::Condition;
+use crate::error::ApiError;
+use crate::history::{RANGES, length};
+use crate::page::{age, banner, buttons, complaints, document, problems, state};
+use crate::state::Shared;
+use crate::status::TargetStatus;
+use crate::timeline::{Availability, Past, Period};
+use crate::wire::{dependency_id, time};
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use maud::{Markup, html};
+use model::{
+    DependencyState, Explanation, History, LatencyPoint, PollChange, Setting, SettingSource, Status, StatusChange,
+    TargetState, Timestamp,
+};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The times over which availability is shown.
+const AVAILABILITY: [(&str, u64); 4] = [("24 hours", 1), ("7 days", 7), ("30 days", 30), ("90 days", 90)];
+/// The maximum number of dependencies that are listed; those that are worst come first.
+const LISTED: usize = 200;
+/// The maximum number of entries of the timeline.
+const ENTRIES: usize = 60;
+
+/// The query of the page.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Wanted {
+    range: Option<String>,
+    /// The id of the dependency whose latency is shown.
+    latency: Option<String>,
+}
+
+/// Everything that the page shows.
+struct View {
+    target: Arc<TargetState>,
+    now: Timestamp,
+    range: (&'static str, Duration),
+    history: Result<History, String>,
+    latencies: BTreeMap<u32, Vec<LatencyPoint>>,
+    /// The slot of the dependency whose latency is shown.
+    charted: Option<u32>,
+    explanation: Option<Explanation<Timestamp>>,
+    settings: Vec<Setting>,
+}
+
+pub(crate) async fn page(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Query(wanted): Query<Wanted>,
+) -> Response {
+    let csrf = Auth::csrf_of(&headers).unwrap_or_default();
+    match view(&shared, id, &wanted).await {
+        Ok(view) => {
+            let info = view.target.info.clone();
+            let live = format!("/fragments/targets/{}{}", info.id, query(&view, view.range.0));
+            let body = html! {
+                (banner(&info.name))
+                main #targets data-live=(live) data-target=(info.id) data-title=(info.name) { (problems(&shared)) (content(&view)) }
+            };
+            document(&format!("{} – Polliwog", info.name), Some(&csrf), &body).into_response()
+        }
+        Err(error) => {
+            let body = html! {
+                (banner("Polliwog"))
+                main { p.problem role="alert" { (error.message) } p { a href="/" { "All targets" } } }
+            };
+            (error.status, document("Polliwog", None, &body)).into_response()
+        }
+    }
+}
+
+/// The part of the page that the script refreshes.
+pub(crate) async fn fragment(
+    State(shared): State<Shared>,
+    Path(id): Path<String>,
+    Query(wanted): Query<Wanted>,
+) -> Response {
+    match view(&shared, id, &wanted).await {
+        Ok(view) => html! { (problems(&shared)) (content(&view)) }.into_response(),
+        // The page stays open and says what happened.
+        Err(error) if error.status == StatusCode::NOT_FOUND => {
+            html! { p.problem role="alert" { (error.message) " any more. " a href="/" { "All targets" } } }
+                .into_response()
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn view(shared: &Shared, id: String, wanted: &Wanted) -> Result<View, ApiError> {
+    let range = length(wanted.range.as_deref())?;
+    let id = named(id)?;
+    let target = shared.host.target(&id).ok_or_else(|| model::CommandError::NoTarget(id.to_string()))?;
+    let now = shared.host.now();
+    let longest = range.1.max(Duration::from_secs(90 * 86_400));
+    let history = shared.host.history(&id, now.before(longest)).await;
+    let latencies = shared.host.latencies(&id, now.before(range.1)).await.unwrap_or_default();
+    let charted = charted(&target, wanted.latency.as_deref());
+    let explanation = shared.host.explain(&id).await.ok();
+    let settings = shared.host.settings_of(&id);
+    Ok(View { target, now, range, history, latencies, charted, explanation, settings })
+}
+
+/// Returns the slot of the dependency whose latency is shown: the one with this id, or else the slowest.
+fn charted(target: &TargetState, wanted: Option<&str>) -> Option<u32> {
+    let named = |dependency: &&DependencyState| {
+        wanted.is_some_and(|wanted| dependency_id(&target.info.id, &dependency.record.reported.name) == wanted)
+    };
+    let latency = |dependency: &&DependencyState| dependency.volatile.latency_ms.unwrap_or(-1.0);
+    let all = &target.observed.dependencies;
+    let slowest = all.iter().max_by(|left, right| latency(left).total_cmp(&latency(right)));
+    all.iter().find(named).or(slowest).map(|dependency| dependency.record.slot)
+}
+
+fn content(view: &View) -> Markup {
+    let View { target, now, .. } = view;
+    let span = (now.before(view.range.1), *now);
+    let empty = History { since: span.0, ..History::default() };
+    let history = view.history.as_ref().unwrap_or(&empty);
+    let past = Past::new(target, history, *now);
+    let periods = past.of_target();
+    html! {
+        (overview(view, &periods))
+        @if let Err(why) = &view.history { p.problem role="alert" { "The past cannot be shown: " (why) } }
+        section #past.target {
+            h2 { "Availability" }
+            (availability(&periods, history, *now))
+            (ranges(view))
+            (chart::strip(&target.info.name, &periods, span))
+            (chart::axis(span))
+            (latency(view, span))
+        }
+        (dependencies(view, &past, span))
+        (timeline(history))
+        (schedule(view))
+        (settings(view))
+    }
+}
+
+/// Returns the query for a range, with the dependency whose latency is shown.
+fn query(view: &View, range: &str) -> String {
+    let is_charted = |dependency: &&DependencyState| Some(dependency.record.slot) == view.charted;
+    let charted = view.target.observed.dependencies.iter().find(is_charted);
+    let id = charted.map(|charted| dependency_id(&view.target.info.id, &charted.record.reported.name));
+    id.map_or_else(|| format!("?range={range}"), |id| format!("?range={range}&latency={id}"))
+}
+
+fn overview(view: &View, periods: &[Period]) -> Markup {
+    let (target, info) = (&view.target, &view.target.info);
+    let status = TargetStatus::of(target);
+    let bad = usize::from(status.is_bad());
+    html! {
+        section #overview.target data-status=(status.as_str()) {
+            p.summary.headline data-worst=(status.as_str()) data-bad=(bad) data-now=(view.now.as_millis()) {
+                span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) }
+                @if let Some(last) = periods.last() { " for " (age(last.from)) }
+                @if let Some(why) = why(target, status) { ": " (why) }
+            }
+            p { small { (info.kind) " · " (info.url) @for (name, value) in &info.labels { " · " (name) "=" (value) } } }
+            p.state { (state(target)) " " (buttons(target)) @if target.enabled { " " button.poll type="button" data-disable=(info.id) { "Pause" } } }
+            (complaints(target, 20))
+        }
+    }
+}
+
+/// The reason for a status: the failure of the poll, or the worst dependency.
+fn why(target: &TargetState, status: TargetStatus) -> Option<String> {
+    let wanted = match status {
+        TargetStatus::Unreachable => {
+            return target.observed.failure.as_ref().map(|failure| failure.message.clone());
+        }
+        TargetStatus::Critical => Status::Critical,
+        TargetStatus::Warning => Status::Warning,
+        TargetStatus::Unknown => Status::Unknown,
+        _ => return None,
+    };
+    let named = |dependency: &DependencyState| {
+        let reported = &dependency.record.reported;
+        reported.title.clone().unwrap_or_else(|| reported.name.clone())
+    };
+    let present = || target.observed.dependencies.iter().filter(|d| d.record.missing_since.is_none());
+    let mut of_status = present().filter(|dependency| dependency.record.reported.status == wanted);
+    if let Some(first) = of_status.next() {
+        let more = of_status.count();
+        let message = first.record.reported.error_message.as_deref();
+        let reason = message.map(|message| format!(": {message}")).unwrap_or_default();
+        let others = if more > 0 { format!(", and {more} more") } else { String::new() };
+        return Some(format!("{}{reason}{others}", named(first)));
+    }
+    let missing = target.observed.dependencies.iter().find(|d| d.record.missing_since.is_some());
+    missing.map(|dependency| format!("{} is missing", named(dependency)))
+}
+
+fn availability(periods: &[Period], history: &History, now: Timestamp) -> Markup {
+    html! {
+        table.numbers {
+            thead { tr { @for (name, _) in AVAILABILITY { th scope="col" { (name) } } } }
+            tbody {
+                tr {
+                    @for (_, days) in AVAILABILITY {
+                        @let span = (now.before(Duration::from_secs(days * 86_400)), now);
+                        @let found = Availability::of(periods, span);
+                        td {
+                            @match found.share() {
+                                Some(share) => {
+                                    strong { (percent(share)) } " "
+                                    small { (known(found, span.0 < history.since)) }
+                                }
+                                None => "no data",
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Describes what a share is made of: the time down, and how much time is known.
+fn known(found: Availability, is_cut: bool) -> String {
+    let down = chart::duration(found.down.as_secs());
+    let down = if found.down.is_zero() { String::new() } else { format!("{down} down, ") };
+    let known = chart::duration((found.up + found.down).as_secs());
+    let cut = if is_cut { "; older changes were deleted" } else { "" };
+    format!("{down}{known} known{cut}")
+}
+
+/// Formats a share so that less than everything never looks like everything.
+fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if share < 1.0 && percent > 99.99 { "> 99.99 %".to_owned() } else { format!("{percent:.2} %") }
+}
+
+fn ranges(view: &View) -> Markup {
+    html! {
+        nav.ranges aria-label="time to show" {
+            @for (word, _) in RANGES {
+                a href=(query(view, word)) aria-current=[(word == view.range.0).then_some("true")] { (word) }
+                " "
+            }
+        }
+    }
+}
+
+fn latency(view: &View, span: (Timestamp, Timestamp)) -> Markup {
+    let dependencies = &view.target.observed.dependencies;
+    let charted = dependencies.iter().find(|dependency| Some(dependency.record.slot) == view.charted);
+    let Some(dependency) = charted else { return html! {} };
+    let stored = view.latencies.get(&dependency.record.slot).map(Vec::as_slice).unwrap_or_default();
+    let points: Vec<LatencyPoint> = stored.iter().copied().chain(dependency.volatile.window).collect();
+    let name = &dependency.record.reported.name;
+    html! {
+        @match chart::latency(name, &points, span) {
+            Some(chart) => { (chart) (chart::axis(span)) }
+            None => p.note { "No latency of " (name) " was measured in this time." },
+        }
+    }
+}
+
+fn dependencies(view: &View, past: &Past<'_>, span: (Timestamp, Timestamp)) -> Markup {
+    let target = &view.target;
+    let mut all: Vec<&DependencyState> = target.observed.dependencies.iter().collect();
+    let urgency = |dependency: &&DependencyState| match Condition::of(target, dependency) {
+        Condition::Critical => 0,
+        Condition::Missing => 1,
+        Condition::Warning => 2,
+        Condition::Unknown => 3,
+        Condition::Stale => 4,
+        Condition::Ok | Condition::Skipped => 5,
+    };
+    all.sort_by_key(urgency);
+    html! {
+        section #dependencies.target {
+            h2 { (all.len()) " dependencies" }
+            @if !all.is_empty() {
+                div.scroll {
+                    table.dependencies {
+                        thead { tr {
+                            th scope="col" { "Dependency" } th scope="col" { "Status" } th scope="col" { "For" }
+                            th scope="col" { "Latency" } th scope="col" { (view.range.0) } th scope="col" { "Details" }
+                        } }
+                        tbody { @for dependency in all.iter().take(LISTED) { (row(view, past, span, dependency)) } }
+                    }
+                }
+            }
+            @if all.len() > LISTED {
+                p.note { "and " (all.len() - LISTED) " more, which are not worse; the API lists all: " code { "/api/v1/dependencies?target=" (target.info.id) } }
+            }
+        }
+    }
+}
+
+fn row(view: &View, past: &Past<'_>, span: (Timestamp, Timestamp), dependency: &DependencyState) -> Markup {
+    let target = &view.target;
+    let (record, volatile) = (&*dependency.record, &dependency.volatile);
+    let reported = &record.reported;
+    let condition = Condition::of(target, dependency);
+    let since = record.missing_since.or(record.last_status_change).unwrap_or(record.first_seen);
+    let contact = reported.contact.as_ref().map(contact).filter(|contact| !contact.is_empty());
+    html! {
+        tr data-status=(reported.status.as_str()) {
+            th scope="row" {
+                (reported.title.as_deref().unwrap_or(&reported.name))
+                @if reported.title.is_some() { " " small { (reported.name) } }
+                @if let Some(parent) = &reported.parent { small.note { "on " (parent) } }
+            }
+            td { span class={ "tag " (condition.class()) } { (condition.sign()) " " (condition.word(reported.status)) } }
+            td.number { (age(since)) }
+            td.number {
+                @if let Some(ms) = volatile.latency_ms {
+                    a href={ "?range=" (view.range.0) "&latency=" (dependency_id(&target.info.id, &reported.name)) } {
+                        (chart::milliseconds(ms))
+                    }
+                }
+            }
+            td { (chart::strip(&reported.name, &past.of_dependency(dependency), span)) }
+            td {
+                @if let Some(message) = &reported.error_message { p.message { (message) } }
+                @if let Some(description) = &reported.description { p.note { (description) } }
+                @if let Some(impact) = reported.impact.as_ref().filter(|_| reported.status != Status::Ok) {
+                    p.note { "impact: " (impact) }
+                }
+                @if let Some(contact) = contact { p.note { "contact: " (contact) } }
+            }
+        }
+    }
+}
+
+/// The values of a contact as text.
+fn contact(contact: &model::Json) -> String {
+    let Ok(members) = serde_json::from_str::<BTreeMap<String, serde_json::Value>>(contact.as_str()) else {
+        return String::new();
+    };
+    let text = |value: serde_json::Value| match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    };
+    members.into_values().map(text).collect::<Vec<_>>().join(", ")
+}
+
+/// An entry of the timeline.
+enum Entry<'a> {
+    Status(&'a StatusChange),
+    Poll(&'a PollChange),
+    Gap(Timestamp),
+}
+
+fn timeline(history: &History) -> Markup {
+    let statuses = history.statuses.iter().map(|change| (change.at, Entry::Status(change)));
+    let polls = history.polls.iter().map(|change| (change.at, Entry::Poll(change)));
+    let gaps = history.gaps.iter().map(|(began, ended)| (*began, Entry::Gap(*ended)));
+    let mut entries: Vec<(Timestamp, Entry<'_>)> = statuses.chain(polls).chain(gaps).collect();
+    entries.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+    html! {
+        section #timeline.target {
+            h2 { "What happened" }
+            @if entries.is_empty() { p.note { "No status has changed in the time that is stored." } }
+            ol.timeline {
+                @for (at, entry) in entries.iter().take(ENTRIES) {
+                    li {
+                        time data-local=(at.as_millis()) { (time(*at)) } " "
+                        @match entry {
+                            Entry::Status(change) => {
+                                (change.dependency) " "
+                                span class={ "tag " (change.previous.as_str()) } { (change.previous.as_str()) } " → "
+                                span class={ "tag " (change.current.as_str()) } { (change.current.as_str()) }
+                                @if let Some(message) = message_of(history, change) { " " span.message { (message) } }
+                            }
+                            Entry::Poll(PollChange { failure: Some((category, code, message)), .. }) => {
+                                span.tag.unreachable { "polls fail" } " " (code) " (" (category.as_str()) "): " (message)
+                            }
+                            Entry::Poll(PollChange { failure: None, .. }) => { span.tag.ok { "polls succeed" } },
+                            Entry::Gap(ended) => { "no host ran until " time data-local=(ended.as_millis()) { (time(*ended)) } },
+                        }
+                    }
+                }
+            }
+            @if entries.len() > ENTRIES { p.note { "and " (entries.len() - ENTRIES) " earlier entries" } }
+        }
+    }
+}
+
+/// The error message that came with a change of status.
+fn message_of<'a>(history: &'a History, change: &StatusChange) -> Option<&'a str> {
+    let is_of = |error: &&model::ErrorChange| error.at == change.at && error.dependency == change.dependency;
+    history.errors.iter().find(is_of).and_then(|error| error.message.as_deref())
+}
+
+fn schedule(view: &View) -> Markup {
+    let Some(explanation) = &view.explanation else { return html! {} };
+    html! {
+        section #schedule.target {
+            h2 { "Why it is polled when it is" }
+            p { (explanation.summary) }
+            details {
+                summary { "The computation" }
+                table.settings {
+                    tbody {
+                        @for term in &explanation.terms {
+                            tr { th scope="row" { code { (term.name) } } td { (term.value) } td { (term.meaning) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn settings(view: &View) -> Markup {
+    let prefix = format!("target.{}.", view.target.info.id);
+    html! {
+        section #settings.target {
+            h2 { "Settings" }
+            table.settings {
+                thead { tr { th scope="col" { "Setting" } th scope="col" { "Value" } th scope="col" { "From" } } }
+                tbody {
+                    @for setting in &view.settings {
+                        tr data-source=(setting.source.as_str()) {
+                            th scope="row" { code { (setting.key.strip_prefix(&prefix).unwrap_or(&setting.key)) } }
+                            td { (setting.value.as_deref().unwrap_or("–")) }
+                            td { (setting.source.to_string()) @if setting.source == SettingSource::Setting { " (wins over the file)" } }
+                        }
+                    }
+                }
+            }
+            p.note {
+                "Change one with " code { "polliwog settings set " (prefix) "interval 30s" } "."
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::tests::{dependency, target, with};
+
+    #[test]
+    fn less_than_everything_never_looks_like_everything() {
+        for (share, text) in
+            [(1.0, "100.00 %"), (0.999_999_9, "> 99.99 %"), (0.9999, "99.99 %"), (0.5, "50.00 %"), (0.0, "0.00 %")]
+        {
+            assert_eq!(percent(share), text);
+        }
+    }
+
+    #[test]
+    fn availability_names_the_time_that_is_known() {
+        let found = |up: u64, down: u64| Availability { up: Duration::from_secs(up), down: Duration::from_secs(down) };
+        assert_eq!(known(found(7_200, 0), false), "2 h 0 min known");
+        assert_eq!(known(found(60, 5), true), "5 s down, 1 min known; older changes were deleted");
+    }
+
+    #[test]
+    fn a_status_has_a_reason() {
+        let mut critical = dependency("db", Status::Critical);
+        Arc::make_mut(&mut critical.record).reported.error_message = Some("it does not answer".to_owned());
+        let mut gone = dependency("old", Status::Ok);
+        Arc::make_mut(&mut gone.record).missing_since = Some(Timestamp::from_millis(1));
+        let of = |dependencies: Vec<DependencyState>, status: TargetStatus| {
+            why(&with(target("t"), |observed| observed.dependencies = dependencies.clone()), status)
+        };
+        let two = vec![critical.clone(), dependency("web", Status::Critical), gone.clone()];
+        assert_eq!(of(two, TargetStatus::Critical).as_deref(), Some("db: it does not answer, and 1 more"));
+        assert_eq!(of(vec![gone], TargetStatus::Warning).as_deref(), Some("old is missing"));
+        assert_eq!(of(vec![critical], TargetStatus::Ok), None);
+    }
+
+    #[test]
+    fn the_slowest_dependency_is_charted_unless_another_is_wanted() {
+        let slow = |name: &str, slot: u32, ms: Option<f64>| {
+            let mut found = dependency(name, Status::Ok);
+            Arc::make_mut(&mut found.record).slot = slot;
+            found.volatile.latency_ms = ms;
+            found
+        };
+        let all = vec![slow("a", 3, Some(5.0)), slow("b", 4, Some(9.0)), slow("c", 5, None)];
+        let found = with(target("t"), |observed| observed.dependencies = all);
+        assert_eq!(charted(&found, None), Some(4));
+        assert_eq!(charted(&found, Some(&dependency_id(&found.info.id, "c"))), Some(5));
+        assert_eq!(charted(&found, Some("unknown")), Some(4));
+        assert_eq!(charted(&target("t"), None), None);
+    }
+}
