@@ -45,7 +45,7 @@ pub(crate) fn newest(
 ) -> rusqlite::Result<Newest<ErrorChange>> {
     let sql = "SELECT dependency, error, message, at FROM error_history
                WHERE target = (SELECT num FROM target WHERE id = ?1) ORDER BY id DESC";
-    Newest::read(connection, (sql, target, since), |row| {
+    Newest::read(connection, (sql, target, since), false, |row| {
         let at = Timestamp::from_millis(row.get(3)?);
         Ok(ErrorChange { dependency: row.get(0)?, error: row.get(1)?, message: row.get(2)?, at })
     })

@@ -36,29 +36,13 @@ pub(crate) struct Newest<T> {
 }
 
 impl<T> Newest<T> {
-    /// Reads the rows of a target since a time. `sql` selects all of them, newest first, with the time as column 3.
+    /// Reads the rows of a target since a time, and the last one before it if `with_earlier`. `sql` selects all of them,
+    /// newest first, with the time as column 3.
     pub(super) fn read(
         connection: &Connection,
-        query: (&str, &TargetId, Timestamp),
-        parse: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<Self> {
-        Self::collect(connection, query, parse, false)
-    }
-
-    /// Reads the rows of a target since a time, and the last one before it.
-    pub(super) fn read_with_earlier(
-        connection: &Connection,
-        query: (&str, &TargetId, Timestamp),
-        parse: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<Self> {
-        Self::collect(connection, query, parse, true)
-    }
-
-    fn collect(
-        connection: &Connection,
         (sql, target, since): (&str, &TargetId, Timestamp),
-        mut parse: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
         with_earlier: bool,
+        mut parse: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<Self> {
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query([target.as_str()])?;

@@ -48,7 +48,7 @@ pub(crate) fn newest(
 ) -> rusqlite::Result<Newest<PollChange>> {
     let sql = "SELECT category, code, message, at FROM poll_error_history
                WHERE target = (SELECT num FROM target WHERE id = ?1) ORDER BY id DESC";
-    Newest::read_with_earlier(connection, (sql, target, since), |row| {
+    Newest::read(connection, (sql, target, since), true, |row| {
         let category = row.get_ref(0)?.as_str_or_null()?.and_then(FailureCategory::from_word);
         let text = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<String>>(column)?.unwrap_or_default());
         let failure = match category {

@@ -40,7 +40,7 @@ pub(crate) fn newest(
     let sql = "SELECT dependency, previous, current, at FROM transition
                WHERE target = (SELECT num FROM target WHERE id = ?1) ORDER BY id DESC";
     let status = |word: &str| Status::from_word(word).unwrap_or(Status::Unknown);
-    Newest::read(connection, (sql, target, since), |row| {
+    Newest::read(connection, (sql, target, since), false, |row| {
         Ok(StatusChange {
             dependency: row.get(0)?,
             previous: status(row.get_ref(1)?.as_str()?),
