@@ -177,7 +177,7 @@ fn store_config(notes: &Notes<'_>, section: Section<'_>, data_dir: &std::path::P
     let line = section.line("path");
     let config = store::Config {
         path: section.text("path").map_or_else(|| data_dir.join("polliwog.db"), PathBuf::from),
-        history_days: section.count("history_days").map_or(365, |days| u32::try_from(days).unwrap_or(u32::MAX)),
+        history_days: section.count("history_days").map_or(400, |days| u32::try_from(days).unwrap_or(u32::MAX)),
         history_rows: section.count("history_rows").unwrap_or(1_000_000),
         history_bytes: section.count("history_bytes").unwrap_or(2 << 30),
     };

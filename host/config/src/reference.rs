@@ -55,7 +55,7 @@ fn metrics() -> Section {
 fn store() -> Section {
     let keys = vec![
         key("path", "file", "polliwog.db in the data directory", "The database."),
-        key("history_days", "number", 365, "History older than this many days is deleted."),
+        key("history_days", "number", 400, "History older than this many days is deleted."),
         key("history_rows", "number", 1_000_000, "Rows of each history beyond this number are deleted, oldest first."),
         key(
             "history_bytes",

@@ -21,7 +21,7 @@ mod time;
 pub use event::{Event, EventKind, SequencedEvent};
 pub use history::{ErrorChange, History, PollChange, StatusChange};
 pub use ids::{InvalidId, Kind, TargetId};
-pub use latency::{LATENCY_WINDOW, LatencyPoint};
+pub use latency::{LATENCY_WINDOW, LatencyPoint, LatencySummary, LatencyWindow, Sketch};
 pub use outcome::{Cause, Failure, FailureCategory, Outcome};
 pub use pulse::{Alive, Pulse};
 pub use report::{Dependency, Json, Report, Sample, SampleKind, Status};

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    Ask, CommandError, Explanation, History, LatencyPoint, Moment, PluginState, SchedulerState, SequencedEvent,
+    Ask, CommandError, Explanation, History, LatencySummary, Moment, PluginState, SchedulerState, SequencedEvent,
     Setting, TargetId, TargetState, Term, Timestamp,
 };
 use sandbox::Sandbox;
@@ -133,10 +133,11 @@ impl web::Host for RunningHost {
     fn latencies(
         &self,
         target: &TargetId,
-        since: Timestamp,
-    ) -> BoxFuture<'_, Result<BTreeMap<u32, Vec<LatencyPoint>>, String>> {
+        of: (Timestamp, Option<u32>),
+        hours: bool,
+    ) -> BoxFuture<'_, Result<BTreeMap<u32, Vec<LatencySummary>>, String>> {
         let target = target.clone();
-        self.read(move |reader| reader.latencies(&target, since))
+        self.read(move |reader| reader.latencies(&target, of, hours))
     }
 
     fn health(&self) -> Result<(), String> {

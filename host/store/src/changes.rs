@@ -1,6 +1,6 @@
 //! The changes that a poll made to the known state of its target.
 
-use model::{DependencyRecord, FailureCategory, Json, LatencyPoint, PollFailure, Status, Timestamp};
+use model::{DependencyRecord, FailureCategory, Json, LatencyWindow, PollFailure, Status, Timestamp};
 use std::sync::Arc;
 
 /// A change of a dependency's status from one report to the next.
@@ -58,8 +58,8 @@ pub struct Changes {
     pub poll_error: Option<PollErrorEntry>,
     /// The target's record if its warnings, failure or staleness changed.
     pub target: Option<TargetRecord>,
-    /// Completed latency windows: dependency slot, point.
-    pub points: Vec<(u32, LatencyPoint)>,
+    /// Completed latency windows, each with its dependency's slot.
+    pub points: Vec<(u32, LatencyWindow)>,
 }
 
 /// The stored fields of a target itself.

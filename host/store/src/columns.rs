@@ -1,6 +1,7 @@
 //! Latency points and volatile fields by column, as they are compressed: the values of one column are alike.
 
-use crate::wire::{Journal, LiveWire, PointWire, ScheduleWire, Snapshot, WindowWire};
+use crate::wire::{Journal, LiveWire, PointWire, ScheduleWire, Snapshot, StoredPoint, WindowWire, unpack, unpacked};
+use model::Sketch;
 use serde::{Deserialize, Serialize};
 
 /// Latency points, each with the slot of its dependency.
@@ -14,6 +15,82 @@ pub(crate) struct PointColumns {
     below: Vec<u32>,
     /// The maximum less the mean.
     above: Vec<u32>,
+}
+
+/// The distributions of points, in the same order.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct SketchColumns {
+    /// The number of buckets of each.
+    lengths: Vec<u16>,
+    buckets: Vec<u8>,
+    counts: Vec<u32>,
+}
+
+/// Latency points with their distributions. Each window is stored as its difference from the last one, because equal
+/// small numbers compress best.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct BlockColumns {
+    points: PointColumns,
+    sketches: SketchColumns,
+}
+
+impl<'a> FromIterator<&'a StoredPoint> for BlockColumns {
+    fn from_iter<I: IntoIterator<Item = &'a StoredPoint>>(points: I) -> Self {
+        let (mut sketches, mut last) = (SketchColumns::default(), 0);
+        let points = points.into_iter().map(|StoredPoint { slot, point, sketch }| {
+            let window = point.window.wrapping_sub(std::mem::replace(&mut last, point.window));
+            let buckets = sketch.buckets();
+            sketches.lengths.push(buckets.len() as u16);
+            sketches.buckets.extend(buckets.iter().map(|(bucket, _)| bucket));
+            sketches.counts.extend(buckets.iter().map(|(_, count)| count));
+            (*slot, PointWire { window, ..*point })
+        });
+        let points = points.collect();
+        Self { points, sketches }
+    }
+}
+
+impl BlockColumns {
+    /// Returns the points. A column that is too short ends them.
+    pub(crate) fn points(self) -> impl Iterator<Item = StoredPoint> {
+        let SketchColumns { lengths, buckets, counts } = self.sketches;
+        let (mut buckets, mut last) = (buckets.into_iter().zip(counts), 0_u32);
+        self.points.points().zip(lengths).map(move |((slot, point), length)| {
+            last = last.wrapping_add(point.window);
+            let point = PointWire { window: last, ..point };
+            let sketch = Sketch::of_buckets(buckets.by_ref().take(length.into()));
+            StoredPoint { slot, point, sketch }
+        })
+    }
+}
+
+/// Decodes a block of points; those of an earlier version of the schema have no distributions. `None` if it is damaged.
+pub(crate) fn block(bytes: &[u8]) -> Option<Vec<StoredPoint>> {
+    if let Some(block) = unpacked(bytes).and_then(|plain| postcard::from_bytes::<BlockColumns>(&plain).ok()) {
+        return Some(block.points().collect());
+    }
+    let points = unpack(bytes, |columns: PointColumns| columns.points().collect::<Vec<_>>())?;
+    let sketch = Sketch::default();
+    Some(points.into_iter().map(|(slot, point)| StoredPoint { slot, point, sketch: sketch.clone() }).collect())
+}
+
+/// The points of several targets.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct OwnedColumns {
+    /// The target of each point.
+    owners: Vec<i64>,
+    block: BlockColumns,
+}
+
+impl OwnedColumns {
+    pub(crate) fn new(points: &[(i64, StoredPoint)]) -> Self {
+        let owners = points.iter().map(|(owner, _)| *owner).collect();
+        Self { owners, block: points.iter().map(|(_, point)| point).collect() }
+    }
+
+    pub(crate) fn points(self) -> impl Iterator<Item = (i64, StoredPoint)> {
+        self.owners.into_iter().zip(self.block.points())
+    }
 }
 
 /// A row of the journal.
@@ -35,9 +112,18 @@ pub(crate) struct JournalColumns {
     /// The windows with one measurement.
     windows: Vec<u32>,
     more: PointColumns,
-    /// The target of each point in `points`.
+    /// The target of each point in `points`, of versions before 6 of the schema.
     owners: Vec<i64>,
     points: PointColumns,
+}
+
+impl JournalColumns {
+    /// Takes the points of versions before 6 of the schema, which have no distributions.
+    pub(crate) fn take_points(&mut self) -> Vec<(i64, StoredPoint)> {
+        let (owners, points) = (std::mem::take(&mut self.owners), std::mem::take(&mut self.points));
+        let points = points.points().map(|(slot, point)| StoredPoint { slot, point, sketch: Sketch::default() });
+        owners.into_iter().zip(points).collect()
+    }
 }
 
 impl FromIterator<(u32, PointWire)> for PointColumns {
@@ -98,8 +184,8 @@ impl From<&Journal> for JournalColumns {
                 WindowWire::Empty | WindowWire::One(_) => None,
             }))
             .collect(),
-            owners: row.points.iter().map(|(target, ..)| *target).collect(),
-            points: row.points.iter().map(|(_, slot, point)| (*slot, *point)).collect(),
+            owners: Vec::new(),
+            points: PointColumns::default(),
         }
     }
 }
@@ -123,14 +209,7 @@ impl From<JournalColumns> for Journal {
             let volatile = lives.by_ref().take(count as usize).collect();
             (target, Snapshot { version, schedule, last_report, volatile })
         });
-        let snapshots = snapshots.collect();
-        let points = row.owners.into_iter().zip(row.points.points());
-        Self {
-            at: row.at,
-            ended: row.ended,
-            snapshots,
-            points: points.map(|(target, (slot, point))| (target, slot, point)).collect(),
-        }
+        Self { at: row.at, ended: row.ended, snapshots: snapshots.collect() }
     }
 }
 
@@ -160,7 +239,6 @@ mod tests {
                 (4, snapshot(2, Vec::new())),
                 (9, snapshot(3, vec![live(5, WindowWire::Empty), live(6, WindowWire::One(8))])),
             ],
-            points: vec![(3, 0, point(2)), (9, 6, PointWire { min_us: 5, max_us: 5, count: 1, ..point(0) })],
         };
         let plain = encode(&row).unwrap();
         let restored =
@@ -171,5 +249,32 @@ mod tests {
         assert_eq!(restored(&plain).as_ref(), Some(&plain));
         assert_eq!(restored(&packed[..packed.len() / 2]), None);
         assert_eq!(restored(&[]), None);
+    }
+
+    #[test]
+    fn points_are_restored_with_their_distributions_and_without_those_of_earlier_versions() {
+        let point = PointWire { window: 7, min_us: 4, max_us: 9, mean_us: 5, count: 3 };
+        let sketch = Sketch::of_buckets([(3, 1), (200, 2)]);
+        let points = [(1, sketch.clone()), (2, Sketch::default()), (3, sketch)];
+        let points = points.map(|(slot, sketch)| StoredPoint { slot, point, sketch });
+        let same = |restored: &[StoredPoint], with: bool| {
+            assert_eq!(restored.len(), points.len());
+            for (restored, point) in restored.iter().zip(&points) {
+                assert_eq!((restored.slot, restored.summary().max), (point.slot, point.summary().max));
+                let sketch = if with { point.sketch.clone() } else { Sketch::default() };
+                assert_eq!(restored.sketch, sketch);
+            }
+        };
+        let packed = pack(&points.iter().collect::<BlockColumns>()).unwrap();
+        same(&block(&packed).unwrap(), true);
+        assert!(block(&packed[..packed.len() - 4]).is_none());
+        let earlier = || points.iter().map(|point| (point.slot, point.point));
+        same(&block(&pack(&earlier().collect::<PointColumns>()).unwrap()).unwrap(), false);
+        same(&block(&encode(&earlier().collect::<Vec<_>>()).unwrap()).unwrap(), false);
+        let owned = pack(&OwnedColumns::new(&points.clone().map(|point| (5, point)))).unwrap();
+        let owned: OwnedColumns = postcard::from_bytes(&unpacked(&owned).unwrap()).unwrap();
+        let (owners, restored): (Vec<i64>, Vec<StoredPoint>) = owned.points().unzip();
+        assert_eq!(owners, [5, 5, 5]);
+        same(&restored, true);
     }
 }

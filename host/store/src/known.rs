@@ -2,8 +2,8 @@
 
 use crate::changes::{Changes, ErrorEntry, PollErrorEntry, TargetRecord, Transition};
 use model::{
-    DependencyRecord, DependencyState, Failure, Json, LatencyPoint, Outcome, PollFailure, Report, Status, Timestamp,
-    Volatile,
+    DependencyRecord, DependencyState, Failure, Json, LatencyPoint, LatencyWindow, Outcome, PollFailure, Report,
+    Sketch, Status, Timestamp, Volatile,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -33,13 +33,17 @@ pub struct KnownState {
     /// The time of the last report.
     pub last_report: Option<Timestamp>,
     next_slot: u32,
+    /// The distributions of current latency windows with several measurements, by slot.
+    sketches: HashMap<u32, Sketch>,
 }
 
 impl KnownState {
-    /// Completes a stored state with its dependencies.
-    pub(crate) fn restored(mut self, mut dependencies: Vec<DependencyState>) -> Self {
+    /// Completes a stored state with its dependencies. Slots below `next_slot` belong to these or to deleted ones,
+    /// whose history is still stored.
+    pub(crate) fn restored(mut self, mut dependencies: Vec<DependencyState>, next_slot: u32) -> Self {
         dependencies.sort_by_key(|dependency| (dependency.record.missing_since.is_some(), dependency.record.slot));
-        self.next_slot = dependencies.iter().map(|dependency| dependency.record.slot + 1).max().unwrap_or(0);
+        let slots = dependencies.iter().map(|dependency| dependency.record.slot.saturating_add(1));
+        self.next_slot = slots.max().unwrap_or(0).max(next_slot);
         self.dependencies = dependencies;
         self
     }
@@ -130,7 +134,10 @@ impl KnownState {
         changes: &mut Changes,
     ) {
         let DependencyState { record, volatile } = &mut self.dependencies[place];
-        changes.points.extend(take_volatile(volatile, &mut reported, at).map(|point| (record.slot, point)));
+        if let Some(ms) = take_volatile(volatile, &mut reported, at) {
+            let window = measure(&mut volatile.window, &mut self.sketches, (record.slot, at, ms));
+            changes.points.extend(window.map(|window| (record.slot, window)));
+        }
         let status = (record.reported.status, reported.status);
         let urgent = status.0 != status.1
             || record.reported.skipped != reported.skipped
@@ -167,7 +174,7 @@ impl KnownState {
         changes: &mut Changes,
     ) {
         let mut volatile = Volatile::default();
-        take_volatile(&mut volatile, &mut reported, at);
+        volatile.window = take_volatile(&mut volatile, &mut reported, at).map(|ms| LatencyPoint::first(at, ms));
         let error = error_entry(None, &reported);
         let record = Arc::new(DependencyRecord {
             slot: self.next_slot,
@@ -199,6 +206,7 @@ impl KnownState {
         for (DependencyState { record, .. }, is_reported) in self.dependencies.iter_mut().zip(is_reported) {
             if !is_reported && record.missing_since.is_none() && !is_kept(&record.reported.name) {
                 *record = Arc::new(DependencyRecord { missing_since: Some(at), ..DependencyRecord::clone(record) });
+                self.sketches.remove(&record.slot);
                 changes.urgent.push(record.clone());
             }
         }
@@ -238,18 +246,35 @@ impl KnownState {
     }
 }
 
-/// Moves the volatile fields out of a report. Returns the latency window that the report completed.
-fn take_volatile(volatile: &mut Volatile, reported: &mut model::Dependency, at: Timestamp) -> Option<LatencyPoint> {
+/// Moves the volatile fields out of a report. Returns the latency in milliseconds, if one was measured.
+fn take_volatile(volatile: &mut Volatile, reported: &mut model::Dependency, at: Timestamp) -> Option<f64> {
     volatile.checked_at = reported.checked_at.take().unwrap_or(at);
     volatile.latency_ms = reported.latency_ms.take();
-    let ms = volatile.latency_ms.filter(|ms| *ms > 0.0)?;
-    match &mut volatile.window {
-        Some(window) => window.add(at, ms),
-        None => {
-            volatile.window = Some(LatencyPoint::first(at, ms));
-            None
-        }
+    volatile.latency_ms.filter(|ms| *ms > 0.0)
+}
+
+/// Adds a measurement to the current window of a dependency. Returns the window that it completes.
+fn measure(
+    window: &mut Option<LatencyPoint>,
+    sketches: &mut HashMap<u32, Sketch>,
+    (slot, at, ms): (u32, Timestamp, f64),
+) -> Option<LatencyWindow> {
+    let Some(current) = window else {
+        *window = Some(LatencyPoint::first(at, ms));
+        return None;
+    };
+    let before = *current;
+    if let Some(point) = current.add(at, ms) {
+        return Some(LatencyWindow { point, sketch: sketches.remove(&slot).unwrap_or_default() });
     }
+    // The second measurement begins the sketch; so does the first after a restart.
+    let sketch = sketches.entry(slot).or_insert_with(|| {
+        let mut first = Sketch::default();
+        first.merge(&before, &Sketch::default());
+        first
+    });
+    sketch.add(ms, 1);
+    None
 }
 
 /// Returns an entry of the error history if the error state changed; `None` for an unknown dependency, whose errors are

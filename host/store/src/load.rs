@@ -4,7 +4,7 @@ use crate::known::KnownState;
 use crate::record::StoredSchedule;
 use crate::tables::target::TargetRow;
 use crate::tables::{dependency, journal, target};
-use crate::wire::{PointWire, Snapshot};
+use crate::wire::{Snapshot, StoredPoint};
 use model::{DependencyRecord, DependencyState, Kind, TargetId, Timestamp, Volatile};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
@@ -32,8 +32,8 @@ pub(crate) struct Journaled {
     pub version: u64,
     /// The newest snapshot of each target, by its number.
     pub snapshots: BTreeMap<i64, Snapshot>,
-    /// Latency points: target number, slot, point.
-    pub points: Vec<(i64, u32, PointWire)>,
+    /// Latency points, each with the number of its target.
+    pub points: Vec<(i64, StoredPoint)>,
     /// The number of rows.
     pub rows: u64,
     /// Polls up to this time may be missing from the database; `None` if the last host ended properly.
@@ -57,7 +57,7 @@ pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Everything> {
     let mut journal = journaled(connection)?;
     let mut dependencies = dependency::all(connection)?;
     let (mut numbers, mut targets) = (HashMap::new(), HashMap::new());
-    for TargetRow { num, id, kind, record, snapshot } in target::all(connection)? {
+    for TargetRow { num, id, kind, record, snapshot, next_slot } in target::all(connection)? {
         let snapshot = Snapshot::merged(snapshot, journal.snapshots.get(&num));
         journal.version = journal.version.max(snapshot.as_ref().map_or(0, |snapshot| snapshot.version));
         let schedule = snapshot.as_ref().map(|snapshot| StoredSchedule::from(&snapshot.schedule));
@@ -65,7 +65,7 @@ pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Everything> {
         (known.warnings, known.failure, known.stale_since) = (record.warnings, record.failure, record.stale_since);
         known.last_report = snapshot.as_ref().and_then(|snapshot| snapshot.last_report).map(Timestamp::from_millis);
         let records = dependencies.remove(&num).unwrap_or_default();
-        let known = known.restored(states(records, snapshot.as_ref()));
+        let known = known.restored(states(records, snapshot.as_ref()), next_slot);
         numbers.insert(id.clone(), num);
         targets.insert(id, Loaded { kind, known, schedule });
     }
@@ -77,9 +77,9 @@ pub(crate) fn journaled(connection: &Connection) -> rusqlite::Result<Journaled> 
     let mut journaled = Journaled::default();
     for row in journal::all(connection)? {
         journaled.rows += 1;
-        let Some(row) = row else { continue };
+        let Some((row, points)) = row else { continue };
         journaled.snapshots.extend(row.snapshots);
-        journaled.points.extend(row.points);
+        journaled.points.extend(points);
         let until = Timestamp::from_millis(row.at).after(FORGOTTEN);
         journaled.forgotten_until = (!row.ended).then_some(until);
         journaled.last = Some(Timestamp::from_millis(row.at));

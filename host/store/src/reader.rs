@@ -2,8 +2,10 @@
 //!
 //! Every read has a bound on its rows and on its steps, so that no read delays a checkpoint for long.
 
-use crate::tables::{error, event, gap, journal, latency, poll_error, session, setting, token, transition};
-use model::{History, LatencyPoint, SequencedEvent, TargetId, Timestamp};
+use crate::tables::tier::{self, Tier};
+use crate::tables::{error, event, gap, journal, latency, poll_error, session, setting, target, token, transition};
+use crate::wire::StoredPoint;
+use model::{History, LatencySummary, SequencedEvent, TargetId, Timestamp};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -80,22 +82,35 @@ impl Reader {
         })
     }
 
-    /// Returns the latency points of a target since a time, by the slots of its dependencies, oldest first.
+    /// Returns the latencies of a target since a time, by the slots of its dependencies, oldest first: of the
+    /// dependency with one slot, or of all. With `hours` they are of hours, or of days where hours are no longer
+    /// stored; else they are of five minutes, as far back as these are stored.
     pub fn latencies(
         &self,
         target: &TargetId,
-        since: Timestamp,
-    ) -> Result<BTreeMap<u32, Vec<LatencyPoint>>, ReadError> {
+        (since, slot): (Timestamp, Option<u32>),
+        hours: bool,
+    ) -> Result<BTreeMap<u32, Vec<LatencySummary>>, ReadError> {
         self.with(|connection| {
-            let mut by_slot: BTreeMap<u32, Vec<LatencyPoint>> = BTreeMap::new();
-            let stored = latency::since(connection, target, since)?;
-            for (slot, point) in stored.into_iter().chain(journal::points(connection, target)?) {
-                let point = LatencyPoint::from(point);
-                if point.start >= since {
-                    by_slot.entry(slot).or_default().push(point);
-                }
+            let Some(num) = target::find(connection, target)? else { return Ok(BTreeMap::new()) };
+            let mut stored = Vec::new();
+            let tiers: &[Tier] = if hours { &[Tier::Day, Tier::Hour] } else { &[Tier::Window] };
+            let first = since.as_millis().div_euclid(86_400_000);
+            for tier in tiers {
+                tier::read(connection, *tier, (num, slot, first), |point| stored.push(point))?;
             }
-            Ok(by_slot)
+            let recent = latency::since(connection, num, since)?.into_iter().chain(journal::points(connection, num)?);
+            let recent = recent.filter(|point| slot.is_none_or(|slot| point.slot == slot));
+            let mut by_slot: BTreeMap<u32, Vec<StoredPoint>> = BTreeMap::new();
+            for point in stored.into_iter().chain(recent) {
+                by_slot.entry(point.slot).or_default().push(point);
+            }
+            let summarised = |points: Vec<StoredPoint>| {
+                let points = if hours { tier::combined(Tier::Hour, points) } else { points };
+                let summaries = points.iter().map(StoredPoint::summary);
+                summaries.filter(|summary| summary.start >= since).collect()
+            };
+            Ok(by_slot.into_iter().map(|(slot, points)| (slot, summarised(points))).collect())
         })
     }
 

@@ -3,7 +3,7 @@
 //! Migrations are numbered and forward only; a copy of the database is made before each.
 
 use crate::tables::{
-    dependency, error, event, gap, journal, latency, poll_error, session, setting, target, token, transition,
+    dependency, error, event, gap, journal, latency, poll_error, session, setting, target, tier, token, transition,
 };
 use rusqlite::Connection;
 use rusqlite_migration::{M, Migrations, SchemaVersion};
@@ -36,8 +36,11 @@ const V4: [&str; 1] = ["-- No table changes.\n"];
 /// Records the times in which no host ran.
 const V5: [&str; 1] = [gap::V5];
 
+/// Keeps latencies in tiers, with their distribution.
+const V6: [&str; 4] = [latency::V6, tier::V6, journal::V6, target::V6];
+
 /// The statements of every version.
-const VERSIONS: [&[&str]; 5] = [&V1, &V2, &V3, &V4, &V5];
+const VERSIONS: [&[&str]; 6] = [&V1, &V2, &V3, &V4, &V5, &V6];
 
 /// The application id in the header of our databases, from version 3 on: "Pllw" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;
@@ -109,8 +112,11 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), Mi
 
 /// Returns a table of the newest version that this database lacks; `None` if it has all of them.
 pub(crate) fn missing_table(connection: &Connection) -> rusqlite::Result<Option<&'static str>> {
-    let created = VERSIONS.into_iter().flatten().flat_map(|step| step.split("CREATE TABLE ").skip(1));
-    for table in created.filter_map(|rest| rest.split_whitespace().next()) {
+    let names = |verb: &'static str| {
+        let after = VERSIONS.into_iter().flatten().flat_map(move |step| step.split(verb).skip(1));
+        after.filter_map(|rest| rest.split([' ', ';']).next())
+    };
+    for table in names("CREATE TABLE ").filter(|table| names("DROP TABLE ").all(|dropped| dropped != *table)) {
         let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
         if connection.query_row(sql, [table], |row| row.get::<_, i64>(0))? == 0 {
             return Ok(Some(table));

@@ -8,7 +8,10 @@ use crate::job::{Job, SettingChange};
 use crate::record::{Commit, Progress, StoredSchedule};
 use crate::stored_event::EventWire;
 use crate::wire::{LiveWire, PointWire, ScheduleWire};
-use model::{DependencyRecord, Event, FailureCategory, Json, Kind, PollFailure, Status, TargetId, Timestamp};
+use model::{
+    DependencyRecord, Event, FailureCategory, Json, Kind, LatencyWindow, PollFailure, Sketch, Status, TargetId,
+    Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, Write};
@@ -243,7 +246,7 @@ impl ChangesWire {
                 let failed = failed.map(|f| (failure(f.category, &f.code, &f.message), f.at.as_millis()));
                 (target.warnings.clone(), failed, target.stale_since.map(Timestamp::as_millis))
             }),
-            points: changes.points.iter().map(|(slot, point)| (*slot, PointWire::from(*point))).collect(),
+            points: changes.points.iter().map(|(slot, window)| (*slot, window.point.into())).collect(),
         }
     }
 
@@ -282,7 +285,9 @@ impl ChangesWire {
                 }),
                 stale_since: stale_since.map(at),
             }),
-            points: self.points.into_iter().map(|(slot, point)| (slot, point.into())).collect(),
+            points: (self.points.into_iter())
+                .map(|(slot, point)| (slot, LatencyWindow { point: point.into(), sketch: Sketch::default() }))
+                .collect(),
         }
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod poll_error;
 pub(crate) mod session;
 pub(crate) mod setting;
 pub(crate) mod target;
+pub(crate) mod tier;
 pub(crate) mod token;
 pub(crate) mod transition;
 

@@ -4,8 +4,8 @@ use crate::record::StoredSchedule;
 use flate2::Compression;
 use flate2::read::{DeflateDecoder, DeflateEncoder};
 use model::{
-    Breaker, BreakerState, Cause, DeadLetter, DeadReason, LATENCY_WINDOW, LatencyPoint, Rate, Rates, Schedule,
-    Timestamp, Volatile,
+    Breaker, BreakerState, Cause, DeadLetter, DeadReason, LATENCY_WINDOW, LatencyPoint, LatencySummary, LatencyWindow,
+    Rate, Rates, Schedule, Sketch, Timestamp, Volatile,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -44,8 +44,6 @@ pub(crate) struct Journal {
     /// Whether the host ended properly with this row.
     pub ended: bool,
     pub snapshots: Vec<(i64, Snapshot)>,
-    /// Target number, slot, point.
-    pub points: Vec<(i64, u32, PointWire)>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -126,10 +124,41 @@ impl From<PointWire> for LatencyPoint {
     }
 }
 
-impl PointWire {
-    /// Returns the hour since the epoch.
+/// A latency point of the dependency with a slot, and its distribution.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredPoint {
+    pub slot: u32,
+    pub point: PointWire,
+    /// Empty if it is not known, or if there was one measurement.
+    pub sketch: Sketch,
+}
+
+impl StoredPoint {
+    pub(crate) fn new(slot: u32, window: &LatencyWindow) -> Self {
+        Self { slot, point: window.point.into(), sketch: window.sketch.clone() }
+    }
+
+    /// Returns the hour of its start since the epoch.
     pub(crate) fn hour(&self) -> i64 {
-        i64::from(self.window) / 12
+        i64::from(self.point.window) / 12
+    }
+
+    pub(crate) fn summary(&self) -> LatencySummary {
+        LatencySummary::of(&self.point.into(), &self.sketch)
+    }
+
+    /// Adds the measurements of another point of the dependency.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if self.sketch.buckets().is_empty() {
+            self.sketch.merge(&self.point.into(), &Sketch::default());
+        }
+        self.sketch.merge(&other.point.into(), &other.sketch);
+        let (own, more) = (&mut self.point, &other.point);
+        let sum = u64::from(own.mean_us) * u64::from(own.count) + u64::from(more.mean_us) * u64::from(more.count);
+        let count = own.count.saturating_add(more.count);
+        own.mean_us = u32::try_from(sum / u64::from(count.max(1))).unwrap_or(u32::MAX);
+        (own.min_us, own.max_us) = (own.min_us.min(more.min_us), own.max_us.max(more.max_us));
+        own.count = count;
     }
 }
 
@@ -249,14 +278,18 @@ pub(crate) fn unpack<T: DeserializeOwned, Old: DeserializeOwned>(
     bytes: &[u8],
     converted: impl FnOnce(T) -> Old,
 ) -> Option<Old> {
-    match bytes.split_first() {
-        Some((&COMPRESSED, packed)) if !packed.is_empty() => {
-            let mut plain = Vec::new();
-            DeflateDecoder::new(packed).take(MAX_BYTES).read_to_end(&mut plain).ok()?;
-            postcard::from_bytes(&plain).ok().map(converted)
-        }
+    match bytes {
+        [COMPRESSED, _, ..] => postcard::from_bytes(&unpacked(bytes)?).ok().map(converted),
         _ => postcard::from_bytes(bytes).ok(),
     }
+}
+
+/// Returns the bytes that [`pack`] compressed; `None` if it did not, or if they are damaged.
+pub(crate) fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
+    let [COMPRESSED, packed @ ..] = bytes else { return None };
+    let mut plain = Vec::new();
+    DeflateDecoder::new(packed).take(MAX_BYTES).read_to_end(&mut plain).ok()?;
+    Some(plain)
 }
 
 /// Encodes a value for the database.

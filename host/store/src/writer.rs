@@ -5,6 +5,7 @@
 
 mod guard;
 mod pending;
+mod rollup;
 mod rows;
 mod shares;
 
@@ -18,7 +19,7 @@ use crate::record::{Announce, Commit, Progress, Publish};
 use crate::sqlite::{data_version, plain};
 use crate::tables::journal::mark;
 use crate::tables::{gap, latency, session, target, token};
-use crate::wire::PointWire;
+use crate::wire::StoredPoint;
 pub(crate) use guard::check_pages;
 use model::{Alive, Event, Pulse, SequencedEvent, TargetId, Timestamp};
 pub(crate) use pending::Limits;
@@ -290,7 +291,7 @@ pub(crate) struct WriterState {
     numbers: HashMap<TargetId, i64>,
     version: u64,
     /// Latency points of commits that are not in the journal yet.
-    unjournaled: Vec<(i64, u32, PointWire)>,
+    unjournaled: Vec<(i64, StoredPoint)>,
     journal_rows: u64,
     /// The hour of the last flush; `None` before the first.
     hour: Option<i64>,
@@ -478,8 +479,9 @@ fn prune(
     }
     let Some((now, is_plausible)) = times.progressed else { return Ok(shares) };
     let now = is_plausible.then_some(now);
+    now.map_or(Ok(()), |now| rollup::step(transaction, limits, now))?;
     if pending.folded {
-        latency::prune(transaction, now.map(|now| limits.oldest(now)), limits.most_rows())?;
+        latency::prune(transaction, limits.most_rows())?;
         now.map_or(Ok(()), |now| gap::prune(transaction, limits.oldest(now)))?;
     }
     let mut counted = match shares {

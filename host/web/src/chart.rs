@@ -5,7 +5,7 @@
 use crate::timeline::{Period, State, columns};
 use crate::wire::time;
 use maud::{Markup, html};
-use model::{LATENCY_WINDOW, LatencyPoint, Timestamp};
+use model::{LATENCY_WINDOW, LatencySummary, Timestamp};
 use std::fmt::Write as _;
 
 /// The maximum number of parts of a picture.
@@ -69,35 +69,49 @@ struct Part {
     min: f64,
     max: f64,
     mean: f64,
+    p95: f64,
 }
 
-/// The latency over time: the mean as a line, and the range from the lowest to the highest as an area. `None` without
-/// measurements.
-pub(crate) fn latency(name: &str, points: &[LatencyPoint], (from, to): (Timestamp, Timestamp)) -> Option<Markup> {
+/// The sums of the measurements in one part of a chart.
+#[derive(Clone, Copy)]
+struct Sums {
+    min: f64,
+    max: f64,
+    p95: f64,
+    sum: f64,
+    count: f64,
+}
+
+/// The latency over time: the mean as a line, the highest 95th percentile as a broken line, and the range from the
+/// lowest to the highest as an area. `None` without measurements.
+pub(crate) fn latency(name: &str, points: &[LatencySummary], (from, to): (Timestamp, Timestamp)) -> Option<Markup> {
     let length = (to.as_millis() - from.as_millis()).max(1);
     // A part is not shorter than a window, or the line would have holes.
     let count = (length / LATENCY_WINDOW.as_millis() as i64).clamp(1, COLUMNS as i64) as usize;
-    let mut sums = vec![(f64::INFINITY, 0.0_f64, 0.0_f64, 0.0_f64); count];
+    let mut sums = vec![Sums { min: f64::INFINITY, max: 0.0, p95: 0.0, sum: 0.0, count: 0.0 }; count];
     for point in points.iter().filter(|point| point.start <= to && point.count > 0) {
         let place = (point.start.as_millis() - from.as_millis()) * count as i64 / length;
         let Some(part) = usize::try_from(place).ok().and_then(|place| sums.get_mut(place.min(count - 1))) else {
             continue;
         };
-        part.0 = part.0.min(point.min.into());
-        part.1 = part.1.max(point.max.into());
-        part.2 += f64::from(point.sum);
-        part.3 += f64::from(point.count);
+        part.min = part.min.min(point.min.into());
+        part.max = part.max.max(point.max.into());
+        part.p95 = part.p95.max(point.p95.into());
+        part.sum += f64::from(point.mean) * f64::from(point.count);
+        part.count += f64::from(point.count);
     }
-    let part = |sum: &(f64, f64, f64, f64)| (sum.3 > 0.0).then(|| Part { min: sum.0, max: sum.1, mean: sum.2 / sum.3 });
+    let part =
+        |&Sums { min, max, p95, sum, count }: &Sums| (count > 0.0).then(|| Part { min, max, p95, mean: sum / count });
     let parts: Vec<Option<Part>> = sums.iter().map(part).collect();
     let highest = parts.iter().flatten().map(|part| part.max).reduce(f64::max)?;
-    let (sum, number) = sums.iter().fold((0.0, 0.0), |total, part| (total.0 + part.2, total.1 + part.3));
+    let (sum, number) = sums.iter().fold((0.0, 0.0), |total, part| (total.0 + part.sum, total.1 + part.count));
     let scale = round_up(highest);
-    let (line, area) = paths(&parts, scale);
+    let Paths { line, p95, area } = paths(&parts, scale);
     Some(html! {
         figure.chart {
             figcaption {
                 "Latency of " (name) ": mean " (milliseconds(sum / number)) ", highest " (milliseconds(highest))
+                ". The line is the mean, the broken line the 95th percentile."
             }
             div.plot {
                 div.scale aria-hidden="true" {
@@ -107,6 +121,7 @@ pub(crate) fn latency(name: &str, points: &[LatencyPoint], (from, to): (Timestam
                     aria-label={ "latency of " (name) " over time" } {
                     path.grid d={ "M0 " (HEIGHT / 2.0) "H" (count) } {}
                     path.area d=(area) {}
+                    path.line.p95 d=(p95) {}
                     path.line d=(line) {}
                 }
             }
@@ -124,27 +139,38 @@ pub(crate) fn axis((from, to): (Timestamp, Timestamp)) -> Markup {
     }
 }
 
-/// Returns the line of the means and the area between lowest and highest.
-fn paths(parts: &[Option<Part>], scale: f64) -> (String, String) {
+/// The paths of a chart.
+#[derive(Default)]
+struct Paths {
+    /// The means.
+    line: String,
+    /// The 95th percentiles.
+    p95: String,
+    /// The area between lowest and highest.
+    area: String,
+}
+
+fn paths(parts: &[Option<Part>], scale: f64) -> Paths {
     let y = |ms: f64| (HEIGHT - ms / scale * HEIGHT).clamp(0.0, HEIGHT);
-    let (mut line, mut area) = (String::new(), String::new());
+    let mut paths = Paths::default();
     let measured: Vec<(usize, Part)> = parts.iter().enumerate().filter_map(|(at, part)| Some((at, (*part)?))).collect();
     for run in measured.chunk_by(|left, right| right.0 - left.0 <= INTERRUPTION) {
         for (n, (at, part)) in run.iter().enumerate() {
-            let command = if n == 0 { 'M' } else { 'L' };
-            let _ = write!(line, "{command}{:.1} {:.1}", *at as f64 + 0.5, y(part.mean));
-            let _ = write!(area, "{command}{:.1} {:.1}", *at as f64 + 0.5, y(part.max));
+            let (command, x) = (if n == 0 { 'M' } else { 'L' }, *at as f64 + 0.5);
+            let _ = write!(paths.line, "{command}{x:.1} {:.1}", y(part.mean));
+            let _ = write!(paths.p95, "{command}{x:.1} {:.1}", y(part.p95));
+            let _ = write!(paths.area, "{command}{x:.1} {:.1}", y(part.max));
         }
         // A single measurement is a dot as wide as its part.
         if run.len() == 1 {
-            line.push_str("h0.9");
+            paths.line.push_str("h0.9");
         }
         for (at, part) in run.iter().rev() {
-            let _ = write!(area, "L{:.1} {:.1}", *at as f64 + 0.5, y(part.min));
+            let _ = write!(paths.area, "L{:.1} {:.1}", *at as f64 + 0.5, y(part.min));
         }
-        area.push('Z');
+        paths.area.push('Z');
     }
-    (line, area)
+    paths
 }
 
 /// Rounds up to 1, 2 or 5 times a power of ten.
@@ -182,7 +208,14 @@ mod tests {
 
     #[test]
     fn a_chart_interrupts_the_line_where_nothing_was_measured() {
-        let point = |minutes: i64, ms: f64| LatencyPoint::first(at(minutes), ms);
+        let point = |minutes: i64, ms: f32| LatencySummary {
+            start: at(minutes),
+            min: ms,
+            mean: ms,
+            p95: ms,
+            max: ms,
+            count: 1,
+        };
         let points = [point(0, 10.0), point(5, 20.0), point(60, 30.0)];
         let text = latency("a", &points, (at(0), at(120))).unwrap().into_string();
         assert!(text.contains("mean 20 ms, highest 30 ms"), "{text}");

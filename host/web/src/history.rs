@@ -9,8 +9,12 @@ use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use model::{CommandError, ErrorChange, History, LatencyPoint, PollChange, StatusChange, TargetState, Timestamp};
+use model::{
+    CommandError, DependencyState, ErrorChange, History, LatencySummary, PollChange, Sketch, StatusChange, TargetState,
+    Timestamp,
+};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +38,21 @@ pub(crate) fn length(range: Option<&str>) -> Result<(&'static str, Duration), Ap
         let message = format!("the range must be one of {known}");
         ApiError { field: Some("range"), ..ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message) }
     })
+}
+
+/// Returns true if the latencies of a range of this length are those of hours. Five minutes are stored for 14 days.
+pub(crate) fn is_coarse(length: Duration) -> bool {
+    length > Duration::from_secs(7 * 86_400)
+}
+
+/// Returns the latencies of a dependency: the stored ones, and the current five minutes.
+pub(crate) fn with_current(
+    stored: &BTreeMap<u32, Vec<LatencySummary>>,
+    dependency: &DependencyState,
+) -> Vec<LatencySummary> {
+    let stored = stored.get(&dependency.record.slot).map(Vec::as_slice).unwrap_or_default();
+    let current = dependency.volatile.window.map(|point| LatencySummary::of(&point, &Sketch::default()));
+    stored.iter().copied().chain(current).collect()
 }
 
 #[derive(Debug, Deserialize)]
@@ -207,6 +226,11 @@ pub(crate) async fn history(
     Ok(Json(wire).into_response())
 }
 
+fn slot(target: &TargetState, name: &str) -> Option<u32> {
+    let found = target.observed.dependencies.iter().find(|dependency| dependency.record.reported.name == name);
+    found.map(|dependency| dependency.record.slot)
+}
+
 fn transition(change: &StatusChange) -> TransitionWire<'_> {
     let (previous, current) = (change.previous.as_str(), change.current.as_str());
     TransitionWire { at: time(change.at), dependency: &change.dependency, previous, current }
@@ -242,6 +266,7 @@ struct PointWire {
     start: String,
     min_ms: f32,
     mean_ms: f32,
+    p95_ms: f32,
     max_ms: f32,
     count: u32,
 }
@@ -254,37 +279,37 @@ struct LatenciesWire<'a> {
     points: Vec<PointWire>,
 }
 
-/// The latencies of a target's dependencies, one point for five minutes.
+/// The latencies of a target's dependencies: one point for five minutes, for an hour in ranges of more than 7 days, and
+/// for a day before the last 90 days.
 pub(crate) async fn latency(
     State(shared): State<Shared>,
     Path(id): Path<String>,
     query: Queried,
 ) -> Result<Response, ApiError> {
     let Asked { target, span, is_csv, dependency } = asked(&shared, id, query)?;
-    let stored = shared.host.latencies(&target.info.id, span.0).await.map_err(unreadable)?;
+    let slot = dependency.as_ref().and_then(|name| slot(&target, name));
+    let coarse = is_coarse(Duration::from_millis((span.1.as_millis() - span.0.as_millis()).unsigned_abs()));
+    let stored = shared.host.latencies(&target.info.id, (span.0, slot), coarse).await.map_err(unreadable)?;
     let wanted = (target.observed.dependencies.iter())
         .filter(|d| dependency.as_deref().is_none_or(|wanted| wanted == d.record.reported.name));
-    let points = wanted.map(|dependency| {
-        let (record, window) = (&dependency.record, dependency.volatile.window);
-        let stored = stored.get(&record.slot).map(Vec::as_slice).unwrap_or_default();
-        (record.reported.name.as_str(), stored.iter().copied().chain(window).collect::<Vec<LatencyPoint>>())
-    });
+    let points = wanted.map(|dependency| (dependency.record.reported.name.as_str(), with_current(&stored, dependency)));
     if is_csv {
-        let mut text = "start,dependency,min_ms,mean_ms,max_ms,count\n".to_owned();
+        let mut text = "start,dependency,min_ms,mean_ms,p95_ms,max_ms,count\n".to_owned();
         for (name, points) in points {
             for point in points {
-                let LatencyPoint { start, min, max, count, .. } = point;
-                let _ = writeln!(text, "{},{},{min},{},{max},{count}", time(start), field(name), point.mean());
+                let LatencySummary { start, min, mean, p95, max, count } = point;
+                let _ = writeln!(text, "{},{},{min},{mean},{p95},{max},{count}", time(start), field(name));
             }
         }
         return Ok(csv(&text));
     }
-    let wire = |point: LatencyPoint| PointWire {
-        start: time(point.start),
-        min_ms: point.min,
-        mean_ms: point.mean(),
-        max_ms: point.max,
-        count: point.count,
+    let wire = |LatencySummary { start, min, mean, p95, max, count }: LatencySummary| PointWire {
+        start: time(start),
+        min_ms: min,
+        mean_ms: mean,
+        p95_ms: p95,
+        max_ms: max,
+        count,
     };
     let latencies: Vec<_> = points
         .map(|(name, points)| LatenciesWire {

@@ -4,7 +4,7 @@ use crate::auth::TokenHash;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    Ask, CommandError, Explanation, History, LatencyPoint, PluginState, SchedulerState, SequencedEvent, Setting,
+    Ask, CommandError, Explanation, History, LatencySummary, PluginState, SchedulerState, SequencedEvent, Setting,
     TargetId, TargetState, Timestamp,
 };
 use std::collections::BTreeMap;
@@ -40,12 +40,14 @@ pub trait Host: Send + Sync + 'static {
     /// Returns what is stored of a target's past since a time.
     fn history(&self, target: &TargetId, since: Timestamp) -> BoxFuture<'_, Result<History, String>>;
 
-    /// Returns the stored latencies of a target's dependencies since a time, by their slots.
+    /// Returns the stored latencies of a target since a time, by the slots of its dependencies: of the dependency with
+    /// one slot, or of all; of hours, or of five minutes.
     fn latencies(
         &self,
         target: &TargetId,
-        since: Timestamp,
-    ) -> BoxFuture<'_, Result<BTreeMap<u32, Vec<LatencyPoint>>, String>>;
+        of: (Timestamp, Option<u32>),
+        hours: bool,
+    ) -> BoxFuture<'_, Result<BTreeMap<u32, Vec<LatencySummary>>, String>>;
 
     /// Fails with the reason if this process does not work and should be restarted.
     fn health(&self) -> Result<(), String>;

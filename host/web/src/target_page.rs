@@ -5,7 +5,7 @@ use crate::auth::Auth;
 use crate::chart;
 use crate::condition::Condition;
 use crate::error::ApiError;
-use crate::history::{RANGES, length};
+use crate::history::{RANGES, is_coarse, length, with_current};
 use crate::page::{age, banner, buttons, complaints, document, problems, state};
 use crate::state::Shared;
 use crate::status::TargetStatus;
@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use model::{
-    DependencyState, Explanation, History, LatencyPoint, PollChange, Setting, SettingSource, Status, StatusChange,
+    DependencyState, Explanation, History, LatencySummary, PollChange, Setting, SettingSource, Status, StatusChange,
     TargetState, Timestamp,
 };
 use serde::Deserialize;
@@ -45,7 +45,7 @@ struct View {
     now: Timestamp,
     range: (&'static str, Duration),
     history: Result<History, String>,
-    latencies: BTreeMap<u32, Vec<LatencyPoint>>,
+    latencies: BTreeMap<u32, Vec<LatencySummary>>,
     /// The slot of the dependency whose latency is shown.
     charted: Option<u32>,
     explanation: Option<Explanation<Timestamp>>,
@@ -103,8 +103,9 @@ async fn view(shared: &Shared, id: String, wanted: &Wanted) -> Result<View, ApiE
     let now = shared.host.now();
     let longest = range.1.max(Duration::from_secs(90 * 86_400));
     let history = shared.host.history(&id, now.before(longest)).await;
-    let latencies = shared.host.latencies(&id, now.before(range.1)).await.unwrap_or_default();
     let charted = charted(&target, wanted.latency.as_deref());
+    let of = (now.before(range.1), charted);
+    let latencies = shared.host.latencies(&id, of, is_coarse(range.1)).await.unwrap_or_default();
     let explanation = shared.host.explain(&id).await.ok();
     let settings = shared.host.settings_of(&id);
     Ok(View { target, now, range, history, latencies, charted, explanation, settings })
@@ -255,8 +256,7 @@ fn latency(view: &View, span: (Timestamp, Timestamp)) -> Markup {
     let dependencies = &view.target.observed.dependencies;
     let charted = dependencies.iter().find(|dependency| Some(dependency.record.slot) == view.charted);
     let Some(dependency) = charted else { return html! {} };
-    let stored = view.latencies.get(&dependency.record.slot).map(Vec::as_slice).unwrap_or_default();
-    let points: Vec<LatencyPoint> = stored.iter().copied().chain(dependency.volatile.window).collect();
+    let points = with_current(&view.latencies, dependency);
     let name = &dependency.record.reported.name;
     html! {
         @match chart::latency(name, &points, span) {

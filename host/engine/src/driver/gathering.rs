@@ -62,7 +62,7 @@ pub(super) fn forget_details(held: &mut Changes, commit: &Changes) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Dependency, Kind, LatencyPoint, Outcome, Report, Schedule, Status, Timestamp};
+    use model::{Dependency, Kind, LatencyPoint, LatencyWindow, Outcome, Report, Schedule, Sketch, Status, Timestamp};
     use store::{KnownState, StoredSchedule};
 
     #[test]
@@ -70,7 +70,8 @@ mod tests {
         let (id, kind) = (TargetId::new("t").unwrap(), Kind::new("http").unwrap());
         let changes = |slot| {
             let point = LatencyPoint { start: Timestamp::from_millis(0), min: 1.0, max: 1.0, sum: 1.0, count: 1 };
-            Changes { points: vec![(slot, point)], ..Changes::default() }
+            let window = LatencyWindow { point, sketch: Sketch::default() };
+            Changes { points: vec![(slot, window)], ..Changes::default() }
         };
         let schedule = StoredSchedule { identity: 1, schedule: Schedule::new(Timestamp::from_millis(9)) };
         let progress = Progress::of(id.clone(), kind, schedule, &KnownState::default());

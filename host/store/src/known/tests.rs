@@ -162,8 +162,9 @@ fn an_unchanged_report_causes_no_changes() {
     }
     assert_eq!(known.dependencies[0].volatile.latency_ms, Some(3.0));
     let changes = known.merge(same(9.0, 400), at(400), &Aliases::new());
-    let [(0, point)] = changes.points[..] else { panic!("{changes:?}") };
-    assert_eq!((point.count, point.max), (3, 3.0));
+    let [(0, window)] = &changes.points[..] else { panic!("{changes:?}") };
+    assert_eq!((window.point.count, window.point.max), (3, 3.0));
+    assert_eq!(window.sketch.buckets().iter().map(|(_, count)| count).sum::<u32>(), 3);
     assert!(!changes.is_urgent());
 }
 

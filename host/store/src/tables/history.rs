@@ -36,8 +36,8 @@ pub(crate) struct Newest<T> {
 }
 
 impl<T> Newest<T> {
-    /// Reads the rows of a target since a time, and the last one before it if `with_earlier`. `sql` selects all of them,
-    /// newest first, with the time as column 3.
+    /// Reads the rows of a target since a time, and the last one before it if `with_earlier`. `sql` selects all of its
+    /// rows, newest first, with the time as column 3.
     pub(super) fn read(
         connection: &Connection,
         (sql, target, since): (&str, &TargetId, Timestamp),

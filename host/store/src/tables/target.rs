@@ -2,9 +2,10 @@
 //! fields.
 
 use crate::changes::TargetRecord;
+use crate::tables::{latency, tier};
 use crate::wire::{Snapshot, encode};
 use model::{FailureCategory, Kind, PollFailure, TargetId, Timestamp};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 pub(crate) const V1: &str = "
 CREATE TABLE target (
@@ -21,8 +22,11 @@ CREATE TABLE target (
 ) STRICT;
 ";
 
+/// The first slot that no dependency ever had, as far as dependencies were deleted: their history keeps their slots.
+pub(crate) const V6: &str = "ALTER TABLE target ADD COLUMN next_slot INTEGER NOT NULL DEFAULT 0;\n";
+
 /// Tables whose column `target` holds a target's number, and whose rows are deleted with the target.
-const DEPENDENT: [&str; 5] = ["dependency", "transition", "error_history", "poll_error_history", "latency_block"];
+const DEPENDENT: [&str; 4] = ["dependency", "transition", "error_history", "poll_error_history"];
 
 /// A row of the table.
 pub(crate) struct TargetRow {
@@ -32,6 +36,8 @@ pub(crate) struct TargetRow {
     pub record: TargetRecord,
     /// `None` if it is missing or cannot be read.
     pub snapshot: Option<Snapshot>,
+    /// The slots of deleted dependencies are below it; 0 if none was deleted.
+    pub next_slot: u32,
 }
 
 /// Returns the number of a target. Inserts the target if it is missing, and updates its kind.
@@ -42,6 +48,12 @@ pub(crate) fn number(connection: &Connection, target: &TargetId, kind: &Kind) ->
         )?
         .execute(params![target.as_str(), kind.as_str()])?;
     connection.prepare_cached("SELECT num FROM target WHERE id = ?1")?.query_row([target.as_str()], |row| row.get(0))
+}
+
+/// Returns the number of a target; `None` if it is not stored.
+pub(crate) fn find(connection: &Connection, target: &TargetId) -> rusqlite::Result<Option<i64>> {
+    let mut statement = connection.prepare_cached("SELECT num FROM target WHERE id = ?1")?;
+    statement.query_row([target.as_str()], |row| row.get(0)).optional()
 }
 
 /// Writes warnings, failure and staleness.
@@ -83,8 +95,8 @@ pub(crate) fn write_snapshot(connection: &Connection, num: i64, snapshot: &Snaps
 /// Returns all targets. A row whose id or kind is not valid is skipped.
 pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<TargetRow>> {
     let mut statement = connection.prepare(
-        "SELECT num, id, kind, warnings, failure_category, failure_code, failure_message, failure_at, stale_since, snapshot
-         FROM target",
+        "SELECT num, id, kind, warnings, failure_category, failure_code, failure_message, failure_at, stale_since, snapshot,
+         next_slot FROM target",
     )?;
     let rows = statement.query_map([], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
     Ok(rows.into_iter().flatten().collect())
@@ -106,11 +118,22 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Option<TargetRow>> {
     let warnings = serde_json::from_str(&row.get::<_, String>(3)?).unwrap_or_default();
     let record = TargetRecord { warnings, failure, stale_since: time(8)? };
     let snapshot = row.get::<_, Option<Vec<u8>>>(9)?.and_then(|bytes| postcard::from_bytes(&bytes).ok());
-    Ok(Some(TargetRow { num: row.get(0)?, id, kind, record, snapshot }))
+    Ok(Some(TargetRow { num: row.get(0)?, id, kind, record, snapshot, next_slot: row.get(10)? }))
+}
+
+/// Reserves the slots up to that of a dependency, which is about to be deleted.
+pub(crate) fn keep_slot(connection: &Connection, num: i64, dependency: &str) -> rusqlite::Result<()> {
+    let sql = "UPDATE target SET next_slot = max(next_slot, 1 + dependency.slot) FROM dependency
+               WHERE num = ?1 AND dependency.target = num AND dependency.name = ?2";
+    connection.prepare_cached(sql)?.execute(params![num, dependency]).map(drop)
 }
 
 /// Deletes a target with all its rows, except its events.
 pub(crate) fn delete(connection: &Connection, target: &TargetId) -> rusqlite::Result<()> {
+    if let Some(num) = find(connection, target)? {
+        latency::delete(connection, num)?;
+        tier::delete(connection, num)?;
+    }
     for table in DEPENDENT {
         let sql = format!("DELETE FROM {table} WHERE target = (SELECT num FROM target WHERE id = ?1)");
         connection.execute(&sql, [target.as_str()])?;

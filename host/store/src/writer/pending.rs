@@ -1,7 +1,7 @@
 //! Types that the parts of the writer share: bounds, and the changes of a transaction.
 
 use crate::tables::history::Place;
-use crate::wire::PointWire;
+use crate::wire::StoredPoint;
 use model::{TargetId, Timestamp};
 use std::collections::HashMap;
 
@@ -41,7 +41,7 @@ pub(super) struct PendingWrite {
     pub forgotten: Vec<TargetId>,
     pub version: u64,
     /// Latency points of this and earlier transactions that are not in the journal yet.
-    pub unjournaled: Vec<(i64, u32, PointWire)>,
+    pub unjournaled: Vec<(i64, StoredPoint)>,
     /// New rows of history: table, owner, bytes.
     pub history: Vec<(Place, Owner, usize)>,
     /// New rows of the journal since its last fold.

@@ -7,8 +7,8 @@ use crate::load::journaled;
 use crate::record::{Commit, Progress};
 use crate::tables::history::Place;
 use crate::tables::{dependency, error, event, journal, latency, poll_error, setting, target, transition};
-use crate::wire::{Journal, LiveWire, PointWire, ScheduleWire, Snapshot};
-use model::{Event, EventKind, Kind, LatencyPoint, SequencedEvent, TargetId, Timestamp};
+use crate::wire::{Journal, LiveWire, ScheduleWire, Snapshot, StoredPoint};
+use model::{Event, EventKind, Kind, LatencyWindow, SequencedEvent, TargetId, Timestamp};
 use rusqlite::Transaction;
 use std::collections::{BTreeMap, HashMap};
 
@@ -63,6 +63,7 @@ fn write_changes(
         dependency::write(transaction, num, record)?;
     }
     for name in &changes.forgotten {
+        target::keep_slot(transaction, num, name)?;
         dependency::delete(transaction, num, name)?;
     }
     for change in &changes.transitions {
@@ -111,8 +112,8 @@ pub(super) fn write_events(
     Ok(stored)
 }
 
-fn points(num: i64, points: &[(u32, LatencyPoint)]) -> impl Iterator<Item = (i64, u32, PointWire)> {
-    points.iter().map(move |&(slot, point)| (num, slot, point.into()))
+fn points(num: i64, windows: &[(u32, LatencyWindow)]) -> impl Iterator<Item = (i64, StoredPoint)> {
+    windows.iter().map(move |(slot, window)| (num, StoredPoint::new(*slot, window)))
 }
 
 /// Writes one row of the journal for all targets, and the details that changed since the last one.
@@ -122,12 +123,9 @@ pub(super) fn write_progress(
     (progress, now): (&[Progress], Timestamp),
     pending: &mut PendingWrite,
 ) -> rusqlite::Result<()> {
-    let mut row = Journal {
-        at: now.as_millis(),
-        ended: false,
-        snapshots: Vec::with_capacity(progress.len()),
-        points: std::mem::take(&mut pending.unjournaled),
-    };
+    let snapshots = Vec::with_capacity(progress.len());
+    let mut row = Journal { at: now.as_millis(), ended: false, snapshots };
+    let mut measured = std::mem::take(&mut pending.unjournaled);
     for p in progress {
         let num = number(transaction, known, pending, (&p.target, &p.kind))?;
         let report = p.last_report.unwrap_or_default();
@@ -139,10 +137,10 @@ pub(super) fn write_progress(
             last_report: p.last_report.map(Timestamp::as_millis),
             volatile: p.volatile.iter().map(|(slot, volatile)| LiveWire::new(*slot, volatile, report)).collect(),
         };
-        row.points.extend(points(num, &p.changes.points));
+        measured.extend(points(num, &p.changes.points));
         row.snapshots.push((num, snapshot));
     }
-    journal::append(transaction, &row)?;
+    journal::append(transaction, &row, &measured)?;
     pending.rows += 1;
     Ok(())
 }
@@ -161,10 +159,10 @@ pub(super) fn fold(
             target::write_snapshot(transaction, *num, &merged)?;
         }
     }
-    let mut blocks: BTreeMap<(i64, i64), Vec<(u32, PointWire)>> = BTreeMap::new();
+    let mut blocks: BTreeMap<(i64, i64), Vec<StoredPoint>> = BTreeMap::new();
     let points = journal.points.into_iter().chain(std::mem::take(&mut pending.unjournaled));
-    for (num, slot, point) in points.filter(|(num, ..)| Some(*num) != gone) {
-        blocks.entry((point.hour(), num)).or_default().push((slot, point));
+    for (num, point) in points.filter(|(num, _)| Some(*num) != gone) {
+        blocks.entry((point.hour(), num)).or_default().push(point);
     }
     for ((hour, num), block) in blocks {
         latency::append(transaction, num, hour, block)?;

@@ -177,7 +177,7 @@ fn latency_points_are_folded_into_blocks_and_can_be_read() {
     store.close(at(1_000_000));
     let (store, loaded, _) = open(folder.path());
     let slot = loaded[&id("a")].known.dependencies[0].record.slot;
-    let points = store.reader().latencies(&id("a"), at(300)).unwrap().remove(&slot).unwrap();
+    let points = store.reader().latencies(&id("a"), (at(300), None), false).unwrap().remove(&slot).unwrap();
     assert_eq!(points.len(), 18);
     assert_eq!((points[0].start, points[0].min, points[0].max, points[0].count), (at(300), 2.0, 3.0, 2));
     assert!(points.windows(2).all(|pair| pair[0].start < pair[1].start));
