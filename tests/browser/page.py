@@ -11,7 +11,9 @@ import time
 
 from selenium import webdriver
 from selenium.common.exceptions import JavascriptException, NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 PATIENCE = 150
 PROGRAM = sys.argv[1]
@@ -52,6 +54,10 @@ def browser(profile):
 
 
 def check(page, link, pause):
+    def follow(text):
+        """Clicks a link, which may be replaced by a refresh between finding and clicking."""
+        until(f"a link {text}", lambda: page.find_element(By.LINK_TEXT, text).click() or True)
+
     address = link.split("/login")[0]
     page.get(address + "/")
     assert page.current_url.endswith("/login"), "without a token there is only the log-in page"
@@ -62,7 +68,7 @@ def check(page, link, pause):
     until("the link logs in", lambda: page.current_url == address + "/")
     assert "token=" not in page.current_url
     until("the stream is live", lambda: page.find_element(By.ID, "connection").text == "live")
-    until("every target is shown", lambda: len(page.find_elements(By.CSS_SELECTOR, "section.target")) == 13)
+    until("every target is shown", lambda: len(page.find_elements(By.CSS_SELECTOR, "article.row")) == 13)
 
     # Mark this document, to check at the end that the page was not loaded again.
     page.execute_script("window.mark = 'same document'")
@@ -70,32 +76,48 @@ def check(page, link, pause):
 
     def all_conditions():
         for condition in CONDITIONS:
-            for item in page.find_elements(By.CSS_SELECTOR, f"li.dependency.{condition}")[:1]:
+            for item in page.find_elements(By.CSS_SELECTOR, f"#conditions .tag.{condition}")[:1]:
                 style = page.execute_script(
                     "const s = getComputedStyle(arguments[0]); return [s.borderTopColor, s.borderTopStyle, s.fontStyle,"
-                    " s.backgroundColor, arguments[0].querySelector('.sign').textContent, s.borderTopWidth].join('|')", item)
+                    " s.backgroundColor, arguments[0].textContent.trim()[0], s.borderTopWidth].join('|')", item)
                 colours[condition] = style
                 seen.add(condition)
         return seen >= set(CONDITIONS)
 
-    until("every condition is shown", all_conditions)
+    until("every condition is counted", all_conditions)
     assert len(set(colours.values())) == len(CONDITIONS), f"two conditions have the same style: {colours}"
     assert page.execute_script("return window.mark") == "same document"
 
-    # An unreachable target is as prominent as a critical one, and the tab's title counts it.
-    vault = page.find_element(By.CSS_SELECTOR, "#t-vault h2 .tag")
+    # What is wrong comes first, with its reason, and the tab's title counts it.
+    wrong = page.find_element(By.ID, "wrong").text
+    assert "401 Unauthorized: check the target's secret" in wrong, wrong
+    vault = page.find_element(By.CSS_SELECTOR, "#t-vault .tag")
     assert "unreachable" in vault.text, vault.text
-    until("the tab counts it", lambda: re.match(r"\([1-9]\d*\) Polliwog", page.title))
+    until("the tab counts it", lambda: re.match(r"\([1-9]\d*\) Targets", page.title))
     assert page.find_element(By.ID, "icon").get_attribute("href").endswith("/assets/icon-bad.svg")
 
+    # The filter is in the URL, and works with the keyboard alone.
+    ActionChains(page).send_keys("/").perform()
+    until("the search has the focus", lambda: page.execute_script("return document.activeElement.name") == "text")
+    ActionChains(page).send_keys("payroll", Keys.ENTER).perform()
+    until("the search is in the URL", lambda: "text=payroll" in page.current_url)
+    rows = lambda: page.execute_script("return [...document.querySelectorAll('article.row')].map((row) => row.id)")
+    assert rows() == ["t-aspnet"], rows()
+    page.get(address + "/?status=unreachable")
+    until("the stream is live", lambda: page.find_element(By.ID, "connection").text == "live")
+    assert "t-vault" in rows() and "t-website" not in rows(), rows()
+    follow("Reset")
+    until("all targets are shown", lambda: len(rows()) == 13)
+    page.execute_script("window.mark = 'same document'")
+
     # Focus and selection stay while the rest is updated.
-    page.execute_script("document.querySelector('[data-poll=vault]').focus()")
+    page.execute_script("document.querySelector('#t-vault button').focus()")
     failures = "return +document.querySelector('#t-vault .state').textContent.match(/(\\d+) failure/)?.[1]"
     before = page.execute_script(failures)
-    page.execute_script("document.querySelector('[data-poll=vault]').click()")
+    page.execute_script("document.querySelector('#t-vault button').click()")
     until("a poll by button fails and is counted", lambda: page.execute_script(failures) > before)
-    assert page.execute_script("return document.activeElement.dataset.poll") == "vault", "the focus is lost"
-    page.execute_script("getSelection().selectAllChildren(document.querySelector('#t-website h2'))")
+    assert page.execute_script("return document.activeElement.dataset.path").startswith("/api/v1/targets/vault"), "the focus is lost"
+    page.execute_script("getSelection().selectAllChildren(document.querySelector('#t-website h3'))")
     text = page.execute_script("return getSelection().toString()")
     sign = "return document.querySelector('#t-flaky').innerHTML"
     old = page.execute_script(sign)
@@ -123,7 +145,7 @@ def check(page, link, pause):
     until("it is live again", lambda: page.find_element(By.ID, "connection").text == "live")
 
     # The page of one target: its state and why, its past and its commands, updated while it is open.
-    page.execute_script("document.querySelector('#t-flaky h2 a').click()")
+    page.execute_script("document.querySelector('#t-flaky h3 a').click()")
     until("the target's page is shown", lambda: page.current_url == address + "/targets/flaky")
     until("it is live", lambda: page.find_element(By.ID, "connection").text == "live")
     page.execute_script("window.mark = 'same target'")
@@ -137,16 +159,43 @@ def check(page, link, pause):
           lambda: page.execute_script("return document.querySelector('#schedule p').textContent") != old)
     assert page.execute_script("return document.querySelector('#schedule details').open"), "an opened part is closed"
     assert page.execute_script("return window.mark") == "same target"
-    page.execute_script("document.querySelector('[data-disable=flaky]').click()")
+    page.execute_script("document.querySelector('[data-method=PATCH]').click()")
     until("it is paused", lambda: "disabled" in page.find_element(By.CSS_SELECTOR, "#overview .headline").text)
-    page.execute_script("document.querySelector('[data-enable=flaky]').click()")
+    page.execute_script("document.querySelector('[data-method=PATCH]').click()")
     until("it is polled again", lambda: "disabled" not in page.find_element(By.CSS_SELECTOR, "#overview .headline").text)
-    page.find_element(By.LINK_TEXT, "1h").click()
+    follow("1h")
     until("another time is shown", lambda: page.find_element(By.CSS_SELECTOR, ".ranges [aria-current]").text == "1h")
-    page.find_element(By.LINK_TEXT, "Targets").click()
+    follow("Targets")
     until("the list is shown", lambda: page.current_url == address + "/")
 
-    page.find_element(By.LINK_TEXT, "Settings").click()
+    # The graph, around what is critical; a node opens its page.
+    follow("Graph")
+    until("the graph is drawn", lambda: len(page.find_elements(By.CSS_SELECTOR, "#picture a.node")) > 20)
+    page.get(address + "/graph?around=aspnet")
+    until("the part around a node is drawn", lambda: 2 <= len(page.find_elements(By.CSS_SELECTOR, "#picture a.node")) < 20)
+    assert page.find_element(By.CSS_SELECTOR, "#picture .centre text").text.endswith("Payroll (ASP.NET)")
+    page.get(address + "/dependencies/redis")
+    until("both targets see it", lambda: len(page.find_elements(By.CSS_SELECTOR, "#seen tbody tr")) == 2)
+
+    # Events arrive while their page is open.
+    follow("Events")
+    newest = "return document.querySelector('#events li').id"
+    old = until("events are listed", lambda: page.execute_script(newest))
+    until("a new event is shown", lambda: page.execute_script(newest) != old)
+
+    # The cadence is switched, and back.
+    follow("Scheduler")
+    until("the scheduler is shown", lambda: page.find_element(By.ID, "breakers"))
+    in_use = "return document.querySelector('#cadence li:has(.tag)').textContent.split(':')[0].trim()"
+    assert page.execute_script(in_use) == "adaptive"
+    page.execute_script("""document.querySelector('[data-body*="fixed"]').click()""")
+    until("the cadence is fixed", lambda: page.execute_script(in_use) == "fixed")
+    page.execute_script("document.querySelector('#cadence [data-method=DELETE]').click()")
+    until("the cadence is adaptive again", lambda: page.execute_script(in_use) == "adaptive")
+    follow("Plugins")
+    until("every kind is listed", lambda: len(page.find_elements(By.CSS_SELECTOR, "#served tbody tr")) == 6)
+
+    follow("Settings")
     until("the settings page is shown", lambda: page.current_url == address + "/settings")
     cadence = "tr[data-source='default'] td:first-child"
     until("a default is shown as a default",

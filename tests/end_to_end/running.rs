@@ -94,7 +94,7 @@ fn poll_results_appear_in_api_metrics_page_and_command_line() {
     let (status, page) = get(&host.api, "/fragments/targets", Some(TOKEN));
     assert_eq!(status, 200);
     assert!(page.contains("&lt;b&gt;queue") && page.contains("&lt;script&gt;") && !page.contains("<script>"), "{page}");
-    for class in ["dependency ok", "dependency critical", "dependency skipped", "⚡ 1 unreachable", "✗ 1 critical"] {
+    for class in ["count ok", "tag critical", "count skipped", "⚡ 1 unreachable", "✗ 1 critical"] {
         assert!(page.contains(class), "{class}");
     }
     assert_eq!(host.get("/api/v1/targets?status=unreachable")["targets"][0]["id"], "lost");
@@ -145,16 +145,11 @@ fn the_past_of_a_target_is_in_api_and_page_and_survives_a_kill() {
         until("a latency", || host.get("/api/v1/targets/a/latency"), |points| points[0]["points"][0]["count"].is_u64());
     assert_eq!(points[0]["points"][0]["meanMs"], 7.0);
     assert!(
-        text("/api/v1/targets/a/latency?format=csv").1.starts_with("start,dependency,min_ms,mean_ms,max_ms,count\n")
+        text("/api/v1/targets/a/latency?format=csv")
+            .1
+            .starts_with("start,dependency,min_ms,mean_ms,p95_ms,max_ms,count\n")
     );
 
-    for path in ["/targets/a", "/targets/a?range=1h", "/fragments/targets/a?range=400d", "/targets/lost"] {
-        let (status, page) = text(path);
-        assert_eq!(status, 200, "{path}");
-        assert!(!page.contains("<b>") && !page.contains("<i>"), "{path} does not escape: {page}");
-    }
-    assert!(text("/targets/a").1.contains("=&lt;b&gt;db"));
-    assert!(text("/targets/lost").1.contains("polls fail"));
     for (path, status, code, field) in [
         ("/api/v1/targets/a/history?range=2w", 400, "bad_request", Some("range")),
         ("/api/v1/targets/a/history?format=xml", 400, "bad_request", Some("format")),
@@ -170,6 +165,40 @@ fn the_past_of_a_target_is_in_api_and_page_and_survives_a_kill() {
     let (status, page) = text("/targets/nope");
     assert!(status == 404 && page.contains("there is no target"), "{page}");
     assert_eq!(text("/targets/a?range=2w").0, 400);
+}
+
+#[test]
+fn every_page_escapes_names_and_filters_are_in_the_query() {
+    let (_keep, folder) = folder();
+    let broken = r#"[{"name":"=<b>db","healthy":false,"errorMessage":"<i>why"}]"#;
+    let server = Server::start(vec![("/a", always(ok(broken)))]);
+    let config =
+        format!("{FAST}{}{}", target("a", &server.url("/a"), "100ms"), target("lost", &server.url("/lost"), "1s"));
+    let host = Host::start(&folder, &config);
+    let status = || host.get("/api/v1/targets/lost")["status"].clone();
+    until("lost is unreachable", status, |status| *status == "unreachable");
+    until("a is critical", || host.get("/api/v1/targets/a")["status"].clone(), |status| *status == "critical");
+    let text = |path: &str| get(&host.api, path, Some(TOKEN));
+    let paths = ["/", "/?text=db&group=x", "/graph", "/graph?around=a", "/events", "/events?target=lost", "/scheduler"];
+    let of_dependency = "/dependencies/%27%3D%3Cb%3Edb";
+    let more = ["/plugins", of_dependency, "/targets/a?range=1h", "/fragments/targets/a?range=400d", "/targets/lost"];
+    for path in paths.into_iter().chain(more).chain(["/targets/a"]) {
+        let (status, page) = text(path);
+        assert_eq!(status, 200, "{path}");
+        assert!(!page.contains("<b>") && !page.contains("<i>"), "{path} does not escape: {page}");
+    }
+    assert!(text("/targets/a").1.contains("=&lt;b&gt;db"));
+    assert!(text("/targets/lost").1.contains("polls fail"));
+    assert!(text("/events?target=lost").1.contains(">target:unreachable</span>"));
+    assert!(!text("/events?target=a").1.contains(">target:unreachable</span>"));
+    assert!(text("/events?event=service:started&before=2").1.matches("<li ").count() <= 1);
+    let seen = |query: &str| text(&format!("/{query}")).1.matches("<article").count();
+    assert_eq!((seen(""), seen("?text=lost"), seen("?status=critical,unreachable"), seen("?kind=other")), (2, 1, 2, 0));
+    assert_eq!((seen("?text=DB"), seen("?label=none"), seen("?page=99")), (1, 0, 2));
+    let (status, page) = text("/?status=bad");
+    assert!(status == 400 && page.contains("the status of a target must be one of"), "{page}");
+    assert!(text("/scheduler").1.contains("/api/v1/breakers/lost/reset"));
+    assert!(text("/plugins").1.contains("proactive-deps"));
 }
 
 #[test]

@@ -125,9 +125,26 @@ impl web::Host for RunningHost {
         self.read(read)
     }
 
+    fn events_before(
+        &self,
+        sequence: i64,
+        (target, name): (Option<String>, Option<String>),
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<SequencedEvent>, String>> {
+        self.read(move |reader| reader.events_before(sequence, (target.as_deref(), name.as_deref()), limit))
+    }
+
     fn history(&self, target: &TargetId, since: Timestamp) -> BoxFuture<'_, Result<History, String>> {
         let target = target.clone();
         self.read(move |reader| reader.history(&target, since))
+    }
+
+    fn recent(
+        &self,
+        targets: Vec<(TargetId, Option<u32>)>,
+        since: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<web::Recent>, String>> {
+        self.read(move |reader| reader.recent(&targets, since))
     }
 
     fn latencies(

@@ -51,6 +51,17 @@ impl Reader {
         self.with(|connection| event::after(connection, sequence, limit))
     }
 
+    /// Returns at most `limit` events before a position in the sequence, newest first: of a target and of a name, or of
+    /// all.
+    pub fn events_before(
+        &self,
+        sequence: i64,
+        of: (Option<&str>, Option<&str>),
+        limit: u32,
+    ) -> Result<Vec<SequencedEvent>, ReadError> {
+        self.with(|connection| event::before(connection, sequence, of, limit))
+    }
+
     /// Returns the position of the first stored event and the last position ever assigned.
     pub fn event_bounds(&self) -> Result<(i64, i64), ReadError> {
         self.with(event::bounds)
@@ -68,17 +79,42 @@ impl Reader {
 
     /// Returns what is stored of a target's past since a time.
     pub fn history(&self, target: &TargetId, since: Timestamp) -> Result<History, ReadError> {
+        self.with(|connection| history(connection, target, since))
+    }
+
+    /// Returns the past of several targets since a time within the last days: their changes, and for each the latencies
+    /// of five minutes of the dependency with a slot, if any.
+    pub fn recent(
+        &self,
+        targets: &[(TargetId, Option<u32>)],
+        since: Timestamp,
+    ) -> Result<Vec<(History, Vec<LatencySummary>)>, ReadError> {
         self.with(|connection| {
-            let statuses = transition::newest(connection, target, since)?;
-            let polls = poll_error::newest(connection, target, since)?;
-            let errors = error::newest(connection, target, since)?;
-            let complete = [statuses.cut, polls.cut, errors.cut].into_iter().flatten().fold(since, Timestamp::max);
-            let gaps = gap::after(connection, complete)?;
-            let (mut statuses, mut polls, mut errors) = (statuses.rows, polls.rows, errors.rows);
-            statuses.reverse();
-            polls.reverse();
-            errors.reverse();
-            Ok(History { since: complete, statuses, polls, errors, gaps })
+            let numbers = targets.iter().map(|(id, _)| target::find(connection, id));
+            let numbers = numbers.collect::<rusqlite::Result<Vec<Option<i64>>>>()?;
+            let mut journaled: BTreeMap<(i64, u32), Vec<StoredPoint>> = BTreeMap::new();
+            for ((_, slot), num) in targets.iter().zip(&numbers) {
+                if let (Some(slot), Some(num)) = (slot, num) {
+                    journaled.insert((*num, *slot), Vec::new());
+                }
+            }
+            journal::each_point(connection, |num, point| {
+                if let Some(points) = journaled.get_mut(&(num, point.slot)) {
+                    points.push(point);
+                }
+            })?;
+            let day = since.as_millis().div_euclid(86_400_000);
+            let read = |((id, slot), num): (&(TargetId, Option<u32>), &Option<i64>)| {
+                let history = history(connection, id, since)?;
+                let (Some(num), Some(slot)) = (*num, *slot) else { return Ok((history, Vec::new())) };
+                let mut points = Vec::new();
+                tier::read(connection, Tier::Window, (num, Some(slot), day), |point| points.push(point))?;
+                points.extend(latency::since(connection, num, since)?.into_iter().filter(|point| point.slot == slot));
+                points.extend(journaled.get(&(num, slot)).into_iter().flatten().cloned());
+                let summaries = points.iter().map(StoredPoint::summary);
+                Ok((history, summaries.filter(|summary| summary.start >= since).collect()))
+            };
+            targets.iter().zip(&numbers).map(read).collect()
         })
     }
 
@@ -99,7 +135,9 @@ impl Reader {
             for tier in tiers {
                 tier::read(connection, *tier, (num, slot, first), |point| stored.push(point))?;
             }
-            let recent = latency::since(connection, num, since)?.into_iter().chain(journal::points(connection, num)?);
+            let mut journaled = Vec::new();
+            journal::each_point(connection, |of, point| journaled.extend((of == num).then_some(point)))?;
+            let recent = latency::since(connection, num, since)?.into_iter().chain(journaled);
             let recent = recent.filter(|point| slot.is_none_or(|slot| point.slot == slot));
             let mut by_slot: BTreeMap<u32, Vec<StoredPoint>> = BTreeMap::new();
             for point in stored.into_iter().chain(recent) {
@@ -157,4 +195,18 @@ impl Reader {
         }
         Ok(result)
     }
+}
+
+/// Returns what is stored of a target's past since a time.
+fn history(connection: &Connection, target: &TargetId, since: Timestamp) -> rusqlite::Result<History> {
+    let statuses = transition::newest(connection, target, since)?;
+    let polls = poll_error::newest(connection, target, since)?;
+    let errors = error::newest(connection, target, since)?;
+    let complete = [statuses.cut, polls.cut, errors.cut].into_iter().flatten().fold(since, Timestamp::max);
+    let gaps = gap::after(connection, complete)?;
+    let (mut statuses, mut polls, mut errors) = (statuses.rows, polls.rows, errors.rows);
+    statuses.reverse();
+    polls.reverse();
+    errors.reverse();
+    Ok(History { since: complete, statuses, polls, errors, gaps })
 }

@@ -1,8 +1,8 @@
 // Keeps a page up to date: fetches its content again when the server announces an event.
 "use strict";
 
-const list = document.getElementById("targets");
-const title = list.dataset.title ? `${list.dataset.title} – Polliwog` : "Polliwog";
+const list = document.getElementById("content");
+const title = document.title;
 const connection = document.getElementById("connection");
 const csrf = document.querySelector('meta[name="csrf-token"]').content;
 const PAUSE_MS = 1000; // shortest time between two refreshes
@@ -11,10 +11,12 @@ const PATIENCE_MS = 4000; // longest wait for the host's answer
 let wanted = false;
 let busy = false;
 let refreshed = Date.now();
+let pressed = false; // a click has begun: its element must not be replaced
 let ahead = 0; // host's clock minus this browser's clock, in milliseconds
 const sent = new Map(); // the last HTML that the host sent, by target
 
 async function refresh() {
+  if (!list.dataset.live) return;
   wanted = true;
   if (busy) return;
   busy = true;
@@ -24,7 +26,9 @@ async function refresh() {
       const answer = await fetch(list.dataset.live, { signal: AbortSignal.timeout(PATIENCE_MS) });
       if (answer.status === 401) return location.assign("/login");
       if (!answer.ok) throw new Error(answer.status);
-      show(await answer.text());
+      const html = await answer.text();
+      if (pressed) wanted = true;
+      else show(html);
       heard();
     } catch { lost(); }
     await new Promise((done) => setTimeout(done, PAUSE_MS));
@@ -46,6 +50,8 @@ function show(html) {
     const held = part.id && named.get(part.id);
     if (!held) return part;
     if (sent.get(part.id) === part.outerHTML || selected(held)) return held;
+    // A form keeps what is being entered.
+    if (held.tagName === "FORM" && held.contains(active)) return held;
     const focused = held.contains(active);
     const opened = held.querySelector("details")?.open;
     held.innerHTML = part.innerHTML;
@@ -61,7 +67,7 @@ function show(html) {
   // Moving an element clears focus and selection: restore them.
   if (focus !== document.activeElement && focus.isConnected) focus.focus({ preventScroll: true });
   if (was && getSelection().toString() !== was && ends[0].isConnected) getSelection().setBaseAndExtent(...ends);
-  ahead = Number(list.querySelector(".headline")?.dataset.now ?? Date.now()) - Date.now();
+  ahead = Number(list.querySelector("[data-now]")?.dataset.now ?? Date.now()) - Date.now();
   headline();
   localise();
   tick();
@@ -93,7 +99,7 @@ function localise() {
 
 // Shows the worst status in the tab's title and icon.
 function headline() {
-  const { worst = "ok", bad = "0" } = list.querySelector(".headline")?.dataset ?? {};
+  const { worst = "ok", bad = "0" } = list.querySelector("[data-worst]")?.dataset ?? {};
   document.title = bad === "0" ? title : `(${bad}) ${title}`;
   const icon = bad !== "0" ? "bad" : ["warning", "unknown"].includes(worst) ? "attention" : "ok";
   document.getElementById("icon").href = `/assets/icon-${icon}.svg`;
@@ -101,7 +107,7 @@ function headline() {
 
 function heard() {
   refreshed = Date.now();
-  connection.textContent = "live";
+  if (connection.textContent !== "live") connection.textContent = "live";
   document.body.classList.remove("lost");
 }
 
@@ -112,23 +118,34 @@ function lost() {
   document.title = `(!) ${title}`;
 }
 
+addEventListener("pointerdown", () => { pressed = true; });
+for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => { pressed = false; });
 setInterval(() => { if (Date.now() - refreshed > SILENCE_MS) refresh(); }, 2000);
+if (!list.dataset.live) connection.textContent = "";
 setInterval(tick, 1000);
 headline();
 localise();
 tick();
 
 list.addEventListener("click", async (click) => {
-  const { poll, dismiss, enable, disable } = click.target.dataset;
-  if (!poll && !dismiss && !enable && !disable) return;
-  const what = poll ? `${poll}/poll` : dismiss ? `${dismiss}/dismiss` : enable ?? disable;
-  const headers = { "X-CSRF-Token": csrf };
-  const asked = poll || dismiss ? { method: "POST", headers }
-    : { method: "PATCH", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify({ enabled: Boolean(enable) }) };
-  const answer = await fetch(`/api/v1/targets/${what}`, asked);
+  const { method, path, body } = click.target.dataset;
+  if (!path) return;
+  const headers = { "X-CSRF-Token": csrf, ...(body && { "Content-Type": "application/json" }) };
+  const answer = await fetch(path, { method, headers, body });
   // Show the error on the button, for example that the target is disabled.
   if (!answer.ok) click.target.title = click.target.textContent = (await answer.json()).error?.message ?? answer.status;
   else refresh();
+});
+
+// Choosing from a list of the filter applies it.
+list.addEventListener("change", ({ target }) => { if (target.matches("form.filter select")) target.form.requestSubmit(); });
+
+// "/" moves to the search, as in other tools.
+addEventListener("keydown", (key) => {
+  const search = list.querySelector("input[type=search]");
+  if (key.key !== "/" || !search || key.target.matches("input, select, textarea")) return;
+  key.preventDefault();
+  search.focus();
 });
 
 document.getElementById("logout").addEventListener("click", async () => {

@@ -2,6 +2,7 @@
 
 use crate::auth::Auth;
 use crate::error::ApiError;
+use crate::filter::{Filter, Words};
 use crate::pauses::WithPauses as _;
 use crate::state::Shared;
 use crate::status::TargetStatus;
@@ -72,7 +73,10 @@ pub(crate) async fn scheduler_health(State(shared): State<Shared>) -> Response {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
     target: Option<String>,
+    text: Option<String>,
     status: Option<String>,
+    kind: Option<String>,
+    label: Option<String>,
     limit: Option<usize>,
     offset: Option<usize>,
 }
@@ -95,18 +99,10 @@ impl ListQuery {
         Ok(Some(status))
     }
 
-    fn target_status(&self) -> Result<Option<TargetStatus>, ApiError> {
-        let Some(word) = &self.status else { return Ok(None) };
-        let known = TargetStatus::ALL.map(TargetStatus::as_str).join(", ");
-        let wrong = || ApiError {
-            field: Some("status"),
-            ..ApiError::new(
-                StatusCode::BAD_REQUEST,
-                "bad_request",
-                format!("the status of a target must be one of {known}"),
-            )
-        };
-        TargetStatus::from_word(word).map(Some).ok_or_else(wrong)
+    fn filter(&self) -> Result<Filter, ApiError> {
+        let Self { text, status, kind, label, .. } = self;
+        let (text, status) = (text.as_deref(), status.as_deref());
+        Filter::new(Words { text, status, kind: kind.as_deref(), label: label.as_deref() })
     }
 }
 
@@ -123,10 +119,10 @@ fn queried(query: Queried) -> Result<ListQuery, ApiError> {
 pub(crate) async fn targets(State(shared): State<Shared>, query: Queried) -> Result<Response, ApiError> {
     let query = queried(query)?;
     let (offset, limit) = query.page();
-    let status = query.target_status()?;
-    let targets = shared.host.targets();
-    let has_status = |target: &TargetState| status.is_none_or(|status| TargetStatus::of(target) == status);
-    let matching: Vec<_> = targets.iter().with_pauses().filter(|target| has_status(target)).collect();
+    let (filter, targets) = (query.filter()?, shared.host.targets());
+    let matches =
+        |target: &TargetState| filter.matches_besides_status(target) && filter.has_status(TargetStatus::of(target));
+    let matching: Vec<_> = targets.iter().with_pauses().filter(|target| matches(target)).collect();
     let page: Vec<_> =
         matching.iter().skip(offset).take(limit).with_pauses().map(|target| Target::new(target)).collect();
     Ok(Json(json!({ "total": matching.len(), "targets": page })).into_response())

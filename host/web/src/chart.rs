@@ -129,6 +129,32 @@ pub(crate) fn latency(name: &str, points: &[LatencySummary], (from, to): (Timest
     })
 }
 
+/// A small chart of the mean latency, without labels. `None` without measurements.
+pub(crate) fn sparkline(points: &[LatencySummary], (from, to): (Timestamp, Timestamp)) -> Option<Markup> {
+    const PARTS: usize = 48;
+    const HEIGHT: f64 = 20.0;
+    let length = (to.as_millis() - from.as_millis()).max(1);
+    let mut sums = [(0.0_f64, 0.0_f64); PARTS];
+    for point in points {
+        let place = (point.start.as_millis() - from.as_millis()) * PARTS as i64 / length;
+        let Some((sum, count)) = usize::try_from(place).ok().and_then(|place| sums.get_mut(place)) else { continue };
+        *sum += f64::from(point.mean) * f64::from(point.count);
+        *count += f64::from(point.count);
+    }
+    let means = || sums.iter().enumerate().filter(|(_, (_, count))| *count > 0.0).map(|(at, (sum, n))| (at, sum / n));
+    let highest = means().map(|(_, mean)| mean).reduce(f64::max)?;
+    let (mut line, mut last) = (String::new(), None);
+    for (at, mean) in means() {
+        let command = if last.is_some_and(|last| at - last <= INTERRUPTION) { 'L' } else { 'M' };
+        let _ = write!(line, "{command}{at} {:.0}", HEIGHT - mean / highest.max(f64::MIN_POSITIVE) * (HEIGHT - 2.0));
+        last = Some(at);
+    }
+    line.push_str("h0.9");
+    Some(html! {
+        svg.spark viewBox={ "0 0 " (PARTS) " " (HEIGHT) } preserveAspectRatio="none" aria-hidden="true" { path d=(line) {} }
+    })
+}
+
 /// The beginning, the middle and the end of the time that a picture shows.
 pub(crate) fn axis((from, to): (Timestamp, Timestamp)) -> Markup {
     let middle = Timestamp::from_millis(i64::midpoint(from.as_millis(), to.as_millis()));

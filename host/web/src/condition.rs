@@ -31,6 +31,18 @@ impl Condition {
         }
     }
 
+    /// The order in which conditions need attention: less is worse.
+    pub(crate) fn urgency(self) -> u8 {
+        match self {
+            Self::Critical => 1,
+            Self::Missing => 2,
+            Self::Warning => 3,
+            Self::Unknown => 4,
+            Self::Stale => 5,
+            Self::Ok | Self::Skipped => 6,
+        }
+    }
+
     pub(crate) fn class(self) -> &'static str {
         match self {
             Self::Ok => "ok",

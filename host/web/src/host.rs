@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 
+/// The past of a target: its changes, and the latencies of one of its dependencies.
+pub type Recent = (History, Vec<LatencySummary>);
+
 /// Reads and commands. Reads are answered from committed state, without waiting for the scheduling loop.
 pub trait Host: Send + Sync + 'static {
     /// The target with this id; `None` if the id is unknown.
@@ -37,8 +40,25 @@ pub trait Host: Send + Sync + 'static {
     /// Returns up to `limit` stored events after this sequence number; `None` if some of them were pruned.
     fn events_after(&self, sequence: i64, limit: u32) -> BoxFuture<'_, Result<Option<Vec<SequencedEvent>>, String>>;
 
+    /// Returns up to `limit` stored events before this sequence number, newest first: of a target and of a name, or of
+    /// all.
+    fn events_before(
+        &self,
+        sequence: i64,
+        of: (Option<String>, Option<String>),
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<SequencedEvent>, String>>;
+
     /// Returns what is stored of a target's past since a time.
     fn history(&self, target: &TargetId, since: Timestamp) -> BoxFuture<'_, Result<History, String>>;
+
+    /// Returns the past of several targets since a time within the last days: their changes, and for each the latencies
+    /// of five minutes of the dependency with a slot, if any.
+    fn recent(
+        &self,
+        targets: Vec<(TargetId, Option<u32>)>,
+        since: Timestamp,
+    ) -> BoxFuture<'_, Result<Vec<Recent>, String>>;
 
     /// Returns the stored latencies of a target since a time, by the slots of its dependencies: of the dependency with
     /// one slot, or of all; of hours, or of five minutes.

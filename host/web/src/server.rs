@@ -2,15 +2,15 @@
 
 use crate::api;
 use crate::auth::{Auth, Verdict};
+use crate::compression::compressed;
 use crate::error::ApiError;
 use crate::exposition::{Format, render};
 use crate::gauges::Gauges;
 use crate::history;
 use crate::host::Host;
 use crate::listener::{self, Gate};
-use crate::page;
+use crate::pages;
 use crate::state::Shared;
-use crate::target_page;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request, State};
@@ -29,7 +29,6 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use tower_http::compression::CompressionLayer;
 
 /// Listening on an address failed.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +107,7 @@ const SCRAPED: Duration = Duration::from_secs(30);
 /// Serves the pages and the API until the host ends. Returns the bound address.
 pub fn serve(port: Port, host: Arc<dyn Host>, auth: Auth, listening: Listening) -> Result<SocketAddr, ServerError> {
     let (gauges, ending) = (listening.gauges.clone(), listening.ending.clone());
-    let shared = Shared { host, auth, gauges, ending };
+    let shared = Shared { host, auth, gauges, ending, pictures: Arc::default() };
     listen(port, router(shared), listening)
 }
 
@@ -163,19 +162,9 @@ fn listen(port: Port, routes: Router, listening: Listening) -> Result<SocketAddr
     Ok(bound)
 }
 
-/// Compresses long responses for clients that accept it. Whole pages are not compressed: a page holds its CSRF token
-/// next to text from others, and the compressed length would reveal it.
-fn compressed() -> CompressionLayer {
-    CompressionLayer::new().gzip(true)
-}
-
 fn router(shared: Shared) -> Router {
     let guarded = Router::new()
-        .route("/", get(page::index))
-        .route("/settings", get(page::settings))
-        .route("/targets/{id}", get(target_page::page))
-        .route("/fragments/targets", get(page::targets).layer(compressed()))
-        .route("/fragments/targets/{id}", get(target_page::fragment).layer(compressed()))
+        .merge(pages::routes())
         .route("/api/monitoring/scheduler/health", get(api::scheduler_health))
         .route("/api/v1/targets", get(api::targets).layer(compressed()))
         .route("/api/v1/scheduler/stats", get(api::scheduler_stats))
@@ -197,7 +186,7 @@ fn router(shared: Shared) -> Router {
         .route("/api/v1/plugins", get(api::plugins))
         .route("/api/v1/events", get(api::events))
         .route("/api/v1/tokens/rotate", post(api::rotate_token))
-        .route("/logout", post(page::log_out))
+        .route("/logout", post(pages::log_out))
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::not_this_way)
         .layer(map_response(api::in_words))
@@ -205,8 +194,8 @@ fn router(shared: Shared) -> Router {
     Router::new()
         .route("/healthz", get(api::healthz))
         .route("/readyz", get(api::readyz))
-        .route("/login", get(page::login).post(page::log_in))
-        .route("/assets/{file}", get(page::asset))
+        .route("/login", get(pages::login).post(pages::log_in))
+        .route("/assets/{file}", get(pages::asset))
         .merge(guarded)
         .layer(from_fn_with_state(shared.gauges.clone(), caught))
         .layer(from_fn(hardened))
@@ -237,7 +226,7 @@ async fn guard(
             ApiError::new(StatusCode::FORBIDDEN, "csrf", "the request lacks the page's X-CSRF-Token header")
                 .into_response()
         }
-        Verdict::NoToken if is_page(request.uri().path()) => Redirect::to("/login").into_response(),
+        Verdict::NoToken if pages::is_page(request.uri().path()) => Redirect::to("/login").into_response(),
         Verdict::NoToken | Verdict::WrongToken => {
             let message = "a token is required: send it as Authorization: Bearer TOKEN, or log in at /login";
             let mut response = ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message).into_response();
@@ -245,11 +234,6 @@ async fn guard(
             response
         }
     }
-}
-
-/// Whether a path is that of a page. A browser without a session is sent to the log-in.
-fn is_page(path: &str) -> bool {
-    ["/", "/settings"].contains(&path) || path.starts_with("/targets/")
 }
 
 /// Catches a handler's panic, which is a bug of this host: responds with status 500, logs the path and counts the

@@ -3,6 +3,7 @@
 use crate::auth::Auth;
 use crate::gauges::Gauges;
 use crate::host::Host;
+use crate::pages::Pictures;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -13,4 +14,5 @@ pub(crate) struct Shared {
     pub auth: Auth,
     pub gauges: Arc<Gauges>,
     pub ending: CancellationToken,
+    pub pictures: Arc<Pictures>,
 }

@@ -325,7 +325,7 @@ pub(crate) fn dead_letter(target: &TargetState) -> Option<Value> {
 }
 
 /// Whether a target's breaker is not closed or counts failures.
-fn has_unusual_breaker(target: &TargetState) -> bool {
+pub(crate) fn has_unusual_breaker(target: &TargetState) -> bool {
     target.breaker_state() != BreakerState::Closed || target.schedule.failures > 0
 }
 

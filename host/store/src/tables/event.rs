@@ -3,7 +3,7 @@
 use super::history::History;
 use crate::stored_event::EventWire;
 use model::{Event, SequencedEvent, TargetId, Timestamp};
-use rusqlite::{Connection, params};
+use rusqlite::{CachedStatement, Connection, ToSql, params};
 
 pub(crate) const V1: &str = "
 CREATE TABLE event (
@@ -36,13 +36,33 @@ pub(crate) fn insert(connection: &Connection, event: &Event) -> rusqlite::Result
 /// Returns at most `limit` events after a position in the sequence, in order.
 pub(crate) fn after(connection: &Connection, sequence: i64, limit: u32) -> rusqlite::Result<Vec<SequencedEvent>> {
     let sql = "SELECT sequence, at, body FROM event WHERE sequence > ?1 ORDER BY sequence LIMIT ?2";
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map(params![sequence, limit], |row| {
+    read(connection.prepare_cached(sql)?, params![sequence, limit])
+}
+
+/// Returns at most `limit` events before a position in the sequence, newest first: of a target and of a name, or of
+/// all.
+pub(crate) fn before(
+    connection: &Connection,
+    sequence: i64,
+    (target, name): (Option<&str>, Option<&str>),
+    limit: u32,
+) -> rusqlite::Result<Vec<SequencedEvent>> {
+    let of_target = if target.is_some() { "target = ?2" } else { "?2 IS NULL" };
+    let of_name = if name.is_some() { "name = ?3" } else { "?3 IS NULL" };
+    let sql = format!(
+        "SELECT sequence, at, body FROM event WHERE sequence < ?1 AND {of_target} AND {of_name}
+         ORDER BY sequence DESC LIMIT ?4"
+    );
+    read(connection.prepare_cached(&sql)?, params![sequence, target, name, limit])
+}
+
+/// Reads events. A row of another version that cannot be read is skipped; its number is not assigned again.
+fn read(mut statement: CachedStatement<'_>, parameters: &[&dyn ToSql]) -> rusqlite::Result<Vec<SequencedEvent>> {
+    let rows = statement.query_map(parameters, |row| {
         let at = Timestamp::from_millis(row.get(1)?);
         let wire = serde_json::from_str::<EventWire>(&row.get::<_, String>(2)?).ok();
         Ok((row.get(0)?, wire.and_then(|wire| wire.restore(at))))
     })?;
-    // A row of another version that cannot be read is skipped; its number is not assigned again.
     let read = rows.collect::<rusqlite::Result<Vec<(i64, Option<Event>)>>>()?;
     let found =
         |(sequence, event): (i64, Option<Event>)| Some(SequencedEvent { sequence: Some(sequence), event: event? });

@@ -50,14 +50,14 @@ pub(crate) fn all(connection: &Connection) -> rusqlite::Result<Vec<Option<Journa
     rows.collect()
 }
 
-/// Returns the latency points of a target that are not yet in its blocks.
-pub(crate) fn points(connection: &Connection, num: i64) -> rusqlite::Result<Vec<StoredPoint>> {
+/// Calls `found` with the latency points that are not yet in blocks, each with the number of its target.
+pub(crate) fn each_point(connection: &Connection, mut found: impl FnMut(i64, StoredPoint)) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached("SELECT points, body FROM journal ORDER BY sequence")?;
-    let (mut rows, mut found) = (statement.query([])?, Vec::new());
+    let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        found.extend(points_of(row)?.into_iter().filter(|(of, _)| *of == num).map(|(_, point)| point));
+        points_of(row)?.into_iter().for_each(|(num, point)| found(num, point));
     }
-    Ok(found)
+    Ok(())
 }
 
 /// Decodes the points of a row: columns `points` and `body`. Points that cannot be read are left out.

@@ -1,12 +1,13 @@
 //! The page of one target: its state and why, its past, its dependencies, and the reasons for its schedule.
 
+use super::dependency::{common_name, path_of};
+use super::parts::{Command, age, buttons, complaints, reason, state};
+use super::shell::{Live, banner, document, live, problems};
 use crate::api::named;
-use crate::auth::Auth;
 use crate::chart;
 use crate::condition::Condition;
 use crate::error::ApiError;
 use crate::history::{RANGES, is_coarse, length, with_current};
-use crate::page::{age, banner, buttons, complaints, document, problems, state};
 use crate::state::Shared;
 use crate::status::TargetStatus;
 use crate::timeline::{Availability, Past, Period};
@@ -33,7 +34,7 @@ const ENTRIES: usize = 60;
 
 /// The query of the page.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Wanted {
+pub(super) struct Wanted {
     range: Option<String>,
     /// The id of the dependency whose latency is shown.
     latency: Option<String>,
@@ -52,27 +53,23 @@ struct View {
     settings: Vec<Setting>,
 }
 
-pub(crate) async fn page(
+pub(super) async fn page(
     State(shared): State<Shared>,
     Path(id): Path<String>,
     headers: HeaderMap,
     Query(wanted): Query<Wanted>,
 ) -> Response {
-    let csrf = Auth::csrf_of(&headers).unwrap_or_default();
     match view(&shared, id, &wanted).await {
         Ok(view) => {
             let info = view.target.info.clone();
-            let live = format!("/fragments/targets/{}{}", info.id, query(&view, view.range.0));
-            let body = html! {
-                (banner(&info.name))
-                main #targets data-live=(live) data-target=(info.id) data-title=(info.name) { (problems(&shared)) (content(&view)) }
-            };
-            document(&format!("{} – Polliwog", info.name), Some(&csrf), &body).into_response()
+            let content = format!("/fragments/targets/{}{}", info.id, query(&view, view.range.0));
+            let page = Live { title: &info.name, place: None, content: &content, target: Some(&info.id) };
+            live(&headers, &page, &html! { (problems(&shared)) (content_of(&view)) }).into_response()
         }
         Err(error) => {
             let body = html! {
-                (banner("Polliwog"))
-                main { p.problem role="alert" { (error.message) } p { a href="/" { "All targets" } } }
+                (banner("Polliwog", None))
+                main #content tabindex="-1" { p.problem role="alert" { (error.message) } p { a href="/" { "All targets" } } }
             };
             (error.status, document("Polliwog", None, &body)).into_response()
         }
@@ -80,13 +77,13 @@ pub(crate) async fn page(
 }
 
 /// The part of the page that the script refreshes.
-pub(crate) async fn fragment(
+pub(super) async fn fragment(
     State(shared): State<Shared>,
     Path(id): Path<String>,
     Query(wanted): Query<Wanted>,
 ) -> Response {
     match view(&shared, id, &wanted).await {
-        Ok(view) => html! { (problems(&shared)) (content(&view)) }.into_response(),
+        Ok(view) => html! { (problems(&shared)) (content_of(&view)) }.into_response(),
         // The page stays open and says what happened.
         Err(error) if error.status == StatusCode::NOT_FOUND => {
             html! { p.problem role="alert" { (error.message) " any more. " a href="/" { "All targets" } } }
@@ -122,7 +119,7 @@ fn charted(target: &TargetState, wanted: Option<&str>) -> Option<u32> {
     all.iter().find(named).or(slowest).map(|dependency| dependency.record.slot)
 }
 
-fn content(view: &View) -> Markup {
+fn content_of(view: &View) -> Markup {
     let View { target, now, .. } = view;
     let span = (now.before(view.range.1), *now);
     let empty = History { since: span.0, ..History::default() };
@@ -164,41 +161,21 @@ fn overview(view: &View, periods: &[Period]) -> Markup {
             p.summary.headline data-worst=(status.as_str()) data-bad=(bad) data-now=(view.now.as_millis()) {
                 span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) }
                 @if let Some(last) = periods.last() { " for " (age(last.from)) }
-                @if let Some(why) = why(target, status) { ": " (why) }
+                @if let Some(why) = reason(target, status) { ": " (why) }
             }
             p { small { (info.kind) " · " (info.url) @for (name, value) in &info.labels { " · " (name) "=" (value) } } }
-            p.state { (state(target)) " " (buttons(target)) @if target.enabled { " " button.poll type="button" data-disable=(info.id) { "Pause" } } }
+            p.state { (state(target)) " " (buttons(target)) @if target.enabled { " " (pause(target)) } }
             (complaints(target, 20))
         }
     }
 }
 
-/// The reason for a status: the failure of the poll, or the worst dependency.
-fn why(target: &TargetState, status: TargetStatus) -> Option<String> {
-    let wanted = match status {
-        TargetStatus::Unreachable => {
-            return target.observed.failure.as_ref().map(|failure| failure.message.clone());
-        }
-        TargetStatus::Critical => Status::Critical,
-        TargetStatus::Warning => Status::Warning,
-        TargetStatus::Unknown => Status::Unknown,
-        _ => return None,
-    };
-    let named = |dependency: &DependencyState| {
-        let reported = &dependency.record.reported;
-        reported.title.clone().unwrap_or_else(|| reported.name.clone())
-    };
-    let present = || target.observed.dependencies.iter().filter(|d| d.record.missing_since.is_none());
-    let mut of_status = present().filter(|dependency| dependency.record.reported.status == wanted);
-    if let Some(first) = of_status.next() {
-        let more = of_status.count();
-        let message = first.record.reported.error_message.as_deref();
-        let reason = message.map(|message| format!(": {message}")).unwrap_or_default();
-        let others = if more > 0 { format!(", and {more} more") } else { String::new() };
-        return Some(format!("{}{reason}{others}", named(first)));
-    }
-    let missing = target.observed.dependencies.iter().find(|d| d.record.missing_since.is_some());
-    missing.map(|dependency| format!("{} is missing", named(dependency)))
+fn pause(target: &TargetState) -> Markup {
+    let path = format!("/api/v1/targets/{}", target.info.id);
+    Command::new("Pause", "PATCH", &path)
+        .body(r#"{"enabled":false}"#)
+        .title("Do not poll it until it is resumed")
+        .button()
 }
 
 fn availability(periods: &[Period], history: &History, now: Timestamp) -> Markup {
@@ -269,15 +246,7 @@ fn latency(view: &View, span: (Timestamp, Timestamp)) -> Markup {
 fn dependencies(view: &View, past: &Past<'_>, span: (Timestamp, Timestamp)) -> Markup {
     let target = &view.target;
     let mut all: Vec<&DependencyState> = target.observed.dependencies.iter().collect();
-    let urgency = |dependency: &&DependencyState| match Condition::of(target, dependency) {
-        Condition::Critical => 0,
-        Condition::Missing => 1,
-        Condition::Warning => 2,
-        Condition::Unknown => 3,
-        Condition::Stale => 4,
-        Condition::Ok | Condition::Skipped => 5,
-    };
-    all.sort_by_key(urgency);
+    all.sort_by_key(|dependency| Condition::of(target, dependency).urgency());
     html! {
         section #dependencies.target {
             h2 { (all.len()) " dependencies" }
@@ -309,7 +278,7 @@ fn row(view: &View, past: &Past<'_>, span: (Timestamp, Timestamp), dependency: &
     html! {
         tr data-status=(reported.status.as_str()) {
             th scope="row" {
-                (reported.title.as_deref().unwrap_or(&reported.name))
+                a href=(path_of(common_name(dependency))) { (reported.title.as_deref().unwrap_or(&reported.name)) }
                 @if reported.title.is_some() { " " small { (reported.name) } }
                 @if let Some(parent) = &reported.parent { small.note { "on " (parent) } }
             }
@@ -458,21 +427,6 @@ mod tests {
         let found = |up: u64, down: u64| Availability { up: Duration::from_secs(up), down: Duration::from_secs(down) };
         assert_eq!(known(found(7_200, 0), false), "2 h 0 min known");
         assert_eq!(known(found(60, 5), true), "5 s down, 1 min known; older changes were deleted");
-    }
-
-    #[test]
-    fn a_status_has_a_reason() {
-        let mut critical = dependency("db", Status::Critical);
-        Arc::make_mut(&mut critical.record).reported.error_message = Some("it does not answer".to_owned());
-        let mut gone = dependency("old", Status::Ok);
-        Arc::make_mut(&mut gone.record).missing_since = Some(Timestamp::from_millis(1));
-        let of = |dependencies: Vec<DependencyState>, status: TargetStatus| {
-            why(&with(target("t"), |observed| observed.dependencies = dependencies.clone()), status)
-        };
-        let two = vec![critical.clone(), dependency("web", Status::Critical), gone.clone()];
-        assert_eq!(of(two, TargetStatus::Critical).as_deref(), Some("db: it does not answer, and 1 more"));
-        assert_eq!(of(vec![gone], TargetStatus::Warning).as_deref(), Some("old is missing"));
-        assert_eq!(of(vec![critical], TargetStatus::Ok), None);
     }
 
     #[test]

@@ -1,0 +1,81 @@
+//! The HTML pages. They work without the script, which keeps their content up to date.
+
+mod dependency;
+mod events;
+mod graph;
+mod login;
+mod overview;
+mod parts;
+mod pictures;
+mod plugins;
+mod scheduler;
+mod settings;
+mod shell;
+mod target;
+
+use crate::compression::compressed;
+use crate::state::Shared;
+use axum::Router;
+use axum::extract::Path;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+pub(crate) use login::{log_in, log_out, login};
+pub(crate) use pictures::Pictures;
+use shell::Place;
+
+const STYLE: &str = include_str!("../assets/style.css");
+const SCRIPT: &str = include_str!("../assets/app.js");
+const STREAM: &str = include_str!("../assets/stream.js");
+
+/// The browser tab's icon: a coloured disc.
+macro_rules! icon {
+    ($colour:literal) => {
+        concat!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><circle cx="8" cy="8" r="7" fill=""#,
+            $colour,
+            r#""/></svg>"#
+        )
+    };
+}
+
+pub(crate) async fn asset(Path(file): Path<String>) -> Response {
+    let (kind, body) = match file.as_str() {
+        "style.css" => ("text/css; charset=utf-8", STYLE),
+        "app.js" => ("text/javascript; charset=utf-8", SCRIPT),
+        "stream.js" => ("text/javascript; charset=utf-8", STREAM),
+        "icon-ok.svg" => ("image/svg+xml", icon!("#1a7f42")),
+        "icon-attention.svg" => ("image/svg+xml", icon!("#e3a83b")),
+        "icon-bad.svg" => ("image/svg+xml", icon!("#c02033")),
+        _ => return StatusCode::NOT_FOUND.into_response(),
+    };
+    ([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "max-age=60")], body).into_response()
+}
+
+/// Whether a path is that of a page. A browser without a session is sent to the log-in.
+pub(crate) fn is_page(path: &str) -> bool {
+    Place::ALL.iter().any(|place| place.path() == path)
+        || ["/targets/", "/dependencies/"].iter().any(|of| path.starts_with(of))
+}
+
+/// The pages, and the parts of them that the script fetches.
+pub(crate) fn routes() -> Router<Shared> {
+    let fragments = Router::new()
+        .route("/targets", get(overview::fragment))
+        .route("/targets/{id}", get(target::fragment))
+        .route("/dependencies/{name}", get(dependency::fragment))
+        .route("/graph", get(graph::fragment))
+        .route("/events", get(events::fragment))
+        .route("/scheduler", get(scheduler::fragment))
+        .route("/plugins", get(plugins::fragment));
+    Router::new()
+        .route("/", get(overview::page))
+        .route("/targets/{id}", get(target::page))
+        .route("/dependencies/{name}", get(dependency::page))
+        .route("/graph", get(graph::page))
+        .route("/events", get(events::page))
+        .route("/scheduler", get(scheduler::page))
+        .route("/plugins", get(plugins::page))
+        .route("/settings", get(settings::page))
+        .nest("/fragments", fragments.layer(compressed()))
+}

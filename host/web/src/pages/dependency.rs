@@ -1,0 +1,159 @@
+//! The page of one dependency over all targets that report it: who sees it how, and what changed when.
+
+use super::parts::age;
+use super::shell::{Live, live, problems};
+use crate::chart;
+use crate::condition::Condition;
+use crate::pauses::WithPauses as _;
+use crate::state::Shared;
+use crate::timeline::Past;
+use crate::wire::time;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use maud::{Markup, html};
+use model::{DependencyState, History, StatusChange, TargetState, Timestamp};
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time that the strips show.
+const LENGTH: Duration = Duration::from_secs(86_400);
+/// The maximum number of listed targets.
+const TARGETS: usize = 100;
+/// The maximum number of listed changes.
+const CHANGES: usize = 100;
+
+pub(super) async fn page(State(shared): State<Shared>, Path(name): Path<String>, headers: HeaderMap) -> Markup {
+    let path = format!("/fragments{}", path_of(&name));
+    let page = Live { title: &name, place: None, content: &path, target: None };
+    live(&headers, &page, &content(&shared, &name).await)
+}
+
+/// The part of the page that the script refreshes.
+pub(super) async fn fragment(State(shared): State<Shared>, Path(name): Path<String>) -> Markup {
+    content(&shared, &name).await
+}
+
+/// The path of the page of a dependency with a canonical or reported name.
+pub(super) fn path_of(name: &str) -> String {
+    // The query encodes a space as a plus, a path as %20.
+    let encoded = serde_urlencoded::to_string([("", name)]).unwrap_or_default();
+    format!("/dependencies/{}", encoded.trim_start_matches('=').replace('+', "%20"))
+}
+
+/// The canonical name of a dependency, or its reported one.
+pub(super) fn common_name(dependency: &DependencyState) -> &str {
+    dependency.record.canonical.as_deref().unwrap_or(&dependency.record.reported.name)
+}
+
+/// A target's view of the dependency.
+struct Seen<'a> {
+    target: &'a Arc<TargetState>,
+    dependency: &'a DependencyState,
+    condition: Condition,
+}
+
+async fn content(shared: &Shared, name: &str) -> Markup {
+    let (all, now) = (shared.host.targets(), shared.host.now());
+    let mut seen: Vec<Seen<'_>> = (all.iter().with_pauses())
+        .flat_map(|target| target.observed.dependencies.iter().map(move |dependency| (target, dependency)))
+        .filter(|(_, dependency)| common_name(dependency) == name)
+        .map(|(target, dependency)| Seen { target, dependency, condition: Condition::of(target, dependency) })
+        .collect();
+    seen.sort_by_key(|seen| (seen.condition.urgency(), &seen.target.info.name));
+    let shown: Vec<&Seen<'_>> = seen.iter().take(TARGETS).collect();
+    let wanted = shown.iter().map(|seen| (seen.target.info.id.clone(), None)).collect();
+    let span = (now.before(LENGTH), now);
+    let read = shared.host.recent(wanted, span.0).await;
+    let empty = Vec::new();
+    let pasts: Vec<&History> = read.as_ref().unwrap_or(&empty).iter().map(|(history, _)| history).collect();
+    let bad = seen.iter().filter(|seen| seen.condition == Condition::Critical).count();
+    html! {
+        (problems(shared))
+        section #seen.target data-worst=(if bad > 0 { "critical" } else { "ok" }) data-bad=(bad) data-now=(now.as_millis()) {
+            h2 {
+                @match seen.len() {
+                    0 => "No target reports this dependency.",
+                    1 => "One target reports it",
+                    count => { (count) " targets report it" @if bad > 0 { ", " (bad) " of them as critical" } }
+                }
+            }
+            @if let Err(why) = &read { p.problem role="alert" { "The past cannot be shown: " (why) } }
+            @if !seen.is_empty() {
+                p { a href={ "/graph?around=" (path_of(name).trim_start_matches("/dependencies/")) } { "Show it in the graph" } }
+                div.scroll { table.dependencies {
+                    thead { tr {
+                        th scope="col" { "Target" } th scope="col" { "Status" } th scope="col" { "For" } th scope="col" { "Latency" }
+                        th scope="col" { "24 hours" } th scope="col" { "Details" }
+                    } }
+                    tbody { @for (at, seen) in shown.iter().enumerate() { (row(seen, pasts.get(at).copied(), span)) } }
+                } }
+            }
+            @if seen.len() > TARGETS { p.note { "and " (seen.len() - TARGETS) " more, which do not see it worse" } }
+        }
+        (changes(&shown, &pasts))
+    }
+}
+
+fn row(seen: &Seen<'_>, past: Option<&History>, span: (Timestamp, Timestamp)) -> Markup {
+    let Seen { target, dependency, condition } = seen;
+    let (record, volatile) = (&dependency.record, &dependency.volatile);
+    let reported = &record.reported;
+    let since = record.missing_since.or(record.last_status_change).unwrap_or(record.first_seen);
+    html! {
+        tr {
+            th scope="row" {
+                a href={ "/targets/" (target.info.id) } { (target.info.name) }
+                @if record.canonical.is_some() { small.note { "as " (reported.name) } }
+            }
+            td { span class={ "tag " (condition.class()) } { (condition.sign()) " " (condition.word(reported.status)) } }
+            td.number { (age(since)) }
+            td.number { @if let Some(ms) = volatile.latency_ms { (chart::milliseconds(ms)) } }
+            td {
+                @if let Some(past) = past {
+                    (chart::strip(&target.info.name, &Past::new(target, past, span.1).of_dependency(dependency), span))
+                }
+            }
+            td {
+                @if let Some(message) = &reported.error_message { p.message { (message) } }
+                @else if let Some(description) = &reported.description { p.note { (description) } }
+            }
+        }
+    }
+}
+
+/// The changes of all targets side by side, newest first.
+fn changes(shown: &[&Seen<'_>], pasts: &[&History]) -> Markup {
+    let mut all: Vec<(&TargetState, &StatusChange)> = (shown.iter().zip(pasts))
+        .flat_map(|(seen, past)| past.statuses.iter().map(move |change| (seen, change)))
+        .filter(|(seen, change)| change.dependency == seen.dependency.record.reported.name)
+        .map(|(seen, change)| (&**seen.target, change))
+        .collect();
+    all.sort_by_key(|(_, change)| Reverse(change.at));
+    html! {
+        section #changes.target {
+            h2 { "Changes in the last 24 hours" }
+            @if all.is_empty() { p.note { "Its status did not change." } }
+            ol.timeline {
+                @for (target, change) in all.iter().take(CHANGES) {
+                    li {
+                        time data-local=(change.at.as_millis()) { (time(change.at)) } " " (target.info.name) " "
+                        span class={ "tag " (change.previous.as_str()) } { (change.previous.as_str()) } " → "
+                        span class={ "tag " (change.current.as_str()) } { (change.current.as_str()) }
+                    }
+                }
+            }
+            @if all.len() > CHANGES { p.note { "and " (all.len() - CHANGES) " earlier changes" } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_encoded_in_paths() {
+        assert_eq!(path_of("PostgreSQL main/a?b+c"), "/dependencies/PostgreSQL%20main%2Fa%3Fb%2Bc");
+    }
+}

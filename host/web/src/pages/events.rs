@@ -1,0 +1,143 @@
+//! The page of events: everything that happened, newest first, filtered.
+
+use super::shell::{Live, Place, live, problems};
+use crate::state::Shared;
+use crate::wire::time;
+use axum::extract::{Query, State};
+use axum::http::HeaderMap;
+use maud::{Markup, html};
+use model::{EventKind, SequencedEvent};
+use serde::{Deserialize, Serialize};
+
+/// The number of events of a page.
+const ROWS: u32 = 100;
+
+/// The query of the page.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct Wanted {
+    /// The id of a target.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    target: String,
+    /// The name of an event.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    event: String,
+    /// Shows the events before this sequence number.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    before: String,
+}
+
+impl Wanted {
+    fn query(&self) -> String {
+        serde_urlencoded::to_string(self).unwrap_or_default()
+    }
+}
+
+pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap, Query(wanted): Query<Wanted>) -> Markup {
+    let path = format!("/fragments/events?{}", wanted.query());
+    let page = Live { title: "Events", place: Some(Place::Events), content: &path, target: None };
+    live(&headers, &page, &content(&shared, &wanted).await)
+}
+
+/// The part of the page that the script refreshes.
+pub(super) async fn fragment(State(shared): State<Shared>, Query(wanted): Query<Wanted>) -> Markup {
+    content(&shared, &wanted).await
+}
+
+async fn content(shared: &Shared, wanted: &Wanted) -> Markup {
+    let given = |word: &str| (!word.trim().is_empty()).then(|| word.trim().to_owned());
+    let before = wanted.before.parse().unwrap_or(i64::MAX);
+    let found = shared.host.events_before(before, (given(&wanted.target), given(&wanted.event)), ROWS).await;
+    html! {
+        (problems(shared))
+        form #filter.filter method="get" action="/events" role="search" {
+            label { "Target " input type="search" name="target" value=(wanted.target) placeholder="id"; }
+            label { "Event " select name="event" {
+                option value="" { "all" }
+                // The end of each poll is not stored.
+                @for name in EventKind::NAMES.iter().filter(|name| **name != "poll:complete") {
+                    option value=(name) selected[wanted.event == **name] { (name) }
+                }
+            } }
+            button { "Apply" }
+            @if !wanted.query().is_empty() { " " a href="/events" { "Newest, of all" } }
+        }
+        @match &found {
+            Err(why) => p.problem role="alert" { "The events cannot be read: " (why) },
+            Ok(events) if events.is_empty() => p.empty { "No event matches." },
+            Ok(events) => {
+                ol #events.timeline { @for event in events { (entry(shared, event)) } }
+                (older(wanted, events))
+            }
+        }
+    }
+}
+
+fn older(wanted: &Wanted, events: &[SequencedEvent]) -> Markup {
+    let last = events.last().and_then(|event| event.sequence).filter(|_| events.len() == ROWS as usize);
+    html! {
+        @if let Some(last) = last {
+            p.paging { a rel="next" href={ "/events?" (Wanted { before: last.to_string(), ..wanted.clone() }.query()) } { "older →" } }
+        }
+    }
+}
+
+fn entry(shared: &Shared, event: &SequencedEvent) -> Markup {
+    let SequencedEvent { sequence, event } = event;
+    let target = event.kind.target();
+    let name =
+        target.map(|id| shared.host.target(id).map_or_else(|| id.to_string(), |target| target.info.name.clone()));
+    html! {
+        li id=[sequence.map(|sequence| format!("e-{sequence}"))] {
+            time data-local=(event.at.as_millis()) { (time(event.at)) } " "
+            span class={ "tag " (class(&event.kind)) } { (event.kind.name()) } " "
+            @if let (Some(id), Some(name)) = (target, name) { a href={ "/targets/" (id) } { (name) } " " }
+            (sentence(&event.kind))
+        }
+    }
+}
+
+/// The style of an event: what makes something worse, better, or neither.
+fn class(kind: &EventKind) -> &'static str {
+    match kind {
+        EventKind::StatusChange { current, .. } => current.as_str(),
+        EventKind::PollError { .. }
+        | EventKind::Unreachable { .. }
+        | EventKind::CircuitOpen { .. }
+        | EventKind::DeadLetter { .. }
+        | EventKind::PluginQuarantined { .. }
+        | EventKind::PluginRefused { .. } => "critical",
+        EventKind::DependencyMissing { .. } => "warning",
+        EventKind::Reachable { .. } | EventKind::CircuitClose { .. } | EventKind::Revived { .. } => "ok",
+        _ => "pending",
+    }
+}
+
+/// The event as text, without its name and target.
+fn sentence(kind: &EventKind) -> String {
+    match kind {
+        EventKind::StatusChange { dependency, previous, current, .. } => {
+            format!("{dependency}: {} → {}", previous.as_str(), current.as_str())
+        }
+        EventKind::DependencyMissing { dependency, .. } => format!("{dependency} is no longer reported"),
+        EventKind::PollComplete { .. } => String::new(),
+        EventKind::PollError { category, code, message, .. } => format!("{code} ({}): {message}", category.as_str()),
+        EventKind::Unreachable { code, message, .. } => format!("{code}: {message}"),
+        EventKind::Reachable { failures, .. } => format!("after {failures} failures"),
+        EventKind::CircuitOpen { failures, .. } => format!("after {failures} failures in a row"),
+        EventKind::DeadLetter { reason, .. } => reason.as_str().replace('_', " "),
+        EventKind::ServiceStarted { .. } => "is polled from now on".to_owned(),
+        EventKind::ServiceStopped { .. } => "is no longer polled".to_owned(),
+        EventKind::CircuitClose { .. } => "is polled as usual again".to_owned(),
+        EventKind::Revived { .. } => "answers again".to_owned(),
+        EventKind::PluginLoaded { plugin, version } => format!("{plugin} {version}"),
+        EventKind::PluginQuarantined { plugin, targets } => {
+            format!("{plugin} failed for {targets} targets: it is probed until it works")
+        }
+        EventKind::PluginReleased { plugin } => format!("{plugin} works again"),
+        EventKind::PluginRefused { file, reason } => format!("{file}: {reason}"),
+        EventKind::SettingsChanged { what, value } => match value {
+            Some(value) => format!("{what} = {value}"),
+            None => format!("{what} is no longer set"),
+        },
+    }
+}
