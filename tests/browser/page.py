@@ -16,7 +16,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 PATIENCE = 150
-PROGRAM = sys.argv[1]
+PROGRAM, AXE = sys.argv[1:3]
+PAGES = ["/", "/?group=estate", "/targets/shop", "/dependencies/redis", "/graph", "/events", "/scheduler", "/plugins", "/settings",
+         "/targets/nowhere"]
 CONDITIONS = ["ok", "warning", "critical", "unknown", "stale", "missing", "skipped"]
 
 
@@ -200,9 +202,31 @@ def check(page, link, pause):
     cadence = "tr[data-source='default'] td:first-child"
     until("a default is shown as a default",
           lambda: "scheduler.cadence" in [cell.text for cell in page.find_elements(By.CSS_SELECTOR, cadence)])
+    accessible(page, address)
     wrong = [entry["message"] for entry in page.get_log("browser")
              if entry["level"] == "SEVERE" and "401" not in entry["message"] and "favicon" not in entry["message"]]
     assert not wrong, wrong
+
+
+def accessible(page, address):
+    """Checks every page by axe's rules for WCAG 2.2 AA, in light and dark, at the width of a phone and of a desktop."""
+    with open(AXE, encoding="utf-8") as file:
+        rules = file.read()
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    for width, scheme in [(1200, "light"), (1200, "dark"), (390, "light")]:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                             {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500})
+        for path in PAGES:
+            page.get(address + path)
+            page.execute_script(rules)
+            found = page.execute_async_script(
+                "const [tags, done] = arguments; axe.run({ runOnly: tags }).then(({ violations }) => done(violations"
+                ".map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => n.html + ' ' + n.failureSummary).join('; ')}`)))", tags)
+            assert not found, f"{path} at {width} {scheme}: " + "\n".join(found)
+            wide = page.execute_script("return document.documentElement.scrollWidth")
+            assert wide <= width, f"{path} is {wide} wide on a screen of {width}"
+    page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def main():

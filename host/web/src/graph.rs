@@ -163,17 +163,18 @@ impl Graph {
         seen
     }
 
-    /// Returns all nodes, if there are few; else at most `most`: what is not fine with what depends on it, dependencies
-    /// that several nodes need with those, and targets.
+    /// Returns all nodes, if there are few; else at most `most`: what is not fine with what depends on it, canonical
+    /// names that several targets report, and targets.
     pub(crate) fn important(&self, most: usize) -> Vec<usize> {
         if self.nodes.len() <= FEW {
             return (0..self.nodes.len()).collect();
         }
         let needed_by = self.needed_by();
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
-        let is_target = |place: &usize| matches!(self.nodes[*place].of, Of::Target(_));
         order.retain(|place| {
-            self.nodes[*place].health != Health::Fine || needed_by[*place].len() > 1 || is_target(place)
+            let node = &self.nodes[*place];
+            let is_shared = matches!(node.of, Of::Shared(_)) && needed_by[*place].len() > 1;
+            node.health != Health::Fine || is_shared || matches!(node.of, Of::Target(_))
         });
         order.sort_by_key(|place| (self.nodes[*place].health, std::cmp::Reverse(needed_by[*place].len())));
         let (mut chosen, mut known) = (Vec::new(), HashSet::new());

@@ -93,7 +93,7 @@ fn picture(graph: &Graph, layers: &[Vec<usize>], centre: Option<usize>) -> Marku
     let mut edges: Vec<(usize, usize)> = edges.filter(|(_, to)| at.contains_key(to)).collect();
     edges.sort_unstable_by_key(|(from, to)| (std::cmp::Reverse(graph.nodes[*to].health), *from, *to));
     html! {
-        svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="img" aria-label="what depends on what; the list below says the same" {
+        svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label="what depends on what; the list below says the same" {
             @for (from, to) in edges {
                 @let ((x, y), (end, below)) = (at[&from], at[&to]);
                 @let (x, y, below) = (x + WIDTH, y + HEIGHT / 2, below + HEIGHT / 2);

@@ -22,8 +22,9 @@ pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap) -> Ma
                 ". A changed setting overrides the file until it is unset; the environment overrides both. "
                 "For targets, only settings that differ from the default are shown."
             }
+            div.scroll tabindex="0" role="region" aria-label="all settings" {
             table.settings {
-                thead { tr { th { "Setting" } th { "Value" } th { "From" } } }
+                thead { tr { th scope="col" { "Setting" } th scope="col" { "Value" } th scope="col" { "From" } } }
                 tbody {
                     @for setting in settings.iter().filter(|setting| has_row(setting)) {
                         tr data-source=(setting.source.as_str()) {
@@ -33,6 +34,7 @@ pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap) -> Ma
                         }
                     }
                 }
+            }
             }
         }
     };
