@@ -22,6 +22,8 @@ pub(crate) struct Meter {
     /// different threads.
     seen: AtomicU64,
     demote: AtomicBool,
+    /// Whether the guest was interrupted by an epoch in the current turn.
+    interrupted: AtomicBool,
 }
 
 impl Meter {
@@ -40,6 +42,12 @@ impl Meter {
     /// Requests that the call moves to the slow lane.
     pub(crate) fn demote(&self) {
         self.demote.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that the turn ends because the guest was interrupted within its budget. The check of the next epoch
+    /// decides about its CPU time. It knows the guest's functions, [`Metered`] does not.
+    pub(crate) fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_demoted(&self) -> bool {
@@ -90,9 +98,10 @@ impl<T> Future for Metered<'_, T> {
         let result = future.as_mut().poll(context);
         drop(turn);
         let used = self.meter.measure();
+        let interrupted = self.meter.interrupted.swap(false, Ordering::Relaxed);
         match result {
             Poll::Ready(result) => Poll::Ready(Ok(result)),
-            Poll::Pending if used > self.budget.most => {
+            Poll::Pending if used > self.budget.most && !interrupted => {
                 self.future = None;
                 Poll::Ready(Err(CpuExhausted))
             }
@@ -154,6 +163,25 @@ mod tests {
         tokio::spawn(elsewhere).await.unwrap().unwrap();
         let more = meter.used() - used;
         assert!((Duration::from_millis(5)..Duration::from_millis(100)).contains(&more), "{more:?}");
+    }
+
+    /// The budget may be exceeded between the epoch's measurement and the one at the end of the turn.
+    #[tokio::test]
+    async fn an_interrupted_guest_is_judged_at_its_next_epoch() {
+        let (budget, most) =
+            (Budget { healthy: Duration::ZERO, most: Duration::from_millis(1) }, Duration::from_millis(2));
+        for (interrupted, ends) in [(true, false), (false, true)] {
+            let meter = Arc::new(Meter::default());
+            let own = meter.clone();
+            let guest = Metered::new(meter, budget, Arc::default(), async move {
+                while own.measure() < most {}
+                if interrupted {
+                    own.interrupt();
+                }
+                tokio::task::yield_now().await;
+            });
+            assert_eq!(guest.await.is_err(), ends, "interrupted: {interrupted}");
+        }
     }
 
     #[tokio::test]

@@ -383,6 +383,7 @@ impl Sandbox {
                 return Ok(UpdateDeadline::Continue(1));
             }
             meter.demote();
+            meter.interrupt();
             Ok(UpdateDeadline::Yield(1))
         });
         store
