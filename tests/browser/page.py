@@ -17,7 +17,7 @@ from selenium.webdriver.common.keys import Keys
 
 PATIENCE = 150
 PROGRAM, AXE = sys.argv[1:3]
-PAGES = ["/", "/?group=estate", "/targets/shop", "/dependencies/redis", "/graph", "/events", "/scheduler", "/plugins", "/settings",
+PAGES = ["/", "/?group=estate", "/targets/shop", "/dependencies/redis", "/graph", "/events", "/scheduler", "/plugins", "/settings", "/wall",
          "/targets/nowhere"]
 CONDITIONS = ["ok", "warning", "critical", "unknown", "stale", "missing", "skipped"]
 
@@ -202,6 +202,25 @@ def check(page, link, pause):
     cadence = "tr[data-source='default'] td:first-child"
     until("a default is shown as a default",
           lambda: "scheduler.cadence" in [cell.text for cell in page.find_elements(By.CSS_SELECTOR, cadence)])
+
+    # A link for a wall: made and shown once, updated without a log-in, revoked.
+    page.find_element(By.CSS_SELECTOR, "#new-token [name=name]").send_keys("lobby", Keys.ENTER)
+    wall = until("the link is shown", lambda: page.find_element(By.CSS_SELECTOR, ".made code").text)
+    assert wall.startswith(address + "/wall?key="), wall
+    settings = page.current_window_handle
+    page.switch_to.new_window("tab")
+    page.get(wall)
+    until("the wall is live", lambda: page.find_element(By.ID, "connection").text == "live")
+    assert not page.find_elements(By.CSS_SELECTOR, "nav, button, main a"), "the wall has controls"
+    until("problems are counted", lambda: re.match(r"[1-9]\d* problems", page.find_element(By.ID, "headline").text))
+    screen = page.current_window_handle
+    page.switch_to.window(settings)
+    until("the token is listed", lambda: "lobby" in page.find_element(By.ID, "tokens").text)
+    page.execute_script("document.querySelector('#tokens [data-method=DELETE]').click()")
+    until("it is revoked", lambda: "lobby" not in page.find_element(By.ID, "tokens").text)
+    page.switch_to.window(screen)
+    until("the screen says so", lambda: "no longer valid" in page.find_element(By.TAG_NAME, "h1").text)
+    page.switch_to.window(settings)
     accessible(page, address)
     wrong = [entry["message"] for entry in page.get_log("browser")
              if entry["level"] == "SEVERE" and "401" not in entry["message"] and "nowhere" not in entry["message"] and "favicon" not in entry["message"]]

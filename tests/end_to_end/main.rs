@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod access;
 mod command_line;
 mod configuring;
 mod operating;

@@ -308,8 +308,15 @@ pub(crate) fn get(address: &str, path: &str, token: Option<&str>) -> (u16, Strin
 
 /// Sends a GET request with these header lines. Returns status and body.
 pub(crate) fn get_as(address: &str, path: &str, headers: &str) -> (u16, String) {
+    send(address, ("GET", path), headers, "")
+}
+
+/// Sends a request with these header lines and a JSON body. Returns status and body.
+pub(crate) fn send(address: &str, (method, path): (&str, &str), headers: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n{headers}Connection: close\r\n\r\n").unwrap();
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {length}\r\n");
+    write!(stream, "{head}Content-Type: application/json\r\nConnection: close\r\n\r\n{body}").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let status = answer.split(' ').nth(1).unwrap().parse().unwrap();

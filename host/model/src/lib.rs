@@ -17,6 +17,7 @@ mod state;
 mod surface;
 mod text;
 mod time;
+mod token;
 
 pub use event::{Event, EventKind, SequencedEvent};
 pub use history::{ErrorChange, History, PollChange, StatusChange};
@@ -35,3 +36,4 @@ pub use surface::{
 };
 pub use text::is_invisible;
 pub use time::{Moment, Timestamp};
+pub use token::{AccessChange, Scope, Session, Token};

@@ -7,6 +7,7 @@ use anyhow::bail;
 use catalog::hex;
 use config::environment;
 use engine::{Clock, random_bytes};
+use model::AccessChange;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use store::Store;
@@ -91,7 +92,8 @@ pub(crate) fn from_environment() -> anyhow::Result<Option<String>> {
 pub(crate) fn start(store: &Store, data_dir: &Path, clock: &Clock) -> anyhow::Result<Admin> {
     let now = clock.wall();
     let kept = store.reader().admin_token()?;
-    let admin = |hash, sessions: Vec<_>, token| Admin { auth: Auth::new(hash, sessions), token };
+    let tokens = store.reader().tokens()?;
+    let admin = |hash, sessions: Vec<_>, token| Admin { auth: Auth::new(hash, tokens, sessions), token };
     if let Some(token) = from_environment()? {
         let hash = Auth::hash(&token);
         let sessions = store.reader().sessions(now)?;
@@ -99,10 +101,11 @@ pub(crate) fn start(store: &Store, data_dir: &Path, clock: &Clock) -> anyhow::Re
             return Ok(admin(hash, sessions, AdminToken::Hashed));
         }
         // End the sessions of the previous token.
-        sessions.into_iter().for_each(|(session, _)| store.writer().session(session, None));
-        store.writer().admin_token(hash, now);
+        let (ended, kept): (Vec<_>, Vec<_>) = sessions.into_iter().partition(|session| session.token.is_none());
+        ended.into_iter().for_each(|session| store.writer().access(AccessChange::SessionEnded(session.hash)));
+        store.writer().access(AccessChange::First(hash, now));
         forget(data_dir);
-        return Ok(admin(hash, Vec::new(), AdminToken::Hashed));
+        return Ok(admin(hash, kept, AdminToken::Hashed));
     }
     if let Some(hash) = kept {
         let sessions = store.reader().sessions(now)?;
@@ -114,7 +117,7 @@ pub(crate) fn start(store: &Store, data_dir: &Path, clock: &Clock) -> anyhow::Re
         return Ok(admin(hash, sessions, if shown { AdminToken::Kept } else { AdminToken::Hashed }));
     }
     let token = hex(&random_bytes::<32>());
-    store.writer().admin_token(Auth::hash(&token), now);
+    store.writer().access(AccessChange::First(Auth::hash(&token), now));
     keep(data_dir, &token);
     Ok(admin(Auth::hash(&token), Vec::new(), AdminToken::Made(token)))
 }

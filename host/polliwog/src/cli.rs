@@ -132,7 +132,7 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show or replace the admin token of the running host
+    /// Show or replace the admin token of the running host; list, make and revoke further tokens
     Token {
         /// The action
         #[command(subcommand)]
@@ -243,8 +243,8 @@ pub(crate) enum TargetsCommand {
     },
 }
 
-/// The actions on the admin token.
-#[derive(Clone, Copy, Debug, Subcommand)]
+/// The actions on tokens.
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Print the generated admin token from the data directory
     Show {
@@ -252,8 +252,26 @@ pub(crate) enum TokenCommand {
         #[arg(long)]
         demo: bool,
     },
-    /// Generate and print a new token; the old one becomes invalid, and pages must log in again
+    /// Generate and print a new admin token; the old one becomes invalid, and pages must log in again
     Rotate,
+    /// List the further tokens
+    List,
+    /// Make a further token and print it. It is not shown again
+    Create {
+        /// A name that says who uses it
+        name: String,
+        /// The permission: wall, read, operate or admin; each includes those before it
+        #[arg(long, default_value = "read")]
+        scope: String,
+        /// Days until it expires; without, it is valid until it is revoked
+        #[arg(long)]
+        days: Option<u32>,
+    },
+    /// Revoke a further token. Programs, browsers and screens with it are shut out at once
+    Revoke {
+        /// The name
+        name: String,
+    },
 }
 
 /// The actions on dead letters.

@@ -91,10 +91,10 @@ pub(crate) async fn call(
     match (response.status, answer) {
         (200..=299, Ok(answer)) => Ok(answer),
         (200..=299, Err(error)) => Err(Unanswered::Refused(format!("{url} did not answer with JSON: {error}"))),
-        (401 | 403, _) if token.is_some() => {
+        (401, _) if token.is_some() => {
             Err(Unanswered::Refused(format!("the host at {url} refuses the token in {TOKEN}: use its admin token")))
         }
-        (401 | 403, _) => Err(Unanswered::Refused(format!(
+        (401, _) => Err(Unanswered::Refused(format!(
             "the host at {url} requires its admin token: set {TOKEN} (`polliwog token show` prints it)"
         ))),
         (status, answer) => {

@@ -19,7 +19,7 @@ mod web_host;
 
 use anyhow::Context;
 use clap::Parser;
-use cli::{Arguments, Command, PluginCommand, PollArguments, TokenCommand};
+use cli::{Arguments, Command, PluginCommand, PollArguments};
 use commands::{
     breaker, check, dead_letter, explain, history, plugin, poll, replay, run, settings, setup, simulate, status,
     targets, token,
@@ -81,10 +81,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::DeadLetter { command, common } => dead_letter::dead_letter(&common, command).await,
             Command::Breaker { command, common } => breaker::breaker(&common, command).await,
             Command::Settings { command, common } => settings::settings(&common, command).await,
-            Command::Token { command: TokenCommand::Rotate, common } => token::rotate(&common).await,
-            Command::Token { command: TokenCommand::Show { demo }, common } => {
-                token::show(&common.common.places(), demo)
-            }
+            Command::Token { command, common } => token::token(&common, command).await,
             Command::Replay { dir, port } => replay::replay(&dir, port).await,
             Command::Setup(arguments) => setup::setup(arguments).await,
             Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,

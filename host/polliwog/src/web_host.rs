@@ -8,8 +8,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    Ask, CommandError, Explanation, History, LatencySummary, Moment, PluginState, SchedulerState, SequencedEvent,
-    Setting, TargetId, TargetState, Term, Timestamp,
+    AccessChange, Ask, CommandError, Explanation, History, LatencySummary, Moment, PluginState, SchedulerState,
+    SequencedEvent, Setting, TargetId, TargetState, Term, Timestamp,
 };
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
@@ -19,10 +19,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use store::{ReadError, Reader, Store};
 use tokio::sync::broadcast::Receiver;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use web::Auth;
 
 /// The host is not ready after this many failures of a transaction.
 const TROUBLE: u64 = 3;
+/// Longest time for a change of the tokens to be on disk.
+const DURABLE: Duration = Duration::from_secs(5);
 /// Longest time for the file watchers to end, and for the driver, whose polls have 15 s.
 pub(crate) const ENDING: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(17));
 
@@ -231,8 +235,23 @@ impl web::Host for RunningHost {
         self.reconfigurer.clone().set(changes).boxed()
     }
 
-    fn keep_session(&self, hash: web::TokenHash, until: Option<Timestamp>) {
-        self.store.writer().session(hash, until);
+    fn keep_access(&self, change: AccessChange) {
+        self.store.writer().access(change);
+    }
+
+    fn access_kept(&self) -> BoxFuture<'_, Result<(), CommandError>> {
+        let (done, kept) = oneshot::channel();
+        self.store.writer().publish(Box::new(move |_| {
+            // The caller may no longer wait.
+            let _ = done.send(());
+        }));
+        let late = || {
+            CommandError::Conflict(
+                "the change is active, but the database does not take it: it is lost when the host ends before that"
+                    .to_owned(),
+            )
+        };
+        async move { timeout(DURABLE, kept).await.ok().and_then(Result::ok).ok_or_else(late) }.boxed()
     }
 
     fn rotate_token(&self) -> Result<String, CommandError> {
@@ -242,7 +261,7 @@ impl web::Host for RunningHost {
             return Err(CommandError::Conflict(message));
         }
         let token = hex(&random_bytes::<32>());
-        self.store.writer().admin_token(Auth::hash(&token), self.clock.wall());
+        self.store.writer().access(AccessChange::First(Auth::hash(&token), self.clock.wall()));
         admin::keep(&self.data_dir, &token);
         Ok(token)
     }

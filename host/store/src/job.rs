@@ -1,7 +1,7 @@
 //! The jobs of the writer.
 
 use crate::record::{Commit, Progress, Publish};
-use model::{Event, TargetId, Timestamp};
+use model::{AccessChange, Event, TargetId, Timestamp};
 use std::sync::mpsc::SyncSender;
 
 /// A job for the writer. Jobs are written and published in their order.
@@ -14,9 +14,7 @@ pub(crate) enum Job {
     /// Schedules and volatile fields, their time, and whether that time may be used to prune history.
     Progress(Vec<Progress>, Timestamp, bool),
     Forget(TargetId, Timestamp),
-    Token([u8; 32], Timestamp),
-    /// A web session (its hash) and its expiry; `None` ends it now.
-    Session([u8; 32], Option<Timestamp>),
+    Access(AccessChange),
     Setting(SettingChange),
     Begin(Timestamp),
     Finish(Timestamp),

@@ -5,7 +5,7 @@
 use crate::tables::tier::{self, Tier};
 use crate::tables::{error, event, gap, journal, latency, poll_error, session, setting, target, token, transition};
 use crate::wire::StoredPoint;
-use model::{History, LatencySummary, SequencedEvent, TargetId, Timestamp};
+use model::{History, LatencySummary, SequencedEvent, Session, TargetId, Timestamp, Token};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ impl Reader {
         self.with(event::bounds)
     }
 
-    /// Returns the hash of the admin token; `None` if no token exists yet.
+    /// Returns the hash of the token of the first start; `None` if it does not exist yet.
     pub fn admin_token(&self) -> Result<Option<[u8; 32]>, ReadError> {
         self.with(token::admin)
     }
@@ -152,8 +152,13 @@ impl Reader {
         })
     }
 
-    /// Returns the web sessions that have not expired: hash and expiry.
-    pub fn sessions(&self, now: Timestamp) -> Result<Vec<([u8; 32], Timestamp)>, ReadError> {
+    /// Returns the tokens with names.
+    pub fn tokens(&self) -> Result<Vec<Token>, ReadError> {
+        self.with(token::named)
+    }
+
+    /// Returns the web sessions that have not expired.
+    pub fn sessions(&self, now: Timestamp) -> Result<Vec<Session>, ReadError> {
         self.with(|connection| session::valid(connection, now))
     }
 

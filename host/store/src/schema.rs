@@ -39,8 +39,11 @@ const V5: [&str; 1] = [gap::V5];
 /// Keeps latencies in tiers, with their distribution.
 const V6: [&str; 4] = [latency::V6, tier::V6, journal::V6, target::V6];
 
+/// Adds tokens with names and scopes.
+const V7: [&str; 2] = [token::V7, session::V7];
+
 /// The statements of every version.
-const VERSIONS: [&[&str]; 6] = [&V1, &V2, &V3, &V4, &V5, &V6];
+const VERSIONS: [&[&str]; 7] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7];
 
 /// The application id in the header of our databases, from version 3 on: "Pllw" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;

@@ -9,8 +9,8 @@ use crate::record::{Commit, Progress, StoredSchedule};
 use crate::stored_event::EventWire;
 use crate::wire::{LiveWire, PointWire, ScheduleWire};
 use model::{
-    DependencyRecord, Event, FailureCategory, Json, Kind, LatencyWindow, PollFailure, Sketch, Status, TargetId,
-    Timestamp,
+    AccessChange, DependencyRecord, Event, FailureCategory, Json, Kind, LatencyWindow, PollFailure, Scope, Session,
+    Sketch, Status, TargetId, Timestamp, Token,
 };
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -37,7 +37,13 @@ enum JobWire {
     Token([u8; 32], i64),
     Session([u8; 32], Option<i64>),
     Setting(Vec<(String, Option<String>)>, i64),
+    SessionOf([u8; 32], i64, [u8; 32]),
+    NamedToken(TokenWire),
+    Revoke([u8; 32]),
 }
+
+/// Hash, name, scope, created, expires, last used.
+type TokenWire = ([u8; 32], String, String, i64, Option<i64>, Option<i64>);
 
 /// The time of an event, and the event as JSON, as in its row.
 type StampedWire = (i64, String);
@@ -150,11 +156,29 @@ impl JobWire {
                 Self::Progress(progress.iter().map(ProgressWire::of).collect(), at.as_millis())
             }
             Job::Forget(target, at) => Self::Forget(target.to_string(), at.as_millis()),
-            Job::Token(hash, at) => Self::Token(*hash, at.as_millis()),
-            Job::Session(hash, until) => Self::Session(*hash, until.map(Timestamp::as_millis)),
+            Job::Access(change) => Self::of_access(change),
             Job::Setting(change) => Self::Setting(change.values.clone(), change.at.as_millis()),
             Job::Publish(_) | Job::Begin(_) | Job::Finish(_) | Job::Abandon => return None,
         })
+    }
+
+    fn of_access(change: &AccessChange) -> Self {
+        match change {
+            AccessChange::First(hash, at) => Self::Token(*hash, at.as_millis()),
+            AccessChange::Session(Session { hash, until, token: Some(token) }) => {
+                Self::SessionOf(*hash, until.as_millis(), *token)
+            }
+            AccessChange::Session(Session { hash, until, token: None }) => {
+                Self::Session(*hash, Some(until.as_millis()))
+            }
+            AccessChange::SessionEnded(hash) => Self::Session(*hash, None),
+            AccessChange::Token(Token { hash, name, scope, created, expires, last_used }) => {
+                let ms = |at: &Option<Timestamp>| at.map(Timestamp::as_millis);
+                let scope = scope.as_str().to_owned();
+                Self::NamedToken((*hash, name.clone(), scope, created.as_millis(), ms(expires), ms(last_used)))
+            }
+            AccessChange::Revoked(hash) => Self::Revoke(*hash),
+        }
     }
 
     fn restore(self) -> Option<Job> {
@@ -177,8 +201,20 @@ impl JobWire {
                 Job::Progress(progress.into_iter().filter_map(ProgressWire::restore).collect(), at(when), false)
             }
             Self::Forget(target, when) => Job::Forget(TargetId::new(&target).ok()?, at(when)),
-            Self::Token(hash, when) => Job::Token(hash, at(when)),
-            Self::Session(hash, until) => Job::Session(hash, until.map(at)),
+            Self::Token(hash, when) => Job::Access(AccessChange::First(hash, at(when))),
+            Self::Session(hash, None) => Job::Access(AccessChange::SessionEnded(hash)),
+            Self::Session(hash, Some(until)) => {
+                Job::Access(AccessChange::Session(Session { hash, until: at(until), token: None }))
+            }
+            Self::SessionOf(hash, until, token) => {
+                Job::Access(AccessChange::Session(Session { hash, until: at(until), token: Some(token) }))
+            }
+            Self::NamedToken((hash, name, scope, created, expires, last_used)) => {
+                let scope = Scope::from_word(&scope)?;
+                let (expires, last_used) = (expires.map(at), last_used.map(at));
+                Job::Access(AccessChange::Token(Token { hash, name, scope, created: at(created), expires, last_used }))
+            }
+            Self::Revoke(hash) => Job::Access(AccessChange::Revoked(hash)),
             Self::Setting(values, when) => {
                 let (done, _) = std::sync::mpsc::sync_channel(1);
                 Job::Setting(SettingChange { values, at: at(when), done })

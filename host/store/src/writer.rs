@@ -18,10 +18,10 @@ use crate::reader::Reader;
 use crate::record::{Announce, Commit, Progress, Publish};
 use crate::sqlite::{data_version, plain};
 use crate::tables::journal::mark;
-use crate::tables::{gap, latency, session, target, token};
+use crate::tables::{gap, latency, target};
 use crate::wire::StoredPoint;
 pub(crate) use guard::check_pages;
-use model::{Alive, Event, Pulse, SequencedEvent, TargetId, Timestamp};
+use model::{AccessChange, Alive, Event, Pulse, SequencedEvent, TargetId, Timestamp};
 pub(crate) use pending::Limits;
 use pending::PendingWrite;
 use rusqlite::{Connection, Transaction};
@@ -132,14 +132,9 @@ impl Writer {
         self.push(Job::Begin(now));
     }
 
-    /// Stores a web session until its expiry; `None` ends it.
-    pub fn session(&self, hash: [u8; 32], until: Option<Timestamp>) {
-        self.push(Job::Session(hash, until));
-    }
-
-    /// Stores the hash of the admin token and replaces the previous one.
-    pub fn admin_token(&self, hash: [u8; 32], now: Timestamp) {
-        self.push(Job::Token(hash, now));
+    /// Stores a change of the tokens and sessions.
+    pub fn access(&self, change: AccessChange) {
+        self.push(Job::Access(change));
     }
 
     /// Stores settings; a setting without a value is deleted. The returned channel receives a message once the settings
@@ -238,7 +233,7 @@ fn publish(group: Vec<Job>, stored: Vec<Vec<SequencedEvent>>, announce: &Announc
                 // The caller may no longer wait.
                 let _ = change.done.try_send(());
             }
-            Job::Progress(..) | Job::Forget(..) | Job::Token(..) | Job::Session(..) => {}
+            Job::Progress(..) | Job::Forget(..) | Job::Access(_) => {}
             Job::Begin(_) | Job::Finish(_) | Job::Abandon => {}
         }
     }
@@ -444,8 +439,7 @@ fn write_job(
             times.progressed = Some((*now, *is_plausible));
             rows::write_progress(transaction, numbers, (progress, *now), pending)?;
         }
-        Job::Token(hash, now) => token::set_admin(transaction, hash, *now)?,
-        Job::Session(hash, until) => session::set(transaction, hash, *until)?,
+        Job::Access(change) => rows::write_access(transaction, change)?,
         Job::Forget(id, now) => {
             times.forgotten = Some(*now);
             target::delete(transaction, id)?;

@@ -5,6 +5,7 @@ const list = document.getElementById("content");
 const title = document.title;
 const connection = document.getElementById("connection");
 const csrf = document.querySelector('meta[name="csrf-token"]').content;
+const every = Number(list.dataset.every); // milliseconds between two refreshes of a page that does not wait for events
 const PAUSE_MS = 1000; // shortest time between two refreshes
 const SILENCE_MS = 15000; // refresh after this time without a refresh, even without an event
 const PATIENCE_MS = 4000; // longest wait for the host's answer
@@ -24,7 +25,8 @@ async function refresh() {
     wanted = false;
     try {
       const answer = await fetch(list.dataset.live, { signal: AbortSignal.timeout(PATIENCE_MS) });
-      if (answer.status === 401) return location.assign("/login");
+      // A link with a key shows why it is not valid; other pages log in.
+      if (answer.status === 401) return location.search.includes("key=") ? location.reload() : location.assign("/login");
       if (!answer.ok) throw new Error(answer.status);
       const html = await answer.text();
       if (pressed) wanted = true;
@@ -120,7 +122,7 @@ function lost() {
 
 addEventListener("pointerdown", () => { pressed = true; });
 for (const end of ["pointerup", "pointercancel", "blur"]) addEventListener(end, () => { pressed = false; });
-setInterval(() => { if (Date.now() - refreshed > SILENCE_MS) refresh(); }, 2000);
+setInterval(() => { if (Date.now() - refreshed > Math.max(SILENCE_MS, every * 2 || 0)) refresh(); }, 2000);
 if (!list.dataset.live) connection.textContent = "";
 setInterval(tick, 1000);
 headline();
@@ -148,7 +150,29 @@ addEventListener("keydown", (key) => {
   search.focus();
 });
 
-document.getElementById("logout").addEventListener("click", async () => {
+// Sends a form as JSON and shows the answer below it.
+list.addEventListener("submit", async (submit) => {
+  const form = submit.target;
+  const { path } = form.dataset;
+  if (!path) return;
+  submit.preventDefault();
+  const filled = [...form.elements].filter((field) => field.name && field.value !== "");
+  const entered = filled.map((field) => [field.name, field.type === "number" ? Number(field.value) : field.value]);
+  const body = JSON.stringify(Object.fromEntries(entered));
+  const made = form.parentElement.querySelector(".made");
+  const answer = await fetch(path, { method: "POST", headers: { "X-CSRF-Token": csrf, "Content-Type": "application/json" }, body });
+  const said = await answer.json();
+  made.classList.toggle("problem", !answer.ok);
+  if (!answer.ok) return made.textContent = said.error?.message ?? answer.status;
+  const isWall = form.elements.scope.value === "wall";
+  const secret = document.createElement("code");
+  secret.textContent = isWall ? `${location.origin}/wall?key=${said.token}` : said.token;
+  made.replaceChildren(isWall ? "The link, shown only now: " : "The token, shown only now: ", secret);
+  form.reset();
+  refresh();
+});
+
+document.getElementById("logout")?.addEventListener("click", async () => {
   await fetch("/logout", { method: "POST", headers: { "X-CSRF-Token": csrf } });
   location.assign("/login");
 });
@@ -156,7 +180,9 @@ document.getElementById("logout").addEventListener("click", async () => {
 const NAMES = document.querySelector('meta[name="events"]').content.split(" ").concat("resync");
 // A browser allows six connections to a host, so a shared worker holds one stream for all tabs. Without shared workers,
 // each tab polls.
-if (window.SharedWorker) {
+if (every) {
+  setInterval(refresh, every);
+} else if (window.SharedWorker) {
   const worker = new SharedWorker("/assets/stream.js");
   // The page of a target ignores events about others.
   worker.port.onmessage = ({ data }) => { if (!data || !list.dataset.target || data === list.dataset.target) refresh(); };

@@ -1,6 +1,5 @@
 //! The JSON API's handlers.
 
-use crate::auth::Auth;
 use crate::error::ApiError;
 use crate::filter::{Filter, Words};
 use crate::pauses::WithPauses as _;
@@ -373,15 +372,6 @@ pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> 
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
     let Shared { host, ending, .. } = shared;
     crate::events::stream(host, last, ending).await.into_response()
-}
-
-/// Replaces the admin token and returns the new one. The sessions of all pages end.
-pub(crate) async fn rotate_token(State(shared): State<Shared>) -> Result<Response, ApiError> {
-    let token = shared.host.rotate_token()?;
-    for ended in shared.auth.replace(Auth::hash(&token)) {
-        shared.host.keep_session(ended, None);
-    }
-    Ok(Json(json!({ "token": token })).into_response())
 }
 
 pub(crate) async fn not_this_way() -> ApiError {

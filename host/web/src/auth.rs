@@ -1,16 +1,16 @@
-//! Authentication: the admin token, sessions of pages, and CSRF tokens.
+//! Authentication: tokens with scopes, sessions of pages, and CSRF tokens.
 //!
-//! Programs send a bearer token. A page logs in with the token once and gets a session: a random id in a cookie that
-//! scripts cannot read and other sites do not send. A session ends after [`SESSION`] or on log-out. Only hashes of
-//! tokens and sessions are stored. A page's request that changes something must also send a CSRF token, which only our
-//! pages have.
+//! Programs send a bearer token. A page logs in with a token once and gets a session with the token's scope: a random
+//! id in a cookie that scripts cannot read and other sites do not send. A session ends after [`SESSION`], on log-out,
+//! or with its token. Only hashes of tokens and sessions are stored. A page's request that changes something must also
+//! send a CSRF token, which only our pages have.
 //!
 //! The answer to a wrong token is delayed, and each address has a limited number of such answers pending, so that
 //! guessing is slow.
 
 use crate::gauges::Gauges;
 use axum::http::{HeaderMap, Method, header};
-use model::Timestamp;
+use model::{Scope, Session, Timestamp, Token};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -33,7 +33,10 @@ const GUESSES: (usize, usize) = (8, 64);
 /// The SHA-256 of a token or of a session's id.
 pub type TokenHash = [u8; 32];
 
-/// The admin token's hash and the active sessions.
+/// A token's use is noted again after this time.
+const USED: Duration = Duration::from_secs(3600);
+
+/// The tokens and the active sessions.
 #[derive(Clone, Debug)]
 pub struct Auth {
     state: Arc<Mutex<State>>,
@@ -41,37 +44,63 @@ pub struct Auth {
 
 #[derive(Debug)]
 struct State {
-    token: TokenHash,
-    sessions: HashMap<TokenHash, Timestamp>,
+    /// The hash of the token of the first start, which is not in `tokens`.
+    admin: TokenHash,
+    tokens: HashMap<TokenHash, Token>,
+    sessions: HashMap<TokenHash, Session>,
     /// The number of pending answers to wrong tokens, by address.
     guesses: HashMap<IpAddr, usize>,
 }
 
 /// The result of checking a request's credentials.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Allowed,
     NoToken,
-    /// A bearer token that differs from the admin token.
+    /// A bearer token that is not valid.
     WrongToken,
+    /// The token or session has this scope, which is too small for the request.
+    OutOfScope(Scope),
     /// A session cookie without the CSRF token: another site may have sent the request.
     Forged,
 }
 
-/// A new session: the cookie for the browser, and the hash and expiry for the store.
+/// A session that has begun.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct Begun {
+    /// The cookie for the browser.
     pub cookie: String,
-    pub hash: TokenHash,
-    pub until: Timestamp,
+    /// The session, for the store.
+    pub kept: Session,
     /// The hash of a session that ended because there were [`SESSIONS`] already.
     pub ended: Option<TokenHash>,
 }
 
+/// Returns the scope that a request needs.
+fn needed(method: &Method, path: &str) -> Scope {
+    let of_target = path.strip_prefix("/api/v1/targets/").is_some_and(|rest| !rest.is_empty());
+    let operates = of_target && *method != Method::DELETE && *method != Method::PUT
+        || ["/api/v1/dead-letters/", "/api/v1/breakers/"].iter().any(|of| path.starts_with(of));
+    match *method {
+        _ if ["/wall", "/fragments/wall"].contains(&path) => Scope::Wall,
+        _ if path.starts_with("/api/v1/tokens") => Scope::Admin,
+        Method::GET | Method::HEAD => Scope::Read,
+        Method::POST if path == "/logout" => Scope::Read,
+        _ if operates => Scope::Operate,
+        _ => Scope::Admin,
+    }
+}
+
 impl Auth {
-    /// Accepts the token with this hash and these sessions, each with its expiry.
-    pub fn new(token: TokenHash, sessions: impl IntoIterator<Item = (TokenHash, Timestamp)>) -> Self {
-        let state = State { token, sessions: sessions.into_iter().collect(), guesses: HashMap::new() };
+    /// Accepts the token of the first start with this hash, tokens with names, and sessions.
+    pub fn new(
+        admin: TokenHash,
+        tokens: impl IntoIterator<Item = Token>,
+        sessions: impl IntoIterator<Item = Session>,
+    ) -> Self {
+        let tokens = tokens.into_iter().map(|token| (token.hash, token)).collect();
+        let sessions = sessions.into_iter().map(|session| (session.hash, session)).collect();
+        let state = State { admin, tokens, sessions, guesses: HashMap::new() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -80,51 +109,113 @@ impl Auth {
         Sha256::digest(token).into()
     }
 
-    /// Replaces the admin token's hash and ends every session. Returns the hashes of the ended sessions.
-    pub fn replace(&self, token: TokenHash) -> Vec<TokenHash> {
+    /// Replaces the hash of the token of the first start and ends its sessions. Returns their hashes.
+    pub fn replace(&self, admin: TokenHash) -> Vec<TokenHash> {
         let mut state = self.state();
-        state.token = token;
-        state.sessions.drain().map(|(hash, _)| hash).collect()
+        state.admin = admin;
+        state.end_sessions(None)
+    }
+
+    /// Returns the tokens with names, by name.
+    pub(crate) fn tokens(&self) -> Vec<Token> {
+        let mut tokens: Vec<Token> = self.state().tokens.values().cloned().collect();
+        tokens.sort_by(|left, right| left.name.cmp(&right.name));
+        tokens
+    }
+
+    /// Returns the number of sessions of the token with a hash; `None` for that of the first start.
+    pub(crate) fn sessions(&self, token: Option<TokenHash>, now: Timestamp) -> usize {
+        self.state().sessions.values().filter(|session| session.token == token && now < session.until).count()
+    }
+
+    /// Adds a token. Returns false if one has its name already.
+    pub(crate) fn grant(&self, token: Token) -> bool {
+        let mut state = self.state();
+        let is_new = state.tokens.values().all(|held| held.name != token.name);
+        if is_new {
+            state.tokens.insert(token.hash, token);
+        }
+        is_new
+    }
+
+    /// Removes the token with a name and its sessions. Returns its hash; `None` if the name is unknown.
+    pub(crate) fn revoke(&self, name: &str) -> Option<TokenHash> {
+        let mut state = self.state();
+        let hash = state.tokens.values().find(|token| token.name == name)?.hash;
+        state.tokens.remove(&hash);
+        state.end_sessions(Some(hash));
+        Some(hash)
+    }
+
+    /// Notes that the token of a request is used. Returns the token if that should be stored.
+    pub(crate) fn used(&self, headers: &HeaderMap, key: Option<&str>, now: Timestamp) -> Option<Token> {
+        let mut state = self.state();
+        let hash = match bearer(headers).or(key) {
+            Some(secret) => Self::hash(secret),
+            None => state.sessions.get(&Self::hash(cookie(headers)?))?.token?,
+        };
+        let token = state.tokens.get_mut(&hash)?;
+        let is_due = token.last_used.is_none_or(|last| now.since(last) >= USED);
+        is_due.then(|| {
+            token.last_used = Some(now);
+            token.clone()
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn is_right(&self, token: &str) -> bool {
-        // The comparison's time reveals only a prefix of the hash, which does not help in guessing the token.
-        Self::hash(token) == self.state().token
-    }
-
-    pub(crate) fn judge(&self, method: &Method, headers: &HeaderMap, now: Timestamp) -> Verdict {
-        if let Some(token) = bearer(headers) {
-            return if self.is_right(token) { Verdict::Allowed } else { Verdict::WrongToken };
+    /// Judges a request with a method, a path, headers, and the key in the address of the page for a wall.
+    pub(crate) fn judge(
+        &self,
+        (method, path): (&Method, &str),
+        (headers, key): (&HeaderMap, Option<&str>),
+        now: Timestamp,
+    ) -> Verdict {
+        let needed = needed(method, path);
+        let enough = |scope: Scope| if scope >= needed { Verdict::Allowed } else { Verdict::OutOfScope(scope) };
+        if let Some(secret) = bearer(headers).or_else(|| key.filter(|_| needed == Scope::Wall)) {
+            return self.state().scope_of(&Self::hash(secret), now).map_or(Verdict::WrongToken, enough);
         }
-        let Some(id) = cookie(headers).filter(|id| self.is_logged_in(id, now)) else { return Verdict::NoToken };
+        let Some((id, scope)) = cookie(headers).and_then(|id| Some((id, self.scope_of_session(id, now)?))) else {
+            return Verdict::NoToken;
+        };
         let safe = matches!(*method, Method::GET | Method::HEAD);
         let shown = headers.get("x-csrf-token").and_then(|value| value.to_str().ok());
-        if safe || shown == Some(csrf(id).as_str()) { Verdict::Allowed } else { Verdict::Forged }
+        if safe || shown == Some(csrf(id).as_str()) { enough(scope) } else { Verdict::Forged }
     }
 
-    fn is_logged_in(&self, id: &str, now: Timestamp) -> bool {
-        self.state().sessions.get(&Self::hash(id)).is_some_and(|until| now < *until)
+    /// Returns the scope of a request's session; `None` without one.
+    pub(crate) fn scope(&self, headers: &HeaderMap, now: Timestamp) -> Option<Scope> {
+        self.scope_of_session(cookie(headers)?, now)
     }
 
-    /// Starts a session with a random id. `secure` is true if the page was requested over TLS.
-    pub(crate) fn log_in(&self, id: &str, secure: bool, now: Timestamp) -> Session {
-        let (hash, until) = (Self::hash(id), now.after(SESSION));
+    fn scope_of_session(&self, id: &str, now: Timestamp) -> Option<Scope> {
+        let state = self.state();
+        let session = state.sessions.get(&Self::hash(id)).filter(|session| now < session.until)?;
+        session.token.map_or(Some(Scope::Admin), |token| state.scope_of(&token, now))
+    }
+
+    /// Starts a session with a token and a random id; `None` if the token is wrong, or only for a wall. `secure` is
+    /// true if the page was requested over TLS.
+    pub(crate) fn log_in(&self, (secret, id): (&str, &str), secure: bool, now: Timestamp) -> Option<Begun> {
         let mut state = self.state();
-        state.sessions.retain(|_, until| now < *until);
-        let first = state.sessions.iter().min_by_key(|(_, until)| **until).map(|(hash, _)| *hash);
+        let token = Self::hash(secret);
+        state.scope_of(&token, now).filter(|scope| *scope >= Scope::Read)?;
+        let token = Some(token).filter(|token| *token != state.admin);
+        let kept = Session { hash: Self::hash(id), until: now.after(SESSION), token };
+        state.sessions.retain(|_, session| now < session.until);
+        let first = state.sessions.values().min_by_key(|session| session.until).map(|session| session.hash);
         let ended = first.filter(|_| state.sessions.len() >= SESSIONS);
         if let Some(ended) = &ended {
             state.sessions.remove(ended);
         }
-        state.sessions.insert(hash, until);
+        state.sessions.insert(kept.hash, kept);
         let (name, more) = if secure { (SECURE_COOKIE, "; Secure") } else { (COOKIE, "") };
         let age = SESSION.as_secs();
         let cookie = format!("{name}={id}; Path=/; HttpOnly; SameSite=Strict; Max-Age={age}{more}");
-        Session { cookie, hash, until, ended }
+        Some(Begun { cookie, kept, ended })
     }
 
     /// Ends a request's session and returns its hash; `None` if the request has no session.
@@ -164,6 +255,25 @@ impl Auth {
         let _waiting = Waiting { auth: self, peer };
         tokio::time::sleep(DELAY).await;
         true
+    }
+}
+
+impl State {
+    /// Returns the scope of the token with a hash; `None` if it is unknown or has expired. The comparison's time
+    /// reveals only a prefix of the hash, which does not help in guessing the token.
+    fn scope_of(&self, hash: &TokenHash, now: Timestamp) -> Option<Scope> {
+        if *hash == self.admin {
+            return Some(Scope::Admin);
+        }
+        self.tokens.get(hash).filter(|token| token.is_valid(now)).map(|token| token.scope)
+    }
+
+    /// Ends the sessions of a token; `None` for that of the first start. Returns their hashes.
+    fn end_sessions(&mut self, token: Option<TokenHash>) -> Vec<TokenHash> {
+        let of_token = self.sessions.values().filter(|session| session.token == token);
+        let ended: Vec<TokenHash> = of_token.map(|session| session.hash).collect();
+        self.sessions.retain(|_, session| session.token != token);
+        ended
     }
 }
 
@@ -220,10 +330,67 @@ mod tests {
         Timestamp::default().after(Duration::from_secs(days * 24 * 3600))
     }
 
+    fn judged(auth: &Auth, method: &Method, pairs: &[(&'static str, &str)], now: Timestamp) -> Verdict {
+        auth.judge((method, "/api/v1/settings/x"), (&headers(pairs), None), now)
+    }
+
+    #[test]
+    fn a_scope_bounds_what_a_token_and_its_sessions_may_do() {
+        let token = |name: &str, scope| Token {
+            hash: Auth::hash(name),
+            name: name.to_owned(),
+            scope,
+            created: at(0),
+            expires: Some(at(9)),
+            last_used: None,
+        };
+        let tokens = Scope::ALL.map(|scope| token(scope.as_str(), scope));
+        let auth = Auth::new(Auth::hash("first"), tokens, []);
+        let post = Method::POST;
+        for (method, path, least) in [
+            (Method::GET, "/wall", Scope::Wall),
+            (Method::GET, "/", Scope::Read),
+            (Method::GET, "/api/v1/settings", Scope::Read),
+            (Method::GET, "/api/v1/tokens", Scope::Admin),
+            (post.clone(), "/api/v1/targets/a/poll", Scope::Operate),
+            (post.clone(), "/api/v1/dead-letters/a/retry", Scope::Operate),
+            (post.clone(), "/api/v1/breakers/a/reset", Scope::Operate),
+            (Method::PATCH, "/api/v1/targets/a", Scope::Operate),
+            (Method::DELETE, "/api/v1/targets/a", Scope::Admin),
+            (Method::PUT, "/api/v1/settings/x", Scope::Admin),
+            (post.clone(), "/api/v1/tokens/rotate", Scope::Admin),
+            (post, "/api/v1/targets", Scope::Admin),
+        ] {
+            for scope in Scope::ALL {
+                let bearer = format!("Bearer {}", scope.as_str());
+                let verdict = auth.judge((&method, path), (&headers(&[("authorization", &bearer)]), None), at(1));
+                let expected = if scope >= least { Verdict::Allowed } else { Verdict::OutOfScope(scope) };
+                assert_eq!(verdict, expected, "{method} {path} with {scope:?}");
+            }
+        }
+        let of_wall = |path, key| auth.judge((&Method::GET, path), (&headers(&[]), Some(key)), at(1));
+        assert_eq!(of_wall("/wall", "wall"), Verdict::Allowed);
+        assert_eq!(of_wall("/wall", "guess"), Verdict::WrongToken);
+        assert_eq!(of_wall("/", "admin"), Verdict::NoToken, "a key in an address opens the wall only");
+        assert!(auth.log_in(("wall", "id"), false, at(1)).is_none());
+
+        let session = auth.log_in(("read", "id"), false, at(1)).unwrap();
+        assert_eq!(session.kept.token, Some(Auth::hash("read")));
+        let cookie = [("cookie", "polliwog_session=id")];
+        let page = |now| auth.judge((&Method::GET, "/"), (&headers(&cookie), None), now);
+        assert_eq!((page(at(2)), page(at(9))), (Verdict::Allowed, Verdict::NoToken), "it ends with its token");
+        assert_eq!(auth.used(&headers(&cookie), None, at(2)).unwrap().last_used, Some(at(2)));
+        assert!(auth.used(&headers(&cookie), None, at(2)).is_none(), "noted once an hour");
+        assert!(!auth.grant(token("read", Scope::Admin)), "the name is taken");
+        assert_eq!(auth.revoke("read"), Some(Auth::hash("read")));
+        assert_eq!((page(at(2)), auth.revoke("read")), (Verdict::NoToken, None));
+        assert!(auth.grant(token("read", Scope::Read)));
+    }
+
     #[test]
     fn requests_need_a_token_or_a_session_and_changes_from_pages_need_a_csrf_token() {
-        let auth = Auth::new(Auth::hash("right-token"), []);
-        let session = auth.log_in("random-id", false, at(0));
+        let auth = Auth::new(Auth::hash("right-token"), [], []);
+        let session = auth.log_in(("right-token", "random-id"), false, at(0)).unwrap();
         assert!(!session.cookie.contains("right-token") && !session.cookie.contains("Secure"));
         let csrf = csrf("random-id");
         let cookie = ("cookie", "a=b; polliwog_session=random-id");
@@ -239,45 +406,49 @@ mod tests {
             (Method::POST, vec![cookie, ("x-csrf-token", "guess")], Verdict::Forged),
             (Method::POST, vec![cookie, ("x-csrf-token", csrf.as_str())], Verdict::Allowed),
         ] {
-            assert_eq!(auth.judge(&method, &headers(&pairs), at(29)), expected, "{method} {pairs:?}");
+            assert_eq!(judged(&auth, &method, &pairs, at(29)), expected, "{method} {pairs:?}");
         }
-        assert_eq!(auth.judge(&Method::GET, &headers(&[cookie]), at(30)), Verdict::NoToken, "the session has expired");
+        assert_eq!(judged(&auth, &Method::GET, &[cookie], at(30)), Verdict::NoToken, "the session has expired");
     }
 
     #[test]
     fn a_session_ends_on_log_out_and_when_the_token_is_replaced() {
-        let auth = Auth::new(Auth::hash("right-token"), [(Auth::hash("earlier"), at(5))]);
+        let auth = Auth::new(
+            Auth::hash("right-token"),
+            [],
+            [Session { hash: Auth::hash("earlier"), until: at(5), token: None }],
+        );
         let logged_in = |id: &str| {
             let cookie = format!("{SECURE_COOKIE}={id}; {COOKIE}=other");
-            auth.judge(&Method::GET, &headers(&[("cookie", &cookie)]), at(1)) == Verdict::Allowed
+            judged(&auth, &Method::GET, &[("cookie", &cookie)], at(1)) == Verdict::Allowed
         };
         assert!(logged_in("earlier"), "the session survives a restart");
-        let session = auth.log_in("second", true, at(1));
+        let session = auth.log_in(("right-token", "second"), true, at(1)).unwrap();
         assert!(session.cookie.starts_with("__Host-") && session.cookie.ends_with("; Secure"), "{}", session.cookie);
         assert!(logged_in("second"));
         let cookie = format!("{SECURE_COOKIE}=earlier");
         assert_eq!(auth.log_out(&headers(&[("cookie", &cookie)])), Some(Auth::hash("earlier")));
         assert!(!logged_in("earlier") && logged_in("second"));
         assert_eq!(auth.replace(Auth::hash("another-token")), [Auth::hash("second")]);
-        assert!(!logged_in("second") && !auth.is_right("right-token") && auth.is_right("another-token"));
+        assert!(!logged_in("second"));
+        assert!(auth.log_in(("right-token", "third"), true, at(1)).is_none());
+        assert!(auth.log_in(("another-token", "third"), true, at(1)).is_some());
     }
 
     #[test]
     fn a_log_in_above_the_session_limit_ends_the_oldest_session() {
-        let auth = Auth::new(Auth::hash("right-token"), []);
+        let auth = Auth::new(Auth::hash("right-token"), [], []);
         for number in 0..SESSIONS {
-            assert_eq!(
-                auth.log_in(&number.to_string(), false, at(0).after(Duration::from_secs(number as u64))).ended,
-                None
-            );
+            let now = at(0).after(Duration::from_secs(number as u64));
+            assert_eq!(auth.log_in(("right-token", &number.to_string()), false, now).unwrap().ended, None);
         }
-        assert_eq!(auth.log_in("more", false, at(1)).ended, Some(Auth::hash("0")));
+        assert_eq!(auth.log_in(("right-token", "more"), false, at(1)).unwrap().ended, Some(Auth::hash("0")));
         assert_eq!(auth.state().sessions.len(), SESSIONS);
     }
 
     #[tokio::test(start_paused = true)]
     async fn answers_to_wrong_tokens_are_delayed_and_limited_for_each_address() {
-        let (auth, gauges) = (Auth::new(Auth::hash("right-token"), []), Gauges::default());
+        let (auth, gauges) = (Auth::new(Auth::hash("right-token"), [], []), Gauges::default());
         let (peer, other): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
         let begun = tokio::time::Instant::now();
         let guesses = (0..20).map(|_| auth.hold_back(peer, &gauges));

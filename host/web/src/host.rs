@@ -1,11 +1,10 @@
 //! The interface between this crate and the host: point queries and commands.
 
-use crate::auth::TokenHash;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    Ask, CommandError, Explanation, History, LatencySummary, PluginState, SchedulerState, SequencedEvent, Setting,
-    TargetId, TargetState, Timestamp,
+    AccessChange, Ask, CommandError, Explanation, History, LatencySummary, PluginState, SchedulerState, SequencedEvent,
+    Setting, TargetId, TargetState, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -105,8 +104,14 @@ pub trait Host: Send + Sync + 'static {
     /// Changes all of these settings or, on failure, none. A value of `None` unsets a setting.
     fn set(&self, changes: Vec<(String, Option<String>)>) -> BoxFuture<'_, Result<(), CommandError>>;
 
-    /// Stores a page's session until it expires, across restarts; `None` deletes it.
-    fn keep_session(&self, hash: TokenHash, until: Option<Timestamp>);
+    /// Stores a change of the tokens and sessions.
+    fn keep_access(&self, change: AccessChange);
+
+    /// Resolves when every change of the tokens and sessions so far is on disk.
+    ///
+    /// # Errors
+    /// If the database does not take them in time.
+    fn access_kept(&self) -> BoxFuture<'_, Result<(), CommandError>>;
 
     /// Replaces the admin token. Returns the new one.
     fn rotate_token(&self) -> Result<String, CommandError>;

@@ -29,6 +29,7 @@ mod server;
 mod state;
 mod status;
 mod timeline;
+mod tokens;
 mod totals;
 mod wire;
 

@@ -8,10 +8,12 @@ mod overview;
 mod parts;
 mod pictures;
 mod plugins;
+mod problem;
 mod scheduler;
 mod settings;
 mod shell;
 mod target;
+mod wall;
 
 use crate::compression::compressed;
 use crate::state::Shared;
@@ -23,6 +25,7 @@ use axum::routing::get;
 pub(crate) use login::{log_in, log_out, login};
 pub(crate) use pictures::Pictures;
 use shell::Place;
+pub(crate) use wall::refused as refuse_wall;
 
 const STYLE: &str = include_str!("../assets/style.css");
 const SCRIPT: &str = include_str!("../assets/app.js");
@@ -54,7 +57,8 @@ pub(crate) async fn asset(Path(file): Path<String>) -> Response {
 
 /// Whether a path is that of a page. A browser without a session is sent to the log-in.
 pub(crate) fn is_page(path: &str) -> bool {
-    Place::ALL.iter().any(|place| place.path() == path)
+    path == "/wall"
+        || Place::ALL.iter().any(|place| place.path() == path)
         || ["/targets/", "/dependencies/"].iter().any(|of| path.starts_with(of))
 }
 
@@ -67,7 +71,9 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/graph", get(graph::fragment))
         .route("/events", get(events::fragment))
         .route("/scheduler", get(scheduler::fragment))
-        .route("/plugins", get(plugins::fragment));
+        .route("/plugins", get(plugins::fragment))
+        .route("/settings", get(settings::fragment))
+        .route("/wall", get(wall::fragment));
     Router::new()
         .route("/", get(overview::page))
         .route("/targets/{id}", get(target::page))
@@ -77,5 +83,6 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/scheduler", get(scheduler::page))
         .route("/plugins", get(plugins::page))
         .route("/settings", get(settings::page))
+        .route("/wall", get(wall::page))
         .nest("/fragments", fragments.layer(compressed()))
 }

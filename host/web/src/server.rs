@@ -11,6 +11,7 @@ use crate::host::Host;
 use crate::listener::{self, Gate};
 use crate::pages;
 use crate::state::Shared;
+use crate::tokens;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request, State};
@@ -20,6 +21,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{delete, get, post};
 use futures_util::{FutureExt, StreamExt, stream};
 use metrics::Metrics;
+use model::AccessChange;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -185,7 +187,9 @@ fn router(shared: Shared) -> Router {
         .route("/api/v1/settings/{key}", get(api::setting).put(api::put_setting).delete(api::unset))
         .route("/api/v1/plugins", get(api::plugins))
         .route("/api/v1/events", get(api::events))
-        .route("/api/v1/tokens/rotate", post(api::rotate_token))
+        .route("/api/v1/tokens", get(tokens::list).post(tokens::make))
+        .route("/api/v1/tokens/rotate", post(tokens::rotate))
+        .route("/api/v1/tokens/{name}", delete(tokens::revoke))
         .route("/logout", post(pages::log_out))
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::not_this_way)
@@ -208,12 +212,17 @@ async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    let verdict = shared.auth.judge(request.method(), request.headers(), shared.host.now());
+    let now = shared.host.now();
+    let (key, path) = (key_of(request.uri().query()), request.uri().path());
+    let verdict = shared.auth.judge((request.method(), path), (request.headers(), key.as_deref()), now);
     if verdict == Verdict::WrongToken && !shared.auth.hold_back(peer.ip(), &shared.gauges).await {
         return ApiError::too_many_guesses().into_response();
     }
     match verdict {
         Verdict::Allowed => {
+            if let Some(used) = shared.auth.used(request.headers(), key.as_deref(), now) {
+                shared.host.keep_access(AccessChange::Token(used));
+            }
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
             let client = if request.headers().contains_key(header::AUTHORIZATION) { "a program" } else { "a page" };
             let response = next.run(request).await;
@@ -222,10 +231,16 @@ async fn guard(
             }
             response
         }
+        Verdict::OutOfScope(scope) => {
+            let message =
+                format!("a token of scope {} does not allow this: use one with a larger scope", scope.as_str());
+            ApiError::new(StatusCode::FORBIDDEN, "out_of_scope", message).into_response()
+        }
         Verdict::Forged => {
             ApiError::new(StatusCode::FORBIDDEN, "csrf", "the request lacks the page's X-CSRF-Token header")
                 .into_response()
         }
+        Verdict::WrongToken if request.uri().path() == "/wall" => pages::refuse_wall(),
         Verdict::NoToken if pages::is_page(request.uri().path()) => Redirect::to("/login").into_response(),
         Verdict::NoToken | Verdict::WrongToken => {
             let message = "a token is required: send it as Authorization: Bearer TOKEN, or log in at /login";
@@ -234,6 +249,12 @@ async fn guard(
             response
         }
     }
+}
+
+/// Returns the key in the address of the page for a wall.
+fn key_of(query: Option<&str>) -> Option<String> {
+    let pairs: Vec<(String, String)> = serde_urlencoded::from_str(query?).ok()?;
+    pairs.into_iter().find(|(name, _)| name == "key").map(|(_, key)| key)
 }
 
 /// Catches a handler's panic, which is a bug of this host: responds with status 500, logs the path and counts the

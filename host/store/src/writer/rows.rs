@@ -6,9 +6,11 @@ use crate::job::SettingChange;
 use crate::load::journaled;
 use crate::record::{Commit, Progress};
 use crate::tables::history::Place;
-use crate::tables::{dependency, error, event, journal, latency, poll_error, setting, target, transition};
+use crate::tables::{
+    dependency, error, event, journal, latency, poll_error, session, setting, target, token, transition,
+};
 use crate::wire::{Journal, LiveWire, ScheduleWire, Snapshot, StoredPoint};
-use model::{Event, EventKind, Kind, LatencyWindow, SequencedEvent, TargetId, Timestamp};
+use model::{AccessChange, Event, EventKind, Kind, LatencyWindow, SequencedEvent, TargetId, Timestamp};
 use rusqlite::Transaction;
 use std::collections::{BTreeMap, HashMap};
 
@@ -170,4 +172,15 @@ pub(super) fn fold(
     journal::clear(transaction)?;
     (pending.rows, pending.folded) = (0, true);
     Ok(())
+}
+
+/// Writes a change of the tokens and sessions.
+pub(super) fn write_access(transaction: &Transaction<'_>, change: &AccessChange) -> rusqlite::Result<()> {
+    match change {
+        AccessChange::First(hash, now) => token::set_admin(transaction, hash, *now),
+        AccessChange::Token(named) => token::keep(transaction, named),
+        AccessChange::Revoked(hash) => token::delete(transaction, hash),
+        AccessChange::Session(begun) => session::keep(transaction, begun),
+        AccessChange::SessionEnded(hash) => session::end(transaction, hash),
+    }
 }

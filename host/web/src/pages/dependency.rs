@@ -1,6 +1,6 @@
 //! The page of one dependency over all targets that report it: who sees it how, and what changed when.
 
-use super::parts::age;
+use super::parts::{age, encoded};
 use super::shell::{Live, live, problems};
 use crate::chart;
 use crate::condition::Condition;
@@ -25,7 +25,7 @@ const CHANGES: usize = 100;
 
 pub(super) async fn page(State(shared): State<Shared>, Path(name): Path<String>, headers: HeaderMap) -> Markup {
     let path = format!("/fragments{}", path_of(&name));
-    let page = Live { title: &name, place: None, content: &path, target: None };
+    let page = Live { title: &name, place: None, content: &path, ..Live::default() };
     live(&headers, &page, &content(&shared, &name).await)
 }
 
@@ -36,9 +36,7 @@ pub(super) async fn fragment(State(shared): State<Shared>, Path(name): Path<Stri
 
 /// The path of the page of a dependency with a canonical or reported name.
 pub(super) fn path_of(name: &str) -> String {
-    // The query encodes a space as a plus, a path as %20.
-    let encoded = serde_urlencoded::to_string([("", name)]).unwrap_or_default();
-    format!("/dependencies/{}", encoded.trim_start_matches('=').replace('+', "%20"))
+    format!("/dependencies/{}", encoded(name))
 }
 
 /// The canonical name of a dependency, or its reported one.

@@ -1,7 +1,8 @@
 //! The first page: what is wrong, then all targets as rows, filtered, grouped and in pages.
 
-use super::parts::{age, buttons, complaints, reason, state};
+use super::parts::{buttons, complaints, state};
 use super::pictures::Picture;
+use super::problem::table;
 use super::shell::{Live, Place, live, problems};
 use crate::chart;
 use crate::condition::Condition;
@@ -14,16 +15,13 @@ use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
-use model::{DependencyState, Status, TargetState, Timestamp};
+use model::{TargetState, Timestamp};
 use serde::{Deserialize, Serialize};
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The number of rows of a page.
 const ROWS: usize = 50;
-/// The maximum number of listed problems.
-const PROBLEMS: usize = 30;
 
 /// The query of the page.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -76,7 +74,7 @@ impl Wanted {
 
 pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap, Query(wanted): Query<Wanted>) -> Response {
     let content = format!("/fragments/targets{}", wanted.query());
-    let page = Live { title: "Targets", place: Some(Place::Targets), content: &content, target: None };
+    let page = Live { title: "Targets", place: Some(Place::Targets), content: &content, ..Live::default() };
     match listing(&shared, &wanted).await {
         Ok(listing) => live(&headers, &page, &listing).into_response(),
         Err(error) => (error.status, live(&headers, &page, &refusal(&error))).into_response(),
@@ -122,7 +120,7 @@ async fn listing(shared: &Shared, wanted: &Wanted) -> Result<Markup, ApiError> {
     Ok(html! {
         (problems(shared))
         (headline(&view))
-        (wrong(&view))
+        (table(&view.chosen))
         (controls(&view))
         @if all.is_empty() {
             p.empty { "No targets yet. Add a [[target]] to polliwog.toml, or start with --demo." }
@@ -179,139 +177,6 @@ fn headline(view: &View<'_>) -> Markup {
                     (condition.sign()) " " (conditions.iter().filter(|c| **c == condition).count()) " " (condition.class())
                 }
                 " "
-            }
-        }
-    }
-}
-
-/// Something that is wrong: a target, or one of its dependencies.
-struct Problem<'a> {
-    /// Less is worse.
-    rank: u8,
-    since: Option<Timestamp>,
-    target: &'a TargetState,
-    status: TargetStatus,
-    dependency: Option<(&'a DependencyState, Condition)>,
-    /// The number of unknown dependencies whose parent it is.
-    on_it: usize,
-}
-
-/// All problems, worst first, then newest first.
-fn found<'a>(view: &View<'a>) -> Vec<Problem<'a>> {
-    let mut found = Vec::new();
-    for (status, target) in view.chosen.iter().with_pauses() {
-        let (status, target) = (*status, &***target);
-        if matches!(status, TargetStatus::Unreachable | TargetStatus::NoPlugin) {
-            let since = target.observed.stale_since.or(target.schedule.first_failure);
-            found.push(Problem { rank: 0, since, target, status, dependency: None, on_it: 0 });
-            // Its dependencies are stale for the same reason.
-            continue;
-        }
-        if status == TargetStatus::Disabled {
-            continue;
-        }
-        let first = found.len();
-        for dependency in &target.observed.dependencies {
-            let condition = Condition::of(target, dependency);
-            if matches!(condition, Condition::Ok | Condition::Skipped) {
-                continue;
-            }
-            let rank = condition.urgency();
-            let record = &dependency.record;
-            let since = record.missing_since.or(record.last_status_change).unwrap_or(record.first_seen);
-            let dependency = Some((dependency, condition));
-            found.push(Problem { rank, since: Some(since), target, status, dependency, on_it: 0 });
-        }
-        fold_children(&mut found, first);
-    }
-    found.sort_by_key(|problem| (problem.rank, Reverse(problem.since)));
-    found
-}
-
-/// Counts unknown dependencies at their parent instead of listing them, if the parent is critical or missing: they are
-/// unknown because of it. The problems of one target begin at `first`.
-fn fold_children(found: &mut Vec<Problem<'_>>, first: usize) {
-    let own = found.split_off(first);
-    let name =
-        |problem: &Problem<'_>| problem.dependency.map(|(dependency, _)| dependency.record.reported.name.clone());
-    let causes = own.iter().filter(|problem| problem.rank <= Condition::Missing.urgency());
-    let mut on_it: HashMap<String, usize> = causes.filter_map(|problem| Some((name(problem)?, 0))).collect();
-    let kept = own.into_iter().filter(|problem| {
-        let parent = problem.dependency.and_then(|(dependency, _)| dependency.record.reported.parent.as_ref());
-        match parent.filter(|_| problem.rank == Condition::Unknown.urgency()).and_then(|parent| on_it.get_mut(parent)) {
-            Some(count) => {
-                *count += 1;
-                false
-            }
-            None => true,
-        }
-    });
-    let kept: Vec<Problem<'_>> = kept.collect();
-    found.extend(kept.into_iter().map(|problem| {
-        let count = name(&problem).and_then(|name| on_it.get(&name).copied()).unwrap_or_default();
-        Problem { on_it: count, ..problem }
-    }));
-}
-
-fn wrong(view: &View<'_>) -> Markup {
-    let all = found(view);
-    html! {
-        section #wrong.target {
-            h2 { @if all.is_empty() { "Nothing is wrong" } @else { "What is wrong: " (all.len()) } }
-            @if !all.is_empty() {
-                div.scroll {
-                    table.wrong {
-                        thead { tr { th scope="col" { "Status" } th scope="col" { "For" } th scope="col" { "What" } th scope="col" { "Why" } } }
-                        tbody { @for problem in all.iter().take(PROBLEMS) { (problem_row(problem)) } }
-                    }
-                }
-            }
-            @if all.len() > PROBLEMS { p.note { "and " (all.len() - PROBLEMS) " more, which are not worse: filter the targets by status" } }
-        }
-    }
-}
-
-fn problem_row(problem: &Problem<'_>) -> Markup {
-    let Problem { target, status, dependency, .. } = problem;
-    let info = &target.info;
-    html! {
-        tr {
-            td {
-                @match dependency {
-                    Some((dependency, condition)) => {
-                        span class={ "tag " (condition.class()) } { (condition.sign()) " " (condition.word(dependency.record.reported.status)) }
-                    }
-                    None => { span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) } }
-                }
-            }
-            td.number { @if let Some(since) = problem.since { (age(since)) } }
-            th scope="row" {
-                @if let Some((dependency, _)) = dependency {
-                    @let reported = &dependency.record.reported;
-                    (reported.title.as_deref().unwrap_or(&reported.name)) " " small { "of " }
-                }
-                a href={ "/targets/" (info.id) } { (info.name) }
-                @if problem.on_it > 0 { " " small { "and " (problem.on_it) " unknown on it" } }
-            }
-            td {
-                @match dependency {
-                    Some((dependency, Condition::Missing)) => {
-                        "it is no longer reported, and was " (dependency.record.reported.status.as_str())
-                    }
-                    Some((dependency, _)) => {
-                        @let reported = &dependency.record.reported;
-                        @if let Some(message) = &reported.error_message { (message) }
-                        @else if let Some(description) = &reported.description { (description) }
-                        @if let Some(impact) = reported.impact.as_ref().filter(|_| reported.status != Status::Ok) {
-                            " " small { "impact: " (impact) }
-                        }
-                    }
-                    None => {
-                        @match reason(target, *status) { Some(why) => (why), None => (state(target)) }
-                        @let stale = target.observed.dependencies.len();
-                        @if stale > 0 { " " small { "stale dependencies: " (stale) } }
-                    }
-                }
             }
         }
     }
@@ -392,37 +257,6 @@ fn paging(wanted: &Wanted, page: usize, pages: usize, rows: usize) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::tests::{dependency, target, with};
-
-    fn named(name: &str, status: Status, parent: Option<&str>) -> DependencyState {
-        let mut found = dependency(name, status);
-        Arc::make_mut(&mut found.record).reported.parent = parent.map(ToOwned::to_owned);
-        found
-    }
-
-    #[test]
-    fn problems_are_listed_worst_first_and_unknown_children_are_counted_at_their_parent() {
-        let mut polled = with(target("a"), |observed| {
-            observed.dependencies = vec![
-                named("vm", Status::Unknown, Some("node")),
-                named("disk", Status::Unknown, Some("node")),
-                named("other", Status::Unknown, Some("fine")),
-                named("queue", Status::Warning, Some("node")),
-                named("node", Status::Critical, None),
-                named("fine", Status::Ok, None),
-            ];
-        });
-        polled.schedule.last_success = Some(Timestamp::from_millis(1));
-        let lost = TargetState { unreachable: true, ..with(target("b"), |_| {}) };
-        let disabled = TargetState { enabled: false, ..polled.clone() };
-        let all: Vec<Arc<TargetState>> = [polled, lost, disabled].into_iter().map(Arc::new).collect();
-        let chosen = all.iter().map(|target| (TargetStatus::of(target), target)).collect();
-        let view = View { wanted: &Wanted::default(), all: &all, chosen, now: Timestamp::from_millis(5) };
-        let name = |problem: &Problem<'_>| problem.dependency.map(|(d, _)| d.record.reported.name.clone());
-        let listed: Vec<_> = found(&view).iter().map(|problem| (name(problem), problem.on_it)).collect();
-        let of = |name: &str, on_it| (Some(name.to_owned()), on_it);
-        assert_eq!(listed, [(None, 0), of("node", 2), of("queue", 0), of("other", 0)]);
-    }
 
     #[test]
     fn links_keep_the_rest_of_the_query() {

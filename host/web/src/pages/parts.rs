@@ -38,6 +38,13 @@ impl<'a> Command<'a> {
     }
 }
 
+/// A text as a part of a path.
+pub(super) fn encoded(text: &str) -> String {
+    // The query encodes a space as a plus, a path as %20.
+    let encoded = serde_urlencoded::to_string([("", text)]).unwrap_or_default();
+    encoded.trim_start_matches('=').replace('+', "%20")
+}
+
 /// The commands for a target.
 pub(super) fn buttons(target: &TargetState) -> Markup {
     let path = format!("/api/v1/targets/{}", target.info.id);

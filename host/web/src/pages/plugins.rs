@@ -11,7 +11,7 @@ use model::{PluginState, ServedPlugin};
 use std::time::Duration;
 
 pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap) -> Markup {
-    let page = Live { title: "Plugins", place: Some(Place::Plugins), content: "/fragments/plugins", target: None };
+    let page = Live { title: "Plugins", place: Some(Place::Plugins), content: "/fragments/plugins", ..Live::default() };
     live(&headers, &page, &content(&shared))
 }
 

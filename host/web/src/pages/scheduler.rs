@@ -18,7 +18,7 @@ const ROWS: usize = 100;
 
 pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap) -> Markup {
     let page =
-        Live { title: "Scheduler", place: Some(Place::Scheduler), content: "/fragments/scheduler", target: None };
+        Live { title: "Scheduler", place: Some(Place::Scheduler), content: "/fragments/scheduler", ..Live::default() };
     live(&headers, &page, &content(&shared))
 }
 

@@ -67,6 +67,7 @@ impl Place {
 }
 
 /// A page whose content the script keeps up to date.
+#[derive(Default)]
 pub(super) struct Live<'a> {
     pub title: &'a str,
     /// `None` for a page that is not in the navigation.
@@ -75,6 +76,8 @@ pub(super) struct Live<'a> {
     pub content: &'a str,
     /// The target that the page is about: it ignores events about others.
     pub target: Option<&'a TargetId>,
+    /// Milliseconds between two refreshes, if the page does not wait for events.
+    pub every: Option<u32>,
 }
 
 /// A page with its content.
@@ -82,7 +85,7 @@ pub(super) fn live(headers: &HeaderMap, page: &Live<'_>, content: &Markup) -> Ma
     let csrf = Auth::csrf_of(headers).unwrap_or_default();
     let body = html! {
         (banner(page.title, page.place))
-        main #content tabindex="-1" data-live=(page.content) data-target=[page.target] data-title=(page.title) { (content) }
+        main #content tabindex="-1" data-live=(page.content) data-target=[page.target] data-every=[page.every] data-title=(page.title) { (content) }
     };
     document(&format!("{} – Polliwog", page.title), Some(&csrf), &body)
 }

@@ -63,7 +63,8 @@ pub(super) async fn page(
         Ok(view) => {
             let info = view.target.info.clone();
             let content = format!("/fragments/targets/{}{}", info.id, query(&view, view.range.0));
-            let page = Live { title: &info.name, place: None, content: &content, target: Some(&info.id) };
+            let page =
+                Live { title: &info.name, place: None, content: &content, target: Some(&info.id), ..Live::default() };
             live(&headers, &page, &html! { (problems(&shared)) (content_of(&view)) }).into_response()
         }
         Err(error) => {
