@@ -5,6 +5,7 @@
 mod access;
 mod command_line;
 mod configuring;
+mod defining;
 mod operating;
 mod plugins;
 mod proxmox;

@@ -1,8 +1,9 @@
 //! The complete, checked configuration.
 
 use crate::reader::{LONGEST, Notes, Section, count, interval, suggestion, text};
+use crate::shared_secret::SharedSecret;
 use crate::target_config::TargetConfig;
-use crate::target_parts::secret_source;
+use crate::target_parts::all_shared;
 use crate::targets::{alias_of, targets};
 use crate::value::{Entry, Value, show_duration};
 use egress::{Cidr, Method, Narrowing};
@@ -40,6 +41,10 @@ pub struct Config {
     pub max_requests_per_host: usize,
     /// The limit on bytes of bodies in memory at a time.
     pub max_body_bytes_in_flight: usize,
+    /// The private networks that targets made through the API may reach.
+    pub api_target_cidrs: Vec<Cidr>,
+    /// The secrets that targets made through the API may name.
+    pub secrets: BTreeMap<String, SharedSecret>,
     /// The plugin directory.
     pub plugin_dir: PathBuf,
     /// Plugin files that may take over a kind that has targets.
@@ -96,8 +101,7 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
             ),
         );
     }
-    // Targets created through the API do not exist yet, but the form of the networks that they may reach is checked.
-    let _ = egress.get("api_target_cidrs", cidrs);
+    let api_target_cidrs = egress.get("api_target_cidrs", cidrs).unwrap_or_default();
     egress.finish();
     let plugins = Section::top(notes, document, "plugins");
     let plugin_dir = plugins.text("dir").map_or_else(|| data_dir.join("plugins"), PathBuf::from);
@@ -105,7 +109,6 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
     let instance_slots = at_least_one(&plugins, "instance_slots").unwrap_or(512);
     let limits = plugins.table("limits").map(|entries| limits(notes, entries)).unwrap_or_default();
     plugins.finish();
-    check_api_secrets(notes, document);
     Config {
         listen,
         metrics_listen,
@@ -116,6 +119,8 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
         max_body_bytes_in_flight,
         plugin_dir,
         trusted_plugins,
+        api_target_cidrs,
+        secrets: secrets(notes, document),
         instance_slots: u32::try_from(instance_slots).unwrap_or(u32::MAX),
         limits,
         targets: targets(notes, document, &scheduler).into_iter().map(Arc::new).collect(),
@@ -128,11 +133,12 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
     }
 }
 
-/// Checks the form of the secrets that targets created through the API may name. Such targets do not exist yet.
-fn check_api_secrets(notes: &Notes<'_>, document: &[Entry]) {
+/// The secrets that targets made through the API may name.
+fn secrets(notes: &Notes<'_>, document: &[Entry]) -> BTreeMap<String, SharedSecret> {
     let section = document.iter().find(|entry| entry.key == "secrets").map(|entry| &entry.node.value);
-    if let Some(Value::Table(entries)) = section {
-        entries.iter().for_each(|entry| drop(secret_source(notes, entry, true)));
+    match section {
+        Some(Value::Table(entries)) => all_shared(notes, entries),
+        _ => BTreeMap::new(),
     }
 }
 

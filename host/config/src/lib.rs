@@ -10,11 +10,13 @@
 
 mod changed_part;
 mod checked;
+mod definition;
 mod document;
 mod estate;
 mod places;
 mod reader;
 mod reference;
+mod shared_secret;
 mod target_config;
 mod target_parts;
 mod targets;
@@ -23,11 +25,13 @@ mod warnings;
 mod written;
 
 pub use checked::{Config, Limits, line, scheduler_values};
+pub use definition::{defined_by, definition_key};
 pub use document::{Document, Reading, Stamp, environment, read_text};
 pub use estate::read_estate;
 pub use places::{Places, data_dir, find};
 pub use reader::{Overrides, misspelt, suggestion};
 pub use reference::reference;
+pub use shared_secret::SharedSecret;
 pub use target_config::{AlsoConfig, CHANGEABLE, Difference, SecretSource, TargetConfig, TlsConfig, setting};
 pub use value::{parse_duration, show_duration};
 pub use warnings::warnings;

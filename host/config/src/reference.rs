@@ -177,10 +177,10 @@ fn secrets() -> Section {
         key("env", "variable", "", "The environment variable with the value."),
         key("file", "path", "", "The file with the value; one line break at its end is ignored."),
         key("short", "true or false", false, "Whether the value may be too short to be masked."),
-        key("kinds", "list of kinds", "", "The kinds that may use it."),
-        key("origins", "list of origins", "", "The origins that it may be sent to."),
+        key("kinds", "list of kinds", "required", "The kinds that may use it."),
+        key("origins", "list of origins", "required", "The origins that it may be sent to."),
     ];
-    let meaning = "Secrets for targets made through the API, which do not exist yet. Their form is checked.";
+    let meaning = "Secrets that targets made through the API may name.";
     Section { heading: "[secrets.NAME]", variable: None, meaning, keys }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::reader::{LONGEST, Overrides, boolean, interval, suggestion, text};
 use crate::value::{Value, show_duration};
-use egress::{Fingerprint, Tls};
+use egress::{Fingerprint, Reach, Tls};
 use model::{Cadence, Kind, Setting, SettingSource, TargetId, TargetSource};
 use scheduler::Settings;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +54,8 @@ pub struct TargetConfig {
     pub settings: serde_json::Value,
     /// The source of the definition.
     pub source: TargetSource,
+    /// The networks that its requests may reach.
+    pub reach: Reach,
     /// The sources of the settings that can be changed at run time, in the order of [`CHANGEABLE`].
     pub set_by: [SettingSource; 3],
     /// The line of the id.
@@ -119,6 +121,7 @@ impl TargetConfig {
             labels: BTreeMap::new(),
             settings: serde_json::json!({}),
             source: TargetSource::File,
+            reach: Reach::Everywhere,
             set_by: [SettingSource::Default, SettingSource::Default, SettingSource::Default],
             line: 0,
             setting_lines: Vec::new(),
@@ -230,6 +233,7 @@ impl TargetConfig {
             labels,
             settings,
             source,
+            reach,
             set_by: _,
             line: _,
             setting_lines: _,
@@ -239,7 +243,7 @@ impl TargetConfig {
             == (&other.id, &other.name, &other.kind, &other.url, &other.also, &other.tls, &other.host_header)
             && (min_interval, max_interval, timeout) == (&other.min_interval, &other.max_interval, &other.timeout)
             && (secrets, short_secrets, labels) == (&other.secrets, &other.short_secrets, &other.labels)
-            && (settings, source) == (&other.settings, &other.source);
+            && (settings, source, reach) == (&other.settings, &other.source, &other.reach);
         match (rest, schedule) {
             (true, true) => Difference::None,
             (true, false) => Difference::Schedule,

@@ -1,10 +1,11 @@
 //! Reads `[[target]]` tables and aliases.
 
 use crate::reader::{Notes, Section, interval, text};
+use crate::shared_secret::Permitted;
 use crate::target_config::{CHANGEABLE, SHORTEST_INTERVAL, TargetConfig, cadence_of};
-use crate::target_parts::{also, secrets, tls};
+use crate::target_parts::{also, secrets, shared_secrets, tls};
 use crate::value::{Entry, Node, Value};
-use egress::Origin;
+use egress::{Origin, Reach};
 use model::{Kind, SettingSource, TargetId, TargetSource};
 use scheduler::Settings;
 use std::collections::{BTreeMap, HashMap};
@@ -22,7 +23,7 @@ pub(crate) fn targets(notes: &Notes<'_>, document: &[Entry], scheduler: &Setting
     let mut lines: HashMap<TargetId, usize> = HashMap::new();
     let mut targets: Vec<TargetConfig> = Vec::with_capacity(items.len());
     for item in items {
-        let Some(target) = target(notes, item, scheduler) else { continue };
+        let Some(target) = target(notes, item, scheduler, None) else { continue };
         match lines.get(&target.id) {
             Some(earlier) => {
                 let message = format!(
@@ -39,7 +40,14 @@ pub(crate) fn targets(notes: &Notes<'_>, document: &[Entry], scheduler: &Setting
     targets
 }
 
-fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<TargetConfig> {
+/// Reads a target. `permitted` has the permissions of a target that is not in the file; without, everything is
+/// permitted.
+pub(crate) fn target(
+    notes: &Notes<'_>,
+    item: &Node,
+    scheduler: &Settings,
+    permitted: Option<Permitted<'_>>,
+) -> Option<TargetConfig> {
     let Value::Table(entries) = &item.value else {
         notes.at(item.line, "a target is written as [[target]], with two brackets");
         return None;
@@ -72,7 +80,19 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         notes.at(section.line("timeout"), "timeout: use 100ms to 5m");
     }
     let enabled = section.boolean("enabled").unwrap_or(true);
-    let (secrets, short_secrets) = secrets(notes, section.table("secrets").unwrap_or_default());
+    let named = section.table("secrets").unwrap_or_default();
+    let (secrets, short_secrets) = match permitted {
+        None => secrets(notes, named),
+        Some(permitted) => {
+            let all = [url.as_ref().map(|(url, _)| url)].into_iter().flatten().chain(also.iter().map(|also| &also.url));
+            let origins: Vec<Origin> = all.filter_map(|url| Origin::of(url).ok()).collect();
+            let files = [&tls].into_iter().chain(also.iter().map(|also| &also.tls));
+            if files.into_iter().any(|tls| tls.ca_file.is_some()) {
+                notes.at(0, "tls: ca_file can only be written in the file: pin the certificate's fingerprint instead");
+            }
+            shared_secrets(notes, named, (permitted.secrets, kind.as_ref(), &origins))
+        }
+    };
     let labels = section.get("labels", labels).unwrap_or_default();
     let (settings, setting_lines) = settings(&section, entries);
     let shown = section.text("name");
@@ -98,8 +118,16 @@ fn target(notes: &Notes<'_>, item: &Node, scheduler: &Settings) -> Option<Target
         short_secrets,
         labels,
         settings,
-        source: TargetSource::File,
-        set_by: CHANGEABLE.map(|key| if has(key) { SettingSource::File } else { SettingSource::Default }),
+        source: if permitted.is_some() { TargetSource::Api } else { TargetSource::File },
+        reach: match permitted {
+            None => Reach::Everywhere,
+            Some(permitted) => Reach::Public { except: permitted.networks.to_vec() },
+        },
+        set_by: CHANGEABLE.map(|key| match (has(key), permitted) {
+            (true, None) => SettingSource::File,
+            (true, Some(_)) => SettingSource::Api,
+            (false, _) => SettingSource::Default,
+        }),
         line,
         setting_lines,
     };

@@ -111,6 +111,25 @@ impl Value {
     }
 
     /// Converts the value to JSON.
+    /// Converts JSON. Members with the value null are absent.
+    pub(crate) fn from_json(json: Json) -> Self {
+        let node = |json| Node { line: 0, value: Self::from_json(json) };
+        match json {
+            Json::Null => Self::Text(String::new()),
+            Json::Bool(boolean) => Self::Boolean(boolean),
+            Json::Number(number) => match number.as_i64() {
+                Some(integer) => Self::Integer(integer),
+                None => Self::Float(number.as_f64().unwrap_or(f64::MAX)),
+            },
+            Json::String(text) => Self::Text(text),
+            Json::Array(items) => Self::Array(items.into_iter().map(node).collect()),
+            Json::Object(members) => {
+                let present = members.into_iter().filter(|(_, value)| !value.is_null());
+                Self::Table(present.map(|(key, value)| Entry { key, line: 0, node: node(value) }).collect())
+            }
+        }
+    }
+
     pub(crate) fn to_json(&self) -> Json {
         match self {
             Self::Text(text) => Json::from(text.as_str()),

@@ -180,7 +180,7 @@ impl Config {
     }
 }
 
-fn notes<'a>(file: &str, overrides: &'a Overrides, environment: Environment<'a>) -> Notes<'a> {
+pub(crate) fn notes<'a>(file: &str, overrides: &'a Overrides, environment: Environment<'a>) -> Notes<'a> {
     Notes {
         file: file.to_owned(),
         problems: RefCell::default(),

@@ -3,7 +3,7 @@
 use crate::target::{RuntimeTarget, runtime_target};
 use catalog::{BUILT_IN, PluginSet, Served};
 use config::{Config, Difference, Limits, Problem, TargetConfig};
-use model::{Kind, TargetId};
+use model::{Kind, TargetId, TargetSource};
 use sandbox::{Sandbox, SettingsProblem};
 use scheduler::Change;
 use std::collections::hash_map::Entry;
@@ -58,6 +58,8 @@ pub struct Prepared {
     pub changed: Vec<(Arc<RuntimeTarget>, Option<Change>)>,
     /// Removed targets.
     pub removed: Vec<TargetId>,
+    /// Targets made through the API that cannot be prepared, with all reasons. They are not in the other lists.
+    pub unfit: BTreeMap<TargetId, String>,
 }
 
 /// The values that all targets of a kind share.
@@ -97,24 +99,32 @@ async fn prepare_valid(of: Preparation<'_>) -> (Prepared, Vec<Problem>) {
         let before = of.before.get(&written.id);
         let kept = before.filter(|_| !of.files.concern(written)).and_then(|before| reuse(before, written, kind));
         let target = match kept {
-            Some(kept) => kept,
-            None => match renew(written, kind, before) {
-                Ok(target) => {
-                    let found = settings_problems(of, written, kind, &mut checked).await;
-                    if !found.is_empty() {
-                        problems.extend(found);
-                        continue;
+            Some(kept) => Ok(kept),
+            None => {
+                let renewed = renew(written, kind, before);
+                let found = settings_problems(of, written, kind, &mut checked).await;
+                match renewed {
+                    Ok(target) if found.is_empty() => Ok(target),
+                    renewed => {
+                        let place = format!("{}:{}", of.config.file, written.line);
+                        let problem = |why| Problem { place: place.clone(), message: named(why, kind.served) };
+                        Err(renewed.err().into_iter().flatten().map(problem).chain(found).collect::<Vec<_>>())
                     }
-                    target
                 }
-                Err(found) => {
-                    let place = format!("{}:{}", of.config.file, written.line);
-                    let problem = |why| Problem { place: place.clone(), message: named(why, kind.served) };
-                    problems.extend(found.into_iter().map(problem));
-                    problems.extend(settings_problems(of, written, kind, &mut checked).await);
-                    continue;
-                }
-            },
+            }
+        };
+        let target = match target {
+            Ok(target) => target,
+            // It cannot be corrected in the file, so it must not keep the rest from being applied.
+            Err(found) if written.source == TargetSource::Api => {
+                let why: Vec<&str> = found.iter().map(|problem| problem.message.as_str()).collect();
+                prepared.unfit.insert(written.id.clone(), why.join("; "));
+                continue;
+            }
+            Err(found) => {
+                problems.extend(found);
+                continue;
+            }
         };
         match before {
             Some(before) if Arc::ptr_eq(before, &target) => {}

@@ -24,10 +24,10 @@ use crate::message::{Message, Reconfigured};
 use crate::prepare::Files;
 use crate::target::warn_about;
 use catalog::{Admit, PluginSet, Refused, Served};
-use config::{Config, Document, Invalid, Overrides, Problem, Written, setting};
+use config::{Config, Document, Invalid, Overrides, Problem, Written, defined_by, definition_key, setting};
 use fit::all;
 use metrics::Metrics;
-use model::{CommandError, Event, EventKind, Kind, Moment, Setting, TargetId};
+use model::{CommandError, Definition, Event, EventKind, Kind, Moment, Setting, TargetId};
 use running::Running;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -179,11 +179,37 @@ impl Reconfigurer {
 
     async fn change(&self, mut changes: Vec<(String, Option<String>)>) -> Result<(), CommandError> {
         let mut state = self.state.lock().await;
-        let measure = self.measure();
         unset_as_written(state.running.written.config(), &mut changes);
-        let mut overrides = state.running.overrides.clone();
         for (key, value) in &changes {
             state.may_change(key, value.is_some())?;
+        }
+        self.carry_out(&mut state, changes).await
+    }
+
+    /// Makes, changes or deletes a target that is not in the file. The change goes on after its caller has left.
+    ///
+    /// # Errors
+    /// If the file defines the target, it exists already or does not exist, or its definition is not valid.
+    pub async fn define(self: Arc<Self>, id: TargetId, definition: Definition) -> Result<(), CommandError> {
+        let ending = || CommandError::Conflict("the host is ending".to_owned());
+        let changed = tokio::spawn(async move {
+            let mut state = self.state.lock().await;
+            let changes = state.may_define(&id, definition)?;
+            self.carry_out(&mut state, changes).await
+        });
+        changed.await.map_err(|_| ending())?
+    }
+
+    /// The definition of a target that was made through the API, as JSON; `None` for other targets.
+    pub fn definition(&self, id: &TargetId) -> Option<String> {
+        self.shown().overrides.get(&definition_key(id)).cloned()
+    }
+
+    /// Applies changes of settings and stores them: all of them, or none.
+    async fn carry_out(&self, state: &mut State, changes: Vec<(String, Option<String>)>) -> Result<(), CommandError> {
+        let measure = self.measure();
+        let mut overrides = state.running.overrides.clone();
+        for (key, value) in &changes {
             match value {
                 Some(value) => overrides.insert(key.clone(), value.clone()),
                 None => overrides.remove(key),
@@ -201,17 +227,20 @@ impl Reconfigurer {
                 return Err(CommandError::Invalid(problem.clone()));
             }
         }
-        self.apply(&mut state, candidate, None).await.map_err(CommandError::Conflict)?;
+        self.apply(state, candidate, None).await.map_err(CommandError::Conflict)?;
         for (key, value) in &changes {
-            match value {
-                Some(value) => {
+            match (defined_by(key), value) {
+                (Some(id), Some(_)) => tracing::info!("the target {id} is defined through the API"),
+                (Some(id), None) => tracing::info!("the target {id} was deleted through the API"),
+                (None, Some(value)) => {
                     tracing::info!("the setting {key} is now {value}; it wins over the file until it is unset");
                 }
-                None => tracing::info!("the setting {key} is unset"),
+                (None, None) => tracing::info!("the setting {key} is unset"),
             }
         }
         drop(measure);
-        let kept = self.store.writer().settings(changes, self.clock.wall());
+        let told = changes.iter().map(told).collect();
+        let kept = self.store.writer().settings(changes, told, self.clock.wall());
         match tokio::task::spawn_blocking(move || kept.recv_timeout(DURABLE)).await {
             Ok(Ok(())) => Ok(()),
             _ => Err(CommandError::Conflict(
@@ -411,6 +440,19 @@ impl Admit for Reconfigurer {
 
     fn record(&self, event: EventKind) {
         self.store.writer().event(Event { at: self.clock.wall(), kind: event });
+    }
+}
+
+/// The event about a change of a setting. It has no definition, which may be long.
+fn told((key, value): &(String, Option<String>)) -> EventKind {
+    match (defined_by(key), value) {
+        (None, value) => EventKind::SettingsChanged { what: key.clone(), value: value.clone() },
+        (Some(id), Some(_)) => {
+            EventKind::SettingsChanged { what: format!("target {id}"), value: Some("defined".to_owned()) }
+        }
+        (Some(id), None) => {
+            EventKind::SettingsChanged { what: format!("target {id}"), value: Some("deleted".to_owned()) }
+        }
     }
 }
 

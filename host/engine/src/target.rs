@@ -3,7 +3,7 @@
 use crate::secrets;
 use catalog::PluginSet;
 use config::{Limits, TargetConfig};
-use egress::{Grant, Origin, OriginGrant, Reach, Secrets, Tape};
+use egress::{Grant, Origin, OriginGrant, Secrets, Tape};
 use model::{TargetId, Timestamp};
 use sandbox::{Job, Plugin};
 use scheduler::{Change, TargetSpec};
@@ -245,7 +245,7 @@ pub fn runtime_target(
         grant: Arc::new(Grant {
             base: written.url.clone(),
             origins,
-            reach: Reach::Everywhere,
+            reach: written.reach.clone(),
             secrets,
             narrowing,
             host,

@@ -31,18 +31,31 @@ pub enum CommandError {
     NoSetting(String),
     /// The input is not valid; one sentence.
     Invalid(String),
+    /// The configuration file defines the target, so only the file can change it; one sentence.
+    InFile(String),
 }
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoTarget(id) => write!(f, "there is no target {id:?}"),
-            Self::Conflict(why) | Self::NoSetting(why) | Self::Invalid(why) => f.write_str(why),
+            Self::Conflict(why) | Self::NoSetting(why) | Self::Invalid(why) | Self::InFile(why) => f.write_str(why),
         }
     }
 }
 
 impl std::error::Error for CommandError {}
+
+/// A change of a target that is not in the file. Definitions are JSON with the keys of a `[[target]]`.
+#[derive(Clone, Debug)]
+pub enum Definition {
+    /// A target that does not exist yet.
+    New(String),
+    /// Another definition of a target.
+    Changed(String),
+    /// The target is deleted.
+    Deleted,
+}
 
 /// One term of the computation of a due time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +90,8 @@ pub enum SettingSource {
     Default,
     /// The configuration file.
     File,
+    /// The definition of a target that was made through the API.
+    Api,
     /// A setting that was changed at run time.
     Setting,
     /// A setting of a target that no longer exists.
@@ -91,6 +106,7 @@ impl SettingSource {
         match self {
             Self::Default => "default",
             Self::File => "file",
+            Self::Api => "api",
             Self::Setting | Self::Orphan => "setting",
             Self::Environment(_) => "environment",
         }

@@ -241,6 +241,47 @@ pub(crate) enum TargetsCommand {
         #[arg(value_parser = CHANGEABLE)]
         key: String,
     },
+    /// Make a target while the host runs. Private addresses need `[egress] api_target_cidrs` in the file
+    Add(AddArguments),
+    /// Delete a target that was made while the host runs
+    Remove {
+        /// The target's id
+        target: String,
+    },
+}
+
+/// The arguments of `targets add`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AddArguments {
+    /// The new target's id
+    pub target: String,
+    /// The kind
+    #[arg(long)]
+    pub kind: String,
+    /// The URL
+    #[arg(long)]
+    pub url: String,
+    /// The display name [default: the id]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The settings of the kind, as JSON
+    #[arg(long, value_name = "JSON")]
+    pub settings: Option<String>,
+    /// A secret of the section `[secrets]` of the file, by the name that the kind uses: NAME=SECRET
+    #[arg(long, value_name = "NAME=SECRET")]
+    pub secret: Vec<String>,
+    /// A label: NAME=VALUE
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub label: Vec<String>,
+    /// The base interval, for example 30s
+    #[arg(long)]
+    pub interval: Option<String>,
+    /// The SHA-256 fingerprint of the certificate
+    #[arg(long, value_name = "H", conflicts_with = "insecure")]
+    pub fingerprint: Option<String>,
+    /// Accept any certificate
+    #[arg(long)]
+    pub insecure: bool,
 }
 
 /// The actions on tokens.

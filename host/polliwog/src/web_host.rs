@@ -8,8 +8,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    AccessChange, Ask, CommandError, Explanation, History, LatencySummary, Moment, PluginState, SchedulerState,
-    SequencedEvent, Setting, TargetId, TargetState, Term, Timestamp,
+    AccessChange, Ask, CommandError, Definition, Explanation, History, LatencySummary, Moment, PluginState,
+    SchedulerState, SequencedEvent, Setting, TargetId, TargetState, Term, Timestamp,
 };
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
@@ -233,6 +233,14 @@ impl web::Host for RunningHost {
 
     fn set(&self, changes: Vec<(String, Option<String>)>) -> BoxFuture<'_, Result<(), CommandError>> {
         self.reconfigurer.clone().set(changes).boxed()
+    }
+
+    fn definition(&self, target: &TargetId) -> Option<String> {
+        self.reconfigurer.definition(target)
+    }
+
+    fn define(&self, target: &TargetId, definition: Definition) -> BoxFuture<'_, Result<(), CommandError>> {
+        self.reconfigurer.clone().define(target.clone(), definition).boxed()
     }
 
     fn keep_access(&self, change: AccessChange) {

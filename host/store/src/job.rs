@@ -1,7 +1,7 @@
 //! The jobs of the writer.
 
 use crate::record::{Commit, Progress, Publish};
-use model::{AccessChange, Event, TargetId, Timestamp};
+use model::{AccessChange, Event, EventKind, TargetId, Timestamp};
 use std::sync::mpsc::SyncSender;
 
 /// A job for the writer. Jobs are written and published in their order.
@@ -24,6 +24,8 @@ pub(crate) enum Job {
 /// Settings to set; a value of `None` unsets the setting.
 pub(crate) struct SettingChange {
     pub values: Vec<(String, Option<String>)>,
+    /// The events that tell it.
+    pub told: Vec<EventKind>,
     pub at: Timestamp,
     /// Receives a message once the change is on disk.
     pub done: SyncSender<()>,

@@ -217,7 +217,8 @@ impl JobWire {
             Self::Revoke(hash) => Job::Access(AccessChange::Revoked(hash)),
             Self::Setting(values, when) => {
                 let (done, _) = std::sync::mpsc::sync_channel(1);
-                Job::Setting(SettingChange { values, at: at(when), done })
+                // The host had told the change before it ended.
+                Job::Setting(SettingChange { values, told: Vec::new(), at: at(when), done })
             }
         })
     }

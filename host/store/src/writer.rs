@@ -21,7 +21,7 @@ use crate::tables::journal::mark;
 use crate::tables::{gap, latency, target};
 use crate::wire::StoredPoint;
 pub(crate) use guard::check_pages;
-use model::{AccessChange, Alive, Event, Pulse, SequencedEvent, TargetId, Timestamp};
+use model::{AccessChange, Alive, Event, EventKind, Pulse, SequencedEvent, TargetId, Timestamp};
 pub(crate) use pending::Limits;
 use pending::PendingWrite;
 use rusqlite::{Connection, Transaction};
@@ -137,11 +137,11 @@ impl Writer {
         self.push(Job::Access(change));
     }
 
-    /// Stores settings; a setting without a value is deleted. The returned channel receives a message once the settings
-    /// and their events are on disk.
-    pub fn settings(&self, values: Vec<(String, Option<String>)>, at: Timestamp) -> Receiver<()> {
+    /// Stores settings, and events that tell the change; a setting without a value is deleted. The returned channel
+    /// receives a message once the settings and their events are on disk.
+    pub fn settings(&self, values: Vec<(String, Option<String>)>, told: Vec<EventKind>, at: Timestamp) -> Receiver<()> {
         let (done, kept) = sync_channel(1);
-        self.push(Job::Setting(SettingChange { values, at, done }));
+        self.push(Job::Setting(SettingChange { values, told, at, done }));
         kept
     }
 

@@ -341,11 +341,15 @@ pub(crate) async fn patch_target(
                 format!("unknown target setting {other:?}: this request can change enabled, interval and cadence");
             return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message));
         }
+        if shared.host.definition(&target).is_some() {
+            let message = format!("this request can change enabled, interval and cadence: PUT replaces {other}");
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message));
+        }
         let message = format!(
             "{target} is defined in the configuration file: change {other} there; this request can change enabled, \
              interval and cadence"
         );
-        return Err(ApiError::new(StatusCode::CONFLICT, "defined_in_file", message));
+        return Err(CommandError::InFile(message).into());
     }
     let mut changes = Vec::new();
     for field in CHANGEABLE {
@@ -357,15 +361,6 @@ pub(crate) async fn patch_target(
     }
     shared.host.set(changes).await?;
     self::target(State(shared), Path(target.to_string())).await
-}
-
-pub(crate) async fn delete_target(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Response, ApiError> {
-    let target = named(id)?;
-    if shared.host.target(&target).is_none() {
-        return Err(CommandError::NoTarget(target.to_string()).into());
-    }
-    let message = format!("{target} is defined in the configuration file: delete it there, or disable it here");
-    Err(ApiError::new(StatusCode::CONFLICT, "defined_in_file", message))
 }
 
 pub(crate) async fn events(State(shared): State<Shared>, headers: HeaderMap) -> Response {

@@ -44,6 +44,7 @@ impl From<CommandError> for ApiError {
             CommandError::NoTarget(_) => Self::new(StatusCode::NOT_FOUND, "not_found", error.to_string()),
             CommandError::NoSetting(_) => Self::new(StatusCode::NOT_FOUND, "not_found", error.to_string()),
             CommandError::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", error.to_string()),
+            CommandError::InFile(_) => Self::new(StatusCode::CONFLICT, "defined_in_file", error.to_string()),
             CommandError::Invalid(_) => Self::new(StatusCode::BAD_REQUEST, "bad_request", error.to_string()),
         }
     }

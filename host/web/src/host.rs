@@ -3,8 +3,8 @@
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    AccessChange, Ask, CommandError, Explanation, History, LatencySummary, PluginState, SchedulerState, SequencedEvent,
-    Setting, TargetId, TargetState, Timestamp,
+    AccessChange, Ask, CommandError, Definition, Explanation, History, LatencySummary, PluginState, SchedulerState,
+    SequencedEvent, Setting, TargetId, TargetState, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,6 +103,13 @@ pub trait Host: Send + Sync + 'static {
 
     /// Changes all of these settings or, on failure, none. A value of `None` unsets a setting.
     fn set(&self, changes: Vec<(String, Option<String>)>) -> BoxFuture<'_, Result<(), CommandError>>;
+
+    /// The definition of a target that was made through the API, as JSON with the keys of the file; `None` for other
+    /// targets.
+    fn definition(&self, target: &TargetId) -> Option<String>;
+
+    /// Makes, changes or deletes a target that is not in the file. The definition is JSON with the keys of the file.
+    fn define(&self, target: &TargetId, definition: Definition) -> BoxFuture<'_, Result<(), CommandError>>;
 
     /// Stores a change of the tokens and sessions.
     fn keep_access(&self, change: AccessChange);

@@ -13,6 +13,7 @@ mod auth;
 mod chart;
 mod compression;
 mod condition;
+mod definitions;
 mod error;
 mod event_wire;
 mod events;

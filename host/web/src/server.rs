@@ -3,6 +3,7 @@
 use crate::api;
 use crate::auth::{Auth, Verdict};
 use crate::compression::compressed;
+use crate::definitions;
 use crate::error::ApiError;
 use crate::exposition::{Format, render};
 use crate::gauges::Gauges;
@@ -168,9 +169,13 @@ fn router(shared: Shared) -> Router {
     let guarded = Router::new()
         .merge(pages::routes())
         .route("/api/monitoring/scheduler/health", get(api::scheduler_health))
-        .route("/api/v1/targets", get(api::targets).layer(compressed()))
+        .route("/api/v1/targets", get(api::targets).post(definitions::create).layer(compressed()))
         .route("/api/v1/scheduler/stats", get(api::scheduler_stats))
-        .route("/api/v1/targets/{id}", get(api::target).patch(api::patch_target).delete(api::delete_target))
+        .route(
+            "/api/v1/targets/{id}",
+            get(api::target).patch(api::patch_target).put(definitions::replace).delete(definitions::delete),
+        )
+        .route("/api/v1/targets/{id}/definition", get(definitions::show))
         .route("/api/v1/targets/{id}/explain", get(api::explain))
         .route("/api/v1/targets/{id}/history", get(history::history).layer(compressed()))
         .route("/api/v1/targets/{id}/latency", get(history::latency).layer(compressed()))

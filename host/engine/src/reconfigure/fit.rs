@@ -2,7 +2,7 @@
 
 use crate::prepare::{Files, Preparation, Prepared, Targets, prepare};
 use catalog::PluginSet;
-use config::{Config, Overrides, Problem, Reading, Written, environment};
+use config::{Config, Overrides, Problem, Reading, Written, defined_by, definition_key, environment};
 use sandbox::Sandbox;
 use scheduler::Change;
 use std::collections::BTreeMap;
@@ -61,11 +61,18 @@ impl Validator {
     pub async fn fit(&self, fit: Fit<'_>) -> Result<Candidate, Vec<Problem>> {
         let Fit { written, overrides, plugins, before, files } = fit;
         let read = |overrides: &Overrides| written.with(overrides, &environment);
-        let (config, inactive) = match read(&overrides) {
+        let settings = overrides.iter().filter(|(key, _)| defined_by(key).is_none());
+        let settings: Overrides = settings.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let (mut config, mut inactive) = match read(&settings) {
             Ok(config) => (config, BTreeMap::new()),
-            Err(_) => separate(read, &overrides)?,
+            Err(_) => separate(read, &settings)?,
         };
-        let prepared = prepare(Preparation { config: &config, sandbox: &self.sandbox, plugins, before, files }).await?;
+        inactive.extend(config.define(&overrides, &environment));
+        let of = Preparation { config: &config, sandbox: &self.sandbox, plugins, before, files };
+        let mut prepared = prepare(of).await?;
+        let unfit = std::mem::take(&mut prepared.unfit);
+        config.targets.retain(|target| !unfit.contains_key(&target.id));
+        inactive.extend(unfit.into_iter().map(|(id, why)| (definition_key(&id), why)));
         Ok(Candidate { written, config: Arc::new(config), overrides, inactive, prepared })
     }
 }

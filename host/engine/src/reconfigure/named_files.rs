@@ -1,6 +1,6 @@
 //! The files of secrets and certificates that a configuration names, and their states.
 
-use config::{Config, Stamp};
+use config::{Config, SecretSource, Stamp};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,16 @@ impl NamedFiles {
     /// Records the present state of the files. Call this before they are read.
     pub fn of(config: &Config) -> Self {
         let files = config.targets.iter().flat_map(|target| target.files().map(Path::to_owned).collect::<Vec<_>>());
+        // Targets that are made while the host runs name these.
+        let shared = config.secrets.values().filter_map(|secret| match &secret.source {
+            SecretSource::File(path) => Some(path.clone()),
+            SecretSource::Variable(_) | SecretSource::Simulated(_) => None,
+        });
         let stamps = |path: PathBuf| {
             let now = Stamp::of(&path);
             (path, Stamps { applied: now, last: now })
         };
-        Self(files.map(stamps).collect())
+        Self(files.chain(shared).map(stamps).collect())
     }
 
     /// Checks every file. Returns those that changed and have been stable since the last check; they count as applied.

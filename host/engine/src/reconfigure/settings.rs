@@ -1,8 +1,8 @@
 //! Settings as readers see them, and which of them may be changed.
 
 use super::{Shown, State};
-use config::{CHANGEABLE, Config, TargetConfig, scheduler_values, suggestion};
-use model::{CommandError, Setting, SettingSource, TargetId};
+use config::{CHANGEABLE, Config, TargetConfig, defined_by, definition_key, scheduler_values, setting, suggestion};
+use model::{CommandError, Definition, Setting, SettingSource, TargetId};
 use std::collections::HashSet;
 
 impl State {
@@ -18,7 +18,7 @@ impl State {
 
     /// Checks that a setting exists and, for `set`, that nothing overrides it.
     pub(super) fn may_change(&self, key: &str, set: bool) -> Result<(), CommandError> {
-        if self.running.overrides.contains_key(key) && !set {
+        if self.running.overrides.contains_key(key) && !set && defined_by(key).is_none() {
             return Ok(());
         }
         self.is_setting(key).map_err(CommandError::NoSetting)?;
@@ -27,6 +27,35 @@ impl State {
                 "{key} is set by the environment variable {variable}, which wins: unset the variable and restart the host"
             ))),
             _ => Ok(()),
+        }
+    }
+
+    /// Checks that a target may be made, changed or deleted. Returns the changes of settings that do it.
+    pub(super) fn may_define(
+        &self,
+        id: &TargetId,
+        definition: Definition,
+    ) -> Result<Vec<(String, Option<String>)>, CommandError> {
+        let in_file = self.running.written.config().targets.iter().any(|target| target.id == *id);
+        if in_file {
+            return Err(CommandError::InFile(format!(
+                "{id} is defined in {}: change it there, or choose another id",
+                self.document.name
+            )));
+        }
+        let key = definition_key(id);
+        match (definition, self.running.overrides.contains_key(&key)) {
+            (Definition::New(_), true) => {
+                Err(CommandError::Conflict(format!("there is a target {id} already: change it, or choose another id")))
+            }
+            (Definition::Changed(_) | Definition::Deleted, false) => Err(CommandError::NoTarget(id.to_string())),
+            (Definition::New(json) | Definition::Changed(json), _) => Ok(vec![(key, Some(json))]),
+            (Definition::Deleted, true) => {
+                // A later target with this id must not inherit its settings.
+                let own = CHANGEABLE.map(|what| setting(id, what)).into_iter();
+                let own = own.filter(|key| self.running.overrides.contains_key(key));
+                Ok([key].into_iter().chain(own).map(|key| (key, None)).collect())
+            }
         }
     }
 
@@ -64,6 +93,11 @@ fn of_scheduler(config: &Config) -> impl Iterator<Item = Setting> {
 impl Shown {
     pub(super) fn problems(&self) -> Vec<String> {
         let inactive = self.inactive.iter().map(|(key, why)| {
+            if let Some(id) = defined_by(key) {
+                return format!(
+                    "the target {id}, made through the API, is kept and not polled: {why}; change it, or delete it"
+                );
+            }
             let value = self.overrides.get(key).map_or("", String::as_str);
             format!("the setting {key} = {value} is kept and not active: {why}; unset it, or set it again")
         });
@@ -75,7 +109,8 @@ impl Shown {
         let mut settings: Vec<Setting> = of_scheduler(&self.config).chain(targets).collect();
         let known: HashSet<&str> = settings.iter().map(|setting| setting.key.as_str()).collect();
         // The setting of a removed target is kept until it is unset.
-        let orphans = self.overrides.iter().filter(|(key, _)| !known.contains(key.as_str()));
+        let is_orphan = |key: &str| !known.contains(key) && defined_by(key).is_none();
+        let orphans = self.overrides.iter().filter(|(key, _)| is_orphan(key));
         let orphans: Vec<Setting> = orphans.map(orphan).collect();
         settings.extend(orphans);
         settings
@@ -90,7 +125,8 @@ impl Shown {
             Some(target) => target.changeable().find(|setting| setting.key == key),
             None => of_scheduler(&self.config).find(|setting| setting.key == key),
         };
-        found.or_else(|| self.overrides.get_key_value(key).map(orphan))
+        let kept = self.overrides.get_key_value(key).filter(|(key, _)| defined_by(key).is_none());
+        found.or_else(|| kept.map(orphan))
     }
 
     fn target(&self, id: &str) -> Option<&TargetConfig> {

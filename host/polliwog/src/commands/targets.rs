@@ -1,8 +1,9 @@
 //! `targets`: lists, shows and changes targets.
 
 use super::remote::{BADNESS, answer, ask, every, part, rows, table, text};
-use crate::cli::{Remote, TargetsCommand};
+use crate::cli::{AddArguments, Remote, TargetsCommand};
 use crate::output::print;
+use anyhow::{Context, anyhow};
 use egress::Method;
 use serde_json::{Value, json};
 
@@ -25,17 +26,59 @@ pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) ->
         Some(TargetsCommand::Disable { target }) => change(&target, "enabled", json!(false)),
         Some(TargetsCommand::Set { target, key, value }) => change(&target, &key, json!(value)),
         Some(TargetsCommand::Unset { target, key }) => change(&target, &key, Value::Null),
+        Some(TargetsCommand::Add(arguments)) => {
+            (Method::Post, "/api/v1/targets".to_owned(), Some(definition(arguments)?))
+        }
+        Some(TargetsCommand::Remove { target }) => (Method::Delete, format!("/api/v1/targets/{}", part(&target)), None),
     };
     let found = ask(remote, method, &path, body).await?;
     answer(remote, &found, |found| {
         if found["accepted"] == true {
             return print("it is polled as soon as its host has a slot");
         }
+        if let Some(id) = found["deleted"].as_str() {
+            return print(&format!("{id} is deleted"));
+        }
+        if found["state"].is_null() && found["url"].is_string() {
+            return print(&format!("{0} is polled: `polliwog targets show {0}`", text(&found["id"])));
+        }
         if let Some(count) = found["dismissed"].as_u64() {
             return print(&format!("forgotten: {count}"));
         }
         print_target(found)
     })
+}
+
+/// The body of a request for a new target.
+fn definition(arguments: AddArguments) -> anyhow::Result<Value> {
+    let pairs = |given: &[String], what: &str| {
+        let pair = |pair: &String| match pair.split_once('=') {
+            Some((name, value)) => Ok((name.to_owned(), Value::from(value))),
+            None => Err(anyhow!("--{what} {pair}: write it as NAME=VALUE")),
+        };
+        given.iter().map(pair).collect::<anyhow::Result<serde_json::Map<_, _>>>()
+    };
+    let settings: Option<Value> =
+        arguments.settings.as_deref().map(serde_json::from_str).transpose().context("--settings is not JSON")?;
+    let mut tls = serde_json::Map::new();
+    if let Some(fingerprint) = arguments.fingerprint {
+        tls.insert("fingerprint".to_owned(), fingerprint.into());
+    }
+    if arguments.insecure {
+        tls.insert("insecure".to_owned(), true.into());
+    }
+    let (secrets, labels) = (pairs(&arguments.secret, "secret")?, pairs(&arguments.label, "label")?);
+    let mut body = json!({
+        "id": arguments.target, "kind": arguments.kind, "url": arguments.url, "name": arguments.name,
+        "interval": arguments.interval, "secrets": secrets, "labels": labels,
+    });
+    if !tls.is_empty() {
+        body["tls"] = tls.into();
+    }
+    if let Some(settings) = settings {
+        body["settings"] = settings;
+    }
+    Ok(body)
 }
 
 /// Prints one target with its state, its settings and a line for each dependency.

@@ -10,7 +10,7 @@ use crate::tables::{
     dependency, error, event, journal, latency, poll_error, session, setting, target, token, transition,
 };
 use crate::wire::{Journal, LiveWire, ScheduleWire, Snapshot, StoredPoint};
-use model::{AccessChange, Event, EventKind, Kind, LatencyWindow, SequencedEvent, TargetId, Timestamp};
+use model::{AccessChange, Event, Kind, LatencyWindow, SequencedEvent, TargetId, Timestamp};
 use rusqlite::Transaction;
 use std::collections::{BTreeMap, HashMap};
 
@@ -89,13 +89,11 @@ pub(super) fn write_setting(
     change: &SettingChange,
     pending: &mut PendingWrite,
 ) -> rusqlite::Result<Vec<SequencedEvent>> {
-    let SettingChange { values, at, .. } = change;
-    let mut events = Vec::new();
+    let SettingChange { values, told, at, .. } = change;
     for (key, value) in values {
         setting::set(transaction, key, value.as_ref(), *at)?;
-        let kind = EventKind::SettingsChanged { what: key.clone(), value: value.clone() };
-        events.push(Event { at: *at, kind });
     }
+    let events: Vec<Event> = told.iter().map(|kind| Event { at: *at, kind: kind.clone() }).collect();
     write_events(transaction, &events, pending)
 }
 
