@@ -174,3 +174,39 @@ fn the_file_takes_precedence_and_a_definition_that_no_longer_fits_is_shown() {
     Host::configure(&folder, &permitted);
     assert_eq!(ask(&host, ("DELETE", "/api/v1/targets/keyed"), &Value::Null).0, 200);
 }
+
+#[test]
+fn a_target_is_tested_step_by_step_before_it_is_made_and_later() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/a", healthy())]);
+    let host = Host::start(&folder, &target("filed", &server.url("/a"), ""));
+    until("it is polled", || get(&host, "filed"), polled);
+    let steps = |answer: &Value| -> Vec<(String, Option<String>)> {
+        let step = |step: &Value| (step["name"].as_str().unwrap().to_owned(), step["code"].as_str().map(str::to_owned));
+        answer["steps"].as_array().unwrap().iter().map(step).collect()
+    };
+    let ok = |name: &str| (name.to_owned(), None);
+    let (status, answer) = ask(&host, ("POST", "/api/v1/targets/filed/test"), &Value::Null);
+    assert_eq!((status, &answer["passed"]), (200, &json!(true)), "{answer}");
+    let names = ["name look-up", "address", "connect", "request", "report", "dependency"];
+    assert_eq!(steps(&answer), names.map(ok), "{answer}");
+
+    // A definition is checked as if it were made, with the permissions of the API.
+    let mut body = json!({ "id": "new", "kind": "proactive-deps", "url": server.url("/a") });
+    let (status, answer) = ask(&host, ("POST", "/api/v1/target-tests"), &body);
+    let denied = |name: &str| (name.to_owned(), Some("denied".to_owned()));
+    let expected = [ok("name look-up"), denied("address"), denied("request"), denied("report")];
+    assert_eq!((status, steps(&answer)), (200, expected.to_vec()), "{answer}");
+    assert_eq!(answer["passed"], false);
+    assert_eq!(host.get("/api/v1/targets")["total"], 1, "a test makes no target");
+    body["settings"] = json!({ "pth": 1 });
+    let (status, answer) = ask(&host, ("POST", "/api/v1/target-tests"), &body);
+    assert!(status == 400 && answer.to_string().contains("pth"), "{answer}");
+    assert_eq!(ask(&host, ("POST", "/api/v1/targets/nope/test"), &Value::Null).0, 404);
+
+    let (code, shown, why) = host.command(&folder, &["targets", "test", "filed"]);
+    assert!(code == 0 && shown.contains("may be reached") && shown.contains("1 dependency"), "{shown}{why}");
+    let (code, shown, _) =
+        host.command(&folder, &["targets", "test", "new", "--kind", "http", "--url", "http://127.0.0.1:9/"]);
+    assert!(code == 1 && shown.contains("denied") && shown.contains("api_target_cidrs"), "{shown}");
+}

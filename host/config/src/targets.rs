@@ -48,29 +48,19 @@ pub(crate) fn target(
     scheduler: &Settings,
     permitted: Option<Permitted<'_>>,
 ) -> Option<TargetConfig> {
-    let Value::Table(entries) = &item.value else {
-        notes.at(item.line, "a target is written as [[target]], with two brackets");
-        return None;
-    };
+    let entries = table_of(notes, item)?;
     let written = entries.iter().find(|entry| entry.key == "id").map(|entry| &entry.node.value);
-    let name = match written {
-        Some(Value::Text(id)) => format!("target {id:?}"),
-        _ => "target".to_owned(),
-    };
+    let name = if let Some(Value::Text(id)) = written { format!("target {id:?}") } else { "target".to_owned() };
     let section = Section::inner(notes, name.clone(), entries);
     let has = |key: &str| entries.iter().any(|entry| entry.key == key);
-    for key in ["id", "kind", "url"].into_iter().filter(|key| !has(key)) {
-        notes.at(item.line, format!("{name} has no {key}"));
-    }
+    let missing = ["id", "kind", "url"].into_iter().filter(|key| !has(key));
+    missing.for_each(|key| notes.at(item.line, format!("{name} has no {key}")));
     let id = section.get("id", |value| TargetId::new(&text(value)?).map_err(|error| error.to_string()));
     let kind = section.get("kind", |value| Kind::new(&text(value)?).map_err(|error| error.to_string()));
     let url = section.get("url", |value| Origin::parse(&text(value)?).map_err(|error| error.to_string()));
     let also = section.get("also", |value| also(notes, value)).unwrap_or_default();
     let tls = section.table("tls").map(|entries| tls(notes, entries)).unwrap_or_default();
-    let host_header = section.get("host_header", |value| {
-        let host = text(value)?;
-        egress::host_header(&host).map(|()| host)
-    });
+    let host_header = section.get("host_header", host_header);
     let shortest = SHORTEST_INTERVAL.min(scheduler.min);
     let own = |key: &'static str| section.get(key, |value| interval(value, shortest));
     let (base, min_interval, max_interval) = (own("interval"), own("min_interval"), own("max_interval"));
@@ -84,12 +74,11 @@ pub(crate) fn target(
     let (secrets, short_secrets) = match permitted {
         None => secrets(notes, named),
         Some(permitted) => {
-            let all = [url.as_ref().map(|(url, _)| url)].into_iter().flatten().chain(also.iter().map(|also| &also.url));
-            let origins: Vec<Origin> = all.filter_map(|url| Origin::of(url).ok()).collect();
-            let files = [&tls].into_iter().chain(also.iter().map(|also| &also.tls));
-            if files.into_iter().any(|tls| tls.ca_file.is_some()) {
+            let all = || also.iter().map(|also| (&also.url, &also.tls)).chain(url.iter().map(|(url, _)| (url, &tls)));
+            if all().any(|(_, tls)| tls.ca_file.is_some()) {
                 notes.at(0, "tls: ca_file can only be written in the file: pin the certificate's fingerprint instead");
             }
+            let origins: Vec<Origin> = all().filter_map(|(url, _)| Origin::of(url).ok()).collect();
             shared_secrets(notes, named, (permitted.secrets, kind.as_ref(), &origins))
         }
     };
@@ -99,6 +88,7 @@ pub(crate) fn target(
     let line = section.line("id");
     section.finish();
     let id = id?;
+    let (source, reach, set_by) = sources(permitted, has);
     let mut target = TargetConfig {
         name: shown.unwrap_or_else(|| id.to_string()),
         id,
@@ -118,24 +108,43 @@ pub(crate) fn target(
         short_secrets,
         labels,
         settings,
-        source: if permitted.is_some() { TargetSource::Api } else { TargetSource::File },
-        reach: match permitted {
-            None => Reach::Everywhere,
-            Some(permitted) => Reach::Public { except: permitted.networks.to_vec() },
-        },
-        set_by: CHANGEABLE.map(|key| match (has(key), permitted) {
-            (true, None) => SettingSource::File,
-            (true, Some(_)) => SettingSource::Api,
-            (false, _) => SettingSource::Default,
-        }),
+        source,
+        reach,
+        set_by,
         line,
         setting_lines,
     };
-    let problems = target.apply(notes.overrides, scheduler);
-    for (place, why) in problems {
+    for (place, why) in target.apply(notes.overrides, scheduler) {
         notes.note(place.unwrap_or_else(|| format!("{}:{line}", notes.file)), why);
     }
     Some(target)
+}
+
+fn host_header(value: &Value) -> Result<String, String> {
+    let host = text(value)?;
+    egress::host_header(&host).map(|()| host)
+}
+
+fn table_of<'a>(notes: &Notes<'_>, item: &'a Node) -> Option<&'a [Entry]> {
+    let Value::Table(entries) = &item.value else {
+        notes.at(item.line, "a target is written as [[target]], with two brackets");
+        return None;
+    };
+    Some(entries)
+}
+
+/// The source of a definition, the networks that it may reach, and the sources of its settings.
+fn sources(
+    permitted: Option<Permitted<'_>>,
+    has: impl Fn(&str) -> bool,
+) -> (TargetSource, Reach, [SettingSource; CHANGEABLE.len()]) {
+    let (source, reach, own) = match permitted {
+        None => (TargetSource::File, Reach::Everywhere, SettingSource::File),
+        Some(permitted) => {
+            (TargetSource::Api, Reach::Public { except: permitted.networks.to_vec() }, SettingSource::Api)
+        }
+    };
+    (source, reach, CHANGEABLE.map(|key| if has(key) { own.clone() } else { SettingSource::Default }))
 }
 
 /// Returns the plugin settings of a target and the line of each.

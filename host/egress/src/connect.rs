@@ -91,7 +91,7 @@ pub(crate) async fn connect(
     Ok((stream, phases))
 }
 
-async fn resolve(origin: &Origin, resolver: &dyn Resolve) -> Result<Vec<SocketAddr>, Error> {
+pub(crate) async fn resolve(origin: &Origin, resolver: &dyn Resolve) -> Result<Vec<SocketAddr>, Error> {
     if let Some(ip) = origin.address() {
         return Ok(vec![SocketAddr::new(ip, origin.port)]);
     }
@@ -130,7 +130,7 @@ fn allowed(destination: &Destination, own: &[SocketAddr], found: Vec<SocketAddr>
 
 /// Refuses a connection to this host's own listeners. A listener on the unspecified address accepts connections at
 /// every address of this machine. Such a connection has the same address at both ends.
-fn refuse_ourselves(destination: &Destination, own: &[SocketAddr], tcp: &TcpStream) -> Result<(), Error> {
+pub(crate) fn refuse_ourselves(destination: &Destination, own: &[SocketAddr], tcp: &TcpStream) -> Result<(), Error> {
     let (Ok(here), Ok(there)) = (tcp.local_addr(), tcp.peer_addr()) else { return Ok(()) };
     let listens = own.iter().any(|listener| listener.ip().is_unspecified() && listener.port() == there.port());
     if !listens || here.ip() != there.ip() || destination.origin.address().is_some() {
@@ -143,7 +143,7 @@ fn refuse_ourselves(destination: &Destination, own: &[SocketAddr], tcp: &TcpStre
 /// Limits concurrent name lookups. The system's resolver uses a thread for each lookup and cannot be interrupted.
 static LOOK_UPS: Semaphore = Semaphore::const_new(32);
 
-async fn first_to_answer(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
+pub(crate) async fn first_to_answer(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
     let mut failures = Vec::new();
     for (index, &address) in addresses.iter().enumerate() {
         let attempt = TcpStream::connect(address);
@@ -187,7 +187,7 @@ pub(crate) fn without_os_number(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-async fn handshake(destination: &Destination, tcp: TcpStream) -> Result<Stream, Error> {
+pub(crate) async fn handshake(destination: &Destination, tcp: TcpStream) -> Result<Stream, Error> {
     let host = destination.origin.host.to_string();
     let name = destination.origin.authority();
     let server = ServerName::try_from(host).map_err(|error| Error::BadRequest(error.to_string()))?;

@@ -80,7 +80,7 @@ impl Default for Config {
 /// The egress of the process.
 #[derive(Clone)]
 pub struct Egress {
-    common: Arc<Common>,
+    pub(crate) common: Arc<Common>,
     coalescer: Arc<Coalescer>,
 }
 

@@ -3,6 +3,7 @@
 mod answers;
 mod certificates;
 mod connections;
+mod probing;
 mod requests;
 mod secrets;
 mod sharing;

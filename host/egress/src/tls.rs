@@ -155,6 +155,11 @@ impl Tls {
         &self.identity
     }
 
+    /// Whether certificates are verified.
+    pub(crate) fn verifies(&self) -> bool {
+        !self.identity.starts_with("insecure")
+    }
+
     pub(crate) fn config(&self) -> Arc<ClientConfig> {
         self.config.clone()
     }

@@ -17,6 +17,7 @@
 mod bus;
 mod clock;
 mod driver;
+mod examine;
 mod inspect;
 mod mailbox;
 mod message;
@@ -34,6 +35,7 @@ mod watchdog;
 pub use bus::Bus;
 pub use clock::{Clock, random_bytes, seconds};
 pub use driver::{Driver, Wiring};
+pub use examine::Examiner;
 pub use inspect::{Findings, inspect};
 pub use mailbox::{Inbox, Mailbox, channel};
 pub use message::{Command, Explained, Finished, Message, Reconfigured};

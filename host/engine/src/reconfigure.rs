@@ -8,6 +8,7 @@
 //! The file is parsed once; settings and plugins are fitted to the parsed text, and targets that a change does not
 //! concern stay the same `Arc`.
 
+mod defining;
 mod difference;
 mod fit;
 mod named_files;
@@ -24,10 +25,10 @@ use crate::message::{Message, Reconfigured};
 use crate::prepare::Files;
 use crate::target::warn_about;
 use catalog::{Admit, PluginSet, Refused, Served};
-use config::{Config, Document, Invalid, Overrides, Problem, Written, defined_by, definition_key, setting};
+use config::{Config, Document, Invalid, Overrides, Problem, Written, defined_by, setting};
 use fit::all;
 use metrics::Metrics;
-use model::{CommandError, Definition, Event, EventKind, Kind, Moment, Setting, TargetId};
+use model::{CommandError, Event, EventKind, Kind, Moment, Setting, TargetId};
 use running::Running;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -184,25 +185,6 @@ impl Reconfigurer {
             state.may_change(key, value.is_some())?;
         }
         self.carry_out(&mut state, changes).await
-    }
-
-    /// Makes, changes or deletes a target that is not in the file. The change goes on after its caller has left.
-    ///
-    /// # Errors
-    /// If the file defines the target, it exists already or does not exist, or its definition is not valid.
-    pub async fn define(self: Arc<Self>, id: TargetId, definition: Definition) -> Result<(), CommandError> {
-        let ending = || CommandError::Conflict("the host is ending".to_owned());
-        let changed = tokio::spawn(async move {
-            let mut state = self.state.lock().await;
-            let changes = state.may_define(&id, definition)?;
-            self.carry_out(&mut state, changes).await
-        });
-        changed.await.map_err(|_| ending())?
-    }
-
-    /// The definition of a target that was made through the API, as JSON; `None` for other targets.
-    pub fn definition(&self, id: &TargetId) -> Option<String> {
-        self.shown().overrides.get(&definition_key(id)).cloned()
     }
 
     /// Applies changes of settings and stores them: all of them, or none.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod event;
+mod examination;
 mod history;
 mod ids;
 mod latency;
@@ -20,6 +21,7 @@ mod time;
 mod token;
 
 pub use event::{Event, EventKind, SequencedEvent};
+pub use examination::{TestStep, Tested, TestedCertificate};
 pub use history::{ErrorChange, History, PollChange, StatusChange};
 pub use ids::{InvalidId, Kind, TargetId};
 pub use latency::{LATENCY_WINDOW, LatencyPoint, LatencySummary, LatencyWindow, Sketch};

@@ -243,11 +243,30 @@ pub(crate) enum TargetsCommand {
     },
     /// Make a target while the host runs. Private addresses need `[egress] api_target_cidrs` in the file
     Add(AddArguments),
+    /// Test a target step by step, on the running host: name, addresses, connection, certificate, requests, report
+    ///
+    /// With --kind and --url, a target that does not exist yet.
+    Test(TestArguments),
     /// Delete a target that was made while the host runs
     Remove {
         /// The target's id
         target: String,
     },
+}
+
+/// The arguments of `targets test`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TestArguments {
+    /// The target's id
+    pub target: String,
+    /// The kind of a target that does not exist yet
+    #[arg(long, requires = "url")]
+    pub kind: Option<String>,
+    /// Its URL
+    #[arg(long, requires = "kind")]
+    pub url: Option<String>,
+    #[command(flatten)]
+    pub definition: DefinitionArguments,
 }
 
 /// The arguments of `targets add`.
@@ -261,6 +280,13 @@ pub(crate) struct AddArguments {
     /// The URL
     #[arg(long)]
     pub url: String,
+    #[command(flatten)]
+    pub definition: DefinitionArguments,
+}
+
+/// The optional parts of a target's definition.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DefinitionArguments {
     /// The display name [default: the id]
     #[arg(long)]
     pub name: Option<String>,

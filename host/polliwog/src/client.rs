@@ -14,6 +14,8 @@ use tokio::time::Instant;
 const URL: &str = "POLLIWOG_URL";
 const TOKEN: &str = "POLLIWOG_TOKEN";
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The test of a target waits for the target's server. The API answers each request within this time.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 const ANSWER: usize = 64 << 20;
 
 /// Why a call to the running host failed.
@@ -83,9 +85,11 @@ pub(crate) async fn call(
     }
     let origins = vec![OriginGrant { origin, tls }];
     let grant = Grant::new(base, origins, secrets);
+    let is_test = path.ends_with("/test") || path.ends_with("/target-tests");
+    let timeout = if is_test { TEST_TIMEOUT } else { TIMEOUT };
     let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
     let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
-    let session = Session::new(lane, Arc::new(grant), limits, Instant::now() + TIMEOUT);
+    let session = Session::new(lane, Arc::new(grant), limits, Instant::now() + timeout);
     let response = session.fetch(request).await.map_err(|error| unreachable(&error))?;
     let answer = serde_json::from_slice::<Value>(&response.body);
     match (response.status, answer) {

@@ -3,13 +3,15 @@
 use crate::admin::{self, ADMIN_TOKEN};
 use catalog::hex;
 use config::environment;
-use engine::{Bus, Clock, Command, Explained, Health, Log, Mailbox, Measured, ReadModel, Reconfigurer, random_bytes};
+use engine::{
+    Bus, Clock, Command, Examiner, Explained, Health, Log, Mailbox, Measured, ReadModel, Reconfigurer, random_bytes,
+};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
     AccessChange, Ask, CommandError, Definition, Explanation, History, LatencySummary, Moment, PluginState,
-    SchedulerState, SequencedEvent, Setting, TargetId, TargetState, Term, Timestamp,
+    SchedulerState, SequencedEvent, Setting, TargetId, TargetState, Term, TestStep, Tested, Timestamp,
 };
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
@@ -19,12 +21,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use store::{ReadError, Reader, Store};
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use web::Auth;
 
 /// The host is not ready after this many failures of a transaction.
 const TROUBLE: u64 = 3;
+/// Most concurrent tests of targets.
+pub(crate) const TESTS: usize = 4;
 /// Longest time for a change of the tokens to be on disk.
 const DURABLE: Duration = Duration::from_secs(5);
 /// Longest time for the file watchers to end, and for the driver, whose polls have 15 s.
@@ -56,6 +60,8 @@ pub(crate) struct RunningHost {
     pub data_dir: PathBuf,
     /// Sends commands to the driver.
     pub mailbox: Mailbox,
+    /// Bounds concurrent tests of targets.
+    pub tests: Semaphore,
 }
 
 impl RunningHost {
@@ -241,6 +247,17 @@ impl web::Host for RunningHost {
 
     fn define(&self, target: &TargetId, definition: Definition) -> BoxFuture<'_, Result<(), CommandError>> {
         self.reconfigurer.clone().define(target.clone(), definition).boxed()
+    }
+
+    fn test(&self, tested: Tested) -> BoxFuture<'_, Result<Vec<TestStep>, CommandError>> {
+        async move {
+            let busy = || CommandError::Conflict(format!("{TESTS} targets are being tested: try again in a moment"));
+            let _turn = self.tests.try_acquire().map_err(|_| busy())?;
+            let (target, served) = self.reconfigurer.tested(tested).await?;
+            let Self { clock, sandbox, egress, .. } = self;
+            Ok(Examiner { clock: *clock, sandbox, egress }.examine(&target, &served).await)
+        }
+        .boxed()
     }
 
     fn keep_access(&self, change: AccessChange) {

@@ -94,6 +94,18 @@ fn written(definition: &DefinitionWire) -> Result<String, ApiError> {
         .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "bad_body", error.to_string()))
 }
 
+/// The id of a sent definition, and the definition as it is kept.
+pub(crate) fn sent(body: &[u8]) -> Result<(TargetId, String), ApiError> {
+    let definition = read(body)?;
+    let wrong = |message: String| ApiError {
+        field: Some("id"),
+        ..ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message)
+    };
+    let id = definition.id.as_deref().ok_or_else(|| wrong("a target needs an id".to_owned()))?;
+    let id = TargetId::new(id).map_err(|error| wrong(error.to_string()))?;
+    Ok((id, written(&definition)?))
+}
+
 /// The definition of a target that was made through the API, as the API shows it.
 fn shown(shared: &Shared, id: &TargetId) -> Result<Json<Value>, ApiError> {
     let kept = shared.host.definition(id).and_then(|text| serde_json::from_str::<Map<String, Value>>(&text).ok());
@@ -116,14 +128,8 @@ pub(crate) async fn show(State(shared): State<Shared>, Path(id): Path<String>) -
 }
 
 pub(crate) async fn create(State(shared): State<Shared>, body: Bytes) -> Result<Response, ApiError> {
-    let definition = read(&body)?;
-    let wrong = |message: String| ApiError {
-        field: Some("id"),
-        ..ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message)
-    };
-    let id = definition.id.as_deref().ok_or_else(|| wrong("a target needs an id".to_owned()))?;
-    let id = TargetId::new(id).map_err(|error| wrong(error.to_string()))?;
-    shared.host.define(&id, Definition::New(written(&definition)?)).await?;
+    let (id, definition) = sent(&body)?;
+    shared.host.define(&id, Definition::New(definition)).await?;
     let place = [(header::LOCATION, format!("/api/v1/targets/{id}"))];
     Ok((StatusCode::CREATED, place, shown(&shared, &id)?).into_response())
 }

@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
     AccessChange, Ask, CommandError, Definition, Explanation, History, LatencySummary, PluginState, SchedulerState,
-    SequencedEvent, Setting, TargetId, TargetState, Timestamp,
+    SequencedEvent, Setting, TargetId, TargetState, TestStep, Tested, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,6 +110,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Makes, changes or deletes a target that is not in the file. The definition is JSON with the keys of the file.
     fn define(&self, target: &TargetId, definition: Definition) -> BoxFuture<'_, Result<(), CommandError>>;
+
+    /// Tests a target step by step. It fails if the target cannot be polled at all.
+    fn test(&self, tested: Tested) -> BoxFuture<'_, Result<Vec<TestStep>, CommandError>>;
 
     /// Stores a change of the tokens and sessions.
     fn keep_access(&self, change: AccessChange);

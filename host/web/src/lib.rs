@@ -29,6 +29,7 @@ mod pauses;
 mod server;
 mod state;
 mod status;
+mod target_test;
 mod timeline;
 mod tokens;
 mod totals;

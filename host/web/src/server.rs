@@ -12,6 +12,7 @@ use crate::host::Host;
 use crate::listener::{self, Gate};
 use crate::pages;
 use crate::state::Shared;
+use crate::target_test;
 use crate::tokens;
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -175,6 +176,8 @@ fn router(shared: Shared) -> Router {
             "/api/v1/targets/{id}",
             get(api::target).patch(api::patch_target).put(definitions::replace).delete(definitions::delete),
         )
+        .route("/api/v1/targets/{id}/test", post(target_test::of_known))
+        .route("/api/v1/target-tests", post(target_test::of_defined))
         .route("/api/v1/targets/{id}/definition", get(definitions::show))
         .route("/api/v1/targets/{id}/explain", get(api::explain))
         .route("/api/v1/targets/{id}/history", get(history::history).layer(compressed()))

@@ -2,7 +2,7 @@
 
 use super::*;
 
-async fn tls_server(chain: Vec<u8>, key: Vec<u8>, protocols: &[&[u8]]) -> u16 {
+pub(super) async fn tls_server(chain: Vec<u8>, key: Vec<u8>, protocols: &[&[u8]]) -> u16 {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key));
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -41,11 +41,11 @@ async fn serve_http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream:
         .await;
 }
 
-fn self_signed(names: &[&str]) -> CertifiedKey<KeyPair> {
+pub(super) fn self_signed(names: &[&str]) -> CertifiedKey<KeyPair> {
     generate_simple_self_signed(names.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap()
 }
 
-fn pinned(certificate: &[u8]) -> (Tls, Fingerprint) {
+pub(super) fn pinned(certificate: &[u8]) -> (Tls, Fingerprint) {
     let fingerprint = Fingerprint::parse(&tls::Certificate::of(certificate).fingerprint).unwrap();
     (Tls::pinned(BTreeSet::from([fingerprint])).unwrap(), fingerprint)
 }

@@ -1,8 +1,8 @@
 //! Settings as readers see them, and which of them may be changed.
 
 use super::{Shown, State};
-use config::{CHANGEABLE, Config, TargetConfig, defined_by, definition_key, scheduler_values, setting, suggestion};
-use model::{CommandError, Definition, Setting, SettingSource, TargetId};
+use config::{CHANGEABLE, Config, TargetConfig, defined_by, scheduler_values, suggestion};
+use model::{CommandError, Setting, SettingSource, TargetId};
 use std::collections::HashSet;
 
 impl State {
@@ -27,35 +27,6 @@ impl State {
                 "{key} is set by the environment variable {variable}, which wins: unset the variable and restart the host"
             ))),
             _ => Ok(()),
-        }
-    }
-
-    /// Checks that a target may be made, changed or deleted. Returns the changes of settings that do it.
-    pub(super) fn may_define(
-        &self,
-        id: &TargetId,
-        definition: Definition,
-    ) -> Result<Vec<(String, Option<String>)>, CommandError> {
-        let in_file = self.running.written.config().targets.iter().any(|target| target.id == *id);
-        if in_file {
-            return Err(CommandError::InFile(format!(
-                "{id} is defined in {}: change it there, or choose another id",
-                self.document.name
-            )));
-        }
-        let key = definition_key(id);
-        match (definition, self.running.overrides.contains_key(&key)) {
-            (Definition::New(_), true) => {
-                Err(CommandError::Conflict(format!("there is a target {id} already: change it, or choose another id")))
-            }
-            (Definition::Changed(_) | Definition::Deleted, false) => Err(CommandError::NoTarget(id.to_string())),
-            (Definition::New(json) | Definition::Changed(json), _) => Ok(vec![(key, Some(json))]),
-            (Definition::Deleted, true) => {
-                // A later target with this id must not inherit its settings.
-                let own = CHANGEABLE.map(|what| setting(id, what)).into_iter();
-                let own = own.filter(|key| self.running.overrides.contains_key(key));
-                Ok([key].into_iter().chain(own).map(|key| (key, None)).collect())
-            }
         }
     }
 

@@ -6,7 +6,7 @@ use crate::configuration::{demo_targets, document, unknown_variables};
 use crate::means;
 use crate::output::{complain, counted, print};
 use crate::plugins;
-use crate::web_host::{ENDING, RunningHost};
+use crate::web_host::{ENDING, RunningHost, TESTS};
 use anyhow::Context;
 use catalog::{PluginSet, PluginWatcher, Uncompiled};
 use config::{Config, Document, Overrides, Problem, Reading, defined_by};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::{Locked, Opened, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use web::{Listening, Port};
 
@@ -202,6 +202,7 @@ impl Start {
             log,
             data_dir: config.data_dir.clone(),
             mailbox: mailbox.clone(),
+            tests: Semaphore::new(TESTS),
         });
         let running = Running { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named };
         let surfaces = Surfaces { host, metrics, auth: admin.auth, token: admin.token, gauges, config };

@@ -1,7 +1,7 @@
 //! `targets`: lists, shows and changes targets.
 
 use super::remote::{BADNESS, answer, ask, every, part, rows, table, text};
-use crate::cli::{AddArguments, Remote, TargetsCommand};
+use crate::cli::{AddArguments, DefinitionArguments, Remote, TargetsCommand, TestArguments};
 use crate::output::print;
 use anyhow::{Context, anyhow};
 use egress::Method;
@@ -26,9 +26,11 @@ pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) ->
         Some(TargetsCommand::Disable { target }) => change(&target, "enabled", json!(false)),
         Some(TargetsCommand::Set { target, key, value }) => change(&target, &key, json!(value)),
         Some(TargetsCommand::Unset { target, key }) => change(&target, &key, Value::Null),
-        Some(TargetsCommand::Add(arguments)) => {
-            (Method::Post, "/api/v1/targets".to_owned(), Some(definition(arguments)?))
-        }
+        Some(TargetsCommand::Add(arguments)) => (Method::Post, "/api/v1/targets".to_owned(), {
+            let AddArguments { target, kind, url, definition: rest } = arguments;
+            Some(definition((target, kind, url), rest)?)
+        }),
+        Some(TargetsCommand::Test(arguments)) => return test(remote, arguments).await,
         Some(TargetsCommand::Remove { target }) => (Method::Delete, format!("/api/v1/targets/{}", part(&target)), None),
     };
     let found = ask(remote, method, &path, body).await?;
@@ -49,8 +51,38 @@ pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) ->
     })
 }
 
-/// The body of a request for a new target.
-fn definition(arguments: AddArguments) -> anyhow::Result<Value> {
+/// Tests a target. The exit code is 1 if the poll returned no report.
+async fn test(remote: &Remote, arguments: TestArguments) -> anyhow::Result<u8> {
+    let TestArguments { target, kind, url, definition: rest } = arguments;
+    let (path, body) = match kind.zip(url) {
+        Some((kind, url)) => ("/api/v1/target-tests".to_owned(), Some(definition((target, kind, url), rest)?)),
+        None => (format!("/api/v1/targets/{}/test", part(&target)), None),
+    };
+    let found = ask(remote, Method::Post, &path, body).await?;
+    let code = answer(remote, &found, |found| {
+        let steps = found["steps"].as_array().into_iter().flatten();
+        let row = |step: &Value| {
+            let took = step["tookMs"].as_f64().map_or_else(String::new, |ms| format!("{ms:.1} ms"));
+            let verdict = match step["code"].as_str() {
+                None => "ok".to_owned(),
+                Some(code) => code.to_owned(),
+            };
+            vec![text(&step["name"]), verdict, took, text(&step["subject"]), text(&step["text"])]
+        };
+        table(&["STEP", "RESULT", "TIME", "FOR", "WHAT"], &steps.clone().map(row).collect::<Vec<_>>())?;
+        for certificate in steps.map(|step| &step["certificate"]).filter(|certificate| !certificate.is_null()) {
+            let column = |key: &str| text(&certificate[key]);
+            let (subject, issuer, until) = (column("subject"), column("issuer"), column("notAfter"));
+            print(&format!("certificate: {subject}, issued by {issuer}, valid until {until}"))?;
+            print(&format!("to pin it: tls = {{ fingerprint = \"{}\" }}", column("fingerprint")))?;
+        }
+        Ok(())
+    })?;
+    Ok(if code == 0 && found["passed"] == false { 1 } else { code })
+}
+
+/// The body of a request with the definition of a target.
+fn definition((target, kind, url): (String, String, String), arguments: DefinitionArguments) -> anyhow::Result<Value> {
     let pairs = |given: &[String], what: &str| {
         let pair = |pair: &String| match pair.split_once('=') {
             Some((name, value)) => Ok((name.to_owned(), Value::from(value))),
@@ -69,7 +101,7 @@ fn definition(arguments: AddArguments) -> anyhow::Result<Value> {
     }
     let (secrets, labels) = (pairs(&arguments.secret, "secret")?, pairs(&arguments.label, "label")?);
     let mut body = json!({
-        "id": arguments.target, "kind": arguments.kind, "url": arguments.url, "name": arguments.name,
+        "id": target, "kind": kind, "url": url, "name": arguments.name,
         "interval": arguments.interval, "secrets": secrets, "labels": labels,
     });
     if !tls.is_empty() {

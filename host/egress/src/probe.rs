@@ -1,0 +1,138 @@
+//! Examines step by step how an origin is reached, for people who set up a target.
+//!
+//! The steps are those of every connection. They are done again, outside polls, and nothing is sent except TLS
+//! handshakes.
+
+use crate::address;
+use crate::connect::{Destination, Stream, first_to_answer, handshake, refuse_ourselves, resolve};
+use crate::tls::Certificate;
+use crate::{Egress, Error, ErrorClass, OriginGrant, Reach, Tls};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+/// One step, with its duration.
+#[derive(Debug)]
+pub struct ProbeStep {
+    /// The name: `name look-up`, `address`, `connect` or `TLS`.
+    pub name: &'static str,
+    /// The host name, the address, or the address with the port.
+    pub subject: String,
+    /// The duration.
+    pub took: Duration,
+    /// A text for users, or the error.
+    pub result: Result<String, Error>,
+    /// The server's certificate, also if it is not trusted.
+    pub certificate: Option<Certificate>,
+}
+
+/// The steps so far, and the end of the time for all of them.
+struct Steps {
+    done: Vec<ProbeStep>,
+    deadline: Instant,
+}
+
+impl Steps {
+    /// Does a step that is over in time. Keeps it with the text that `said` returns. Returns its result, if it
+    /// succeeded.
+    async fn run<T>(
+        &mut self,
+        (name, subject, phase): (&'static str, String, &'static str),
+        step: impl Future<Output = Result<T, Error>>,
+        said: impl FnOnce(&T) -> String,
+    ) -> Option<T> {
+        let start = Instant::now();
+        let result = match timeout_at(self.deadline, step).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Timeout { after: start.elapsed(), phase }),
+        };
+        let (text, kept) = match result {
+            Ok(result) => (Ok(said(&result)), Some(result)),
+            Err(error) => (Err(error), None),
+        };
+        self.done.push(ProbeStep { name, subject, took: start.elapsed(), result: text, certificate: None });
+        kept
+    }
+}
+
+impl Egress {
+    /// Examines how an origin is reached, within this time. The last step is the first that failed, except that each
+    /// address has a step.
+    pub async fn probe(&self, granted: &OriginGrant, reach: &Reach, longest: Duration) -> Vec<ProbeStep> {
+        let OriginGrant { origin, tls } = granted;
+        let destination = Destination { origin: origin.clone(), tls: tls.clone(), reach: reach.clone() };
+        let mut steps = Steps { done: Vec::new(), deadline: Instant::now() + longest };
+        self.examine(&destination, &mut steps).await;
+        steps.done
+    }
+
+    async fn examine(&self, destination: &Destination, steps: &mut Steps) -> Option<()> {
+        let (resolver, own) = (&*self.common.resolver, self.common.own.as_slice());
+        let origin = &destination.origin;
+        let told = |found: &Vec<SocketAddr>| match (origin.address(), found.len()) {
+            (Some(_), _) => "the URL has an address, so there is nothing to look up".to_owned(),
+            (None, 1) => "1 address".to_owned(),
+            (None, count) => format!("{count} addresses"),
+        };
+        let looking = ("name look-up", origin.host.to_string(), "looking up the name");
+        let found = steps.run(looking, resolve(origin, resolver), told).await?;
+        let mut allowed = Vec::new();
+        for address in found {
+            let verdict = address::check(address, origin.address(), &destination.reach, own);
+            let verdict = async {
+                let what = || format!("{} may not be reached by this target", address.ip());
+                verdict.map_err(|why| Error::Denied { what: what(), why })
+            };
+            let asked = ("address", address.ip().to_string(), "");
+            if steps.run(asked, verdict, |()| "may be reached".to_owned()).await.is_some() {
+                allowed.push(address);
+            }
+        }
+        if allowed.is_empty() {
+            return None;
+        }
+        let connecting = async {
+            let tcp = first_to_answer(&allowed).await?;
+            refuse_ourselves(destination, own, &tcp)?;
+            Ok(tcp)
+        };
+        let reached = |tcp: &tokio::net::TcpStream| match tcp.peer_addr() {
+            Ok(address) => format!("{address} answers"),
+            Err(_) => "the server answers".to_owned(),
+        };
+        let tcp = steps.run(("connect", origin.authority(), "connecting"), connecting, reached).await?;
+        if !origin.https {
+            return Some(());
+        }
+        let shaking = ("TLS", origin.authority(), "performing the TLS handshake");
+        let verified = |stream: &Stream| match certificate_of(stream) {
+            Some(_) if destination.tls.verifies() => "the certificate is trusted".to_owned(),
+            _ => "the certificate is not verified (insecure)".to_owned(),
+        };
+        let stream = steps.run(shaking, handshake(destination, tcp), verified).await;
+        let last = steps.done.last_mut()?;
+        last.certificate = match (&stream, &last.result) {
+            (Some(stream), _) => certificate_of(stream),
+            // A second handshake, which trusts any certificate, reads the one that was refused.
+            (None, Err(error)) if error.class() == ErrorClass::Certificate => {
+                timeout_at(steps.deadline, refused(destination, &allowed)).await.ok().flatten()
+            }
+            (None, _) => None,
+        };
+        Some(())
+    }
+}
+
+async fn refused(destination: &Destination, allowed: &[SocketAddr]) -> Option<Certificate> {
+    let destination = Destination { tls: Tls::insecure().ok()?, ..destination.clone() };
+    let tcp = first_to_answer(allowed).await.ok()?;
+    certificate_of(&handshake(&destination, tcp).await.ok()?)
+}
+
+fn certificate_of(stream: &Stream) -> Option<Certificate> {
+    match stream {
+        Stream::Plain(_) => None,
+        Stream::Tls { certificate, .. } => certificate.as_deref().cloned(),
+    }
+}

@@ -1,0 +1,92 @@
+//! Targets that are made, changed and deleted while the host runs.
+
+use super::fit::{Fit, all};
+use super::{Reconfigurer, State};
+use crate::prepare::Files;
+use crate::target::RuntimeTarget;
+use catalog::Served;
+use config::{CHANGEABLE, definition_key, setting};
+use model::{CommandError, Definition, TargetId, Tested};
+use std::sync::Arc;
+
+impl Reconfigurer {
+    /// Makes, changes or deletes a target that is not in the file. The change goes on after its caller has left.
+    ///
+    /// # Errors
+    /// If the file defines the target, it exists already or does not exist, or its definition is not valid.
+    pub async fn define(self: Arc<Self>, id: TargetId, definition: Definition) -> Result<(), CommandError> {
+        let ending = || CommandError::Conflict("the host is ending".to_owned());
+        let changed = tokio::spawn(async move {
+            let mut state = self.state.lock().await;
+            let changes = state.may_define(&id, definition)?;
+            self.carry_out(&mut state, changes).await
+        });
+        changed.await.map_err(|_| ending())?
+    }
+
+    /// Returns a target as it would be polled, and its plugin. A target that does not exist yet is checked like one
+    /// that is made, and changes nothing.
+    ///
+    /// # Errors
+    /// If the target does not exist, is not valid, or no plugin serves its kind.
+    pub async fn tested(&self, tested: Tested) -> Result<(Arc<RuntimeTarget>, Arc<Served>), CommandError> {
+        let state = self.state.lock().await;
+        let plugins = self.plugins();
+        let target = match tested {
+            Tested::Known(id) => {
+                state.running.targets.get(&id).cloned().ok_or_else(|| CommandError::NoTarget(id.to_string()))?
+            }
+            Tested::Defined(id, json) => {
+                let key = definition_key(&id);
+                let mut overrides = state.running.overrides.clone();
+                overrides.insert(key.clone(), json);
+                let written = state.running.written.clone();
+                let (before, files) = (&state.running.targets, &Files::none());
+                let fit = Fit { written, overrides, plugins: &plugins, before, files };
+                let candidate = self.validator.fit(fit).await;
+                let candidate = candidate.map_err(|problems| CommandError::Invalid(all(&problems)))?;
+                let found = candidate.prepared.targets.get(&id).filter(|_| !candidate.inactive.contains_key(&key));
+                let why = || candidate.inactive.get(&key).cloned().unwrap_or_default();
+                found.cloned().ok_or_else(|| CommandError::Invalid(why()))?
+            }
+        };
+        let kind = &target.config.kind;
+        let unserved = || {
+            CommandError::Conflict(format!("no plugin serves kind {kind}: copy its .wasm into the plugin directory"))
+        };
+        let served = plugins.get(kind).cloned().ok_or_else(unserved)?;
+        Ok((target, served))
+    }
+
+    /// The definition of a target that was made through the API, as JSON; `None` for other targets.
+    pub fn definition(&self, id: &TargetId) -> Option<String> {
+        self.shown().overrides.get(&definition_key(id)).cloned()
+    }
+}
+
+impl State {
+    /// Checks that a target may be made, changed or deleted. Returns the changes of settings that do it.
+    fn may_define(&self, id: &TargetId, definition: Definition) -> Result<Vec<(String, Option<String>)>, CommandError> {
+        let in_file = self.running.written.config().targets.iter().any(|target| target.id == *id);
+        if in_file {
+            return Err(CommandError::InFile(format!(
+                "{id} is defined in {}: change it there, or choose another id",
+                self.document.name
+            )));
+        }
+        let key = definition_key(id);
+        match (definition, self.running.overrides.contains_key(&key)) {
+            (Definition::New(_), true) => {
+                Err(CommandError::Conflict(format!("there is a target {id} already: change it, or choose another id")))
+            }
+            (Definition::Changed(_) | Definition::Deleted, false) => Err(CommandError::NoTarget(id.to_string())),
+            (Definition::New(json) | Definition::Changed(json), _) => Ok(vec![(key, Some(json))]),
+            (Definition::Deleted, true) => {
+                // A later target with this id must not inherit its settings.
+                let own = CHANGEABLE.map(|what| setting(id, what)).into_iter();
+                let own = own.filter(|key| self.running.overrides.contains_key(key));
+                Ok([key].into_iter().chain(own).map(|key| (key, None)).collect())
+            }
+        }
+    }
+}
