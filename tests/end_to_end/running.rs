@@ -398,7 +398,8 @@ fn a_poll_is_one_message_to_the_loop_even_if_it_changed_something() {
         let before = until("it is polled", counted, |(polls, _)| *polls >= 3);
         let after = until("it is polled 20 times", counted, |(polls, _)| *polls >= before.0 + 20);
         let (polls, messages) = (after.0 - before.0, after.1 - before.1);
-        // Either number may include a poll that the other does not include yet.
-        assert!(messages.abs_diff(polls) <= 1, "{what}: {messages} messages for {polls} polls");
+        // Before and after, either number may include a poll that the other does not include yet, and a poll may end
+        // between the two readings. A second message for each poll would be 20 more.
+        assert!(messages.abs_diff(polls) <= 3, "{what}: {messages} messages for {polls} polls");
     }
 }
