@@ -18,6 +18,7 @@ from selenium.webdriver.common.keys import Keys
 PATIENCE = 150
 PROGRAM, AXE = sys.argv[1:3]
 PAGES = ["/", "/?group=estate", "/targets/shop", "/dependencies/redis", "/graph", "/events", "/scheduler", "/plugins", "/settings", "/wall",
+         "/targets/new", "/targets/new?kind=http", "/targets/new?kind=pve",
          "/targets/nowhere"]
 CONDITIONS = ["ok", "warning", "critical", "unknown", "stale", "missing", "skipped"]
 
@@ -202,6 +203,38 @@ def check(page, link, pause):
     cadence = "tr[data-source='default'] td:first-child"
     until("a default is shown as a default",
           lambda: "scheduler.cadence" in [cell.text for cell in page.find_elements(By.CSS_SELECTOR, cadence)])
+
+    # A target is tested, made, tested again, changed and deleted.
+    page.get(address + "/")
+    follow("Add a target")
+    follow("HTTP")
+    field = lambda name: until(f"the field {name}", lambda: page.find_element(By.NAME, name))
+    field("id").send_keys("mine")
+    field("url").send_keys("http://127.0.0.1:17412/shop/nothing")
+    field("settings.headers").send_keys("no JSON")
+    page.execute_script("document.querySelector('form.fields button').click()")
+    result = lambda: page.find_element(By.CLASS_NAME, "made").text
+    until("a wrong field is named", lambda: result() == "settings.headers is not JSON")
+    field("settings.headers").clear()
+    field("settings.headers").send_keys('{"x-from": "a test"}')
+    page.execute_script("document.querySelector('form.fields button').click()")
+    until("the steps are shown", lambda: "404 Not Found" in result() and "may be reached" in result())
+    page.execute_script("document.querySelector('[data-toml]').click()")
+    until("it is shown as TOML", lambda: 'headers = { x-from = "a test" }' in result())
+    page.execute_script("document.querySelector('form.fields [data-method=POST]').click()")
+    follow("its page")
+    until("its page is live", lambda: page.find_element(By.ID, "connection").text == "live")
+    page.execute_script("document.querySelector('#test button').click()")
+    until("its test is shown", lambda: "404 Not Found" in result())
+    page.find_element(By.LINK_TEXT, "Change").click()
+    assert field("settings.headers").get_attribute("value") == '{"x-from":"a test"}'
+    page.execute_script("document.querySelector('form.fields [data-method=PUT]').click()")
+    follow("its page")
+    until("it can be deleted", lambda: page.find_element(By.CSS_SELECTOR, "[data-method=DELETE]"))
+    page.execute_script("window.confirm = () => true; document.querySelector('[data-method=DELETE]').click()")
+    until("its page says that it is gone", lambda: "there is no target" in page.find_element(By.ID, "content").text)
+    follow("All targets")
+    follow("Settings")
 
     # A link for a wall: made and shown once, updated without a log-in, revoked.
     page.find_element(By.CSS_SELECTOR, "#new-token [name=name]").send_keys("lobby", Keys.ENTER)

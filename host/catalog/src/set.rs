@@ -1,8 +1,8 @@
 //! The set of serving plugins at one moment.
 
 use crate::UsageCounter;
-use model::{Kind, PluginState, ServedPlugin};
-use sandbox::Plugin;
+use model::{Kind, KindDescription, PluginState, SecretDescription, ServedPlugin};
+use sandbox::{Plugin, SecretSpec};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -52,6 +52,26 @@ impl PluginSet {
     /// Returns all serving plugins by kind.
     pub fn served(&self) -> impl Iterator<Item = &Arc<Served>> {
         self.served.values()
+    }
+
+    /// Describes the kinds, for people who define targets.
+    pub fn kinds(&self) -> Vec<KindDescription> {
+        let described = |served: &Arc<Served>| {
+            let descriptor = served.plugin.descriptor();
+            let secret = |spec: &SecretSpec| SecretDescription {
+                name: spec.name.clone(),
+                description: spec.description.clone(),
+                required: spec.required,
+            };
+            KindDescription {
+                kind: descriptor.kind.clone(),
+                title: descriptor.title.clone(),
+                summary: descriptor.summary.clone(),
+                settings_schema: descriptor.settings_schema.to_string(),
+                secrets: descriptor.secrets.iter().map(secret).collect(),
+            }
+        };
+        self.served.values().map(described).collect()
     }
 
     /// Returns all refused files.

@@ -102,6 +102,8 @@ impl Document {
     pub fn parse(&self, reading: &Reading) -> Result<Written, Invalid> {
         let demo = reading.extra.is_some();
         let written = Written::read((&self.name, &self.text), (&reading.places, demo), &environment)?;
+        // The services of the demo are on loopback, and so is what a newcomer adds.
+        let written = if demo { written.reaching_loopback() } else { written };
         let extra = reading.extra.iter().flat_map(|extra| extra.iter().cloned());
         written.with_targets(extra).map_err(|problems: Vec<Problem>| Invalid { problems, rest: None })
     }

@@ -119,6 +119,15 @@ impl Written {
         &self.config
     }
 
+    /// Permits loopback addresses to targets that are made through the API, unless the file lists networks.
+    pub(crate) fn reaching_loopback(mut self) -> Self {
+        if self.config.api_target_cidrs.is_empty() {
+            let loopback = ["127.0.0.0/8", "::1/128"].into_iter();
+            self.config.api_target_cidrs = loopback.filter_map(|network| network.parse().ok()).collect();
+        }
+        self
+    }
+
     /// Adds targets that are not in the file. A target of the file with the same id takes precedence.
     ///
     /// # Errors

@@ -33,8 +33,8 @@ pub use state::{
     DependencyRecord, DependencyState, Observed, PollFailure, TargetInfo, TargetSource, TargetState, Volatile,
 };
 pub use surface::{
-    Ask, CommandError, Definition, Explanation, LoopState, PluginState, PluginUsage, PollMeasure, SchedulerState,
-    ServedPlugin, Setting, SettingSource, Term,
+    Ask, CommandError, Definition, Explanation, KindDescription, LoopState, PluginState, PluginUsage, PollMeasure,
+    SchedulerState, SecretDescription, ServedPlugin, Setting, SettingSource, Term,
 };
 pub use text::is_invisible;
 pub use time::{Moment, Timestamp};

@@ -143,6 +143,32 @@ pub struct PluginState {
     pub served: Result<ServedPlugin, String>,
 }
 
+/// The description of a kind, for people who define a target.
+#[derive(Clone, Debug)]
+pub struct KindDescription {
+    /// The kind.
+    pub kind: Kind,
+    /// The display name.
+    pub title: String,
+    /// One sentence.
+    pub summary: String,
+    /// The JSON Schema of the settings, as text.
+    pub settings_schema: String,
+    /// The secrets that a target can have.
+    pub secrets: Vec<SecretDescription>,
+}
+
+/// A secret that a target of a kind can have.
+#[derive(Clone, Debug)]
+pub struct SecretDescription {
+    /// The name.
+    pub name: String,
+    /// The purpose.
+    pub description: String,
+    /// Whether polls fail without it.
+    pub required: bool,
+}
+
 /// A plugin that serves its kind.
 #[derive(Clone, Debug)]
 pub struct ServedPlugin {

@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    AccessChange, Ask, CommandError, Definition, Explanation, History, LatencySummary, Moment, PluginState,
-    SchedulerState, SequencedEvent, Setting, TargetId, TargetState, Term, TestStep, Tested, Timestamp,
+    AccessChange, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary, Moment,
+    PluginState, SchedulerState, SequencedEvent, Setting, TargetId, TargetState, Term, TestStep, Tested, Timestamp,
 };
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
@@ -91,6 +91,10 @@ impl web::Host for RunningHost {
 
     fn plugins(&self) -> Vec<PluginState> {
         self.reconfigurer.plugins().states(&self.read_model.scheduler().quarantined)
+    }
+
+    fn kinds(&self) -> Vec<KindDescription> {
+        self.reconfigurer.plugins().kinds()
     }
 
     fn process(&self) -> Vec<Reading> {

@@ -14,7 +14,8 @@ let busy = false;
 let refreshed = Date.now();
 let pressed = false; // a click has begun: its element must not be replaced
 let ahead = 0; // host's clock minus this browser's clock, in milliseconds
-const sent = new Map(); // the last HTML that the host sent, by target
+// The last HTML that the host sent, by the id of the part.
+const sent = new Map([...list.children].filter((part) => part.id).map((part) => [part.id, part.outerHTML]));
 
 async function refresh() {
   if (!list.dataset.live) return;
@@ -130,8 +131,9 @@ localise();
 tick();
 
 list.addEventListener("click", async (click) => {
-  const { method, path, body } = click.target.dataset;
-  if (!path) return;
+  const { method, path, body, confirm: question } = click.target.dataset;
+  // The submit event handles the buttons of forms.
+  if (!path || click.target.form || (question && !confirm(question))) return;
   const headers = { "X-CSRF-Token": csrf, ...(body && { "Content-Type": "application/json" }) };
   const answer = await fetch(path, { method, headers, body });
   // Show the error on the button, for example that the target is disabled.
@@ -153,23 +155,100 @@ addEventListener("keydown", (key) => {
 // Sends a form as JSON and shows the answer below it.
 list.addEventListener("submit", async (submit) => {
   const form = submit.target;
-  const { path } = form.dataset;
-  if (!path) return;
+  if (!form.dataset.path) return;
   submit.preventDefault();
-  const filled = [...form.elements].filter((field) => field.name && field.value !== "");
-  const entered = filled.map((field) => [field.name, field.type === "number" ? Number(field.value) : field.value]);
-  const body = JSON.stringify(Object.fromEntries(entered));
+  const { path = form.dataset.path, method = "POST" } = submit.submitter?.dataset ?? {};
   const made = form.parentElement.querySelector(".made");
-  const answer = await fetch(path, { method: "POST", headers: { "X-CSRF-Token": csrf, "Content-Type": "application/json" }, body });
-  const said = await answer.json();
-  made.classList.toggle("problem", !answer.ok);
-  if (!answer.ok) return made.textContent = said.error?.message ?? answer.status;
-  const isWall = form.elements.scope.value === "wall";
-  const secret = document.createElement("code");
-  secret.textContent = isWall ? `${location.origin}/wall?key=${said.token}` : said.token;
-  made.replaceChildren(isWall ? "The link, shown only now: " : "The token, shown only now: ", secret);
-  form.reset();
-  refresh();
+  const fail = (why) => { made.className = "made problem"; made.textContent = why; };
+  try {
+    const body = JSON.stringify(entered(form));
+    made.className = "made";
+    made.textContent = "…";
+    const answer = await fetch(path, { method, headers: { "X-CSRF-Token": csrf, "Content-Type": "application/json" }, body });
+    const said = await answer.json();
+    if (!answer.ok) return fail(said.error?.message ?? answer.status);
+    made.replaceChildren(...shown(form, said));
+    refresh();
+  } catch (error) { fail(error.message); }
+});
+
+// The members that a form has, without empty fields. "settings.path" is the member path of settings.
+function entered(form) {
+  const body = {};
+  for (const field of form.elements) {
+    if (!field.name || field.value === "") continue;
+    const [outer, inner] = field.name.split(/\.(.*)/);
+    const lines = field.value.split("\n").filter(Boolean);
+    const read = {
+      json: () => JSON.parse(field.value),
+      lines: () => lines,
+      pairs: () => Object.fromEntries(lines.map((line) => line.split(/=(.*)/).slice(0, 2))),
+      number: () => Number(field.value),
+    }[field.dataset.type ?? field.type] ?? (() => field.value);
+    let value;
+    try { value = read(); } catch { throw new Error(`${field.name} is not JSON`); }
+    if (inner) (body[outer] ??= {})[inner] = value;
+    else body[outer] = value;
+  }
+  return body;
+}
+
+function element(name, properties, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+// The answer to a form: a token, the steps of a test, or a target.
+function shown(form, said) {
+  if (said.token) {
+    const isWall = form.elements.scope.value === "wall";
+    form.reset();
+    const secret = isWall ? `${location.origin}/wall?key=${said.token}` : said.token;
+    return [isWall ? "The link, shown only now: " : "The token, shown only now: ", element("code", { textContent: secret })];
+  }
+  if (!said.steps) return [`${said.id} is saved and polled: `, element("a", { href: `/targets/${said.id}`, textContent: "its page" })];
+  const pin = form.elements["tls.fingerprint"];
+  const rows = said.steps.map(({ name, code, subject, text, tookMs, certificate }) => {
+    const verdict = element("span", { className: `tag ${code ? "critical" : "ok"}`, textContent: code ? `✗ ${code}` : "✓ ok" });
+    const what = element("td", {}, text);
+    if (certificate) {
+      const { subject: owner, issuer, notAfter, fingerprint } = certificate;
+      what.append(element("p", { className: "note" }, `${owner}, issued by ${issuer}, valid until ${notAfter.slice(0, 10)}`),
+        element("code", { textContent: fingerprint }));
+      if (pin && pin.value !== fingerprint) {
+        const button = element("button", { type: "button", textContent: "Pin this certificate" });
+        button.addEventListener("click", () => { pin.value = fingerprint; form.requestSubmit(); });
+        what.append(" ", button);
+      }
+    }
+    const took = tookMs === null ? "" : tookMs < 10 ? `${tookMs.toFixed(1)} ms` : `${Math.round(tookMs)} ms`;
+    return element("tr", {}, element("td", {}, verdict), element("th", { scope: "row", textContent: name }),
+      element("td", { textContent: subject }), what, element("td", { className: "number", textContent: took }));
+  });
+  const heads = ["Result", "Step", "For", "What", "Time"].map((textContent) => element("th", { scope: "col", textContent }));
+  return [element("p", {}, said.passed ? "The poll returned a report." : "The poll returned no report."),
+    element("div", { className: "scroll", tabIndex: 0 }, element("table", { className: "numbers" },
+      element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows)))];
+}
+
+// A definition as a [[target]] of the configuration file.
+function toml({ settings = {}, secrets = {}, ...rest }) {
+  const key = (name) => (/^[\w-]+$/.test(name) ? name : JSON.stringify(name));
+  const text = (value) => Array.isArray(value) ? `[${value.map(text).join(", ")}]`
+    : typeof value !== "object" ? JSON.stringify(value)
+      : `{ ${Object.entries(value).map(([name, inner]) => `${key(name)} = ${text(inner)}`).join(", ")} }`;
+  const lines = (table) => Object.entries(table).map(([name, value]) => `${key(name)} = ${text(value)}`);
+  const sources = Object.fromEntries(Object.keys(secrets).map((name) => [name, { file: `/run/secrets/${name}` }]));
+  const own = lines({ ...rest, ...(Object.keys(secrets).length && { secrets: sources }) });
+  return ["[[target]]", ...own, ...(Object.keys(settings).length ? ["[target.settings]", ...lines(settings)] : [])].join("\n");
+}
+
+list.addEventListener("click", ({ target }) => {
+  if (!("toml" in target.dataset)) return;
+  const made = target.form.parentElement.querySelector(".made");
+  try { made.replaceChildren(element("pre", { textContent: toml(entered(target.form)) })); }
+  catch (error) { made.textContent = error.message; }
 });
 
 document.getElementById("logout")?.addEventListener("click", async () => {

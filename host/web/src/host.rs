@@ -3,8 +3,8 @@
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    AccessChange, Ask, CommandError, Definition, Explanation, History, LatencySummary, PluginState, SchedulerState,
-    SequencedEvent, Setting, TargetId, TargetState, TestStep, Tested, Timestamp,
+    AccessChange, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary, PluginState,
+    SchedulerState, SequencedEvent, Setting, TargetId, TargetState, TestStep, Tested, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +26,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// The served plugins and the refused files.
     fn plugins(&self) -> Vec<PluginState>;
+
+    /// The kinds that plugins serve, for people who define targets.
+    fn kinds(&self) -> Vec<KindDescription>;
 
     /// The process's counters and gauges.
     fn process(&self) -> Vec<Reading>;

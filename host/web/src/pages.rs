@@ -1,9 +1,12 @@
 //! The HTML pages. They work without the script, which keeps their content up to date.
 
+mod definition;
 mod dependency;
 mod events;
+mod form;
 mod graph;
 mod login;
+mod new_target;
 mod overview;
 mod parts;
 mod pictures;
@@ -76,6 +79,7 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/wall", get(wall::fragment));
     Router::new()
         .route("/", get(overview::page))
+        .route("/targets/new", get(new_target::page))
         .route("/targets/{id}", get(target::page))
         .route("/dependencies/{name}", get(dependency::page))
         .route("/graph", get(graph::page))

@@ -123,7 +123,7 @@ async fn listing(shared: &Shared, wanted: &Wanted) -> Result<Markup, ApiError> {
         (table(&view.chosen))
         (controls(&view))
         @if all.is_empty() {
-            p.empty { "No targets yet. Add a [[target]] to polliwog.toml, or start with --demo." }
+            p.empty { "No targets yet. " a href="/targets/new" { "Add a target" } ", write a [[target]] in polliwog.toml, or start with --demo." }
         } @else if rows.is_empty() {
             p.empty { "No target matches. " a href="/" { "All targets" } }
         }
@@ -214,6 +214,7 @@ fn controls(view: &View<'_>) -> Markup {
             @if let Some(status) = status { input type="hidden" name="status" value=(status); }
             button { "Apply" }
             @if !view.wanted.query().is_empty() { " " a href="/" { "Reset" } }
+            " " a href="/targets/new" { "Add a target" }
         }
     }
 }

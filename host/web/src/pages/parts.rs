@@ -12,11 +12,12 @@ pub(super) struct Command<'a> {
     path: &'a str,
     body: Option<&'a str>,
     title: Option<&'a str>,
+    question: Option<&'a str>,
 }
 
 impl<'a> Command<'a> {
     pub(super) fn new(label: &'a str, method: &'static str, path: &'a str) -> Self {
-        Self { label, method, path, body: None, title: None }
+        Self { label, method, path, body: None, title: None, question: None }
     }
 
     /// Sends this JSON.
@@ -29,9 +30,14 @@ impl<'a> Command<'a> {
         Self { title: Some(title), ..self }
     }
 
+    /// Asks before it is sent.
+    pub(super) fn question(self, question: &'a str) -> Self {
+        Self { question: Some(question), ..self }
+    }
+
     pub(super) fn button(&self) -> Markup {
         html! {
-            button.command type="button" data-method=(self.method) data-path=(self.path) data-body=[self.body] title=[self.title] {
+            button.command type="button" data-method=(self.method) data-path=(self.path) data-body=[self.body] title=[self.title] data-confirm=[self.question] {
                 (self.label)
             }
         }

@@ -1,5 +1,6 @@
 //! The page of one target: its state and why, its past, its dependencies, and the reasons for its schedule.
 
+use super::definition::{definition, test_form};
 use super::dependency::{common_name, path_of};
 use super::parts::{Command, age, buttons, complaints, reason, state};
 use super::shell::{Live, banner, document, live, problems};
@@ -142,6 +143,7 @@ fn content_of(view: &View) -> Markup {
         (timeline(history))
         (schedule(view))
         (settings(view))
+        (test_form(target))
     }
 }
 
@@ -165,7 +167,7 @@ fn overview(view: &View, periods: &[Period]) -> Markup {
                 @if let Some(why) = reason(target, status) { ": " (why) }
             }
             p { small { (info.kind) " · " (info.url) @for (name, value) in &info.labels { " · " (name) "=" (value) } } }
-            p.state { (state(target)) " " (buttons(target)) @if target.enabled { " " (pause(target)) } }
+            p.state { (state(target)) " " (buttons(target)) @if target.enabled { " " (pause(target)) } (definition(target)) }
             (complaints(target, 20))
         }
     }
@@ -250,7 +252,7 @@ fn dependencies(view: &View, past: &Past<'_>, span: (Timestamp, Timestamp)) -> M
     all.sort_by_key(|dependency| Condition::of(target, dependency).urgency());
     html! {
         section #dependencies.target {
-            h2 { (all.len()) " dependencies" }
+            h2 { (all.len()) @if all.len() == 1 { " dependency" } @else { " dependencies" } }
             @if !all.is_empty() {
                 div.scroll {
                     table.dependencies {
