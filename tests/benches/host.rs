@@ -7,6 +7,8 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement reads the clock, and may panic")]
 
+#[path = "host/pages.rs"]
+mod pages;
 #[path = "host/peers.rs"]
 mod peers;
 #[path = "host/support.rs"]
@@ -27,12 +29,13 @@ fn main() {
     let port = serve(requests.clone());
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     type Measurement = fn(u16, &Requests);
-    let all: [(&str, Measurement); 7] = [
+    let all: [(&str, Measurement); 8] = [
         ("warm", warm),
         ("replaced", replaced),
         ("steady", steady),
         ("many", many),
         ("readers", readers),
+        ("pages", pages::pages),
         ("reconfigured", reconfigured),
         ("peers", peers::peers),
     ];

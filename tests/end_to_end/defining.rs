@@ -159,9 +159,9 @@ fn the_file_takes_precedence_and_a_definition_that_no_longer_fits_is_shown() {
     let status = host.command(&folder, &["status"]);
     let shown = status.1 + &status.2;
     for expected in [
-        "the target web, made through the API, is kept and not polled",
+        "the target web, made through the API, is kept and not active",
         "defines a target with this id, which takes precedence",
-        "the target keyed, made through the API, is kept and not polled",
+        "the target keyed, made through the API, is kept and not active",
         "[secrets] in the file has no \"key\"",
     ] {
         assert!(shown.contains(expected), "{expected}: {shown}");
@@ -170,7 +170,7 @@ fn the_file_takes_precedence_and_a_definition_that_no_longer_fits_is_shown() {
     assert_eq!(host.terminate(), 0);
     let host = Host::start(&folder, &config);
     until("the rest is polled", || get(&host, "web"), polled);
-    assert!(host.log.lock().unwrap().contains("the target keyed, made through the API, is not polled: "));
+    assert!(host.log.lock().unwrap().contains("the target keyed, made through the API, is not active: "));
     Host::configure(&folder, &permitted);
     assert_eq!(ask(&host, ("DELETE", "/api/v1/targets/keyed"), &Value::Null).0, 200);
 }
@@ -209,4 +209,36 @@ fn a_target_is_tested_step_by_step_before_it_is_made_and_later() {
     let (code, shown, _) =
         host.command(&folder, &["targets", "test", "new", "--kind", "http", "--url", "http://127.0.0.1:9/"]);
     assert!(code == 1 && shown.contains("denied") && shown.contains("api_target_cidrs"), "{shown}");
+}
+
+#[test]
+fn an_alias_made_through_the_api_joins_dependencies_until_it_is_deleted() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/a", healthy())]);
+    let config = target("a", &server.url("/a"), "interval = \"5s\"") + "[[alias]]\nname = \"x\"\ncanonical = \"y\"\n";
+    let host = Host::start(&folder, &config);
+    let canonical = || host.get("/api/v1/dependencies")["dependencies"][0]["canonicalName"].clone();
+    until("it is polled", canonical, Value::is_null);
+    let put = ("PUT", "/api/v1/aliases/db");
+    let made = json!({ "name": "db", "canonical": "postgres main", "source": "api" });
+    assert_eq!(ask(&host, put, &json!({ "canonical": "postgres main" })), (200, made.clone()));
+    assert_eq!(ask(&host, ("POST", "/api/v1/targets/a/poll"), &Value::Null).0, 202);
+    until("it has the canonical name", canonical, |name| name == "postgres main");
+    let filed = json!({ "name": "x", "canonical": "y", "source": "file" });
+    assert_eq!(host.get("/api/v1/aliases")["aliases"], json!([made, filed]));
+    for (request, body, status, expected) in [
+        (("PUT", "/api/v1/aliases/x"), json!({ "canonical": "z" }), 409, "change it there"),
+        (("DELETE", "/api/v1/aliases/x"), Value::Null, 409, "delete it there"),
+        (("DELETE", "/api/v1/aliases/nope"), Value::Null, 404, "there is no alias \"nope\""),
+        (put, json!({ "canonical": " " }), 400, "1 to 200 visible characters"),
+        (put, json!({ "to": "z" }), 400, "unknown field `to`"),
+    ] {
+        let (seen, answer) = ask(&host, request, &body);
+        assert!(seen == status && answer.to_string().replace("\\\"", "\"").contains(expected), "{request:?}: {answer}");
+    }
+    host.kill();
+    let host = Host::start(&folder, &config);
+    assert_eq!(host.get("/api/v1/aliases")["aliases"].as_array().unwrap().len(), 2);
+    assert_eq!(ask(&host, ("DELETE", "/api/v1/aliases/db"), &Value::Null).0, 200);
+    assert_eq!(host.get("/api/v1/aliases")["aliases"].as_array().unwrap().len(), 1);
 }

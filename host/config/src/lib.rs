@@ -25,7 +25,7 @@ mod warnings;
 mod written;
 
 pub use checked::{Config, Limits, line, scheduler_values};
-pub use definition::{defined_by, definition_key};
+pub use definition::{Made, alias_key, definition_key, made_by};
 pub use document::{Document, Reading, Stamp, environment, read_text};
 pub use estate::read_estate;
 pub use places::{Places, data_dir, find};

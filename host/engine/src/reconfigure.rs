@@ -25,7 +25,7 @@ use crate::message::{Message, Reconfigured};
 use crate::prepare::Files;
 use crate::target::warn_about;
 use catalog::{Admit, PluginSet, Refused, Served};
-use config::{Config, Document, Invalid, Overrides, Problem, Written, defined_by, setting};
+use config::{Config, Document, Invalid, Overrides, Problem, Written, made_by, setting};
 use fit::all;
 use metrics::Metrics;
 use model::{CommandError, Event, EventKind, Kind, Moment, Setting, TargetId};
@@ -211,9 +211,9 @@ impl Reconfigurer {
         }
         self.apply(state, candidate, None).await.map_err(CommandError::Conflict)?;
         for (key, value) in &changes {
-            match (defined_by(key), value) {
-                (Some(id), Some(_)) => tracing::info!("the target {id} is defined through the API"),
-                (Some(id), None) => tracing::info!("the target {id} was deleted through the API"),
+            match (made_by(key), value) {
+                (Some(made), Some(_)) => tracing::info!("the {made} is defined through the API"),
+                (Some(made), None) => tracing::info!("the {made} was deleted through the API"),
                 (None, Some(value)) => {
                     tracing::info!("the setting {key} is now {value}; it wins over the file until it is unset");
                 }
@@ -427,13 +427,11 @@ impl Admit for Reconfigurer {
 
 /// The event about a change of a setting. It has no definition, which may be long.
 fn told((key, value): &(String, Option<String>)) -> EventKind {
-    match (defined_by(key), value) {
+    match (made_by(key), value) {
         (None, value) => EventKind::SettingsChanged { what: key.clone(), value: value.clone() },
-        (Some(id), Some(_)) => {
-            EventKind::SettingsChanged { what: format!("target {id}"), value: Some("defined".to_owned()) }
-        }
-        (Some(id), None) => {
-            EventKind::SettingsChanged { what: format!("target {id}"), value: Some("deleted".to_owned()) }
+        (Some(made), value) => {
+            let word = if value.is_some() { "defined" } else { "deleted" };
+            EventKind::SettingsChanged { what: made.to_string(), value: Some(word.to_owned()) }
         }
     }
 }

@@ -11,7 +11,8 @@ use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
     AccessChange, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary, Moment,
-    PluginState, SchedulerState, SequencedEvent, Setting, TargetId, TargetState, Term, TestStep, Tested, Timestamp,
+    PluginState, SchedulerState, SequencedEvent, Setting, TargetId, TargetSource, TargetState, Term, TestStep, Tested,
+    Timestamp,
 };
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
@@ -251,6 +252,14 @@ impl web::Host for RunningHost {
 
     fn define(&self, target: &TargetId, definition: Definition) -> BoxFuture<'_, Result<(), CommandError>> {
         self.reconfigurer.clone().define(target.clone(), definition).boxed()
+    }
+
+    fn aliases(&self) -> Vec<(String, String, TargetSource)> {
+        self.reconfigurer.aliases()
+    }
+
+    fn alias(&self, name: String, canonical: Option<String>) -> BoxFuture<'_, Result<(), CommandError>> {
+        self.reconfigurer.clone().alias(name, canonical).boxed()
     }
 
     fn test(&self, tested: Tested) -> BoxFuture<'_, Result<Vec<TestStep>, CommandError>> {

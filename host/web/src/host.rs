@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
     AccessChange, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary, PluginState,
-    SchedulerState, SequencedEvent, Setting, TargetId, TargetState, TestStep, Tested, Timestamp,
+    SchedulerState, SequencedEvent, Setting, TargetId, TargetSource, TargetState, TestStep, Tested, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -113,6 +113,12 @@ pub trait Host: Send + Sync + 'static {
 
     /// Makes, changes or deletes a target that is not in the file. The definition is JSON with the keys of the file.
     fn define(&self, target: &TargetId, definition: Definition) -> BoxFuture<'_, Result<(), CommandError>>;
+
+    /// Every alias by name: its canonical name, and the source.
+    fn aliases(&self) -> Vec<(String, String, TargetSource)>;
+
+    /// Makes or changes an alias that is not in the file; without a canonical name, deletes it.
+    fn alias(&self, name: String, canonical: Option<String>) -> BoxFuture<'_, Result<(), CommandError>>;
 
     /// Tests a target step by step. It fails if the target cannot be polled at all.
     fn test(&self, tested: Tested) -> BoxFuture<'_, Result<Vec<TestStep>, CommandError>>;

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aliases;
 mod api;
 mod auth;
 mod chart;

@@ -1,5 +1,6 @@
 //! Routes and their authentication.
 
+use crate::aliases;
 use crate::api;
 use crate::auth::{Auth, Verdict};
 use crate::compression::compressed;
@@ -20,7 +21,7 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, post, put};
 use futures_util::{FutureExt, StreamExt, stream};
 use metrics::Metrics;
 use model::AccessChange;
@@ -184,6 +185,8 @@ fn router(shared: Shared) -> Router {
         .route("/api/v1/targets/{id}/latency", get(history::latency).layer(compressed()))
         .route("/api/v1/targets/{id}/poll", post(api::poll_now))
         .route("/api/v1/targets/{id}/dismiss", post(api::dismiss))
+        .route("/api/v1/aliases", get(aliases::list))
+        .route("/api/v1/aliases/{name}", put(aliases::put).delete(aliases::delete))
         .route("/api/v1/dependencies", get(api::dependencies).layer(compressed()))
         .route("/api/v1/dead-letters", get(api::dead_letters))
         .route("/api/v1/dead-letters/retry", post(api::retry_all))

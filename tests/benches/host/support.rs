@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const TOKEN: &str = "a-token-for-the-benchmark";
 /// Ten dependencies, about as long as such answers are.
@@ -198,6 +198,21 @@ impl Drop for Host {
 
 pub(crate) fn get(address: &str, path: &str) -> String {
     send(address, "GET", path, "")
+}
+
+/// Reads an answer in pieces while `go_on` is true. Returns the time to its first byte, and its length with the head.
+pub(crate) fn opened(address: &str, path: &str, go_on: impl Fn(usize) -> bool) -> (Duration, usize) {
+    let since = Instant::now();
+    let mut stream = request(address, "GET", path, "");
+    let (mut piece, mut first, mut bytes) = (vec![0; 64 << 10], None, 0);
+    loop {
+        let read = stream.read(&mut piece).unwrap();
+        first = first.or(Some(since.elapsed()));
+        bytes += read;
+        if read == 0 || !go_on(bytes) {
+            return (first.unwrap_or_default(), bytes);
+        }
+    }
 }
 
 /// Reads an answer in pieces and discards it.

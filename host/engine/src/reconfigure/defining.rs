@@ -5,8 +5,8 @@ use super::{Reconfigurer, State};
 use crate::prepare::Files;
 use crate::target::RuntimeTarget;
 use catalog::Served;
-use config::{CHANGEABLE, definition_key, setting};
-use model::{CommandError, Definition, TargetId, Tested};
+use config::{CHANGEABLE, alias_key, definition_key, setting};
+use model::{CommandError, Definition, TargetId, TargetSource, Tested};
 use std::sync::Arc;
 
 impl Reconfigurer {
@@ -22,6 +22,52 @@ impl Reconfigurer {
             self.carry_out(&mut state, changes).await
         });
         changed.await.map_err(|_| ending())?
+    }
+
+    /// Makes or changes an alias that is not in the file; without a canonical name, deletes it.
+    ///
+    /// # Errors
+    /// If the file has the alias, or it does not exist and cannot be deleted.
+    pub async fn alias(self: Arc<Self>, name: String, canonical: Option<String>) -> Result<(), CommandError> {
+        let ending = || CommandError::Conflict("the host is ending".to_owned());
+        let changed = tokio::spawn(async move {
+            let mut state = self.state.lock().await;
+            let key = alias_key(&name);
+            let known = state.running.overrides.contains_key(&key);
+            if canonical.is_none() && !known {
+                return Err(match state.running.config.aliases.contains_key(&name) {
+                    true => CommandError::InFile(format!(
+                        "the alias {name:?} is in {}: delete it there",
+                        state.document.name
+                    )),
+                    false => CommandError::NoSetting(format!(
+                        "there is no alias {name:?}: GET /api/v1/aliases lists all aliases"
+                    )),
+                });
+            }
+            if state.running.written.config().aliases.contains_key(&name) && canonical.is_some() {
+                let file = &state.document.name;
+                return Err(CommandError::InFile(format!("the alias {name:?} is in {file}: change it there")));
+            }
+            self.carry_out(&mut state, vec![(key, canonical)]).await
+        });
+        changed.await.map_err(|_| ending())?
+    }
+
+    /// Every alias by name: its canonical name, and whether the file has it.
+    pub fn aliases(&self) -> Vec<(String, String, TargetSource)> {
+        let shown = self.shown();
+        let source = |name: &str| match shown.inactive.contains_key(&alias_key(name))
+            || !shown.overrides.contains_key(&alias_key(name))
+        {
+            true => TargetSource::File,
+            false => TargetSource::Api,
+        };
+        let aliases = shown.config.aliases.iter();
+        let mut aliases: Vec<_> =
+            aliases.map(|(name, canonical)| (name.clone(), canonical.clone(), source(name))).collect();
+        aliases.sort_by(|left, right| left.0.cmp(&right.0));
+        aliases
     }
 
     /// Returns a target as it would be polled, and its plugin. A target that does not exist yet is checked like one

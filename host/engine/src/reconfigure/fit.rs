@@ -2,7 +2,7 @@
 
 use crate::prepare::{Files, Preparation, Prepared, Targets, prepare};
 use catalog::PluginSet;
-use config::{Config, Overrides, Problem, Reading, Written, defined_by, definition_key, environment};
+use config::{Config, Overrides, Problem, Reading, Written, definition_key, environment, made_by};
 use sandbox::Sandbox;
 use scheduler::Change;
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ impl Validator {
     pub async fn fit(&self, fit: Fit<'_>) -> Result<Candidate, Vec<Problem>> {
         let Fit { written, overrides, plugins, before, files } = fit;
         let read = |overrides: &Overrides| written.with(overrides, &environment);
-        let settings = overrides.iter().filter(|(key, _)| defined_by(key).is_none());
+        let settings = overrides.iter().filter(|(key, _)| made_by(key).is_none());
         let settings: Overrides = settings.map(|(key, value)| (key.clone(), value.clone())).collect();
         let (mut config, mut inactive) = match read(&settings) {
             Ok(config) => (config, BTreeMap::new()),

@@ -1,7 +1,7 @@
 //! Settings as readers see them, and which of them may be changed.
 
 use super::{Shown, State};
-use config::{CHANGEABLE, Config, TargetConfig, defined_by, scheduler_values, suggestion};
+use config::{CHANGEABLE, Config, TargetConfig, made_by, scheduler_values, suggestion};
 use model::{CommandError, Setting, SettingSource, TargetId};
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ impl State {
 
     /// Checks that a setting exists and, for `set`, that nothing overrides it.
     pub(super) fn may_change(&self, key: &str, set: bool) -> Result<(), CommandError> {
-        if self.running.overrides.contains_key(key) && !set && defined_by(key).is_none() {
+        if self.running.overrides.contains_key(key) && !set && made_by(key).is_none() {
             return Ok(());
         }
         self.is_setting(key).map_err(CommandError::NoSetting)?;
@@ -64,9 +64,9 @@ fn of_scheduler(config: &Config) -> impl Iterator<Item = Setting> {
 impl Shown {
     pub(super) fn problems(&self) -> Vec<String> {
         let inactive = self.inactive.iter().map(|(key, why)| {
-            if let Some(id) = defined_by(key) {
+            if let Some(made) = made_by(key) {
                 return format!(
-                    "the target {id}, made through the API, is kept and not polled: {why}; change it, or delete it"
+                    "the {made}, made through the API, is kept and not active: {why}; change it, or delete it"
                 );
             }
             let value = self.overrides.get(key).map_or("", String::as_str);
@@ -80,7 +80,7 @@ impl Shown {
         let mut settings: Vec<Setting> = of_scheduler(&self.config).chain(targets).collect();
         let known: HashSet<&str> = settings.iter().map(|setting| setting.key.as_str()).collect();
         // The setting of a removed target is kept until it is unset.
-        let is_orphan = |key: &str| !known.contains(key) && defined_by(key).is_none();
+        let is_orphan = |key: &str| !known.contains(key) && made_by(key).is_none();
         let orphans = self.overrides.iter().filter(|(key, _)| is_orphan(key));
         let orphans: Vec<Setting> = orphans.map(orphan).collect();
         settings.extend(orphans);
@@ -96,7 +96,7 @@ impl Shown {
             Some(target) => target.changeable().find(|setting| setting.key == key),
             None => of_scheduler(&self.config).find(|setting| setting.key == key),
         };
-        let kept = self.overrides.get_key_value(key).filter(|(key, _)| defined_by(key).is_none());
+        let kept = self.overrides.get_key_value(key).filter(|(key, _)| made_by(key).is_none());
         found.or_else(|| kept.map(orphan))
     }
 

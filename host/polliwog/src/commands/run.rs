@@ -9,7 +9,7 @@ use crate::plugins;
 use crate::web_host::{ENDING, RunningHost, TESTS};
 use anyhow::Context;
 use catalog::{PluginSet, PluginWatcher, Uncompiled};
-use config::{Config, Document, Overrides, Problem, Reading, defined_by};
+use config::{Config, Document, Overrides, Problem, Reading, made_by};
 use egress::Egress;
 use engine::{
     Bus, Candidate, Clock, Driver, Files, Fit, Health, Inbox, Initial, Log, Mailbox, Message, NamedFiles, Parts,
@@ -126,8 +126,8 @@ async fn with_settings(
     let fit = Fit { written: written.clone(), overrides, plugins: watcher.set(), before, files };
     let candidate = validator.fit(fit).await?;
     for (key, problem) in &candidate.inactive {
-        match defined_by(key) {
-            Some(id) => tracing::error!("the target {id}, made through the API, is not polled: {problem}"),
+        match made_by(key) {
+            Some(made) => tracing::error!("the {made}, made through the API, is not active: {problem}"),
             None => tracing::error!("the setting {key} does not fit the configuration and is not active: {problem}"),
         }
     }
