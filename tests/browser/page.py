@@ -64,11 +64,20 @@ def check(page, link, pause):
     address = link.split("/login")[0]
     page.get(address + "/")
     assert page.current_url.endswith("/login"), "without a token there is only the log-in page"
+    page.get(address + "/graph?around=shop")
+    assert page.current_url.endswith("/login?next=%2Fgraph%3Faround%3Dshop"), page.current_url
     page.find_element(By.NAME, "token").send_keys("wrong")
     page.find_element(By.TAG_NAME, "button").click()
     until("a wrong token is refused", lambda: "token is wrong" in page.find_element(By.CLASS_NAME, "problem").text)
+    page.find_element(By.NAME, "token").send_keys(link.split("token=")[1], Keys.ENTER)
+    until("the log-in returns to the page", lambda: page.current_url == address + "/graph?around=shop")
     page.get(link)
     until("the link logs in", lambda: page.current_url == address + "/")
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    system = page.execute_script(colour)
+    for differs in [True, False, False]:
+        page.execute_script("document.getElementById('scheme').click()")
+        assert (page.execute_script(colour) != system) == differs, "the colours follow the switch"
     assert "token=" not in page.current_url
     until("the stream is live", lambda: page.find_element(By.ID, "connection").text == "live")
     until("every target is shown", lambda: len(page.find_elements(By.CSS_SELECTOR, "article.row")) == 13)

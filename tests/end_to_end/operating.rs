@@ -130,6 +130,35 @@ fn long_responses_are_compressed_for_clients_that_accept_gzip() {
 }
 
 #[test]
+fn an_answer_that_has_not_changed_is_not_sent_again() {
+    use std::io::{Read, Write};
+    let (_keep, folder) = folder();
+    let host = Host::start(&folder, "");
+    let ask = |path: &str, more: &str| {
+        let mut stream = std::net::TcpStream::connect(&host.api).unwrap();
+        let lines = format!("Authorization: Bearer {TOKEN}\r\n{more}Connection: close\r\n");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n{lines}\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.to_lowercase(), body.to_owned())
+    };
+    let (head, body) = ask("/api/v1/settings", "");
+    let tag = head.split("etag: ").nth(1).unwrap().split("\r\n").next().unwrap().to_owned();
+    assert!(head.starts_with("http/1.1 200") && body.contains("scheduler.cadence"), "{head}");
+    let known = format!("If-None-Match: {}\r\n", tag.replace("w/", "W/"));
+    let (head, body) = ask("/api/v1/settings", &known);
+    assert!(head.starts_with("http/1.1 304") && head.contains(&tag) && body.is_empty(), "{head} {body}");
+    assert_eq!(host.command(&folder, &["settings", "set", "scheduler.cadence", "fixed"]).0, 0);
+    assert!(ask("/api/v1/settings", &known).0.starts_with("http/1.1 200"));
+    // Tokens and pages are not kept by clients.
+    for path in ["/api/v1/tokens", "/"] {
+        let (head, _) = ask(path, "");
+        assert!(!head.contains("etag") && head.contains("cache-control: no-store"), "{path}: {head}");
+    }
+}
+
+#[test]
 fn dead_letters_and_breakers_are_listed_explained_retried_reset_and_dropped() {
     let (_keep, folder) = folder();
     let down: Answer = Arc::new(|_| b"HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n".to_vec());

@@ -27,7 +27,7 @@ async function refresh() {
     try {
       const answer = await fetch(list.dataset.live, { signal: AbortSignal.timeout(PATIENCE_MS) });
       // A link with a key shows why it is not valid; other pages log in.
-      if (answer.status === 401) return location.search.includes("key=") ? location.reload() : location.assign("/login");
+      if (answer.status === 401) return location.search.includes("key=") ? location.reload() : location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
       if (!answer.ok) throw new Error(answer.status);
       const html = await answer.text();
       if (pressed) wanted = true;
@@ -250,6 +250,19 @@ list.addEventListener("click", ({ target }) => {
   try { made.replaceChildren(element("pre", { textContent: toml(entered(target.form)) })); }
   catch (error) { made.textContent = error.message; }
 });
+
+// The colours: those of the system, or the other ones. The choice stays in this browser.
+const scheme = document.getElementById("scheme");
+const chosen = () => localStorage.getItem("scheme") ?? "";
+function colour() {
+  document.documentElement.dataset.scheme = chosen();
+  if (scheme) scheme.textContent = { "": "Colours: system", light: "Colours: light", dark: "Colours: dark" }[chosen()];
+}
+scheme?.addEventListener("click", () => {
+  localStorage.setItem("scheme", { "": "dark", dark: "light", light: "" }[chosen()] ?? "");
+  colour();
+});
+colour();
 
 document.getElementById("logout")?.addEventListener("click", async () => {
   await fetch("/logout", { method: "POST", headers: { "X-CSRF-Token": csrf } });

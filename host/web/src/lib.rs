@@ -16,6 +16,7 @@ mod compression;
 mod condition;
 mod definitions;
 mod error;
+mod etag;
 mod event_wire;
 mod events;
 mod exposition;

@@ -25,7 +25,7 @@ use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-pub(crate) use login::{log_in, log_out, login};
+pub(crate) use login::{ask_to_log_in, log_in, log_out, login};
 pub(crate) use pictures::Pictures;
 use shell::Place;
 pub(crate) use wall::refused as refuse_wall;

@@ -6,6 +6,7 @@ use crate::auth::{Auth, Verdict};
 use crate::compression::compressed;
 use crate::definitions;
 use crate::error::ApiError;
+use crate::etag;
 use crate::exposition::{Format, render};
 use crate::gauges::Gauges;
 use crate::history;
@@ -204,6 +205,7 @@ fn router(shared: Shared) -> Router {
         .route("/logout", post(pages::log_out))
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::not_this_way)
+        .layer(from_fn(etag::tagged))
         .layer(map_response(api::in_words))
         .layer(from_fn_with_state(shared.clone(), guard));
     Router::new()
@@ -252,7 +254,7 @@ async fn guard(
                 .into_response()
         }
         Verdict::WrongToken if request.uri().path() == "/wall" => pages::refuse_wall(),
-        Verdict::NoToken if pages::is_page(request.uri().path()) => Redirect::to("/login").into_response(),
+        Verdict::NoToken if pages::is_page(request.uri().path()) => pages::ask_to_log_in(request.uri()),
         Verdict::NoToken | Verdict::WrongToken => {
             let message = "a token is required: send it as Authorization: Bearer TOKEN, or log in at /login";
             let mut response = ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message).into_response();

@@ -100,6 +100,7 @@ pub(super) fn banner(title: &str, here: Option<Place>) -> Markup {
                 @for place in Place::ALL {
                     a href=(place.path()) aria-current=[(here == Some(place)).then_some("page")] { (place.title()) } " "
                 }
+                button #scheme type="button" { "Colours: system" } " "
                 button #logout type="button" { "Log out" }
             }
             p #connection role="status" { "connecting" }
