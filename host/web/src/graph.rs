@@ -7,14 +7,14 @@
 use crate::condition::Condition;
 use crate::status::TargetStatus;
 use model::{DependencyState, TargetId, TargetState};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// A graph with at most this many nodes is shown as a whole.
 const FEW: usize = 40;
 
 /// The identity of a node.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Of {
     /// A target, by its id.
     Target(TargetId),
@@ -50,14 +50,13 @@ pub(crate) struct Graph {
     pub nodes: Vec<Node>,
     /// The nodes that each node depends on.
     pub needs: Vec<BTreeSet<usize>>,
-    by_name: HashMap<String, usize>,
 }
 
 impl Graph {
     /// Builds the graph of all targets.
     pub(crate) fn new(targets: &[Arc<TargetState>]) -> Self {
         let mut graph = Self::default();
-        let mut places: BTreeMap<Of, usize> = BTreeMap::new();
+        let mut places: HashMap<Of, usize> = HashMap::new();
         for target in targets {
             let status = TargetStatus::of(target);
             let health = match status {
@@ -75,7 +74,7 @@ impl Graph {
         graph
     }
 
-    fn add_dependencies(&mut self, places: &mut BTreeMap<Of, usize>, target: &TargetState) {
+    fn add_dependencies(&mut self, places: &mut HashMap<Of, usize>, target: &TargetState) {
         let id = &target.info.id;
         let own = Of::Target(id.clone());
         let mut by_name: HashMap<&str, usize> = HashMap::new();
@@ -93,7 +92,12 @@ impl Graph {
                 Of::Shared(name) => name.clone(),
                 _ => reported.title.clone().unwrap_or_else(|| reported.name.clone()),
             };
-            let place = self.put(places, Node { of, label, status, health });
+            let node = Node { of, label, status, health };
+            // The names of a target's dependencies are different. A large estate has far more of them than of the others.
+            let place = match node.of {
+                Of::Dependency(..) => self.add(node),
+                Of::Target(_) | Of::Shared(_) => self.put(places, node),
+            };
             by_name.insert(&reported.name, place);
         }
         let parents: HashSet<&str> =
@@ -113,7 +117,7 @@ impl Graph {
     }
 
     /// Adds a node. If there is one already, it gets the worse of both conditions, unless it is a target.
-    fn put(&mut self, places: &mut BTreeMap<Of, usize>, node: Node) -> usize {
+    fn put(&mut self, places: &mut HashMap<Of, usize>, node: Node) -> usize {
         if let Some(place) = places.get(&node.of) {
             let held = &mut self.nodes[*place];
             if node.health < held.health && !matches!(held.of, Of::Target(_)) {
@@ -123,11 +127,11 @@ impl Graph {
         }
         let place = self.nodes.len();
         places.insert(node.of.clone(), place);
-        let name = match &node.of {
-            Of::Target(id) => id.to_string(),
-            Of::Shared(name) | Of::Dependency(_, name) => name.clone(),
-        };
-        self.by_name.entry(name).or_insert(place);
+        self.add(node)
+    }
+
+    fn add(&mut self, node: Node) -> usize {
+        let place = self.nodes.len();
         self.nodes.push(node);
         self.needs.push(BTreeSet::new());
         place
@@ -141,7 +145,10 @@ impl Graph {
 
     /// Returns the node of a target's id, or of a dependency's canonical or reported name.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
-        self.by_name.get(name).copied()
+        self.nodes.iter().position(|node| match &node.of {
+            Of::Target(id) => id.as_str() == name,
+            Of::Shared(own) | Of::Dependency(_, own) => own == name,
+        })
     }
 
     /// Returns at most `most` nodes that are within `distance` of one, in both directions, nearest first.
@@ -250,7 +257,7 @@ impl Graph {
 }
 
 /// Returns what a dependency is: a target, a shared dependency, or one of its target only.
-fn identity(places: &BTreeMap<Of, usize>, target: &TargetId, dependency: &DependencyState) -> Of {
+fn identity(places: &HashMap<Of, usize>, target: &TargetId, dependency: &DependencyState) -> Of {
     let record = &dependency.record;
     let Some(canonical) = &record.canonical else {
         return Of::Dependency(target.clone(), record.reported.name.clone());
@@ -322,7 +329,7 @@ mod tests {
             edges in prop::collection::vec((0_usize..12, 0_usize..12), 0..60),
         ) {
             let mut graph = Graph::default();
-            let mut places = BTreeMap::new();
+            let mut places = HashMap::new();
             for n in 0..12 {
                 let of = Of::Shared(n.to_string());
                 graph.put(&mut places, Node { of, label: n.to_string(), status: ("ok", "✓", "ok"), health: Health::Fine });
@@ -333,7 +340,7 @@ mod tests {
             all.sort_unstable();
             prop_assert_eq!(all, shown);
             // Without edges back, each node is in a later layer than those that need it.
-            let mut forward = Graph { nodes: graph.nodes.clone(), needs: vec![BTreeSet::new(); 12], ..Graph::default() };
+            let mut forward = Graph { nodes: graph.nodes.clone(), needs: vec![BTreeSet::new(); 12] };
             edges.iter().filter(|(from, to)| from < to).for_each(|(from, to)| forward.join(*from, *to));
             let layers = forward.layers(&(0..12).collect::<Vec<_>>());
             let layer = |place: usize| layers.iter().position(|layer| layer.contains(&place));

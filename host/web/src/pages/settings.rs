@@ -8,6 +8,8 @@ use axum::http::HeaderMap;
 use maud::{Markup, html};
 use model::{Scope, Setting, SettingSource};
 
+/// The maximum number of listed settings.
+const ROWS: usize = 300;
 /// The time between two refreshes in milliseconds. Settings have no events.
 const REFRESH_MS: u32 = 15_000;
 
@@ -26,6 +28,7 @@ pub(super) async fn fragment(State(shared): State<Shared>, headers: HeaderMap) -
 /// Every setting with its value and source; for an administrator, the tokens.
 fn content_of(shared: &Shared, headers: &HeaderMap) -> Markup {
     let (settings, file) = (shared.host.settings(), shared.host.settings_file());
+    let rows: Vec<&Setting> = settings.iter().filter(|setting| has_row(setting)).collect();
     html! {
         (problems(shared))
         @if shared.auth.scope(headers, shared.host.now()) == Some(Scope::Admin) {
@@ -44,7 +47,7 @@ fn content_of(shared: &Shared, headers: &HeaderMap) -> Markup {
                 table.settings {
                     thead { tr { th scope="col" { "Setting" } th scope="col" { "Value" } th scope="col" { "From" } } }
                     tbody {
-                        @for setting in settings.iter().filter(|setting| has_row(setting)) {
+                        @for setting in rows.iter().take(ROWS) {
                             tr data-source=(setting.source.as_str()) {
                                 td { code { (setting.key) } }
                                 td { (setting.value.as_deref().unwrap_or("–")) }
@@ -53,6 +56,9 @@ fn content_of(shared: &Shared, headers: &HeaderMap) -> Markup {
                         }
                     }
                 }
+            }
+            @if rows.len() > ROWS {
+                p.note { "and " (rows.len() - ROWS) " more: the page of each target has its settings, " code { "polliwog settings" } " lists all" }
             }
         }
     }
