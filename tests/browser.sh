@@ -2,7 +2,7 @@
 # The tests that need a browser: Debian's chromium and chromium-driver, and python3, and npm for axe-core.
 set -eu
 cd "$(dirname "$0")/.."
-cargo build --locked -p polliwog
+cargo build --locked --workspace --bin polliwog
 venv=target/browser-venv
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/pip" install --quiet --disable-pip-version-check 'selenium==4.35.0'

@@ -3,7 +3,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 profile=${PROFILE:-debug}
-cargo build --locked --quiet $([ "$profile" = release ] && echo --release)
+cargo build --locked --quiet --workspace --bin polliwog $([ "$profile" = release ] && echo --release)
 export PATH="$root/target/$profile:$PATH"
 work=$(mktemp -d)
 # Wait for the demo's end, because the next script needs its ports.

@@ -60,7 +60,7 @@ fn tokens_have_scopes_expire_by_revocation_and_survive_a_kill() {
         (["create", "the read", "--scope", "read"], "there is a token \"the read\" already"),
         (["create", "x", "--scope", "all"], "the scope must be one of wall, read, operate, admin"),
         (["create", "a/b", "--scope", "read"], "without a slash"),
-        (["create", "x", "--days", "0"], "the days must be at least 1"),
+        (["create", "x", "--days", "0"], "from 1 to 36500"),
     ] {
         let arguments: Vec<&str> = ["token"].into_iter().chain(arguments).collect();
         let (code, _, why) = host.command(&folder, &arguments);

@@ -67,6 +67,60 @@ fn targets_can_be_disabled_enabled_and_changed() {
     assert_eq!(setting(&host, "target.a.interval"), (json!("200s"), "setting".to_owned()));
 }
 
+/// Reads all pages of a list.
+fn pages(host: &Host, path: &str, list: &str) -> Vec<Value> {
+    let (mut entries, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let page = host.get(&format!("{path}&limit=2{cursor}"));
+        let found = page[list].as_array().unwrap();
+        assert!(found.len() <= 2);
+        entries.extend(found.iter().cloned());
+        match page["next"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return entries,
+        }
+    }
+}
+
+#[test]
+fn lists_are_read_page_by_page_and_events_are_listed() {
+    let (_keep, folder) = folder();
+    let five: Value = (0..5).map(|n| json!({ "name": format!("db{n}"), "healthy": true })).collect();
+    let server = Server::start(vec![("/", always(ok(five.to_string())))]);
+    let ids = ["a", "b", "c", "d", "e"];
+    let config: String = ids.iter().map(|id| target(id, &server.url("/"), "interval = \"60s\"")).collect();
+    let host = Host::start(&folder, &config);
+    for id in ids {
+        until("a poll", || host.target(id), polled);
+    }
+    let names = |list: Vec<Value>, key: &str| -> Vec<String> {
+        list.iter().map(|entry| entry[key].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(pages(&host, "/api/v1/targets?kind=proactive-deps", "targets"), "id"), ids);
+    let found = names(pages(&host, "/api/v1/dependencies?target=c", "dependencies"), "name");
+    assert_eq!(found, ["db0", "db1", "db2", "db3", "db4"]);
+    assert_eq!(pages(&host, "/api/v1/dependencies?status=ok", "dependencies").len(), 25);
+    let settings = names(pages(&host, "/api/v1/settings?", "settings"), "key");
+    assert!(settings.is_sorted() && settings.contains(&"target.e.enabled".to_owned()), "{settings:?}");
+    for (query, why) in [("limit=0", "from 1 to 1000"), ("limit=1001", "from 1 to 1000"), ("cursor=x", "`next`")] {
+        let (status, body) = get(&host.api, &format!("/api/v1/dependencies?{query}"), Some(TOKEN));
+        assert!(status == 400 && body.contains(why), "{query}: {body}");
+    }
+    // Newest first, page by page; and those after one, oldest first.
+    let newest = pages(&host, "/api/v1/event-log?event=service:started", "events");
+    let about = |events: &[Value]| -> Vec<String> {
+        events.iter().map(|entry| entry["event"]["serviceId"].as_str().unwrap().to_owned()).collect()
+    };
+    let mut ordered = about(&newest);
+    assert_eq!(newest.len(), 5);
+    let first = newest[4]["sequence"].as_i64().unwrap();
+    let later = pages(&host, &format!("/api/v1/event-log?after={}&event=service:started", first - 1), "events");
+    ordered.reverse();
+    assert_eq!(about(&later), ordered);
+    let (code, out, err) = host.command(&folder, &["events", "--target", "c", "--event", "service:started"]);
+    assert!(code == 0 && out.contains("service:started") && out.lines().count() == 1, "{out} {err}");
+}
+
 /// A port that is in use is a likely first mistake: it is reported immediately, and no token is generated.
 #[test]
 fn a_used_port_is_reported_before_any_work_and_the_token_can_be_shown_again() {

@@ -26,6 +26,17 @@ pub enum Place {
 }
 
 impl Place {
+    /// All places.
+    pub const ALL: [Self; 7] = [
+        Self::Queued,
+        Self::Ready,
+        Self::WaitingForHost,
+        Self::InFlight,
+        Self::Disabled,
+        Self::NoPlugin,
+        Self::Quarantined,
+    ];
+
     /// Returns true if the target waits for its due time, a cap, or its host.
     pub const fn waits(self) -> bool {
         matches!(self, Self::Queued | Self::Ready | Self::WaitingForHost)
@@ -93,6 +104,9 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
+    /// All states.
+    pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
+
     /// Returns the name used in API, metrics and user interface.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -129,6 +143,9 @@ pub enum DeadReason {
 }
 
 impl DeadReason {
+    /// All reasons.
+    pub const ALL: [Self; 2] = [Self::Permanent, Self::Retries];
+
     /// Returns the name that Pulse uses.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -139,7 +156,7 @@ impl DeadReason {
 
     /// Returns the reason with the name `word`; `None` if the name is unknown.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Permanent, Self::Retries].into_iter().find(|reason| reason.as_str() == word)
+        Self::ALL.into_iter().find(|reason| reason.as_str() == word)
     }
 }
 

@@ -86,6 +86,9 @@ pub enum TargetSource {
 }
 
 impl TargetSource {
+    /// All sources.
+    pub const ALL: [Self; 2] = [Self::File, Self::Api];
+
     /// Returns the name used in API, metrics and user interface.
     pub const fn as_str(self) -> &'static str {
         match self {

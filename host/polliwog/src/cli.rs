@@ -1,11 +1,13 @@
 //! The command line.
 
 mod plugin;
+mod targets;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use config::{CHANGEABLE, Places};
+use config::Places;
 pub(crate) use plugin::{Language, PluginCommand};
 use std::path::PathBuf;
+pub(crate) use targets::{AddArguments, DefinitionArguments, TargetsCommand, TestArguments};
 
 /// The exit code for wrong usage (EX_USAGE of sysexits).
 pub(crate) const USAGE: u8 = 64;
@@ -75,6 +77,13 @@ pub(crate) enum Command {
         /// The time until now: 1h, 6h, 24h, 7d, 30d, 90d or 400d
         #[arg(long, default_value = "24h")]
         range: String,
+        #[command(flatten)]
+        common: Remote,
+    },
+    /// Show what happened on the running host: the stored events, oldest first
+    Events {
+        #[command(flatten)]
+        arguments: EventsArguments,
         #[command(flatten)]
         common: Remote,
     },
@@ -162,6 +171,23 @@ pub(crate) enum Command {
     CompilePlugin,
 }
 
+/// The choice of events.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct EventsArguments {
+    /// Print new events until the program is ended
+    #[arg(long, short)]
+    pub follow: bool,
+    /// The number of events of the past
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub last: u32,
+    /// Only events of this target
+    #[arg(long, value_name = "ID")]
+    pub target: Option<String>,
+    /// Only events with this name, such as status:change
+    #[arg(long, value_name = "NAME")]
+    pub event: Option<String>,
+}
+
 /// The locations of the configuration and the data.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Common {
@@ -188,126 +214,6 @@ pub(crate) struct Remote {
     /// Print JSON
     #[arg(long, global = true)]
     pub json: bool,
-}
-
-/// The actions on targets.
-#[derive(Debug, Subcommand)]
-pub(crate) enum TargetsCommand {
-    /// List every target
-    List,
-    /// Show one target
-    Show {
-        /// The target's id
-        target: String,
-    },
-    /// Poll a target now
-    Poll {
-        /// The target's id
-        target: String,
-    },
-    /// Forget missing dependencies that were removed on purpose
-    Dismiss {
-        /// The target's id
-        target: String,
-        /// The dependency's name [default: all missing dependencies]
-        dependency: Option<String>,
-    },
-    /// Enable polling of a target
-    Enable {
-        /// The target's id
-        target: String,
-    },
-    /// Disable polling of a target; its last known state is kept
-    Disable {
-        /// The target's id
-        target: String,
-    },
-    /// Change a target's setting until it is unset
-    Set {
-        /// The target's id
-        target: String,
-        /// The setting
-        #[arg(value_parser = CHANGEABLE)]
-        key: String,
-        /// The value, for example true, 30s or adaptive
-        #[arg(allow_hyphen_values = true)]
-        value: String,
-    },
-    /// Revert a change
-    Unset {
-        /// The target's id
-        target: String,
-        /// The setting
-        #[arg(value_parser = CHANGEABLE)]
-        key: String,
-    },
-    /// Make a target while the host runs. Private addresses need `[egress] api_target_cidrs` in the file
-    Add(AddArguments),
-    /// Test a target step by step, on the running host: name, addresses, connection, certificate, requests, report
-    ///
-    /// With --kind and --url, a target that does not exist yet.
-    Test(TestArguments),
-    /// Delete a target that was made while the host runs
-    Remove {
-        /// The target's id
-        target: String,
-    },
-}
-
-/// The arguments of `targets test`.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct TestArguments {
-    /// The target's id
-    pub target: String,
-    /// The kind of a target that does not exist yet
-    #[arg(long, requires = "url")]
-    pub kind: Option<String>,
-    /// Its URL
-    #[arg(long, requires = "kind")]
-    pub url: Option<String>,
-    #[command(flatten)]
-    pub definition: DefinitionArguments,
-}
-
-/// The arguments of `targets add`.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct AddArguments {
-    /// The new target's id
-    pub target: String,
-    /// The kind
-    #[arg(long)]
-    pub kind: String,
-    /// The URL
-    #[arg(long)]
-    pub url: String,
-    #[command(flatten)]
-    pub definition: DefinitionArguments,
-}
-
-/// The optional parts of a target's definition.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct DefinitionArguments {
-    /// The display name [default: the id]
-    #[arg(long)]
-    pub name: Option<String>,
-    /// The settings of the kind, as JSON
-    #[arg(long, value_name = "JSON")]
-    pub settings: Option<String>,
-    /// A secret of the section `[secrets]` of the file, by the name that the kind uses: NAME=SECRET
-    #[arg(long, value_name = "NAME=SECRET")]
-    pub secret: Vec<String>,
-    /// A label: NAME=VALUE
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub label: Vec<String>,
-    /// The base interval, for example 30s
-    #[arg(long)]
-    pub interval: Option<String>,
-    /// The SHA-256 fingerprint of the certificate
-    #[arg(long, value_name = "H", conflicts_with = "insecure")]
-    pub fingerprint: Option<String>,
-    /// Accept any certificate
-    #[arg(long)]
-    pub insecure: bool,
 }
 
 /// The actions on tokens.

@@ -3,6 +3,7 @@
 pub(crate) mod breaker;
 pub(crate) mod check;
 pub(crate) mod dead_letter;
+pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod history;
 pub(crate) mod plugin;

@@ -21,8 +21,8 @@ use anyhow::Context;
 use clap::Parser;
 use cli::{Arguments, Command, PluginCommand, PollArguments};
 use commands::{
-    breaker, check, dead_letter, explain, history, plugin, poll, replay, run, settings, setup, simulate, status,
-    targets, token,
+    breaker, check, dead_letter, events, explain, history, plugin, poll, replay, run, settings, setup, simulate,
+    status, targets, token,
 };
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -75,6 +75,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             }
             Command::Poll(arguments) => poll::poll(arguments).await,
             Command::Explain { target, common } => explain::explain(&common, &target).await,
+            Command::Events { arguments, common } => events::events(&common, &arguments).await,
             Command::History { target, range, common } => history::history(&common, &target, &range).await,
             Command::Status { common } => status::status(&common).await,
             Command::Targets { command, common } => targets::targets(&common, command).await,

@@ -4,7 +4,8 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use model::CommandError;
-use serde_json::json;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 /// An error response: status, a code for programs, a message, and the field at fault if there is one.
 pub(crate) struct ApiError {
@@ -12,6 +13,25 @@ pub(crate) struct ApiError {
     pub code: &'static str,
     pub message: String,
     pub field: Option<&'static str>,
+}
+
+/// An error.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Error)]
+pub(crate) struct ErrorWire {
+    error: ProblemWire,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+struct ProblemWire {
+    /// A word for programs.
+    code: &'static str,
+    /// One sentence: what is wrong, and what to do.
+    message: String,
+    /// The field at fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'static str>,
 }
 
 impl ApiError {
@@ -30,11 +50,8 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut error = json!({ "code": self.code, "message": self.message });
-        if let Some(field) = self.field {
-            error["field"] = field.into();
-        }
-        (self.status, Json(json!({ "error": error }))).into_response()
+        let Self { status, code, message, field } = self;
+        (status, Json(ErrorWire { error: ProblemWire { code, message, field } })).into_response()
     }
 }
 

@@ -93,7 +93,8 @@ impl Graph {
                 _ => reported.title.clone().unwrap_or_else(|| reported.name.clone()),
             };
             let node = Node { of, label, status, health };
-            // The names of a target's dependencies are different. A large estate has far more of them than of the others.
+            // The names of a target's dependencies are different. A large estate has far more of them than of
+            // the others.
             let place = match node.of {
                 Of::Dependency(..) => self.add(node),
                 Of::Target(_) | Of::Shared(_) => self.put(places, node),

@@ -1,20 +1,18 @@
 //! The HTTP interfaces: REST, server-sent events, pages and metrics.
 //!
 //! This crate defines the trait [`Host`] (point queries and commands); `polliwog` implements it over the engine's read
-//! model. Only the module `wire` defines the JSON format of values.
+//! model. Only the module `api` defines the JSON format of values.
 //!
 //! Invariant: every path except `/healthz`, `/readyz`, the log-in page, its assets and the metrics port needs a token.
 //! Invariant: text from a plugin or from a polled system is escaped where it is displayed.
 
 #![forbid(unsafe_code)]
 
-mod aliases;
 mod api;
 mod auth;
 mod chart;
 mod compression;
 mod condition;
-mod definitions;
 mod error;
 mod etag;
 mod event_wire;
@@ -23,23 +21,22 @@ mod exposition;
 mod filter;
 mod gauges;
 mod graph;
-mod history;
 mod host;
 mod listener;
 mod pages;
 mod pauses;
+mod range;
 mod server;
 mod state;
 mod status;
-mod target_test;
 mod timeline;
-mod tokens;
 mod totals;
 mod wire;
 
+pub use api::PluginWire;
 pub use auth::{Auth, TokenHash};
 pub use event_wire::event_json;
 pub use gauges::Gauges;
 pub use host::{Host, Recent};
 pub use server::{Listening, Port, ServerError, serve, serve_metrics};
-pub use wire::{dependency_id, plugin_json};
+pub use wire::dependency_id;

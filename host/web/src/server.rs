@@ -1,28 +1,23 @@
 //! Routes and their authentication.
 
-use crate::aliases;
 use crate::api;
 use crate::auth::{Auth, Verdict};
 use crate::compression::compressed;
-use crate::definitions;
 use crate::error::ApiError;
 use crate::etag;
 use crate::exposition::{Format, render};
 use crate::gauges::Gauges;
-use crate::history;
 use crate::host::Host;
 use crate::listener::{self, Gate};
 use crate::pages;
 use crate::state::Shared;
-use crate::target_test;
-use crate::tokens;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::routing::{delete, get, post, put};
+use axum::routing::{get, post};
 use futures_util::{FutureExt, StreamExt, stream};
 use metrics::Metrics;
 use model::AccessChange;
@@ -169,39 +164,10 @@ fn listen(port: Port, routes: Router, listening: Listening) -> Result<SocketAddr
 }
 
 fn router(shared: Shared) -> Router {
+    let (api_routes, health) = api::routes();
     let guarded = Router::new()
         .merge(pages::routes())
-        .route("/api/monitoring/scheduler/health", get(api::scheduler_health))
-        .route("/api/v1/targets", get(api::targets).post(definitions::create).layer(compressed()))
-        .route("/api/v1/scheduler/stats", get(api::scheduler_stats))
-        .route(
-            "/api/v1/targets/{id}",
-            get(api::target).patch(api::patch_target).put(definitions::replace).delete(definitions::delete),
-        )
-        .route("/api/v1/targets/{id}/test", post(target_test::of_known))
-        .route("/api/v1/target-tests", post(target_test::of_defined))
-        .route("/api/v1/targets/{id}/definition", get(definitions::show))
-        .route("/api/v1/targets/{id}/explain", get(api::explain))
-        .route("/api/v1/targets/{id}/history", get(history::history).layer(compressed()))
-        .route("/api/v1/targets/{id}/latency", get(history::latency).layer(compressed()))
-        .route("/api/v1/targets/{id}/poll", post(api::poll_now))
-        .route("/api/v1/targets/{id}/dismiss", post(api::dismiss))
-        .route("/api/v1/aliases", get(aliases::list))
-        .route("/api/v1/aliases/{name}", put(aliases::put).delete(aliases::delete))
-        .route("/api/v1/dependencies", get(api::dependencies).layer(compressed()))
-        .route("/api/v1/dead-letters", get(api::dead_letters))
-        .route("/api/v1/dead-letters/retry", post(api::retry_all))
-        .route("/api/v1/dead-letters/{id}", delete(api::drop_dead_letter))
-        .route("/api/v1/dead-letters/{id}/retry", post(api::retry))
-        .route("/api/v1/breakers", get(api::breakers))
-        .route("/api/v1/breakers/{id}/reset", post(api::reset_breaker))
-        .route("/api/v1/settings", get(api::settings))
-        .route("/api/v1/settings/{key}", get(api::setting).put(api::put_setting).delete(api::unset))
-        .route("/api/v1/plugins", get(api::plugins))
-        .route("/api/v1/events", get(api::events))
-        .route("/api/v1/tokens", get(tokens::list).post(tokens::make))
-        .route("/api/v1/tokens/rotate", post(tokens::rotate))
-        .route("/api/v1/tokens/{name}", delete(tokens::revoke))
+        .merge(api_routes)
         .route("/logout", post(pages::log_out))
         .fallback(api::nothing_here)
         .method_not_allowed_fallback(api::not_this_way)
@@ -209,8 +175,7 @@ fn router(shared: Shared) -> Router {
         .layer(map_response(api::in_words))
         .layer(from_fn_with_state(shared.clone(), guard));
     Router::new()
-        .route("/healthz", get(api::healthz))
-        .route("/readyz", get(api::readyz))
+        .merge(health)
         .route("/login", get(pages::login).post(pages::log_in))
         .route("/assets/{file}", get(pages::asset))
         .merge(guarded)

@@ -1,6 +1,6 @@
 //! A target's status as one word, used in headlines, lists, metrics and the API.
 
-use model::{Status, TargetState};
+use model::{BreakerState, Status, TargetState};
 
 /// A target's status. Ordered for display: the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,6 +116,11 @@ impl TargetStatus {
             worst.chain(missing).min().unwrap_or(Self::Unknown)
         }
     }
+}
+
+/// Whether a target's breaker is not closed or counts failures.
+pub(crate) fn has_unusual_breaker(target: &TargetState) -> bool {
+    target.breaker_state() != BreakerState::Closed || target.schedule.failures > 0
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `breaker`: lists and resets circuit breakers.
 
-use super::remote::{answer, ask, part, rows, table};
+use super::remote::{answer, ask, every, part, rows, table};
 use crate::cli::{BreakerCommand, Remote};
 use crate::output::print;
 use egress::Method;
@@ -9,7 +9,7 @@ use egress::Method;
 pub(crate) async fn breaker(remote: &Remote, command: Option<BreakerCommand>) -> anyhow::Result<u8> {
     match command {
         None | Some(BreakerCommand::List) => {
-            let found = ask(remote, Method::Get, "/api/v1/breakers", None).await?;
+            let found = every(remote, "/api/v1/breakers?", "breakers").await?;
             answer(remote, &found, |found| {
                 let columns = ["target", "state", "failures", "since", "retryAt"];
                 table(&["TARGET", "STATE", "FAILURES", "SINCE", "PROBE"], &rows(&found["breakers"], &columns))

@@ -1,6 +1,6 @@
 //! `dead-letter`: lists, retries and drops dead letters.
 
-use super::remote::{answer, ask, part, table, text};
+use super::remote::{answer, ask, every, part, table, text};
 use crate::cli::{DeadLetterCommand, Remote};
 use crate::output::{counted, print};
 use egress::Method;
@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(crate) async fn dead_letter(remote: &Remote, command: Option<DeadLetterCommand>) -> anyhow::Result<u8> {
     match command {
         None | Some(DeadLetterCommand::List) => {
-            let found = ask(remote, Method::Get, "/api/v1/dead-letters", None).await?;
+            let found = every(remote, "/api/v1/dead-letters?", "deadLetters").await?;
             answer(remote, &found, |found| {
                 let dead = found["deadLetters"].as_array().into_iter().flatten();
                 let row = |dead: &Value| {

@@ -67,16 +67,22 @@ pub(crate) fn rows(list: &Value, columns: &[&str]) -> Vec<Vec<String>> {
     items.map(|item| columns.iter().map(|column| text(&item[*column])).collect()).collect()
 }
 
-/// Reads every entry of a list from the API, which returns at most 1000 at a time. `path` ends in `?` or `&`.
-pub(crate) async fn every(remote: &Remote, path: &str, list: &str) -> anyhow::Result<Vec<Value>> {
+/// Reads every page of a list from the API. Returns the last page with the entries of all in `list`. `path` ends in
+/// `?` or `&`.
+pub(crate) async fn every(remote: &Remote, path: &str, list: &str) -> anyhow::Result<Value> {
     let mut all = Vec::new();
+    let mut place = format!("{path}limit=1000");
     loop {
-        let page = ask(remote, Method::Get, &format!("{path}limit=1000&offset={}", all.len()), None).await?;
-        let entries = page[list].as_array().cloned().unwrap_or_default();
-        let is_last = entries.is_empty();
-        all.extend(entries);
-        if is_last || all.len() as u64 >= page["total"].as_u64().unwrap_or(0) {
-            return Ok(all);
+        let mut page = ask(remote, Method::Get, &place, None).await?;
+        if let Value::Array(entries) = page[list].take() {
+            all.extend(entries);
+        }
+        match page["next"].as_str() {
+            Some(next) => place = format!("{path}limit=1000&cursor={}", part(next)),
+            None => {
+                page[list] = all.into();
+                return Ok(page);
+            }
         }
     }
 }

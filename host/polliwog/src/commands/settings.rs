@@ -1,6 +1,6 @@
 //! `settings`: shows and changes settings of the running host.
 
-use super::remote::{answer, ask, part, rows, table, text};
+use super::remote::{answer, ask, every, part, rows, table, text};
 use crate::cli::{Remote, SettingsCommand};
 use crate::output::{complain, print};
 use egress::Method;
@@ -9,13 +9,14 @@ use serde_json::json;
 /// `settings`.
 pub(crate) async fn settings(remote: &Remote, command: Option<SettingsCommand>) -> anyhow::Result<u8> {
     let one = |key: &str| format!("/api/v1/settings/{}", part(key));
-    let (method, path, body) = match command.unwrap_or(SettingsCommand::Get { key: None }) {
-        SettingsCommand::Get { key: None } => (Method::Get, "/api/v1/settings".to_owned(), None),
-        SettingsCommand::Get { key: Some(key) } => (Method::Get, one(&key), None),
-        SettingsCommand::Set { key, value } => (Method::Put, one(&key), Some(json!({ "value": value }))),
-        SettingsCommand::Unset { key } => (Method::Delete, one(&key), None),
+    let found = match command.unwrap_or(SettingsCommand::Get { key: None }) {
+        SettingsCommand::Get { key: None } => every(remote, "/api/v1/settings?", "settings").await?,
+        SettingsCommand::Get { key: Some(key) } => ask(remote, Method::Get, &one(&key), None).await?,
+        SettingsCommand::Set { key, value } => {
+            ask(remote, Method::Put, &one(&key), Some(json!({ "value": value }))).await?
+        }
+        SettingsCommand::Unset { key } => ask(remote, Method::Delete, &one(&key), None).await?,
     };
-    let found = ask(remote, method, &path, body).await?;
     answer(remote, &found, |found| {
         for problem in found["problems"].as_array().into_iter().flatten() {
             complain(text(problem));

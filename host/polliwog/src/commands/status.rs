@@ -11,7 +11,7 @@ use serde_json::json;
 pub(crate) async fn status(remote: &Remote) -> anyhow::Result<u8> {
     let health = ask(remote, Method::Get, "/api/monitoring/scheduler/health", None).await?;
     let stats = ask(remote, Method::Get, "/api/v1/scheduler/stats", None).await?;
-    let settings = ask(remote, Method::Get, "/api/v1/settings", None).await?;
+    let settings = ask(remote, Method::Get, "/api/v1/settings?limit=1", None).await?;
     if !health["queue"].is_object() || !stats["scheduler"].is_object() {
         return Err(anyhow!("the server at this address is not a Polliwog host: check POLLIWOG_URL"));
     }

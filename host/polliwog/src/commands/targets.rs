@@ -117,7 +117,7 @@ fn definition((target, kind, url): (String, String, String), arguments: Definiti
 async fn show_target(remote: &Remote, target: &str) -> anyhow::Result<u8> {
     let mut found = ask(remote, Method::Get, &format!("/api/v1/targets/{}", part(target)), None).await?;
     let path = format!("/api/v1/dependencies?target={}&", part(target));
-    found["reported"] = every(remote, &path, "dependencies").await?.into();
+    found["reported"] = every(remote, &path, "dependencies").await?["dependencies"].take();
     answer(remote, &found, |found| {
         print_target(found)?;
         let lines: Vec<String> = found["reported"].as_array().into_iter().flatten().map(dependency_line).collect();
@@ -169,11 +169,13 @@ fn dependency_line(dependency: &Value) -> String {
 }
 
 async fn list_targets(remote: &Remote) -> anyhow::Result<u8> {
-    let mut all = every(remote, "/api/v1/targets?", "targets").await?;
+    let mut found = every(remote, "/api/v1/targets?", "targets").await?;
     // Most urgent first.
     let badness = |target: &Value| BADNESS.iter().position(|status| target["status"] == **status);
-    all.sort_by_key(badness);
-    answer(remote, &json!({ "total": all.len(), "targets": all }), |found| {
+    if let Some(all) = found["targets"].as_array_mut() {
+        all.sort_by_key(badness);
+    }
+    answer(remote, &found, |found| {
         let columns = ["id", "kind", "status", "state", "cadence", "intervalMs", "nextRun", "consecutiveFailures"];
         let heading = ["TARGET", "KIND", "STATUS", "STATE", "CADENCE", "INTERVAL MS", "NEXT RUN", "FAILURES", "ERROR"];
         let mut rows = rows(&found["targets"], &columns);

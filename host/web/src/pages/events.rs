@@ -1,6 +1,7 @@
 //! The page of events: everything that happened, newest first, filtered.
 
 use super::shell::{Live, Place, live, problems};
+use crate::event_wire::sentence;
 use crate::state::Shared;
 use crate::wire::time;
 use axum::extract::{Query, State};
@@ -109,35 +110,5 @@ fn class(kind: &EventKind) -> &'static str {
         EventKind::DependencyMissing { .. } => "warning",
         EventKind::Reachable { .. } | EventKind::CircuitClose { .. } | EventKind::Revived { .. } => "ok",
         _ => "pending",
-    }
-}
-
-/// The event as text, without its name and target.
-fn sentence(kind: &EventKind) -> String {
-    match kind {
-        EventKind::StatusChange { dependency, previous, current, .. } => {
-            format!("{dependency}: {} → {}", previous.as_str(), current.as_str())
-        }
-        EventKind::DependencyMissing { dependency, .. } => format!("{dependency} is no longer reported"),
-        EventKind::PollComplete { .. } => String::new(),
-        EventKind::PollError { category, code, message, .. } => format!("{code} ({}): {message}", category.as_str()),
-        EventKind::Unreachable { code, message, .. } => format!("{code}: {message}"),
-        EventKind::Reachable { failures, .. } => format!("after {failures} failures"),
-        EventKind::CircuitOpen { failures, .. } => format!("after {failures} failures in a row"),
-        EventKind::DeadLetter { reason, .. } => reason.as_str().replace('_', " "),
-        EventKind::ServiceStarted { .. } => "is polled from now on".to_owned(),
-        EventKind::ServiceStopped { .. } => "is no longer polled".to_owned(),
-        EventKind::CircuitClose { .. } => "is polled as usual again".to_owned(),
-        EventKind::Revived { .. } => "answers again".to_owned(),
-        EventKind::PluginLoaded { plugin, version } => format!("{plugin} {version}"),
-        EventKind::PluginQuarantined { plugin, targets } => {
-            format!("{plugin} failed for {targets} targets: it is probed until it works")
-        }
-        EventKind::PluginReleased { plugin } => format!("{plugin} works again"),
-        EventKind::PluginRefused { file, reason } => format!("{file}: {reason}"),
-        EventKind::SettingsChanged { what, value } => match value {
-            Some(value) => format!("{what} = {value}"),
-            None => format!("{what} is no longer set"),
-        },
     }
 }

@@ -2,7 +2,7 @@
 
 use super::form::fields;
 use super::shell::{Place, banner, document, problems};
-use crate::api::named;
+use crate::api::query::named;
 use crate::auth::Auth;
 use crate::error::ApiError;
 use crate::state::Shared;

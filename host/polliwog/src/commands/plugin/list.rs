@@ -110,5 +110,6 @@ async fn would_load(common: &Common) -> anyhow::Result<Value> {
     };
     let config = config.map_err(|problems| anyhow::anyhow!("{}", problems[0]))?;
     let watcher = load(&config, sandbox(&config)?, Uncompiled::Compile).await;
-    Ok(watcher.set().states(&BTreeMap::new()).iter().map(web::plugin_json).collect())
+    let plugins: Vec<_> = watcher.set().states(&BTreeMap::new()).iter().map(web::PluginWire::from).collect();
+    Ok(serde_json::to_value(plugins)?)
 }

@@ -8,7 +8,8 @@ use egress::Method;
 /// Polls one target of the kind. A poll on command also runs in quarantine.
 pub(crate) async fn retry(remote: &Remote, kind: &str) -> anyhow::Result<u8> {
     let targets = every(remote, "/api/v1/targets?", "targets").await?;
-    let Some(target) = targets.iter().find(|target| target["kind"] == kind && target["enabled"] != false) else {
+    let mut targets = targets["targets"].as_array().into_iter().flatten();
+    let Some(target) = targets.find(|target| target["kind"] == kind && target["enabled"] != false) else {
         anyhow::bail!("no target of kind {kind} is polled: see `polliwog plugin list`");
     };
     let target = text(&target["id"]);

@@ -1,69 +1,43 @@
-//! The past of a target in the API: states, changes, availability and latencies, as JSON or CSV.
+//! The past of a target: states, changes, availability and latencies, as JSON or CSV.
 
-use crate::api::named;
+use super::query::{Queried, TargetPath, named, queried, wrong};
+use super::words;
+use crate::compression::compressed;
 use crate::error::ApiError;
+use crate::range::{is_coarse, length, with_current};
 use crate::state::Shared;
 use crate::timeline::{Availability, Past, Period};
-use crate::wire::{dependency_id, time};
+use crate::wire::{Time, dependency_id, time};
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use model::{
-    CommandError, DependencyState, ErrorChange, History, LatencySummary, PollChange, Sketch, StatusChange, TargetState,
-    Timestamp,
-};
+use model::{CommandError, ErrorChange, History, LatencySummary, PollChange, StatusChange, TargetState, Timestamp};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouterExt as _};
+use utoipa_axum::routes;
 
-/// The times that pages and API can show, each with its word: they end now.
-pub(crate) const RANGES: [(&str, Duration); 7] = [
-    ("1h", Duration::from_secs(3_600)),
-    ("6h", Duration::from_secs(6 * 3_600)),
-    ("24h", Duration::from_secs(24 * 3_600)),
-    ("7d", Duration::from_secs(7 * 86_400)),
-    ("30d", Duration::from_secs(30 * 86_400)),
-    ("90d", Duration::from_secs(90 * 86_400)),
-    ("400d", Duration::from_secs(400 * 86_400)),
-];
-
-/// Returns the length of a range; the default is a day.
-pub(crate) fn length(range: Option<&str>) -> Result<(&'static str, Duration), ApiError> {
-    let wanted = range.unwrap_or("24h");
-    RANGES.into_iter().find(|(word, _)| *word == wanted).ok_or_else(|| {
-        let known = RANGES.map(|(word, _)| word).join(", ");
-        let message = format!("the range must be one of {known}");
-        ApiError { field: Some("range"), ..ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message) }
-    })
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(history).layer(compressed())).routes(routes!(latency).layer(compressed()))
 }
 
-/// Returns true if the latencies of a range of this length are those of hours. Five minutes are stored for 14 days.
-pub(crate) fn is_coarse(length: Duration) -> bool {
-    length > Duration::from_secs(7 * 86_400)
-}
-
-/// Returns the latencies of a dependency: the stored ones, and the current five minutes.
-pub(crate) fn with_current(
-    stored: &BTreeMap<u32, Vec<LatencySummary>>,
-    dependency: &DependencyState,
-) -> Vec<LatencySummary> {
-    let stored = stored.get(&dependency.record.slot).map(Vec::as_slice).unwrap_or_default();
-    let current = dependency.volatile.window.map(|point| LatencySummary::of(&point, &Sketch::default()));
-    stored.iter().copied().chain(current).collect()
-}
-
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct HistoryQuery {
+#[into_params(parameter_in = Query)]
+struct HistoryQuery {
+    /// The time until now; the default is `24h`.
+    #[param(schema_with = words::range)]
     range: Option<String>,
+    /// The default is `json`.
+    #[param(schema_with = words::format)]
     format: Option<String>,
+    /// The name of a dependency; without, all of them.
     dependency: Option<String>,
 }
-
-type Queried = Result<Query<HistoryQuery>, axum::extract::rejection::QueryRejection>;
 
 /// A valid request: the target, the time, and whether the answer is CSV.
 struct Asked {
@@ -73,17 +47,13 @@ struct Asked {
     dependency: Option<String>,
 }
 
-fn asked(shared: &Shared, id: String, query: Queried) -> Result<Asked, ApiError> {
-    let wrong = |message: String| ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message);
-    let Query(query) = query.map_err(|error| wrong(format!("invalid query: {}", error.body_text())))?;
+fn asked(shared: &Shared, id: String, query: Queried<HistoryQuery>) -> Result<Asked, ApiError> {
+    let query = queried(query)?;
     let (_, length) = length(query.range.as_deref())?;
     let is_csv = match query.format.as_deref() {
         None | Some("json") => false,
         Some("csv") => true,
-        Some(_) => {
-            let error = wrong("the format must be json or csv".to_owned());
-            return Err(ApiError { field: Some("format"), ..error });
-        }
+        Some(_) => return Err(wrong("format", "the format must be json or csv")),
     };
     let id = named(id)?;
     let target = shared.host.target(&id).ok_or_else(|| CommandError::NoTarget(id.to_string()))?;
@@ -100,20 +70,23 @@ fn asked(shared: &Shared, id: String, query: Queried) -> Result<Asked, ApiError>
 }
 
 /// The error of a read that failed.
-pub(crate) fn unreadable(why: String) -> ApiError {
+pub(super) fn unreadable(why: String) -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "unreadable", why)
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Period)]
 struct PeriodWire {
-    from: String,
-    to: String,
+    from: Time,
+    to: Time,
+    #[schema(schema_with = words::past_state)]
     state: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Availability)]
 struct AvailabilityWire {
     /// From 0 to 1; null if nothing is known.
     share: Option<f64>,
@@ -121,8 +94,9 @@ struct AvailabilityWire {
     down_seconds: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = DependencyHistory)]
 struct DependencyWire<'a> {
     id: String,
     name: &'a str,
@@ -130,42 +104,49 @@ struct DependencyWire<'a> {
     periods: Vec<PeriodWire>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Transition)]
 struct TransitionWire<'a> {
-    at: String,
+    at: Time,
     dependency: &'a str,
+    #[schema(schema_with = words::status)]
     previous: &'static str,
+    #[schema(schema_with = words::status)]
     current: &'static str,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = PollChange)]
 struct PollWire<'a> {
-    at: String,
+    at: Time,
     /// Null if polls succeed again.
+    #[schema(schema_with = words::category_or_null)]
     category: Option<&'static str>,
     code: Option<&'a str>,
     message: Option<&'a str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = ErrorChange)]
 struct ErrorWire<'a> {
-    at: String,
+    at: Time,
     dependency: &'a str,
     error: Option<&'a str>,
     message: Option<&'a str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = History)]
 struct HistoryWire<'a> {
     target: &'a str,
-    from: String,
-    to: String,
+    from: Time,
+    to: Time,
     /// Changes before this time were deleted or are too many.
-    complete_since: String,
+    complete_since: Time,
     availability: AvailabilityWire,
     periods: Vec<PeriodWire>,
     dependencies: Vec<DependencyWire<'a>>,
@@ -175,8 +156,11 @@ struct HistoryWire<'a> {
 }
 
 fn periods(periods: &[Period]) -> Vec<PeriodWire> {
-    let wire =
-        |period: &Period| PeriodWire { from: time(period.from), to: time(period.to), state: period.state.as_str() };
+    let wire = |period: &Period| PeriodWire {
+        from: Time::new(period.from),
+        to: Time::new(period.to),
+        state: period.state.as_str(),
+    };
     periods.iter().map(wire).collect()
 }
 
@@ -185,11 +169,15 @@ fn availability(found: Availability) -> AvailabilityWire {
     AvailabilityWire { share: found.share(), up_seconds, down_seconds }
 }
 
-/// The states, changes and errors of a target, and its availability.
-pub(crate) async fn history(
+/// Returns the states, changes and errors of a target, and its availability. The CSV contains the transitions.
+#[utoipa::path(
+    get, path = "/api/v1/targets/{id}/history", tag = "history", params(TargetPath, HistoryQuery),
+    responses((status = 200, description = "The past.", content((HistoryWire<'_> = "application/json"), (String = "text/csv"))))
+)]
+async fn history(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-    query: Queried,
+    query: Queried<HistoryQuery>,
 ) -> Result<Response, ApiError> {
     let Asked { target, span, is_csv, dependency } = asked(&shared, id, query)?;
     let history = shared.host.history(&target.info.id, span.0).await.map_err(unreadable)?;
@@ -202,9 +190,9 @@ pub(crate) async fn history(
     let dependencies = target.observed.dependencies.iter().filter(|d| is_wanted(&d.record.reported.name));
     let wire = HistoryWire {
         target: target.info.id.as_str(),
-        from: time(span.0),
-        to: time(span.1),
-        complete_since: time(history.since),
+        from: Time::new(span.0),
+        to: Time::new(span.1),
+        complete_since: Time::new(history.since),
         availability: availability(Availability::of(&of_target, span)),
         periods: periods(&of_target),
         dependencies: (dependencies)
@@ -233,13 +221,13 @@ fn slot(target: &TargetState, name: &str) -> Option<u32> {
 
 fn transition(change: &StatusChange) -> TransitionWire<'_> {
     let (previous, current) = (change.previous.as_str(), change.current.as_str());
-    TransitionWire { at: time(change.at), dependency: &change.dependency, previous, current }
+    TransitionWire { at: Time::new(change.at), dependency: &change.dependency, previous, current }
 }
 
 fn poll(change: &PollChange) -> PollWire<'_> {
     let failure = change.failure.as_ref();
     PollWire {
-        at: time(change.at),
+        at: Time::new(change.at),
         category: failure.map(|(category, ..)| category.as_str()),
         code: failure.map(|(_, code, _)| code.as_str()),
         message: failure.map(|(.., message)| message.as_str()),
@@ -248,7 +236,7 @@ fn poll(change: &PollChange) -> PollWire<'_> {
 
 fn error(change: &ErrorChange) -> ErrorWire<'_> {
     let (error, message) = (change.error.as_deref(), change.message.as_deref());
-    ErrorWire { at: time(change.at), dependency: &change.dependency, error, message }
+    ErrorWire { at: Time::new(change.at), dependency: &change.dependency, error, message }
 }
 
 fn transitions(history: &History, is_wanted: impl Fn(&str) -> bool) -> String {
@@ -260,10 +248,11 @@ fn transitions(history: &History, is_wanted: impl Fn(&str) -> bool) -> String {
     text
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LatencyPoint)]
 struct PointWire {
-    start: String,
+    start: Time,
     min_ms: f32,
     mean_ms: f32,
     p95_ms: f32,
@@ -271,20 +260,25 @@ struct PointWire {
     count: u32,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Latencies)]
 struct LatenciesWire<'a> {
     id: String,
     name: &'a str,
     points: Vec<PointWire>,
 }
 
-/// The latencies of a target's dependencies: one point for five minutes, for an hour in ranges of more than 7 days, and
-/// for a day before the last 90 days.
-pub(crate) async fn latency(
+/// Returns the latencies of a target's dependencies: one point for five minutes, for an hour in ranges of more than 7
+/// days, and for a day before the last 90 days.
+#[utoipa::path(
+    get, path = "/api/v1/targets/{id}/latency", tag = "history", params(TargetPath, HistoryQuery),
+    responses((status = 200, description = "The latencies.", content((Vec<LatenciesWire<'_>> = "application/json"), (String = "text/csv"))))
+)]
+async fn latency(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-    query: Queried,
+    query: Queried<HistoryQuery>,
 ) -> Result<Response, ApiError> {
     let Asked { target, span, is_csv, dependency } = asked(&shared, id, query)?;
     let slot = dependency.as_ref().and_then(|name| slot(&target, name));
@@ -304,7 +298,7 @@ pub(crate) async fn latency(
         return Ok(csv(&text));
     }
     let wire = |LatencySummary { start, min, mean, p95, max, count }: LatencySummary| PointWire {
-        start: time(start),
+        start: Time::new(start),
         min_ms: min,
         mean_ms: mean,
         p95_ms: p95,
@@ -342,14 +336,5 @@ mod tests {
         {
             assert_eq!(field(text), expected);
         }
-    }
-
-    #[test]
-    fn a_range_is_one_of_the_known_words() {
-        assert_eq!(length(None).ok(), Some(("24h", Duration::from_secs(86_400))));
-        assert_eq!(length(Some("7d")).ok().map(|(_, length)| length.as_secs()), Some(604_800));
-        let error = length(Some("2 weeks")).err().unwrap();
-        assert_eq!((error.status, error.field), (StatusCode::BAD_REQUEST, Some("range")));
-        assert_eq!(error.message, "the range must be one of 1h, 6h, 24h, 7d, 30d, 90d, 400d");
     }
 }

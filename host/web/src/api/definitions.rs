@@ -1,7 +1,9 @@
-//! Targets in the API that are made, changed and deleted while the host runs.
+//! Targets that are made, changed and deleted while the host runs.
 
-use crate::api::named;
-use crate::error::ApiError;
+use super::commands::DeletedWire;
+use super::query::{TargetPath, body, named, wrong};
+use super::words;
+use crate::error::{ApiError, ErrorWire};
 use crate::state::Shared;
 use axum::Json;
 use axum::body::Bytes;
@@ -12,18 +14,30 @@ use model::{CommandError, Definition, TargetId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(show))
+}
 
 /// The keys of a definition whose names differ between the API and the file.
 const RENAMED: [(&str, &str); 3] =
     [("hostHeader", "host_header"), ("minInterval", "min_interval"), ("maxInterval", "max_interval")];
 
 /// The definition of a target. Durations are texts such as `10s`.
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all(deserialize = "camelCase", serialize = "snake_case"))]
-struct DefinitionWire {
+#[schema(as = TargetDefinition, rename_all = "camelCase")]
+pub(super) struct DefinitionWire {
+    /// Required when the target is made; later it cannot be changed.
     #[serde(skip_serializing)]
+    #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,62}$")]
     id: Option<String>,
+    /// A kind that a plugin serves.
     kind: String,
+    /// The URL of the service, of scheme http or https.
     url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -41,6 +55,7 @@ struct DefinitionWire {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_interval: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = words::cadence_or_null)]
     cadence: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout: Option<String>,
@@ -56,16 +71,19 @@ struct DefinitionWire {
     settings: Map<String, Value>,
 }
 
-#[derive(Deserialize, Serialize)]
+/// A further origin.
+#[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Origin)]
 struct AlsoWire {
     url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     tls: Option<TlsWire>,
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Tls)]
 struct TlsWire {
     /// One SHA-256 fingerprint, or a list of them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,16 +94,8 @@ struct TlsWire {
     http2: bool,
 }
 
-#[derive(Serialize)]
-pub(crate) struct DeletedWire {
-    deleted: String,
-}
-
-fn read(body: &[u8]) -> Result<DefinitionWire, ApiError> {
-    serde_json::from_slice(body).map_err(|error| {
-        let message = format!("the body must be the definition of a target, with kind and url: {error}");
-        ApiError::new(StatusCode::BAD_REQUEST, "bad_body", message)
-    })
+fn read(bytes: &[u8]) -> Result<DefinitionWire, ApiError> {
+    body(bytes, "the definition of a target, with kind and url")
 }
 
 /// The definition as it is kept.
@@ -95,14 +105,10 @@ fn written(definition: &DefinitionWire) -> Result<String, ApiError> {
 }
 
 /// The id of a sent definition, and the definition as it is kept.
-pub(crate) fn sent(body: &[u8]) -> Result<(TargetId, String), ApiError> {
+pub(super) fn sent(body: &[u8]) -> Result<(TargetId, String), ApiError> {
     let definition = read(body)?;
-    let wrong = |message: String| ApiError {
-        field: Some("id"),
-        ..ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message)
-    };
-    let id = definition.id.as_deref().ok_or_else(|| wrong("a target needs an id".to_owned()))?;
-    let id = TargetId::new(id).map_err(|error| wrong(error.to_string()))?;
+    let id = definition.id.as_deref().ok_or_else(|| wrong("id", "a target needs an id"))?;
+    let id = TargetId::new(id).map_err(|error| wrong("id", error.to_string()))?;
     Ok((id, written(&definition)?))
 }
 
@@ -123,18 +129,36 @@ fn shown(shared: &Shared, id: &TargetId) -> Result<Json<Value>, ApiError> {
     Ok(Json([("id".to_owned(), id.as_str().into())].into_iter().chain(members).collect()))
 }
 
-pub(crate) async fn show(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+/// Returns the definition of a target that was made through the API.
+#[utoipa::path(
+    get, path = "/api/v1/targets/{id}/definition", tag = "targets", params(TargetPath),
+    responses(
+        (status = 200, body = DefinitionWire, description = "The definition."),
+        (status = 409, body = ErrorWire, description = "The target is defined in the file.")
+    )
+)]
+async fn show(State(shared): State<Shared>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
     shown(&shared, &named(id)?)
 }
 
-pub(crate) async fn create(State(shared): State<Shared>, body: Bytes) -> Result<Response, ApiError> {
+/// Makes a target. It is on disk when the response is sent.
+#[utoipa::path(
+    post, path = "/api/v1/targets", tag = "targets", request_body = DefinitionWire,
+    responses((status = 201, body = DefinitionWire, description = "The definition.", headers(("location" = String, description = "The path of the target."))))
+)]
+pub(super) async fn create(State(shared): State<Shared>, body: Bytes) -> Result<Response, ApiError> {
     let (id, definition) = sent(&body)?;
     shared.host.define(&id, Definition::New(definition)).await?;
     let place = [(header::LOCATION, format!("/api/v1/targets/{id}"))];
     Ok((StatusCode::CREATED, place, shown(&shared, &id)?).into_response())
 }
 
-pub(crate) async fn replace(
+/// Replaces the definition of a target that was made through the API.
+#[utoipa::path(
+    put, path = "/api/v1/targets/{id}", tag = "targets", params(TargetPath), request_body = DefinitionWire,
+    responses((status = 200, body = DefinitionWire, description = "The new definition."))
+)]
+pub(super) async fn replace(
     State(shared): State<Shared>,
     Path(id): Path<String>,
     body: Bytes,
@@ -142,13 +166,18 @@ pub(crate) async fn replace(
     let (id, definition) = (named(id)?, read(&body)?);
     if definition.id.as_ref().is_some_and(|sent| sent != id.as_str()) {
         let message = format!("the id of a target cannot be changed: delete {id}, and make another target");
-        return Err(ApiError { field: Some("id"), ..ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message) });
+        return Err(wrong("id", message));
     }
     shared.host.define(&id, Definition::Changed(written(&definition)?)).await?;
     shown(&shared, &id)
 }
 
-pub(crate) async fn delete(
+/// Deletes a target that was made through the API, with its changed settings.
+#[utoipa::path(
+    delete, path = "/api/v1/targets/{id}", tag = "targets", params(TargetPath),
+    responses((status = 200, body = DeletedWire, description = "It is deleted."))
+)]
+pub(super) async fn delete(
     State(shared): State<Shared>,
     Path(id): Path<String>,
 ) -> Result<Json<DeletedWire>, ApiError> {
