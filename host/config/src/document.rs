@@ -1,7 +1,7 @@
 //! The configuration file: finds it, reads it, and detects changes.
 
-use crate::written::{Invalid, Written};
-use crate::{Places, Problem, TargetConfig, find};
+use crate::written::{Extra, Invalid, Written};
+use crate::{Places, Problem, find};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -38,8 +38,8 @@ pub struct Stamp {
 pub struct Reading {
     /// The places of configuration and data.
     pub places: Places,
-    /// Targets of the demo, in addition to those of the file. With them, the data directory is that of the demo.
-    pub extra: Option<Arc<[TargetConfig]>>,
+    /// The demo, in addition to the file. With it, the data directory is that of the demo.
+    pub extra: Option<Arc<Extra>>,
 }
 
 impl Stamp {
@@ -104,8 +104,8 @@ impl Document {
         let written = Written::read((&self.name, &self.text), (&reading.places, demo), &environment)?;
         // The services of the demo are on loopback, and so is what a newcomer adds.
         let written = if demo { written.reaching_loopback() } else { written };
-        let extra = reading.extra.iter().flat_map(|extra| extra.iter().cloned());
-        written.with_targets(extra).map_err(|problems: Vec<Problem>| Invalid { problems, rest: None })
+        let extra = reading.extra.as_deref().cloned().unwrap_or_default();
+        written.with_extra(extra).map_err(|problems: Vec<Problem>| Invalid { problems, rest: None })
     }
 }
 

@@ -15,6 +15,15 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+/// Targets and aliases in addition to those of the file.
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    /// The targets.
+    pub targets: Vec<TargetConfig>,
+    /// Names of dependencies, and their canonical names.
+    pub aliases: Vec<(String, String)>,
+}
+
 /// Looks up an environment variable.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -128,14 +137,18 @@ impl Written {
         self
     }
 
-    /// Adds targets that are not in the file. A target of the file with the same id takes precedence.
+    /// Adds targets and aliases that are not in the file. A target or alias of the file with the same id or name takes
+    /// precedence.
     ///
     /// # Errors
     /// The problems of targets that do not fit the scheduler's settings.
-    pub fn with_targets(mut self, targets: impl IntoIterator<Item = TargetConfig>) -> Result<Self, Vec<Problem>> {
+    pub fn with_extra(mut self, extra: Extra) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let ids: HashSet<_> = self.config.targets.iter().map(|target| target.id.clone()).collect();
-        for mut target in targets.into_iter().filter(|target| !ids.contains(&target.id)) {
+        for (name, canonical) in extra.aliases {
+            self.config.aliases.entry(name).or_insert(canonical);
+        }
+        for mut target in extra.targets.into_iter().filter(|target| !ids.contains(&target.id)) {
             let found = target.apply(&Overrides::new(), &self.config.scheduler);
             let place = || format!("target {:?}, which is not in the file", target.id);
             problems

@@ -28,6 +28,16 @@ const UP: Duration = Duration::from_secs(45);
 /// How long the restarting service is down.
 const DOWN: Duration = Duration::from_secs(40);
 
+/// Names of dependencies in the demo, and their canonical names: services that several targets use, and targets.
+pub const ALIASES: [(&str, &str); 6] = [
+    ("postgres", "PostgreSQL main"),
+    ("db", "PostgreSQL main"),
+    ("sqlserver", "SQL Server"),
+    ("redis", "Redis"),
+    ("upstream", "shop"),
+    ("Payment gateway", "flaky"),
+];
+
 /// A target of the demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemoTarget {
@@ -45,6 +55,8 @@ pub struct DemoTarget {
     pub secrets: &'static [(&'static str, &'static str)],
     /// The base interval.
     pub interval: Duration,
+    /// The value of the label `site`.
+    pub site: &'static str,
 }
 
 /// Returns the targets of a demo that listens on `port` and the next port.
@@ -58,6 +70,7 @@ pub fn targets(port: u16) -> Vec<DemoTarget> {
         settings: "{}",
         secrets: &[],
         interval: Duration::from_secs(seconds),
+        site: if matches!(kind, "pve" | "pbs" | "pmg") { "bern" } else { "zurich" },
     };
     vec![
         target("shop", "Web shop", "proactive-deps", "/shop/dependencies", 2),

@@ -314,6 +314,19 @@ pub(crate) struct RunArguments {
     /// The port of the simulated services, which also use the next port
     #[arg(long, value_name = "PORT", default_value_t = demo::PORT, requires = "demo")]
     pub demo_port: u16,
+    /// Simulate a past of this length for the demo, for example 400d; only at its first start
+    #[arg(long, value_name = "TIME", requires = "demo", value_parser = past)]
+    pub history: Option<i64>,
+}
+
+/// Parses the length of a past, in days.
+fn past(text: &str) -> Result<i64, String> {
+    const LONGEST: u64 = 400;
+    let days = config::parse_duration(text)?.as_secs().div_ceil(86_400);
+    if days > LONGEST {
+        return Err(format!("history is kept for {LONGEST} days: use at most {LONGEST}d"));
+    }
+    Ok(i64::try_from(days).unwrap_or_default())
 }
 
 /// The arguments of `setup`.

@@ -3,7 +3,7 @@
 use crate::cli::Common;
 use anyhow::{anyhow, bail};
 use config::{
-    Config, Document, Invalid, Places, Problem, Reading, SecretSource, TargetConfig, Written, environment, find,
+    Config, Document, Extra, Invalid, Places, Problem, Reading, SecretSource, TargetConfig, Written, environment, find,
     misspelt,
 };
 use model::{Kind, TargetId};
@@ -88,8 +88,8 @@ pub(crate) fn unknown_variables(config: &Config) -> Vec<Problem> {
     misspelt(set.iter().map(String::as_str), &config.variables)
 }
 
-/// The demo's targets.
-pub(crate) fn demo_targets(port: u16) -> Arc<[TargetConfig]> {
+/// The demo's targets and aliases.
+pub(crate) fn demo(port: u16) -> Arc<Extra> {
     let target = |simulated: demo::DemoTarget| TargetConfig {
         name: simulated.name.to_owned(),
         interval: Some(simulated.interval),
@@ -98,7 +98,10 @@ pub(crate) fn demo_targets(port: u16) -> Arc<[TargetConfig]> {
         secrets: (simulated.secrets.iter())
             .map(|(name, value)| ((*name).to_owned(), SecretSource::Simulated(value)))
             .collect(),
-        labels: BTreeMap::from([("estate".to_owned(), "demo".to_owned())]),
+        labels: BTreeMap::from([
+            ("estate".to_owned(), "demo".to_owned()),
+            ("site".to_owned(), simulated.site.to_owned()),
+        ]),
         settings: serde_json::from_str(simulated.settings).expect("the demo's settings are JSON"),
         ..TargetConfig::new(
             TargetId::new(simulated.id).expect("the demo's ids are ids"),
@@ -106,5 +109,9 @@ pub(crate) fn demo_targets(port: u16) -> Arc<[TargetConfig]> {
             simulated.url.parse().expect("the demo's URLs are URLs"),
         )
     };
-    demo::targets(port).into_iter().map(target).collect()
+    let alias = |(name, canonical): (&str, &str)| (name.to_owned(), canonical.to_owned());
+    Arc::new(Extra {
+        targets: demo::targets(port).into_iter().map(target).collect(),
+        aliases: demo::ALIASES.into_iter().map(alias).collect(),
+    })
 }

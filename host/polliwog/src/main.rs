@@ -11,6 +11,7 @@ mod cli;
 mod client;
 mod commands;
 mod configuration;
+mod demo_past;
 mod logging;
 mod means;
 mod output;

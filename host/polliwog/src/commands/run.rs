@@ -2,7 +2,8 @@
 
 use crate::admin::{self, ADMIN_TOKEN, AdminToken};
 use crate::cli::RunArguments;
-use crate::configuration::{demo_targets, document, unknown_variables};
+use crate::configuration::{demo, document, unknown_variables};
+use crate::demo_past;
 use crate::means;
 use crate::output::{complain, counted, print};
 use crate::plugins;
@@ -40,7 +41,7 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     means::keep_private();
     let clock = Clock::start();
     let reading =
-        Reading { places: arguments.common.places(), extra: arguments.demo.then(|| demo_targets(arguments.demo_port)) };
+        Reading { places: arguments.common.places(), extra: arguments.demo.then(|| demo(arguments.demo_port)) };
     let document = document(&reading.places, arguments.demo)?;
     let written = match document.parse(&reading) {
         Ok(written) => Arc::new(written),
@@ -82,13 +83,33 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
         Ok(candidate) => candidate,
         Err(problems) => return Ok(refuse(&problems)),
     };
-    let opened = opening.await??;
+    let mut opened = opening.await??;
     let candidate = match with_settings(&validator, written.clone(), &watcher, candidate, &opened.store).await {
         Ok(candidate) => candidate,
         Err(problems) => return Ok(refuse(&problems)),
     };
+    if let Some(days) = arguments.history {
+        past_of_demo(&mut opened, &candidate, (&watcher, &sandbox), (&clock, days)).await?;
+    }
     let start = Start { clock, document, candidate, watcher, opened, egress, sandbox, validator, bus, named, log };
     start.serve(ports).await
+}
+
+/// Simulates a past of the demo, unless there is a true one.
+async fn past_of_demo(
+    opened: &mut Opened,
+    candidate: &Candidate,
+    (watcher, sandbox): (&PluginWatcher, &Sandbox),
+    (clock, days): (&Clock, i64),
+) -> anyhow::Result<()> {
+    if !opened.targets.is_empty() {
+        tracing::warn!(
+            "--history is ignored, because the demo has a past already: use another --data-dir for a new one"
+        );
+        return Ok(());
+    }
+    tracing::info!("simulating a past of {}", counted(usize::try_from(days)?, "day"));
+    demo_past::simulate(opened, (&candidate.prepared.targets, watcher.set(), sandbox), (clock, days)).await
 }
 
 /// Prepares the configuration for the start as it is written, so that plugins that do not fit it are refused.
