@@ -56,6 +56,7 @@ mod budget;
 mod captures;
 mod coalesce;
 mod connect;
+mod ended;
 mod error;
 mod exchange;
 #[cfg(fuzzing)]

@@ -144,6 +144,17 @@ pub struct Timing {
     pub total_ms: f64,
 }
 
+impl Timing {
+    /// Adds the duration of each phase of another exchange.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.dns_ms += other.dns_ms;
+        self.connect_ms += other.connect_ms;
+        self.tls_ms += other.tls_ms;
+        self.first_byte_ms += other.first_byte_ms;
+        self.total_ms += other.total_ms;
+    }
+}
+
 /// An answer with every secret masked. Its body counts in the budget of body bytes until the drop.
 #[derive(Debug)]
 pub struct Response {

@@ -5,8 +5,9 @@ use crate::budget::{Bytes, Gauges, Slots, Sockets};
 use crate::captures::{self, Answer, Captured, Place, Sent};
 use crate::coalesce::{self, Coalescer};
 use crate::connect::{Destination, Resolve, SystemResolver};
+use crate::ended::Ended;
 use crate::exchange::{Common, Plan, Raw, Reading, exchange};
-use crate::message::{Request, Response};
+use crate::message::{Request, Response, Timing};
 use crate::pool::Pool;
 use crate::recording::{RecordedRequest, Tape};
 use crate::secrets::AvailableSecrets;
@@ -14,7 +15,7 @@ use crate::{Error, ErrorClass, Grant, Narrowing, Origin, OriginGrant, Seen, requ
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -159,14 +160,7 @@ pub struct Session {
     waiting: AtomicUsize,
     /// The highest value of `waiting` so far.
     most_waiting: AtomicUsize,
-    /// Whether a request failed because this host lacked a resource.
-    starved: AtomicBool,
-    /// Whether a request timed out while it waited for a resource of this host.
-    held_up: AtomicBool,
-    /// Whether a request timed out after it was sent, because the server did not answer.
-    hung: AtomicBool,
-    /// The bits of [`Seen`].
-    seen: AtomicU16,
+    ended: Ended,
     /// Names of the secrets that were inserted so far.
     secrets: Mutex<BTreeSet<String>>,
     /// Serialises the masking of answers.
@@ -190,10 +184,7 @@ impl Session {
             reading: Arc::new(Reading { limit: limits.bodies, bytes: AtomicUsize::new(0) }),
             waiting: AtomicUsize::new(0),
             most_waiting: AtomicUsize::new(0),
-            starved: AtomicBool::new(false),
-            held_up: AtomicBool::new(false),
-            hung: AtomicBool::new(false),
-            seen: AtomicU16::new(0),
+            ended: Ended::default(),
             secrets: Mutex::default(),
             masking: tokio::sync::Mutex::default(),
             captured: Arc::default(),
@@ -220,9 +211,9 @@ impl Session {
     /// for the slots of the other requests of the poll.
     pub fn was_starved(&self) -> bool {
         let waited_for_others = self.most_waiting.load(Ordering::Relaxed) <= MAX_OWN_WAITING
-            && self.held_up.load(Ordering::Relaxed)
-            && !self.hung.load(Ordering::Relaxed);
-        self.starved.load(Ordering::Relaxed) || waited_for_others
+            && self.ended.is_held_up()
+            && !self.ended.is_hung();
+        self.ended.is_starved() || waited_for_others
     }
 
     /// Sets the store of captured secrets.
@@ -256,7 +247,12 @@ impl Session {
 
     /// Returns how the requests ended so far.
     pub fn seen(&self) -> Seen {
-        Seen::from_bits(self.seen.load(Ordering::Relaxed))
+        self.ended.seen()
+    }
+
+    /// Returns the duration of each phase, summed over the answers so far.
+    pub fn timing(&self) -> Timing {
+        self.ended.timing()
     }
 
     /// Returns the names of the secrets inserted so far, in alphabetical order.
@@ -311,10 +307,7 @@ impl Session {
         self.most_waiting.fetch_max(waiting, Ordering::Relaxed);
         let result = self.exchanged(request).await;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.seen.fetch_or(Seen::of(&result).bits(), Ordering::Relaxed);
-        if result.as_ref().is_err_and(Error::is_ours) {
-            self.starved.store(true, Ordering::Relaxed);
-        }
+        self.ended.note(&result);
         result
     }
 
@@ -380,8 +373,7 @@ impl Session {
             Ok(Err(error)) => return Err(mask_error(&self.grant.secrets, error).await),
             Err(_) => {
                 let (after, phase) = (start.elapsed(), in_flight.progress.phase());
-                let cause = if in_flight.progress.is_held_up() { &self.held_up } else { &self.hung };
-                cause.store(true, Ordering::Relaxed);
+                self.ended.timed_out(in_flight.progress.is_held_up());
                 // If the poll ended before the timeout of the request, the server is not to blame.
                 let cut = timeout.is_some_and(|timeout| start + timeout > self.deadline);
                 return Err(if cut { Error::PollOver { after, phase } } else { Error::Timeout { after, phase } });

@@ -9,10 +9,13 @@ use model::{
     Event, Observed, Place, PollMeasure, Sample, Schedule, SchedulerState, SequencedEvent, TargetId, TargetInfo,
     TargetState, Timestamp,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use store::KnownState;
+
+/// The number of kept polls of a target.
+const POLLS: usize = 8;
 
 /// The state of every target and of the scheduler, for readers on any thread.
 #[derive(Debug, Default)]
@@ -25,6 +28,8 @@ pub struct ReadModel {
 #[derive(Debug)]
 pub(crate) struct Entry {
     state: RwLock<Arc<TargetState>>,
+    /// The last polls, oldest first.
+    polls: Mutex<VecDeque<PollMeasure>>,
     /// Publications that wait for the database.
     unwritten: AtomicU8,
     /// The target is removed: late results are announced and no longer shown.
@@ -36,6 +41,15 @@ impl ReadModel {
     pub fn target(&self, id: &TargetId) -> Option<Arc<TargetState>> {
         let entry = self.entries.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
         entry.map(|entry| entry.state())
+    }
+
+    /// The last polls of a target, newest first.
+    pub fn polls(&self, id: &TargetId) -> Vec<PollMeasure> {
+        let entry = self.entries.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        let polls = |entry: Arc<Entry>| {
+            entry.polls.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().copied().collect()
+        };
+        entry.map(polls).unwrap_or_default()
     }
 
     /// Every target, by id.
@@ -60,6 +74,7 @@ impl ReadModel {
         let id = state.info.id.clone();
         let entry = Arc::new(Entry {
             state: RwLock::new(Arc::new(state)),
+            polls: Mutex::default(),
             unwritten: AtomicU8::new(0),
             removed: AtomicBool::new(false),
         });
@@ -84,6 +99,17 @@ impl Entry {
     pub(crate) fn update(&self, change: impl FnOnce(&mut TargetState)) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut state));
+    }
+
+    /// Keeps a poll among the last ones.
+    fn note(&self, poll: PollMeasure) {
+        let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
+        if polls.len() == POLLS {
+            polls.pop_front();
+        } else if polls.capacity() == 0 {
+            polls.reserve_exact(POLLS);
+        }
+        polls.push_back(poll);
     }
 
     pub(crate) fn set_place(&self, place: Place) {
@@ -133,7 +159,8 @@ impl Publication {
             });
         }
         if let Some((metrics, measure)) = measure {
-            metrics.poll(measure);
+            metrics.poll(measure.wall, measure.failure);
+            entry.note(measure);
         }
         for event in passing {
             bus.announce(SequencedEvent { sequence: None, event });

@@ -163,6 +163,12 @@ impl Reconfigurer {
         self.shown().setting(key)
     }
 
+    /// The scheduler's settings, and every target as the scheduler knows it.
+    pub async fn scheduled(&self) -> (scheduler::Settings, Vec<scheduler::TargetSpec>) {
+        let running = &self.state.lock().await.running;
+        (running.config.scheduler.clone(), running.targets.values().map(|target| target.spec()).collect())
+    }
+
     /// The plugins that serve.
     pub fn plugins(&self) -> Arc<PluginSet> {
         self.plugins.read().unwrap_or_else(PoisonError::into_inner).clone()

@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-use model::{FailureCategory, Kind, PollMeasure, TargetId};
+use model::{FailureCategory, Kind, TargetId};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
@@ -179,15 +179,15 @@ impl Metrics {
 }
 
 impl TargetMetrics {
-    /// Counts a poll that ended.
-    pub fn poll(&self, measure: PollMeasure) {
+    /// Counts a poll that ended after `wall`; `failure` is the category of its failure, if it failed.
+    pub fn poll(&self, wall: Duration, failure: Option<FailureCategory>) {
         let Inner { labels, series, success, error, errors, duration, forgotten, .. } = &*self.0;
         // A result that was committed late must not bring back the series of a removed target.
         if forgotten.load(Ordering::Relaxed) {
             return;
         }
         let result = |word: &str| series.polls.get_or_create_owned(&with(labels.clone(), "result", word));
-        match measure.failure {
+        match failure {
             None => success.get_or_init(|| result("success")).inc(),
             Some(category) => {
                 error.get_or_init(|| result("error")).inc();
@@ -195,7 +195,7 @@ impl TargetMetrics {
                 errors[index(category)].get_or_init(count).inc()
             }
         };
-        duration.get_or_init(|| series.durations.get_or_create_owned(labels)).observe(measure.wall.as_secs_f64());
+        duration.get_or_init(|| series.durations.get_or_create_owned(labels)).observe(wall.as_secs_f64());
     }
 
     /// Counts a start, and how long after its due time it came.
@@ -242,12 +242,12 @@ mod tests {
         };
         assert_eq!(series(), 0);
         let wall = Duration::from_millis(20);
-        target.poll(PollMeasure { wall, failure: None });
+        target.poll(wall, None);
         assert_eq!(series(), 3, "one result, and sum and count of the duration");
-        target.poll(PollMeasure { wall, failure: Some(FailureCategory::Permanent) });
+        target.poll(wall, Some(FailureCategory::Permanent));
         assert_eq!(series(), 5, "another result, and a category");
         target.forget();
-        target.poll(PollMeasure { wall, failure: None });
+        target.poll(wall, None);
         assert_eq!(series(), 0, "a late result brings nothing back");
     }
 }

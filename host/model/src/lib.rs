@@ -12,6 +12,7 @@ mod ids;
 mod latency;
 mod outcome;
 mod pulse;
+mod replay;
 mod report;
 mod schedule;
 mod state;
@@ -27,14 +28,15 @@ pub use ids::{InvalidId, Kind, TargetId};
 pub use latency::{LATENCY_WINDOW, LatencyPoint, LatencySummary, LatencyWindow, Sketch};
 pub use outcome::{Cause, Failure, FailureCategory, Outcome};
 pub use pulse::{Alive, Pulse};
+pub use replay::{Replay, ReplayRow};
 pub use report::{Dependency, Json, Report, Sample, SampleKind, Status};
 pub use schedule::{Breaker, BreakerState, Cadence, Counters, DeadLetter, DeadReason, Place, Rate, Rates, Schedule};
 pub use state::{
     DependencyRecord, DependencyState, Observed, PollFailure, TargetInfo, TargetSource, TargetState, Volatile,
 };
 pub use surface::{
-    Ask, CommandError, Definition, Explanation, KindDescription, LoopState, PluginState, PluginUsage, PollMeasure,
-    SchedulerState, SecretDescription, ServedPlugin, Setting, SettingSource, Term,
+    Ask, CommandError, Definition, Explanation, KindDescription, LoopState, Phases, PluginState, PluginUsage,
+    PollMeasure, SchedulerState, SecretDescription, ServedPlugin, Setting, SettingSource, Term,
 };
 pub use text::is_invisible;
 pub use time::{Moment, Timestamp};

@@ -255,11 +255,36 @@ pub struct LoopState {
     pub oldest_ever: Duration,
 }
 
-/// The duration and result of a poll, for metrics.
+/// The durations of the phases of a poll's requests, in milliseconds, as sums. Reused connections skip the first three.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Phases {
+    /// The look-up of names.
+    pub dns: f32,
+    /// Connecting.
+    pub connect: f32,
+    /// The TLS handshake.
+    pub tls: f32,
+    /// Waiting for the first byte of the answer.
+    pub wait: f32,
+    /// Reading the rest of the answer.
+    pub read: f32,
+}
+
+/// The duration, cost and result of a poll.
 #[derive(Clone, Copy, Debug)]
 pub struct PollMeasure {
+    /// The end of the poll.
+    pub at: Timestamp,
     /// The duration of the poll.
     pub wall: Duration,
+    /// The processor time of the plugin.
+    pub cpu: Duration,
+    /// The number of requests.
+    pub requests: u32,
+    /// The number of bytes of response bodies.
+    pub bytes: u64,
+    /// The time spent on its requests.
+    pub phases: Phases,
     /// The category of the failure; `None` if the poll returned a report.
     pub failure: Option<FailureCategory>,
 }

@@ -124,23 +124,13 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Remote,
     },
-    /// Simulate an estate and compare how late each cadence detects changes, at an equal number of polls
+    /// Compare how late each cadence detects changes, on a simulated estate or on what the running host recorded
     ///
-    /// The estate is JSON. Required: `targets`, and `classes`, each with `share`, `incidentsPerDay`, `incidentLength`
+    /// An estate is JSON. Required: `targets`, and `classes`, each with `share`, `incidentsPerDay`, `incidentLength`
     /// and optionally `name`, `latency`, `failureRate`, `interval`. Optional: `name`, `duration`, `targetsPerHost`,
     /// `baseInterval`, `minInterval`, `maxInterval`, `maxInFlight`, `maxPerHost`, and `outages`, each with `at`,
     /// `length`, `share`. Durations are written "30s", "5m", "2h", "1d", or as seconds.
-    Simulate {
-        /// The estate file
-        #[arg(value_name = "ESTATE.json")]
-        estate: PathBuf,
-        /// The seed of the random numbers
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Simulate(SimulateArguments),
     /// Show or replace the admin token of the running host; list, make and revoke further tokens
     Token {
         /// The action
@@ -169,6 +159,25 @@ pub(crate) enum Command {
     /// Compile a plugin from stdin to stdout; this program starts itself with this command
     #[command(name = COMPILE_PLUGIN, hide = true)]
     CompilePlugin,
+}
+
+/// The arguments of `simulate`.
+#[derive(Args, Debug)]
+pub(crate) struct SimulateArguments {
+    /// The estate file
+    #[arg(value_name = "ESTATE.json", required_unless_present = "history", conflicts_with = "history")]
+    pub estate: Option<PathBuf>,
+    /// The seed of the random numbers
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Replay what the running host recorded
+    #[arg(long)]
+    pub history: bool,
+    /// The time until now that is replayed: 1h, 6h, 24h, 7d, 30d, 90d or 400d
+    #[arg(long, default_value = "7d", requires = "history")]
+    pub range: String,
+    #[command(flatten)]
+    pub common: Remote,
 }
 
 /// The choice of events.

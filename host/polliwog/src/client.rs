@@ -14,8 +14,9 @@ use tokio::time::Instant;
 const URL: &str = "POLLIWOG_URL";
 const TOKEN: &str = "POLLIWOG_TOKEN";
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The test of a target waits for the target's server. The API answers each request within this time.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// The test of a target waits for the target's server, and a replay computes for seconds. The API answers each request
+/// within this time.
+const LONG_TIMEOUT: Duration = Duration::from_secs(60);
 const ANSWER: usize = 64 << 20;
 
 /// Why a call to the running host failed.
@@ -85,8 +86,9 @@ pub(crate) async fn call(
     }
     let origins = vec![OriginGrant { origin, tls }];
     let grant = Grant::new(base, origins, secrets);
-    let is_test = path.ends_with("/test") || path.ends_with("/target-tests");
-    let timeout = if is_test { TEST_TIMEOUT } else { TIMEOUT };
+    let is_long =
+        path.ends_with("/test") || path.ends_with("/target-tests") || path.starts_with("/api/v1/scheduler/replay");
+    let timeout = if is_long { LONG_TIMEOUT } else { TIMEOUT };
     let limits = Limits { requests: 1, body: ANSWER, bodies: ANSWER };
     let lane = Egress::new(egress::Config::default()).lane(tokio::runtime::Handle::current());
     let session = Session::new(lane, Arc::new(grant), limits, Instant::now() + timeout);

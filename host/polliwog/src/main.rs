@@ -17,6 +17,7 @@ mod means;
 mod output;
 mod plugins;
 mod web_host;
+mod what_if;
 
 use anyhow::Context;
 use clap::Parser;
@@ -86,7 +87,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Token { command, common } => token::token(&common, command).await,
             Command::Replay { dir, port } => replay::replay(&dir, port).await,
             Command::Setup(arguments) => setup::setup(arguments).await,
-            Command::Simulate { estate, seed, json } => simulate::simulate(&estate, seed, json).await,
+            Command::Simulate(arguments) => simulate::simulate(&arguments).await,
             Command::Plugin(PluginCommand::List { common, json }) => plugin::list::list(&common, json).await,
             Command::CompilePlugin => unreachable!("handled before the runtime starts"),
             Command::Plugin(PluginCommand::Accept { file, common }) => plugin::accept::accept(&file, &common),

@@ -1,6 +1,7 @@
 //! Implements `web`'s trait for the running host, over the engine's read model and commands.
 
 use crate::admin::{self, ADMIN_TOKEN};
+use crate::what_if::{Present, what_if};
 use catalog::hex;
 use config::environment;
 use engine::{
@@ -11,8 +12,8 @@ use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
     AccessChange, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary, Moment,
-    PluginState, SchedulerState, SequencedEvent, Setting, TargetId, TargetSource, TargetState, Term, TestStep, Tested,
-    Timestamp,
+    PluginState, PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, TargetId, TargetSource, TargetState,
+    Term, TestStep, Tested, Timestamp,
 };
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
@@ -63,6 +64,8 @@ pub(crate) struct RunningHost {
     pub mailbox: Mailbox,
     /// Bounds concurrent tests of targets.
     pub tests: Semaphore,
+    /// Bounds concurrent replays.
+    pub replays: Semaphore,
 }
 
 impl RunningHost {
@@ -84,6 +87,10 @@ impl web::Host for RunningHost {
 
     fn targets(&self) -> Vec<Arc<TargetState>> {
         self.read_model.targets()
+    }
+
+    fn polls(&self, id: &TargetId) -> Vec<PollMeasure> {
+        self.read_model.polls(id)
     }
 
     fn scheduler(&self) -> Arc<SchedulerState> {
@@ -269,6 +276,31 @@ impl web::Host for RunningHost {
             let (target, served) = self.reconfigurer.tested(tested).await?;
             let Self { clock, sandbox, egress, .. } = self;
             Ok(Examiner { clock: *clock, sandbox, egress }.examine(&target, &served).await)
+        }
+        .boxed()
+    }
+
+    fn replay(&self, span: Duration) -> BoxFuture<'_, Result<Replay, CommandError>> {
+        async move {
+            let busy = || CommandError::Conflict("another replay runs: try again in a moment".to_owned());
+            let turn = self.replays.try_acquire().map_err(|_| busy())?;
+            let (settings, specs) = self.reconfigurer.scheduled().await;
+            let targets = self.read_model.targets();
+            let intervals =
+                targets.iter().filter_map(|target| Some((target.info.id.clone(), target.schedule.interval?)));
+            let usage = self.plugins().into_iter().filter_map(|plugin| plugin.served.ok().map(|served| served.usage));
+            let (polls, cpu) = usage.fold((0, Duration::ZERO), |(polls, cpu), of| (polls + of.polls, cpu + of.cpu));
+            let present = Present {
+                settings,
+                specs,
+                intervals: intervals.collect(),
+                latency: self.read_model.scheduler().mean_poll,
+                cpu: (polls > 0).then(|| cpu.div_f64(polls as f64)),
+            };
+            let (since, now) = (self.clock.wall().before(span), self.clock.wall());
+            let found = self.read(move |reader| what_if(reader, present, (since, now))).await;
+            drop(turn);
+            found.map_err(CommandError::Conflict)
         }
         .boxed()
     }

@@ -12,7 +12,7 @@ use crate::limits::{Limiter, Limits};
 use crate::meter::{Budget, CpuExhausted, Meter, Metered};
 use crate::plugin::Plugin;
 use crate::setup::{self, Member};
-use egress::{ErrorClass, Grant, Seen, Session, Tape};
+use egress::{ErrorClass, Grant, Seen, Session, Tape, Timing};
 use futures_util::FutureExt;
 use machine_code::Backtrace;
 use model::{Cause, Failure, FailureCategory, Outcome, TargetId, Timestamp};
@@ -122,6 +122,8 @@ pub struct Done {
     pub usage: Usage,
     /// How its requests ended.
     pub seen: Seen,
+    /// The duration of each phase of its requests, as sums.
+    pub timing: Timing,
 }
 
 /// The resources that a call used.
@@ -231,7 +233,12 @@ impl Sandbox {
         AssertUnwindSafe(self.poll_from(started, job)).catch_unwind().await.unwrap_or_else(|_| {
             let message = "Polliwog itself failed during this poll: please report it with the log".to_owned();
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
-            Done { outcome: Outcome::Failure(plugin_fault("host_panic", message)), usage, seen: Seen::default() }
+            Done {
+                outcome: Outcome::Failure(plugin_fault("host_panic", message)),
+                usage,
+                seen: Seen::default(),
+                timing: Timing::default(),
+            }
         })
     }
 
@@ -242,7 +249,7 @@ impl Sandbox {
         }
         let Ok(Ok(slot)) = timeout_at(deadline, self.slots.clone().acquire_owned()).await else {
             let usage = Usage { wall: started.elapsed(), ..Usage::default() };
-            return Done { outcome: Outcome::Skipped, usage, seen: Seen::default() };
+            return Done { outcome: Outcome::Skipped, usage, seen: Seen::default(), timing: Timing::default() };
         };
         let (plugin, limits) = (job.plugin.clone(), job.limits);
         let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
@@ -255,16 +262,16 @@ impl Sandbox {
         };
         let Called { result, mut usage } = self.call(call, enter).await;
         usage.wall = started.elapsed();
-        let seen = session.seen();
+        let (seen, timing) = (session.seen(), session.timing());
         if session.was_starved() {
             // The result says nothing about the target, whatever the plugin returned.
-            return Done { outcome: Outcome::Skipped, usage, seen };
+            return Done { outcome: Outcome::Skipped, usage, seen, timing };
         }
         let outcome = match result.and_then(|result| convert::outcome(result, &limits)) {
             Ok(report) => Outcome::Success(report),
             Err(failure) => Outcome::Failure(Failure { cause: cause(&failure, seen), ..failure }),
         };
-        Done { outcome, usage, seen }
+        Done { outcome, usage, seen, timing }
     }
 
     /// Asks a plugin for the other members of a service, in a fresh instance and within the limits of a poll.

@@ -14,8 +14,10 @@ mod health;
 mod history;
 mod openapi;
 mod plugins;
+mod polls;
 mod pulse;
 pub(crate) mod query;
+mod replay;
 mod scheduler;
 mod settings;
 mod target_tests;
@@ -45,7 +47,9 @@ fn parts() -> (Router<Shared>, Router<Shared>, OpenApi) {
         .merge(breakers::routes())
         .merge(settings::routes())
         .merge(plugins::routes())
+        .merge(polls::routes())
         .merge(scheduler::routes())
+        .merge(replay::routes())
         .merge(pulse::routes())
         .merge(events::routes())
         .merge(tokens::routes())

@@ -155,6 +155,44 @@ pub(crate) fn sparkline(points: &[LatencySummary], (from, to): (Timestamp, Times
     })
 }
 
+/// A chart of a quantity, with its last and its highest value.
+pub(crate) fn line(title: &str, points: &[(Timestamp, f64)], (from, to): (Timestamp, Timestamp)) -> Markup {
+    /// The width in units of the picture.
+    const WIDTH: f64 = 240.0;
+    let length = (to.as_millis() - from.as_millis()).max(1) as f64;
+    let highest = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
+    let scale = if highest > 0.0 { round_up(highest) } else { 1.0 };
+    let mut path = String::new();
+    for (n, (at, value)) in points.iter().enumerate() {
+        let x = (at.as_millis() - from.as_millis()) as f64 / length * WIDTH;
+        let y = (HEIGHT - value / scale * HEIGHT).clamp(0.0, HEIGHT);
+        let _ = write!(path, "{}{x:.1} {y:.1}", if n == 0 { 'M' } else { 'L' });
+    }
+    if points.len() == 1 {
+        path.push_str("h0.9");
+    }
+    let last = points.last().map_or(0.0, |(_, value)| *value);
+    let text = format!("{title}: now {}, highest {}", number(last), number(highest));
+    html! {
+        figure.chart {
+            figcaption { (text) }
+            div.plot.low {
+                div.scale aria-hidden="true" { span { (number(scale)) } span { "0" } }
+                svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } preserveAspectRatio="none" role="img" aria-label=(text) { path.line d=(path) {} }
+            }
+        }
+    }
+}
+
+/// A number with three digits.
+fn number(value: f64) -> String {
+    match value {
+        value if value == value.round() || value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
 /// The beginning, the middle and the end of the time that a picture shows.
 pub(crate) fn axis((from, to): (Timestamp, Timestamp)) -> Markup {
     let middle = Timestamp::from_millis(i64::midpoint(from.as_millis(), to.as_millis()));
@@ -249,6 +287,15 @@ mod tests {
         assert!(text.contains("viewBox=\"0 0 24 100\""), "{text}");
         assert!(latency("a", &points, (at(300), at(400))).is_none(), "no measurement in this time");
         assert!(latency("a", &[], (at(0), at(0))).is_none());
+    }
+
+    #[test]
+    fn a_line_shows_its_last_and_its_highest_value() {
+        let text = line("Polls", &[(at(0), 4.0), (at(30), 10.0), (at(60), 2.5)], (at(0), at(60))).into_string();
+        assert!(text.contains("Polls: now 2.50, highest 10"), "{text}");
+        assert!(text.contains(r#"d="M0.0 60.0L120.0 0.0L240.0 75.0""#), "{text}");
+        let empty = line("Polls", &[(at(0), 0.0)], (at(0), at(60))).into_string();
+        assert!(empty.contains("now 0, highest 0") && empty.contains(r#"d="M0.0 100.0h0.9""#), "{empty}");
     }
 
     #[test]

@@ -16,7 +16,9 @@ use crate::status::TargetStatus;
 use crate::totals::Totals;
 use labels::{Targets, info, instance};
 use metrics::{INSTANCE_TYPE, Metrics, Reading};
-use model::{DependencyState, PluginState, PluginUsage, SampleKind, ServedPlugin, Status, TargetState, Timestamp};
+use model::{
+    BreakerState, DependencyState, PluginState, PluginUsage, SampleKind, ServedPlugin, Status, TargetState, Timestamp,
+};
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 use series::{Emit, register, register_value};
@@ -71,7 +73,7 @@ fn states(prefix: &str, host: &dyn Host) -> Registry {
 
 fn of_targets(states: &mut Registry, prefix: &str, targets: &Targets, now: Timestamp) {
     type Value = fn(&TargetState, Timestamp) -> Option<f64>;
-    let by_target: [(&str, &str, Value); 4] = [
+    let by_target: [(&str, &str, Value); 6] = [
         (
             "poll_staleness_seconds",
             "0 while the last poll succeeded, age of the last success while failing, -1 never",
@@ -81,6 +83,18 @@ fn of_targets(states: &mut Registry, prefix: &str, targets: &Targets, now: Times
             "poll_last_success_timestamp",
             "Time of a target's last successful poll, in seconds since 1970",
             |target, _| target.schedule.last_success.map(|at| at.as_millis() as f64 / 1000.0),
+        ),
+        ("breaker_state", "0 closed, 1 half open, 2 open", |target, _| {
+            Some(match target.breaker_state() {
+                BreakerState::Closed => 0.0,
+                BreakerState::HalfOpen => 1.0,
+                BreakerState::Open => 2.0,
+            })
+        }),
+        (
+            "dead_letter",
+            "1 while a target is polled rarely, because it has failed for long, otherwise 0",
+            |target, _| Some(f64::from(u8::from(target.enabled && target.schedule.dead.is_some()))),
         ),
         ("target_status", "0 ok, 1 warning, 2 critical, 3 unknown, 4 unreachable or without a plugin", |target, _| {
             TargetStatus::of(target).number()

@@ -4,10 +4,12 @@ use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
     AccessChange, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary, PluginState,
-    SchedulerState, SequencedEvent, Setting, TargetId, TargetSource, TargetState, TestStep, Tested, Timestamp,
+    PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, TargetId, TargetSource, TargetState, TestStep,
+    Tested, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::broadcast::Receiver;
 
 /// The past of a target: its changes, and the latencies of one of its dependencies.
@@ -20,6 +22,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Every target, ordered by id.
     fn targets(&self) -> Vec<Arc<TargetState>>;
+
+    /// The last polls of a target, newest first.
+    fn polls(&self, id: &TargetId) -> Vec<PollMeasure>;
 
     /// The state of the scheduler and of its loop.
     fn scheduler(&self) -> Arc<SchedulerState>;
@@ -122,6 +127,12 @@ pub trait Host: Send + Sync + 'static {
 
     /// Tests a target step by step. It fails if the target cannot be polled at all.
     fn test(&self, tested: Tested) -> BoxFuture<'_, Result<Vec<TestStep>, CommandError>>;
+
+    /// Replays the recorded changes of a time until now under other cadences and intervals.
+    ///
+    /// # Errors
+    /// If another replay runs, or the database does not answer.
+    fn replay(&self, span: Duration) -> BoxFuture<'_, Result<Replay, CommandError>>;
 
     /// Stores a change of the tokens and sessions.
     fn keep_access(&self, change: AccessChange);

@@ -26,6 +26,7 @@ mod listener;
 mod pages;
 mod pauses;
 mod range;
+mod recent;
 mod server;
 mod state;
 mod status;

@@ -11,7 +11,9 @@ mod overview;
 mod parts;
 mod pictures;
 mod plugins;
+mod polls;
 mod problem;
+mod replay;
 mod scheduler;
 mod settings;
 mod shell;
@@ -85,6 +87,7 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/graph", get(graph::page))
         .route("/events", get(events::page))
         .route("/scheduler", get(scheduler::page))
+        .route("/scheduler/replay", get(replay::page))
         .route("/plugins", get(plugins::page))
         .route("/settings", get(settings::page))
         .route("/wall", get(wall::page))

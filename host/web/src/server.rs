@@ -10,6 +10,7 @@ use crate::gauges::Gauges;
 use crate::host::Host;
 use crate::listener::{self, Gate};
 use crate::pages;
+use crate::recent::{LastHour, measure};
 use crate::state::Shared;
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -108,7 +109,9 @@ const SCRAPED: Duration = Duration::from_secs(30);
 /// Serves the pages and the API until the host ends. Returns the bound address.
 pub fn serve(port: Port, host: Arc<dyn Host>, auth: Auth, listening: Listening) -> Result<SocketAddr, ServerError> {
     let (gauges, ending) = (listening.gauges.clone(), listening.ending.clone());
-    let shared = Shared { host, auth, gauges, ending, pictures: Arc::default() };
+    let hour = Arc::new(LastHour::default());
+    tokio::spawn(measure(hour.clone(), host.clone(), ending.clone()));
+    let shared = Shared { host, auth, gauges, ending, pictures: Arc::default(), hour };
     listen(port, router(shared), listening)
 }
 

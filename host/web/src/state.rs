@@ -4,6 +4,7 @@ use crate::auth::Auth;
 use crate::gauges::Gauges;
 use crate::host::Host;
 use crate::pages::Pictures;
+use crate::recent::LastHour;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -15,4 +16,5 @@ pub(crate) struct Shared {
     pub gauges: Arc<Gauges>,
     pub ending: CancellationToken,
     pub pictures: Arc<Pictures>,
+    pub hour: Arc<LastHour>,
 }

@@ -7,8 +7,8 @@ use crate::message::{Finished, Message};
 use crate::read_model::observed;
 use crate::target::RuntimeTarget;
 use catalog::Served;
-use egress::Tape;
-use model::{Event, EventKind, Failure, FailureCategory, Outcome, PollMeasure, Timestamp};
+use egress::{Tape, Timing};
+use model::{Event, EventKind, Failure, FailureCategory, Outcome, Phases, PollMeasure, Timestamp};
 use sandbox::{Done, Sandbox};
 use scheduler::{Finish, LONGEST_RETRY_AFTER};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Drop for Guard {
 }
 
 fn finished(target: Arc<RuntimeTarget>, done: Done, at: Timestamp, aliases: &Aliases) -> Finished {
-    let Done { outcome, usage, .. } = done;
+    let Done { outcome, usage, timing, .. } = done;
     let (failure, samples, reported) = match &outcome {
         Outcome::Success(report) => (None, report.samples.clone(), report.dependencies.len()),
         Outcome::Failure(failure) => (Some(failure.clone()), Vec::new(), 0),
@@ -112,7 +112,15 @@ fn finished(target: Arc<RuntimeTarget>, done: Done, at: Timestamp, aliases: &Ali
     Finished {
         finish,
         merged,
-        measure: (!skipped).then_some(PollMeasure { wall: usage.wall, failure: category }),
+        measure: (!skipped).then_some(PollMeasure {
+            at,
+            wall: usage.wall,
+            cpu: usage.cpu,
+            requests: usage.requests,
+            bytes: usage.bytes,
+            phases: phases(timing),
+            failure: category,
+        }),
         passing: if skipped { Vec::new() } else { passing.collect() },
         changes,
         failure,
@@ -120,6 +128,12 @@ fn finished(target: Arc<RuntimeTarget>, done: Done, at: Timestamp, aliases: &Ali
         at,
         target,
     }
+}
+
+fn phases(timing: Timing) -> Phases {
+    let Timing { dns_ms, connect_ms, tls_ms, first_byte_ms, total_ms } = timing;
+    let (wait, read) = (first_byte_ms - dns_ms - connect_ms - tls_ms, total_ms - first_byte_ms);
+    Phases { dns: dns_ms as f32, connect: connect_ms as f32, tls: tls_ms as f32, wait: wait as f32, read: read as f32 }
 }
 
 /// The meaning of a failure for the next poll.

@@ -224,6 +224,7 @@ impl Start {
             data_dir: config.data_dir.clone(),
             mailbox: mailbox.clone(),
             tests: Semaphore::new(TESTS),
+            replays: Semaphore::new(1),
         });
         let running = Running { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named };
         let surfaces = Surfaces { host, metrics, auth: admin.auth, token: admin.token, gauges, config };

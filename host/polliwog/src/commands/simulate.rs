@@ -1,8 +1,11 @@
-//! `simulate`: runs the scheduler on a simulated estate.
+//! `simulate`: runs the scheduler on a simulated estate, or replays what the running host recorded.
 
+use super::remote::{answer, ask, part, table, text};
+use crate::cli::{Remote, SimulateArguments};
 use crate::output::{print, print_json};
 use anyhow::anyhow;
 use config::{read_estate, read_text};
+use egress::Method;
 use scheduler::Settings;
 use scheduler::simulator::{Comparison, Estate, Row, compare};
 use serde_json::{Value, json};
@@ -14,8 +17,43 @@ const FILE: u64 = 1 << 20;
 /// The fewest changes for a meaningful comparison of the cadences.
 const ENOUGH_CHANGES: u64 = 200;
 
+/// `simulate`.
+pub(crate) async fn simulate(arguments: &SimulateArguments) -> anyhow::Result<u8> {
+    match &arguments.estate {
+        Some(file) => simulated(file, arguments.seed, arguments.common.json).await,
+        None => replayed(&arguments.common, &arguments.range).await,
+    }
+}
+
+/// Prints what each cadence would have cost and detected of the changes that the running host recorded.
+async fn replayed(remote: &Remote, range: &str) -> anyhow::Result<u8> {
+    let path = format!("/api/v1/scheduler/replay?range={}", part(range));
+    let found = ask(remote, Method::Get, &path, None).await?;
+    answer(remote, &found, |found| {
+        let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+        let (targets, of) = (number(&found["targets"]), number(&found["ofTargets"]));
+        print(&format!(
+            "{} recorded changes in {:.1} h, of {targets} targets{}\n",
+            text(&found["changes"]),
+            number(&found["replayedSeconds"]) / 3600.0,
+            if targets < of { format!(" that stand for {of}: a shorter range covers more") } else { String::new() }
+        ))?;
+        let row = |row: &Value| {
+            let seconds = |key: &str| format!("{:.1} s", number(&row[key]));
+            let range = format!("{} to {}", seconds("meanLowSeconds"), seconds("meanHighSeconds"));
+            let current = if row["current"] == true { " (in use)" } else { "" };
+            let name = format!("{}{current}", text(&row["cadence"]));
+            let missed = format!("{:.1} %", number(&row["missedShare"]) * 100.0);
+            vec![name, text(&row["polls"]), seconds("meanSeconds"), range, seconds("p95Seconds"), missed]
+        };
+        let rows: Vec<_> = found["cadences"].as_array().into_iter().flatten().map(row).collect();
+        table(&["CADENCE", "POLLS", "MEAN DELAY", "LIKELY (90 %)", "P95", "MISSED"], &rows)?;
+        print("\nmissed: changes that ended before a poll detected them; those that this host missed are not recorded")
+    })
+}
+
 /// Simulates the estate of a file and prints how late each cadence detects changes, at an equal number of polls.
-pub(crate) async fn simulate(file: &Path, seed: u64, as_json: bool) -> anyhow::Result<u8> {
+async fn simulated(file: &Path, seed: u64, as_json: bool) -> anyhow::Result<u8> {
     let text = read_text(file, FILE).map_err(|why| anyhow!("the estate: {why}"))?;
     let estate = read_estate(&text).map_err(|why| anyhow!("{}: {why}", file.display()))?;
     let simulated = estate.clone();

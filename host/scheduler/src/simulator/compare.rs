@@ -1,11 +1,11 @@
 //! Compares how late each cadence detects changes, at an equal number of polls.
 
+use crate::Settings;
+use crate::simulator::drive::drive;
 use crate::simulator::optimum::{self, Optimum};
 use crate::simulator::world::{Row, World};
 use crate::simulator::{Class, Estate};
-use crate::{Action, Input, Scheduler, Settings};
-use model::{Cadence, Moment, TargetId};
-use std::collections::HashMap;
+use model::Cadence;
 use std::time::Duration;
 
 /// Numbers of polls count as equal within this relative difference.
@@ -103,35 +103,14 @@ fn optimum_with_equal_polls(estate: &Estate, wanted: u64, seed: u64) -> Row {
 /// Runs one simulation. `scale` multiplies the intervals of the classes.
 fn run(estate: &Estate, settings: &Settings, scale: f64, seed: u64) -> Row {
     let mut world = World::new(estate, seed);
-    let ids: Vec<TargetId> = (0..world.classes.len()).map(Estate::id).collect();
-    let numbers: HashMap<TargetId, usize> = ids.iter().cloned().zip(0..).collect();
-    let mut scheduler = Scheduler::new(settings.clone(), seed);
     let spec = |(target, class): (usize, &usize)| {
         let class = &estate.classes[*class];
         let interval = class.interval.map(|own| own.mul_f64(scale));
-        (estate.spec(target, &Class { interval, ..class.clone() }), None)
+        estate.spec(target, &Class { interval, ..class.clone() })
     };
     let specs: Vec<_> = world.classes.iter().enumerate().map(spec).collect();
-    let end = Moment::START.after(estate.duration);
-    let mut now = Moment::START;
-    scheduler.apply(Input::Started(specs), now);
-    loop {
-        for action in scheduler.drain() {
-            if let Action::Start(target, _) = action {
-                world.start(numbers[&target], now);
-            }
-        }
-        let Some(next) = scheduler.next_wakeup().into_iter().chain(world.next_finish()).min() else { break };
-        if next > end {
-            break;
-        }
-        now = now.max(next);
-        match world.finish(now) {
-            Some((target, finish)) => scheduler.apply(Input::Finished(ids[target].clone(), finish), now),
-            None => scheduler.apply(Input::Tick, now),
-        }
-    }
-    world.row(scheduler.counters().started)
+    let polls = drive(&mut world, (settings.clone(), specs), (estate.duration, seed));
+    world.row(polls)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! A poller cannot reach it: it has to learn the rates. The intervals have the same bounds as those of `adaptive`.
 
 use crate::Finish;
+use crate::simulator::drive::Polled as _;
 use crate::simulator::world::{Row, World};
 use crate::simulator::{Class, Estate};
 use crate::target::bounds;

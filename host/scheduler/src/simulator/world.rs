@@ -1,6 +1,7 @@
 //! The simulated targets and their polls.
 
 use crate::Finish;
+use crate::simulator::drive::Polled;
 use crate::simulator::truth::Truth;
 use crate::simulator::{Class, Estate, Outage};
 use model::{Cause, Moment};
@@ -27,6 +28,29 @@ pub struct Row {
     pub mean: Duration,
     /// The share of changes that were undone before a poll could detect them.
     pub missed: f64,
+}
+
+impl Row {
+    /// The result of this many polls in a time, summed over the targets: the delays of changes, and how many of the
+    /// changes were undone before a poll could detect them.
+    pub(super) fn of(mut delays: Vec<Duration>, (missed, of): (u64, u64), polls: u64, time: Duration) -> Self {
+        delays.sort_unstable();
+        let at = |share: f64| {
+            let last = delays.len().saturating_sub(1);
+            delays.get((share * last as f64).round() as usize).copied().unwrap_or_default()
+        };
+        let changes = delays.len() as u64;
+        let sum: f64 = delays.iter().map(Duration::as_secs_f64).sum();
+        Self {
+            polls,
+            interval: time.div_f64(polls.max(1) as f64),
+            changes,
+            median: at(0.5),
+            p95: at(0.95),
+            mean: Duration::from_secs_f64(sum / changes.max(1) as f64),
+            missed: missed as f64 / of.max(1) as f64,
+        }
+    }
 }
 
 /// The targets of an estate, their polls in flight, and what the polls have detected.
@@ -66,19 +90,24 @@ impl<'a> World<'a> {
         &self.estate.classes[self.classes[target]]
     }
 
-    /// Starts a poll of a target.
-    pub(super) fn start(&mut self, target: usize, now: Moment) {
+    /// The result after this many polls.
+    pub(super) fn row(self, polls: u64) -> Row {
+        let time = self.estate.duration.mul_f64(f64::from(self.estate.targets));
+        Row::of(self.delays, (self.missed, self.incidents), polls, time)
+    }
+}
+
+impl Polled for World<'_> {
+    fn start(&mut self, target: usize, now: Moment) {
         let latency = self.class(target).latency.mul_f64(0.5 + self.rng.random::<f64>());
         self.in_flight.push(Reverse((now.after(latency), target)));
     }
 
-    /// When the next poll in flight ends.
-    pub(super) fn next_finish(&self) -> Option<Moment> {
+    fn next_finish(&self) -> Option<Moment> {
         self.in_flight.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Ends the poll that is the next to end, if it ends by `now`. Returns its target and its result.
-    pub(super) fn finish(&mut self, now: Moment) -> Option<(usize, Finish)> {
+    fn finish(&mut self, now: Moment) -> Option<(usize, Finish)> {
         self.next_finish().filter(|at| *at <= now)?;
         let Reverse((_, target)) = self.in_flight.pop()?;
         let since = now.since(Moment::START);
@@ -103,26 +132,5 @@ impl<'a> World<'a> {
         self.delays.extend(observation.changes.iter().map(|change| now.since(*change)));
         self.shown[target] = observation.trouble;
         Some((target, Finish::Success { changed, critical: observation.trouble }))
-    }
-
-    /// The result after this many polls.
-    pub(super) fn row(mut self, polls: u64) -> Row {
-        self.delays.sort_unstable();
-        let at = |share: f64| {
-            let last = self.delays.len().saturating_sub(1);
-            self.delays.get((share * last as f64).round() as usize).copied().unwrap_or_default()
-        };
-        let (median, p95) = (at(0.5), at(0.95));
-        let changes = self.delays.len() as u64;
-        let sum: f64 = self.delays.iter().map(Duration::as_secs_f64).sum();
-        Row {
-            polls,
-            interval: self.estate.duration.mul_f64(f64::from(self.estate.targets) / polls.max(1) as f64),
-            changes,
-            median,
-            p95,
-            mean: Duration::from_secs_f64(sum / changes.max(1) as f64),
-            missed: self.missed as f64 / self.incidents.max(1) as f64,
-        }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::parts::{Command, age};
 use super::shell::{Live, Place, live, problems};
-use crate::chart::milliseconds;
+use crate::chart::{self, milliseconds};
 use crate::pauses::WithPauses as _;
+use crate::recent::Sample;
 use crate::state::Shared;
 use crate::status::has_unusual_breaker;
 use crate::totals::Totals;
@@ -12,6 +13,7 @@ use axum::http::HeaderMap;
 use maud::{Markup, html};
 use model::{Cadence, Place as TargetPlace, SchedulerState, SettingSource, TargetState, Timestamp};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The maximum number of rows of a table.
 const ROWS: usize = 100;
@@ -32,10 +34,42 @@ fn content(shared: &Shared) -> Markup {
     html! {
         (problems(shared))
         (numbers(shared, &all, &state))
+        (last_hour(shared))
         (cadence(shared, &all))
+        section.target {
+            h2 { "What would it have seen?" }
+            p { "The recorded changes can be replayed under other cadences and intervals, with the cost and the delay of each: "
+                @for word in ["24h", "7d", "30d"] { a href={ "/scheduler/replay?range=" (word) } { (word) } " " } }
+        }
         (late(&all, &state, now))
         (dead_letters(&all))
         (breakers(&all))
+    }
+}
+
+/// The last hour as lines.
+fn last_hour(shared: &Shared) -> Markup {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let samples = shared.hour.samples();
+    let span = (shared.host.now().before(HOUR), shared.host.now());
+    let line = |title: &str, value: fn(&Sample) -> f64| {
+        let points: Vec<(Timestamp, f64)> = samples.iter().map(|sample| (sample.at, value(sample))).collect();
+        chart::line(title, &points, span)
+    };
+    html! {
+        section #hour.target {
+            h2 { "The last hour" }
+            @if samples.is_empty() { p.note { "The first measurement comes within a minute after the start of the host." } } @else {
+                div.lines {
+                    (line("Polls started a second", |sample| sample.started))
+                    (line("Polls failed a second", |sample| sample.failed))
+                    (line("Polls held back a second", |sample| sample.held))
+                    (line("Polls in flight", |sample| sample.in_flight))
+                    (line("Overdue targets", |sample| sample.overdue))
+                }
+                (chart::axis(span))
+            }
+        }
     }
 }
 

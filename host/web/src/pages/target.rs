@@ -3,6 +3,7 @@
 use super::definition::{definition, test_form};
 use super::dependency::{common_name, path_of};
 use super::parts::{Command, age, buttons, complaints, reason, state};
+use super::polls;
 use super::shell::{Live, banner, document, live, problems};
 use crate::api::query::named;
 use crate::chart;
@@ -18,8 +19,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use model::{
-    DependencyState, Explanation, History, LatencySummary, PollChange, Setting, SettingSource, Status, StatusChange,
-    TargetState, Timestamp,
+    DependencyState, Explanation, History, LatencySummary, PollChange, PollMeasure, Setting, SettingSource, Status,
+    StatusChange, TargetState, Timestamp,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -52,6 +53,7 @@ struct View {
     charted: Option<u32>,
     explanation: Option<Explanation<Timestamp>>,
     settings: Vec<Setting>,
+    polls: Vec<PollMeasure>,
 }
 
 pub(super) async fn page(
@@ -106,8 +108,8 @@ async fn view(shared: &Shared, id: String, wanted: &Wanted) -> Result<View, ApiE
     let of = (now.before(range.1), charted);
     let latencies = shared.host.latencies(&id, of, is_coarse(range.1)).await.unwrap_or_default();
     let explanation = shared.host.explain(&id).await.ok();
-    let settings = shared.host.settings_of(&id);
-    Ok(View { target, now, range, history, latencies, charted, explanation, settings })
+    let (settings, polls) = (shared.host.settings_of(&id), shared.host.polls(&id));
+    Ok(View { target, now, range, history, latencies, charted, explanation, settings, polls })
 }
 
 /// Returns the slot of the dependency whose latency is shown: the one with this id, or else the slowest.
@@ -141,6 +143,7 @@ fn content_of(view: &View) -> Markup {
         }
         (dependencies(view, &past, span))
         (timeline(history))
+        (polls::section(&view.polls))
         (schedule(view))
         (settings(view))
         (test_form(target))
