@@ -19,6 +19,7 @@ PAGES = {
     "overview": "/", "grouped": "/?group=site", "target": "/targets/shop", "target-year": "/targets/pve-lab?range=400d",
     "dependency": "/dependencies/PostgreSQL%20main", "graph": "/graph", "events": "/events", "scheduler": "/scheduler",
     "plugins": "/plugins", "settings": "/settings", "new-target": "/targets/new?kind=http", "wall": "/wall",
+    "replay": "/scheduler/replay?range=24h", "status": "/status/public",
 }
 # Width and height in CSS pixels, and the preferred colours.
 MODES = {"light": (1280, 900, "light"), "dark": (1280, 900, "dark"), "phone": (390, 844, "light")}
@@ -30,7 +31,8 @@ TALLEST = 2400
 def main():
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/demo.toml", "w") as file:
-            file.write('[server]\nlisten = "127.0.0.1:17471"\nmetrics_listen = "127.0.0.1:17472"\n')
+            file.write('[server]\nlisten = "127.0.0.1:17471"\nmetrics_listen = "127.0.0.1:17472"\n'
+                       '[[status_page]]\nname = "public"\ntitle = "Our services"\ntargets = ["shop", "website", "flaky", "phoenix"]\n')
         token = "pictures-" + os.urandom(16).hex()
         host = subprocess.Popen(
             [PROGRAM, "run", "--demo", "--demo-port", "17473", "--history", "400d", "--config", f"{folder}/demo.toml",

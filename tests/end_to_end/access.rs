@@ -1,7 +1,7 @@
 //! Tokens with scopes, the sessions begun with them, and the link for a wall.
 
 use crate::operating::{healthy, polled, target};
-use crate::support::{Host, Server, TOKEN, folder, get, get_as, send, until};
+use crate::support::{Host, Server, TOKEN, always, folder, get, get_as, ok, send, until};
 use serde_json::Value;
 
 fn bearer(token: &str) -> String {
@@ -121,4 +121,32 @@ fn session(host: &Host, token: &str) -> String {
     stream.read_to_string(&mut answer).unwrap();
     let cookie = answer.split("set-cookie: ").nth(1).unwrap_or_else(|| panic!("{answer}")).split(';').next().unwrap();
     format!("Cookie: {cookie}\r\n")
+}
+
+#[test]
+fn status_pages_and_badges_are_public_and_show_names_and_states_only() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/secret-path", always(ok(r#"[{"name":"inner-db","healthy":false}]"#)))]);
+    let page = "[[status_page]]\nname = \"public\"\ntitle = \"Our <services>\"\ntargets = [\"shop\", \"gone\"]\n";
+    let hidden = target("hidden", &server.url("/secret-path"), "");
+    let config = format!("{page}{}{hidden}", target("shop", &server.url("/secret-path"), "name = \"The shop\""));
+    let host = Host::start(&folder, &config);
+    until("a poll", || host.target("shop"), |target| target["status"] == "critical");
+    let (status, body) = get(&host.api, "/status/public", None);
+    assert_eq!(status, 200);
+    for shown in ["Our &lt;services&gt;", "The shop", "does not work", "There is no target with this id", "gone"] {
+        assert!(body.contains(shown), "{shown}: {body}");
+    }
+    for private in ["secret-path", "inner-db", "hidden", "127.0.0.1"] {
+        assert!(!body.contains(private), "{private}: {body}");
+    }
+    let (status, badge) = get(&host.api, "/badge/shop.svg", None);
+    assert!(status == 200 && badge.contains("The shop: does not work"), "{badge}");
+    for path in ["/badge/hidden.svg", "/badge/shop", "/badge/gone.svg", "/status/other", "/status/hidden"] {
+        assert_eq!(get(&host.api, path, None).0, 404, "{path}");
+    }
+    // A changed file takes effect at once.
+    Host::configure(&folder, &hidden);
+    host.signal("HUP");
+    until("the page is gone", || get(&host.api, "/status/public", None).0, |status| *status == 404);
 }

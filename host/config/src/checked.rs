@@ -1,13 +1,14 @@
 //! The complete, checked configuration.
 
-use crate::reader::{LONGEST, Notes, Section, count, interval, suggestion, text};
+use crate::reader::{LONGEST, Notes, Section, count, interval, suggestion, text, words};
 use crate::shared_secret::SharedSecret;
+use crate::status_page::status_pages;
 use crate::target_config::TargetConfig;
 use crate::target_parts::all_shared;
 use crate::targets::{alias_of, targets};
 use crate::value::{Entry, Value, show_duration};
 use egress::{Cidr, Method, Narrowing};
-use model::{Cadence, Kind, SettingSource};
+use model::{Cadence, Kind, SettingSource, StatusPage};
 use scheduler::{Profile, Settings};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -19,8 +20,8 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Upper bound on every cap; a higher cap would have no effect.
 const HIGHEST_CAP: u64 = 100_000;
-const SECTIONS: [&str; 9] =
-    ["server", "metrics", "store", "egress", "plugins", "scheduler", "secrets", "target", "alias"];
+const SECTIONS: [&str; 10] =
+    ["server", "metrics", "store", "egress", "plugins", "scheduler", "secrets", "target", "alias", "status_page"];
 
 /// The complete configuration.
 #[derive(Clone, Debug)]
@@ -59,6 +60,8 @@ pub struct Config {
     pub targets: Vec<Arc<TargetConfig>>,
     /// Aliases of dependencies: alias to canonical name.
     pub aliases: HashMap<String, String>,
+    /// The public pages of chosen targets.
+    pub status_pages: Vec<StatusPage>,
     /// The name of the file, for messages.
     pub file: String,
     /// The origins of values outside targets that are not the default, by key.
@@ -126,6 +129,7 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
         targets: targets(notes, document, &scheduler).into_iter().map(Arc::new).collect(),
         scheduler,
         aliases: aliases(notes, document),
+        status_pages: status_pages(notes, document),
         file: notes.file.clone(),
         sources: BTreeMap::new(),
         variables: BTreeSet::new(),
@@ -283,16 +287,6 @@ fn cidrs(value: &Value) -> Result<Vec<Cidr>, String> {
 }
 
 /// Reads a list of texts; in the environment they are separated by commas.
-fn words(value: &Value) -> Result<Vec<String>, String> {
-    match value {
-        Value::Array(items) => items.iter().map(|item| text(&item.value)).collect(),
-        Value::Text(list) => {
-            Ok(list.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect())
-        }
-        other => Err(format!("this is {}, but should be a list of texts", other.kind())),
-    }
-}
-
 fn methods(value: &Value) -> Result<Vec<Method>, String> {
     let method = |word: &String| {
         let known = Method::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(word));

@@ -17,6 +17,7 @@ mod places;
 mod reader;
 mod reference;
 mod shared_secret;
+mod status_page;
 mod target_config;
 mod target_parts;
 mod targets;

@@ -263,6 +263,17 @@ fn time(value: &Value) -> Result<String, String> {
 /// Upper bound on every interval.
 pub(crate) const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
+/// Reads a list of texts. An environment variable has them separated by commas.
+pub(crate) fn words(value: &Value) -> Result<Vec<String>, String> {
+    match value {
+        Value::Array(items) => items.iter().map(|item| text(&item.value)).collect(),
+        Value::Text(list) => {
+            Ok(list.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect())
+        }
+        other => Err(format!("this is {}, but should be a list of texts", other.kind())),
+    }
+}
+
 /// Reads an interval and checks its bounds.
 pub(crate) fn interval(value: &Value, shortest: Duration) -> Result<Duration, String> {
     let duration = parse_duration(&time(value)?)?;

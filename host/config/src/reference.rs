@@ -172,6 +172,16 @@ fn alias() -> Section {
     Section { heading: "[[alias]]", variable: None, meaning: "A canonical name for dependencies.", keys }
 }
 
+fn status_page() -> Section {
+    let keys = vec![
+        key("name", "text", "required", "The last part of its address: `/status/NAME`."),
+        key("title", "text", "the name", "Its heading."),
+        key("targets", "list of ids", "required", "The targets that it shows, in this order."),
+    ];
+    let meaning = "A public page, without a log-in: names, states and availability of its targets.";
+    Section { heading: "[[status_page]]", variable: None, meaning, keys }
+}
+
 fn secrets() -> Section {
     let keys = vec![
         key("env", "variable", "", "The environment variable with the value."),
@@ -185,7 +195,19 @@ fn secrets() -> Section {
 }
 
 fn sections() -> Vec<Section> {
-    vec![server(), metrics(), store(), egress(), plugins(), limits(), scheduler(), target(), alias(), secrets()]
+    vec![
+        server(),
+        metrics(),
+        store(),
+        egress(),
+        plugins(),
+        limits(),
+        scheduler(),
+        target(),
+        alias(),
+        status_page(),
+        secrets(),
+    ]
 }
 
 /// The reference as Markdown.

@@ -28,7 +28,7 @@ use catalog::{Admit, PluginSet, Refused, Served};
 use config::{Config, Document, Invalid, Overrides, Problem, Written, made_by, setting};
 use fit::all;
 use metrics::Metrics;
-use model::{CommandError, Event, EventKind, Kind, Moment, Setting, TargetId};
+use model::{CommandError, Event, EventKind, Kind, Moment, Setting, StatusPage, TargetId};
 use running::Running;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -146,6 +146,11 @@ impl Reconfigurer {
     /// The problems that keep the file, or a setting, from being active; one sentence each.
     pub fn problems(&self) -> Vec<String> {
         self.shown().problems()
+    }
+
+    /// The public pages of chosen targets.
+    pub fn status_pages(&self) -> Vec<StatusPage> {
+        self.shown().config.status_pages.clone()
     }
 
     /// Every setting with its value and its origin.

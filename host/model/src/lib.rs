@@ -36,7 +36,7 @@ pub use state::{
 };
 pub use surface::{
     Ask, CommandError, Definition, Explanation, KindDescription, LoopState, Phases, PluginState, PluginUsage,
-    PollMeasure, SchedulerState, SecretDescription, ServedPlugin, Setting, SettingSource, Term,
+    PollMeasure, SchedulerState, SecretDescription, ServedPlugin, Setting, SettingSource, StatusPage, Term,
 };
 pub use text::is_invisible;
 pub use time::{Moment, Timestamp};

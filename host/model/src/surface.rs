@@ -83,6 +83,17 @@ pub struct Explanation<T> {
     pub terms: Vec<Term>,
 }
 
+/// A public page of chosen targets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusPage {
+    /// The last part of its address.
+    pub name: String,
+    /// The heading.
+    pub title: String,
+    /// The targets, in the order of the page.
+    pub targets: Vec<TargetId>,
+}
+
 /// The source of a setting's value. Later variants take precedence over earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingSource {

@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
     AccessChange, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary, Moment,
-    PluginState, PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, TargetId, TargetSource, TargetState,
-    Term, TestStep, Tested, Timestamp,
+    PluginState, PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, StatusPage, TargetId, TargetSource,
+    TargetState, Term, TestStep, Tested, Timestamp,
 };
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
@@ -259,6 +259,10 @@ impl web::Host for RunningHost {
 
     fn define(&self, target: &TargetId, definition: Definition) -> BoxFuture<'_, Result<(), CommandError>> {
         self.reconfigurer.clone().define(target.clone(), definition).boxed()
+    }
+
+    fn status_pages(&self) -> Vec<StatusPage> {
+        self.reconfigurer.status_pages()
     }
 
     fn aliases(&self) -> Vec<(String, String, TargetSource)> {

@@ -4,8 +4,8 @@ use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
     AccessChange, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary, PluginState,
-    PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, TargetId, TargetSource, TargetState, TestStep,
-    Tested, Timestamp,
+    PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, StatusPage, TargetId, TargetSource, TargetState,
+    TestStep, Tested, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,6 +99,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// The problems that keep the configuration or a setting from being active, one sentence each.
     fn problems(&self) -> Vec<String>;
+
+    /// The public pages of chosen targets.
+    fn status_pages(&self) -> Vec<StatusPage>;
 
     /// Every setting: first the scheduler's, then each target's.
     fn settings(&self) -> Vec<Setting>;

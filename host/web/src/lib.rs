@@ -3,7 +3,8 @@
 //! This crate defines the trait [`Host`] (point queries and commands); `polliwog` implements it over the engine's read
 //! model. Only the module `api` defines the JSON format of values.
 //!
-//! Invariant: every path except `/healthz`, `/readyz`, the log-in page, its assets and the metrics port needs a token.
+//! Invariant: every path except `/healthz`, `/readyz`, the log-in page, its assets, the status pages that
+//! the operator made with their badges, and the metrics port needs a token.
 //! Invariant: text from a plugin or from a polled system is escaped where it is displayed.
 
 #![forbid(unsafe_code)]

@@ -5,6 +5,7 @@ mod dependency;
 mod events;
 mod form;
 mod graph;
+mod kept;
 mod login;
 mod new_target;
 mod overview;
@@ -17,6 +18,7 @@ mod replay;
 mod scheduler;
 mod settings;
 mod shell;
+mod status;
 mod target;
 mod wall;
 
@@ -27,9 +29,11 @@ use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+pub(crate) use kept::Kept;
 pub(crate) use login::{ask_to_log_in, log_in, log_out, login};
 pub(crate) use pictures::Pictures;
 use shell::Place;
+pub(crate) use status::{badge, page as public_status};
 pub(crate) use wall::refused as refuse_wall;
 
 const STYLE: &str = include_str!("../assets/style.css");

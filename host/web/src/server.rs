@@ -111,7 +111,7 @@ pub fn serve(port: Port, host: Arc<dyn Host>, auth: Auth, listening: Listening) 
     let (gauges, ending) = (listening.gauges.clone(), listening.ending.clone());
     let hour = Arc::new(LastHour::default());
     tokio::spawn(measure(hour.clone(), host.clone(), ending.clone()));
-    let shared = Shared { host, auth, gauges, ending, pictures: Arc::default(), hour };
+    let shared = Shared { host, auth, gauges, ending, pictures: Arc::default(), hour, kept: Arc::default() };
     listen(port, router(shared), listening)
 }
 
@@ -181,6 +181,8 @@ fn router(shared: Shared) -> Router {
         .merge(health)
         .route("/login", get(pages::login).post(pages::log_in))
         .route("/assets/{file}", get(pages::asset))
+        .route("/status/{name}", get(pages::public_status))
+        .route("/badge/{file}", get(pages::badge))
         .merge(guarded)
         .layer(from_fn_with_state(shared.gauges.clone(), caught))
         .layer(from_fn(hardened))

@@ -3,7 +3,7 @@
 use crate::auth::Auth;
 use crate::gauges::Gauges;
 use crate::host::Host;
-use crate::pages::Pictures;
+use crate::pages::{Kept, Pictures};
 use crate::recent::LastHour;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -17,4 +17,5 @@ pub(crate) struct Shared {
     pub ending: CancellationToken,
     pub pictures: Arc<Pictures>,
     pub hour: Arc<LastHour>,
+    pub kept: Arc<Kept>,
 }

@@ -67,7 +67,6 @@ fn last_hour(shared: &Shared) -> Markup {
                     (line("Polls in flight", |sample| sample.in_flight))
                     (line("Overdue targets", |sample| sample.overdue))
                 }
-                (chart::axis(span))
             }
         }
     }
@@ -190,7 +189,7 @@ fn dead_letters(all: &[Arc<TargetState>]) -> Markup {
     html! {
         section #dead-letters.target {
             h2 { "Dead letters: " (dead.len()) }
-            p.note { "A target that failed too often, or in a way that a retry does not mend. It is polled once an hour until it answers." }
+            p.note { "A target that failed too often, or in a way that a retry does not mend. It is polled rarely until it answers (scheduler.dead_letter_interval)." }
             @if dead.len() > 1 { p { (Command::new("Retry all", "POST", "/api/v1/dead-letters/retry").button()) } }
             @if !dead.is_empty() {
                 div.scroll { table.numbers {
