@@ -9,6 +9,8 @@
 
 #[path = "host/pages.rs"]
 mod pages;
+#[path = "host/past.rs"]
+mod past;
 #[path = "host/peers.rs"]
 mod peers;
 #[path = "host/support.rs"]

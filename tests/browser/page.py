@@ -18,7 +18,7 @@ from selenium.webdriver.common.keys import Keys
 PATIENCE = 150
 PROGRAM, AXE = sys.argv[1:3]
 PAGES = ["/", "/?group=estate", "/targets/shop", "/dependencies/redis", "/graph", "/events", "/scheduler", "/plugins", "/settings", "/wall",
-         "/targets/new", "/targets/new?kind=http", "/targets/new?kind=pve",
+         "/targets/new", "/targets/new?kind=http", "/targets/new?kind=pve", "/scheduler/replay?range=1h", "/status/public", "/status/nowhere",
          "/targets/nowhere"]
 CONDITIONS = ["ok", "warning", "critical", "unknown", "stale", "missing", "skipped"]
 
@@ -56,7 +56,7 @@ def browser(profile):
     return webdriver.Chrome(options=options, service=service)
 
 
-def check(page, link, pause):
+def check(page, link, pause, restart):
     def follow(text):
         """Clicks a link, which may be replaced by a refresh between finding and clicking."""
         until(f"a link {text}", lambda: page.find_element(By.LINK_TEXT, text).click() or True)
@@ -263,10 +263,37 @@ def check(page, link, pause):
     page.switch_to.window(screen)
     until("the screen says so", lambda: "no longer valid" in page.find_element(By.TAG_NAME, "h1").text)
     page.switch_to.window(settings)
+    stays_open(page, address, restart)
     accessible(page, address)
+    # A wrong token, a page that does not exist, and the time in which the host started again.
+    expected = ["401", "nowhere", "favicon", "ERR_CONNECTION_REFUSED"]
     wrong = [entry["message"] for entry in page.get_log("browser")
-             if entry["level"] == "SEVERE" and "401" not in entry["message"] and "nowhere" not in entry["message"] and "favicon" not in entry["message"]]
+             if entry["level"] == "SEVERE" and not any(word in entry["message"] for word in expected)]
     assert not wrong, wrong
+
+
+def stays_open(page, address, restart):
+    """A page whose target is removed, or whose host starts again, stays open and says what happened."""
+    call = """const [method, path, body, done] = arguments;
+        fetch(path, { method, body, headers: { 'X-CSRF-Token': document.querySelector('meta[name=csrf-token]').content } })
+            .then((answer) => done(answer.status));"""
+    made = '{"id": "passing", "kind": "http", "url": "http://127.0.0.1:17412/"}'
+    page.get(address + "/")
+    assert page.execute_async_script(call, "POST", "/api/v1/targets", made) == 201
+    page.get(address + "/targets/passing")
+    until("the new target is polled", lambda: "ok" in page.find_element(By.CSS_SELECTOR, "main .tag").text)
+    page.execute_script("window.mark = 'same document'")
+    assert page.execute_async_script(call, "DELETE", "/api/v1/targets/passing", None) == 200
+    until("the page says that the target is gone",
+          lambda: "there is no target" in page.find_element(By.CSS_SELECTOR, "main .problem").text)
+    page.get(address + "/targets/shop")
+    until("the page is live", lambda: page.find_element(By.ID, "connection").text == "live")
+    page.execute_script("window.mark = 'same document'")
+    before = page.find_element(By.ID, "polls").text
+    restart()
+    until("the page is live after a restart", lambda: page.find_element(By.ID, "connection").text == "live")
+    until("the page shows polls of the new host", lambda: page.find_element(By.ID, "polls").text not in (before, ""))
+    assert page.execute_script("return window.mark") == "same document"
 
 
 def accessible(page, address):
@@ -294,13 +321,24 @@ def main():
     folder = tempfile.mkdtemp(prefix="polliwog-browser-")
     environment = {"PATH": os.environ["PATH"], "HOME": folder, "POLLIWOG_SERVER_LISTEN": "127.0.0.1:17411",
                    "POLLIWOG_SERVER_METRICS_LISTEN": "127.0.0.1:19091"}
-    host = subprocess.Popen([PROGRAM, "run", "--demo", "--demo-port", "17412"], cwd=folder, env=environment,
-                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    page = None
+    with open(os.path.join(folder, "polliwog.toml"), "w", encoding="utf-8") as file:
+        file.write('[[status_page]]\nname = "public"\ntargets = ["shop", "website", "vault", "unknown"]\n')
+
+    def start():
+        return subprocess.Popen([PROGRAM, "run", "--demo", "--demo-port", "17412"], cwd=folder, env=environment,
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def restart():
+        nonlocal host
+        host.terminate()
+        host.wait()
+        host = start()
+
+    host, page = start(), None
     try:
         link = next(filter(None, (re.search(r"http://\S+/login\?token=\w+", line) for line in host.stdout))).group()
         page = browser(os.path.join(folder, "profile"))
-        check(page, link, lambda on: host.send_signal(signal.SIGSTOP if on else signal.SIGCONT))
+        check(page, link, lambda on: host.send_signal(signal.SIGSTOP if on else signal.SIGCONT), restart)
         print("the page: 1 passed, 0 failed")
     finally:
         if page:

@@ -301,3 +301,43 @@ fn results_from_the_old_url_are_discarded_after_a_url_change() {
     let names = host.get("/api/v1/dependencies")["dependencies"].to_string();
     assert!(names.contains("\"db\"") && !names.contains("\"old\""), "{names}");
 }
+
+#[test]
+fn apply_shows_the_changes_and_replaces_the_file_at_once() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/", healthy())]);
+    let (url, other) = (server.url("/"), folder.join("next"));
+    std::fs::create_dir(&other).unwrap();
+    let before = format!("{}{}", target("a", &url, "interval = \"10s\""), target("gone", &url, ""));
+    let host = Host::start(&folder, &before);
+    let listen = std::fs::read_to_string(folder.join("polliwog.toml")).unwrap().replace(&before, "");
+    let alias = "[[alias]]\nname = \"db\"\ncanonical = \"main\"\n";
+    let after = format!("{}{}{alias}", target("a", &url, "interval = \"20s\""), target("new", &url, ""));
+    let write = |text: &str| std::fs::write(other.join("polliwog.toml"), format!("{listen}{text}")).unwrap();
+    write(&after.replace("20s", "20 s"));
+    let (code, _, stderr) = host.command(&folder, &["apply", "next"]);
+    assert!(code == 1 && stderr.contains("is not a duration") && stderr.contains("nothing was changed"), "{stderr}");
+    write(&after);
+    let (code, out, stderr) = host.command(&folder, &["apply", "next", "--dry-run"]);
+    assert_eq!(code, 0, "{stderr}");
+    let expected = [
+        "~ target a: interval 10s is now 20s",
+        "+ target new: proactive-deps at http://",
+        "- target gone: proactive-deps at http://",
+        "+ alias \"db\": \"main\"",
+        "this was a dry run",
+    ];
+    for line in expected {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    assert_eq!(host.get("/api/v1/targets")["total"], 2, "a dry run changes nothing");
+    let (code, out, stderr) = host.command(&folder, &["apply", "next"]);
+    assert!(code == 0 && out.contains("was replaced"), "{out} {stderr}");
+    until(
+        "the host takes it over",
+        || host.get("/api/v1/targets"),
+        |found| found["targets"].as_array().unwrap().iter().any(|target| target["id"] == "new"),
+    );
+    let (_, out, _) = host.command(&folder, &["apply", "next"]);
+    assert!(out.contains("nothing would change"), "{out}");
+}

@@ -6,6 +6,7 @@ mod access;
 mod command_line;
 mod configuring;
 mod defining;
+mod odd_input;
 mod operating;
 mod plugins;
 mod proxmox;

@@ -29,7 +29,7 @@ pub use checked::{Config, Limits, line, scheduler_values};
 pub use definition::{Made, alias_key, definition_key, made_by};
 pub use document::{Document, Reading, Stamp, environment, read_text};
 pub use estate::read_estate;
-pub use places::{Places, data_dir, find};
+pub use places::{FILE, Places, data_dir, find};
 pub use reader::{Overrides, misspelt, suggestion};
 pub use reference::reference;
 pub use shared_secret::SharedSecret;

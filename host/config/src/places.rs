@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+/// The name of the configuration's file.
+pub const FILE: &str = "polliwog.toml";
+
 /// The places given on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
@@ -20,7 +23,7 @@ pub fn find(places: &Places, environment: &dyn Fn(&str) -> Option<String>) -> Re
         return Ok(named.clone());
     }
     let own = home(environment, "XDG_CONFIG_HOME", ".config").map(|folder| folder.join("polliwog/polliwog.toml"));
-    let defaults = [Some(PathBuf::from("polliwog.toml")), own, Some(PathBuf::from("/etc/polliwog/polliwog.toml"))];
+    let defaults = [Some(PathBuf::from(FILE)), own, Some(PathBuf::from("/etc/polliwog/polliwog.toml"))];
     let defaults: Vec<PathBuf> = defaults.into_iter().flatten().collect();
     defaults.iter().find(|path| path.is_file()).cloned().ok_or(defaults)
 }

@@ -43,7 +43,7 @@ pub use prepare::{Files, Prepared, Targets};
 pub use process_log::{Log, LogLines};
 pub use read_model::ReadModel;
 pub use readings::{Measured, readings};
-pub use reconfigure::{Candidate, DORMANT, Fit, Initial, NamedFiles, Parts, Reconfigurer, Validator, misfit};
+pub use reconfigure::{Candidate, DORMANT, Fit, Initial, NamedFiles, Parts, Reconfigurer, Validator, changes, misfit};
 pub use restore::{Restored, keep_recent, restore};
 pub use schedule_time::to_monotonic;
 pub use secrets::read_secret;

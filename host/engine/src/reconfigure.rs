@@ -16,6 +16,7 @@ mod running;
 mod settings;
 mod watch;
 
+pub use difference::changes;
 pub use fit::{Candidate, Fit, Validator, misfit};
 pub use named_files::NamedFiles;
 

@@ -58,6 +58,8 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Check another configuration, print what it would change, and replace the present file by it
+    Apply(ApplyArguments),
     /// Poll once, now, in this process, without storing anything
     ///
     /// Exit code: 0 ok, 1 warning, 2 critical, 3 unknown or failed. Critical takes precedence over unknown, unknown
@@ -159,6 +161,22 @@ pub(crate) enum Command {
     /// Compile a plugin from stdin to stdout; this program starts itself with this command
     #[command(name = COMPILE_PLUGIN, hide = true)]
     CompilePlugin,
+}
+
+/// The arguments of `apply`.
+#[derive(Args, Debug)]
+pub(crate) struct ApplyArguments {
+    /// The directory with the other polliwog.toml
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Print the changes only
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub common: Common,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The arguments of `simulate`.

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod apply;
 pub(crate) mod breaker;
 pub(crate) mod check;
 pub(crate) mod dead_letter;

@@ -23,7 +23,7 @@ use anyhow::Context;
 use clap::Parser;
 use cli::{Arguments, Command, PluginCommand, PollArguments};
 use commands::{
-    breaker, check, dead_letter, events, explain, history, plugin, poll, replay, run, settings, setup, simulate,
+    apply, breaker, check, dead_letter, events, explain, history, plugin, poll, replay, run, settings, setup, simulate,
     status, targets, token,
 };
 use std::process::ExitCode;
@@ -75,6 +75,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Check { common, json, allow_missing_plugins } => {
                 check::check(&common, json, allow_missing_plugins).await
             }
+            Command::Apply(arguments) => apply::apply(&arguments).await,
             Command::Poll(arguments) => poll::poll(arguments).await,
             Command::Explain { target, common } => explain::explain(&common, &target).await,
             Command::Events { arguments, common } => events::events(&common, &arguments).await,

@@ -1,12 +1,15 @@
 //! The pages of a large estate: the time to the first byte, the size, and what open pages cost the polls.
 
 use super::support::{Host, Requests, config, interpolated, opened};
+use crate::past;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const TARGETS: usize = 5_000;
+/// Targets with latencies of 400 days.
+const MEASURED: usize = 60;
 const OPEN: usize = 20;
 const PATHS: [&str; 10] = [
     "/",
@@ -21,11 +24,13 @@ const PATHS: [&str; 10] = [
     "/settings",
 ];
 
-/// The pages of 5,000 targets with 10 dependencies each, first alone and then while 20 pages are open: an open page has
-/// a stream of events and reads the first page's content every second, as the script does.
+/// The pages of 5,000 targets with 10 dependencies each and a past of 400 days, first alone and then while 20 pages are
+/// open: an open page has a stream of events and reads the first page's content every second, as the script does.
 pub(crate) fn pages(port: u16, requests: &Requests) {
     const POLLS: usize = 10_000;
     let folder = tempfile::tempdir().unwrap();
+    let bytes = past::make(&folder.path().join("data"), TARGETS, MEASURED);
+    println!("400 days of changes of {TARGETS} targets and of latencies of {MEASURED}: {:.0} MB", bytes as f64 / 1e6);
     let scheduler = "cadence = \"fixed\"\nmax_per_host = 256\nmax_in_flight = 256";
     let host = Host::start(folder.path(), &config(port, TARGETS, "10s", scheduler));
     requests.wait(TARGETS * 3);

@@ -2,8 +2,9 @@
 
 use super::fit::Candidate;
 use super::running::Running;
-use config::{Config, Overrides, TargetConfig, scheduler_values, show_duration};
+use config::{Config, Difference, Overrides, TargetConfig, scheduler_values, show_duration};
 use scheduler::Change;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Most targets that are named. Further ones are counted.
@@ -30,6 +31,47 @@ pub(super) fn between(before: &Running, after: &Candidate) -> String {
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     if parts.is_empty() { "no target changed".to_owned() } else { parts.join("; ") }
+}
+
+/// Returns the changes from one configuration to another, one line each.
+pub fn changes(before: &Config, after: &Config) -> Vec<String> {
+    let find = |config: &Config, id: &model::TargetId| config.targets.iter().find(|target| target.id == *id).cloned();
+    let mut lines = Vec::new();
+    for target in &after.targets {
+        match find(before, &target.id) {
+            None => lines.push(format!("+ target {}: {} at {}", target.id, target.kind, target.url)),
+            Some(earlier) if earlier.difference(target) != Difference::None => {
+                lines.push(format!("~ target {}: {}", target.id, keys(&earlier, target)));
+            }
+            Some(_) => {}
+        }
+    }
+    let removed = before.targets.iter().filter(|target| find(after, &target.id).is_none());
+    lines.extend(removed.map(|target| format!("- target {}: {} at {}", target.id, target.kind, target.url)));
+    let (earlier, later) = (scheduler_values(&before.scheduler), scheduler_values(&after.scheduler));
+    let shown = |value: Option<String>| value.unwrap_or_else(|| "unset".to_owned());
+    for ((key, from), (_, to)) in earlier.into_iter().zip(later).filter(|(earlier, later)| earlier != later) {
+        lines.push(format!("~ {key}: {} is now {}", shown(from), shown(to)));
+    }
+    let names: BTreeSet<&String> = before.aliases.keys().chain(after.aliases.keys()).collect();
+    for name in names {
+        match (before.aliases.get(name), after.aliases.get(name)) {
+            (None, Some(canonical)) => lines.push(format!("+ alias {name:?}: {canonical:?}")),
+            (Some(canonical), None) => lines.push(format!("- alias {name:?}: {canonical:?}")),
+            (Some(from), Some(to)) if from != to => lines.push(format!("~ alias {name:?}: {from:?} is now {to:?}")),
+            _ => {}
+        }
+    }
+    let parts = [
+        ("[[status_page]]", before.status_pages != after.status_pages),
+        ("[secrets]", format!("{:?}", before.secrets) != format!("{:?}", after.secrets)),
+        ("egress.api_target_cidrs", before.api_target_cidrs != after.api_target_cidrs),
+        ("[plugins.limits]", format!("{:?}", before.limits) != format!("{:?}", after.limits)),
+    ];
+    lines.extend(parts.into_iter().filter(|(_, changed)| *changed).map(|(part, _)| format!("~ {part}")));
+    let restart = needs_restart(before, after).into_iter();
+    lines.extend(restart.map(|part| format!("~ {part}: takes effect when the host is started again")));
+    lines
 }
 
 /// Keys whose value in the file changed without effect, because a changed setting overrides it.

@@ -9,26 +9,42 @@ use config::{Problem, line};
 use engine::inspect;
 use serde_json::json;
 
+/// The findings in a configuration.
+#[derive(Default)]
+pub(super) struct Examined {
+    pub problems: Vec<Problem>,
+    pub warnings: Vec<Problem>,
+    /// Targets whose kind no plugin serves.
+    pub unserved: Vec<Problem>,
+    pub targets: usize,
+}
+
+/// Validates the configuration, its plugins and its settings.
+pub(super) async fn examined(common: &Common) -> anyhow::Result<Examined> {
+    let (config, problems) = examine(&common.places())?;
+    let Some(config) = config else { return Ok(Examined { problems, ..Examined::default() }) };
+    let sandbox = sandbox(&config)?;
+    let plugins = load(&config, sandbox.clone(), Uncompiled::Compile).await;
+    let findings = inspect(&config, &sandbox, plugins.set()).await;
+    let mut found = Examined { problems, targets: config.targets.len(), ..Examined::default() };
+    found.problems.extend(findings.problems);
+    found.problems.extend(unknown_variables(&config));
+    found.warnings = findings.warnings;
+    found.unserved = findings.unserved;
+    found.problems.sort_by_key(|problem| line(&problem.place));
+    Ok(found)
+}
+
 /// Prints every problem. Returns exit code 0 without problems, else 1.
 pub(crate) async fn check(common: &Common, json: bool, allow_missing_plugins: bool) -> anyhow::Result<u8> {
-    let (config, mut problems) = examine(&common.places())?;
-    let (mut warnings, mut targets) = (Vec::new(), 0);
-    if let Some(config) = config {
-        targets = config.targets.len();
-        let sandbox = sandbox(&config)?;
-        let plugins = load(&config, sandbox.clone(), Uncompiled::Compile).await;
-        let findings = inspect(&config, &sandbox, plugins.set()).await;
-        problems.extend(findings.problems);
-        problems.extend(unknown_variables(&config));
-        warnings = findings.warnings;
-        let unserved = findings.unserved.into_iter().map(|Problem { place, message }| {
-            let message =
-                format!("{message}, name the host's --data-dir, or use --allow-missing-plugins if it comes later");
-            Problem { place, message }
-        });
-        if allow_missing_plugins { &mut warnings } else { &mut problems }.extend(unserved);
-        problems.sort_by_key(|problem| line(&problem.place));
-    }
+    let Examined { mut problems, mut warnings, unserved, targets } = examined(common).await?;
+    let unserved = unserved.into_iter().map(|Problem { place, message }| {
+        let message =
+            format!("{message}, name the host's --data-dir, or use --allow-missing-plugins if it comes later");
+        Problem { place, message }
+    });
+    if allow_missing_plugins { &mut warnings } else { &mut problems }.extend(unserved);
+    problems.sort_by_key(|problem| line(&problem.place));
     if json {
         let list = |all: &[Problem]| -> Vec<_> {
             all.iter().map(|p| json!({ "place": p.place, "message": p.message })).collect()

@@ -53,9 +53,15 @@ struct Seen<'a> {
 
 async fn content(shared: &Shared, name: &str) -> Markup {
     let (all, now) = (shared.host.targets(), shared.host.now());
-    let mut seen: Vec<Seen<'_>> = (all.iter().with_pauses())
-        .flat_map(|target| target.observed.dependencies.iter().map(move |dependency| (target, dependency)))
-        .filter(|(_, dependency)| common_name(dependency) == name)
+    let pairs = || {
+        let targets = all.iter().with_pauses();
+        targets.flat_map(|target| target.observed.dependencies.iter().map(move |dependency| (target, dependency)))
+    };
+    // A reported name leads to the dependency that it is an alias of.
+    let alias = pairs().find(|(_, dependency)| dependency.record.reported.name == name);
+    let canonical = alias.map_or(name, |(_, dependency)| common_name(dependency));
+    let mut seen: Vec<Seen<'_>> = pairs()
+        .filter(|(_, dependency)| [name, canonical].contains(&common_name(dependency)))
         .map(|(target, dependency)| Seen { target, dependency, condition: Condition::of(target, dependency) })
         .collect();
     seen.sort_by_key(|seen| (seen.condition.urgency(), &seen.target.info.name));

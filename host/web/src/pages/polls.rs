@@ -11,7 +11,7 @@ pub(super) fn section(polls: &[PollMeasure]) -> Markup {
         section #polls.target {
             h2 { "Last polls" }
             @if polls.is_empty() { p.note { "This host has not polled it yet." } } @else {
-                div.scroll { table {
+                div.scroll tabindex="0" role="region" aria-label="last polls" { table.dependencies {
                     thead { tr {
                         th scope="col" { "Ended" } th scope="col" { "Result" } th scope="col" { "Took" } th scope="col" { "Name look-up" }
                         th scope="col" { "Connect" } th scope="col" { "TLS" } th scope="col" { "First byte" } th scope="col" { "Rest" }

@@ -55,7 +55,7 @@ async fn replayed(shared: &Shared, range: Option<&str>) -> Result<Markup, ApiErr
             @if targets < of {
                 p.note { (targets) " of " (of) " targets were replayed, and stand for all of them: first those that changed. A shorter time covers more." }
             }
-            div.wide tabindex="0" role="region" aria-label="cadences" { table {
+            div.scroll tabindex="0" role="region" aria-label="cadences" { table.dependencies {
                 thead { tr {
                     th scope="col" { "Cadence" } th scope="col" { "Polls" } th scope="col" { "Processor" }
                     th scope="col" { "Mean delay" } th scope="col" { "Likely range" } th scope="col" { "95 % within" } th scope="col" { "Missed" }

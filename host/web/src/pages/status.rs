@@ -69,8 +69,8 @@ async fn made(shared: &Shared, page: &StatusPage, now: Timestamp) -> Markup {
         main #content.public tabindex="-1" {
             h1 { (page.title) }
             p #headline role="status" class={ "tag " (if down > 0 { "critical" } else if unsure > 0 { "unknown" } else { "ok" }) } {
-                @if down > 0 { "✗ " (down) " of " (rows.len()) " do not work" }
-                @else if unsure > 0 { "? " (unsure) " of " (rows.len()) " are not known" }
+                @if down > 0 { "✗ " (down) " of " (rows.len()) @if down == 1 { " does not work" } @else { " do not work" } }
+                @else if unsure > 0 { "? The state of " (unsure) " of " (rows.len()) " is not known" }
                 @else { "✓ Everything works" }
             }
             ul.plain {
@@ -81,10 +81,16 @@ async fn made(shared: &Shared, page: &StatusPage, now: Timestamp) -> Markup {
                     }
                 }
             }
-            p.note { "As of " time data-local=(now.as_millis()) { (crate::wire::time(now)) } ". The page is up to " (KEPT.as_secs()) " seconds old." }
+            p.note { "As of " time datetime=(crate::wire::time(now)) { (minute(now)) } ". The page is up to " (KEPT.as_secs()) " seconds old." }
         }
     };
     document(&page.title, None, &body)
+}
+
+/// A time to the minute, in UTC. The page has no script that would show the local time.
+fn minute(at: Timestamp) -> String {
+    let text = crate::wire::time(at);
+    format!("{} {} UTC", text.get(..10).unwrap_or_default(), text.get(11..16).unwrap_or_default())
 }
 
 async fn row(shared: &Shared, target: &TargetState, now: Timestamp) -> Markup {

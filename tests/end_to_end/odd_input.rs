@@ -1,0 +1,84 @@
+//! Pages and API with names and texts that no one would choose: long, right-to-left, HTML, emoji, control characters,
+//! thousands of dependencies.
+
+use crate::operating::target;
+use crate::support::{Host, Server, TOKEN, always, folder, get, ok, until};
+use serde_json::{Value, json};
+
+/// The pages on which the names of dependencies and the messages of a target appear.
+const PAGES: [&str; 9] = [
+    "/",
+    "/?text=%3Cscript%3E",
+    "/targets/odd",
+    "/targets/odd?range=400d",
+    "/graph?around=odd",
+    "/events",
+    "/scheduler",
+    "/wall",
+    "/scheduler/replay?range=1h",
+];
+
+fn page(host: &Host, path: &str) -> String {
+    let (status, body) = get(&host.api, path, Some(TOKEN));
+    assert_eq!(status, 200, "{path}: {body}");
+    assert!(body.trim_end().ends_with("</html>"), "{path} is not whole");
+    body
+}
+
+#[test]
+fn odd_names_and_texts_are_escaped_and_leave_every_page_whole() {
+    let (_keep, folder) = folder();
+    let names = [
+        "<script>alert(1)</script>".to_owned(),
+        "\"><img src=x onerror=alert(1)>".to_owned(),
+        "قاعدة البيانات".to_owned(),
+        "\u{202e}reversed".to_owned(),
+        "👩‍👩‍👧‍👦 family".to_owned(),
+        "line\nbreak\u{0}null\u{7}bell\u{1b}[31m".to_owned(),
+        "'; DROP TABLE target; --".to_owned(),
+        "%2e%2e/%00?a=b&c=d#e".to_owned(),
+        "x".repeat(4_096),
+    ];
+    let item = |name: &String| {
+        json!({ "name": name, "healthy": false, "errorMessage": format!("{name} {}", "<b>&amp;".repeat(500)),
+                "description": name, "impact": name, "contact": { name.as_str(): name } })
+    };
+    let body: Value = names.iter().map(item).collect();
+    let server = Server::start(vec![("/", always(ok(body.to_string())))]);
+    let odd = target("odd", &server.url("/"), "name = \"<i>شركة</i> 👩‍👩‍👧‍👦 \\u202e\"");
+    let host = Host::start(&folder, &odd);
+    let found = until("a poll", || host.target("odd"), |target| target["status"] == "critical");
+    let dependencies = host.get("/api/v1/dependencies?target=odd");
+    let reported = dependencies["dependencies"].as_array().unwrap();
+    assert_eq!(reported.len() as u64, found["dependencies"]["total"].as_u64().unwrap());
+    assert!(reported.len() >= 7, "{found}");
+    for path in PAGES {
+        let body = page(&host, path);
+        for raw in ["<script>alert", "<img src=x", "<b>&amp;", "<i>شركة", "\u{0}", "\u{1b}"] {
+            assert!(!body.contains(raw), "{path} contains {raw:?}");
+        }
+        assert!(body.len() < 400_000, "{path} has {} bytes", body.len());
+    }
+    // Each dependency has a page, whatever its name.
+    for dependency in reported {
+        let name = dependency["name"].as_str().unwrap();
+        let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let (status, body) = get(&host.api, &format!("/dependencies/{encoded}"), Some(TOKEN));
+        assert!(status == 200 && !body.contains("<script>alert"), "{name:?}: {status}");
+    }
+}
+
+#[test]
+fn a_target_with_thousands_of_dependencies_has_a_page_of_bounded_size() {
+    let (_keep, folder) = folder();
+    let item = |n: usize| json!({ "name": format!("dependency {n:04}"), "healthy": !n.is_multiple_of(10) });
+    let body: Value = (0..5_000).map(item).collect();
+    let server = Server::start(vec![("/", always(ok(body.to_string())))]);
+    let host = Host::start(&folder, &target("odd", &server.url("/"), ""));
+    let found = until("a poll", || host.target("odd"), |target| !target["lastPolled"].is_null());
+    let total = found["dependencies"]["total"].as_u64().unwrap();
+    for path in PAGES {
+        let body = page(&host, path);
+        assert!(body.len() < 600_000, "{path} has {} bytes for {total} dependencies", body.len());
+    }
+}
