@@ -166,7 +166,7 @@ fn overview(view: &View, periods: &[Period]) -> Markup {
         section #overview.target data-status=(status.as_str()) {
             p.summary.headline data-worst=(status.as_str()) data-bad=(bad) data-now=(view.now.as_millis()) {
                 span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) }
-                @if let Some(last) = periods.last() { " for " (age(last.from)) }
+                @if let Some(since) = since(target, status, periods) { " for " (age(since)) }
                 @if let Some(why) = reason(target, status) { ": " (why) }
             }
             p { small { (info.kind) " · " (info.url) @for (name, value) in &info.labels { " · " (name) "=" (value) } } }
@@ -174,6 +174,17 @@ fn overview(view: &View, periods: &[Period]) -> Markup {
             (complaints(target, 20))
         }
     }
+}
+
+/// When the target entered its status; `None` if the past does not say it.
+fn since(target: &TargetState, status: TargetStatus, periods: &[Period]) -> Option<Timestamp> {
+    let last = periods.last().filter(|last| last.state.as_str() == status.as_str());
+    // A missing dependency makes a target that is else healthy, or not known, one with a warning.
+    let missing = || {
+        let all = target.observed.dependencies.iter().filter_map(|dependency| dependency.record.missing_since);
+        all.min().filter(|_| status == TargetStatus::Warning)
+    };
+    last.map(|last| last.from).or_else(missing)
 }
 
 fn pause(target: &TargetState) -> Markup {
@@ -418,6 +429,7 @@ fn settings(view: &View) -> Markup {
 mod tests {
     use super::*;
     use crate::status::tests::{dependency, target, with};
+    use crate::timeline::State;
 
     #[test]
     fn less_than_everything_never_looks_like_everything() {
@@ -426,6 +438,20 @@ mod tests {
         {
             assert_eq!(percent(share), text);
         }
+    }
+
+    #[test]
+    fn the_time_of_a_status_is_that_of_its_period_or_of_the_missing_dependency() {
+        let at = Timestamp::from_millis;
+        let periods = |state| vec![Period { from: at(5), to: at(9), state }];
+        let mut gone = dependency("a", Status::Ok);
+        Arc::make_mut(&mut gone.record).missing_since = Some(at(7));
+        let found = with(target("t"), |observed| observed.dependencies = vec![gone]);
+        let since = |status, state| since(&found, status, &periods(state));
+        assert_eq!(since(TargetStatus::Critical, State::Critical), Some(at(5)));
+        assert_eq!(since(TargetStatus::Warning, State::Warning), Some(at(5)));
+        assert_eq!(since(TargetStatus::Warning, State::Unknown), Some(at(7)));
+        assert_eq!(since(TargetStatus::Disabled, State::Ok), None);
     }
 
     #[test]
