@@ -150,3 +150,38 @@ fn status_pages_and_badges_are_public_and_show_names_and_states_only() {
     host.signal("HUP");
     until("the page is gone", || get(&host.api, "/status/public", None).0, |status| *status == 404);
 }
+
+#[test]
+fn users_of_a_reverse_proxy_are_accepted_from_its_addresses_only() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/", healthy())]);
+    let config = |network: &str| {
+        format!(
+            "proxy_user_header = \"Remote-User\"\nproxies = [\"{network}\"]\nproxy_scope = \"operate\"\n{}",
+            target("a", &server.url("/"), "")
+        )
+    };
+    let ann = "Remote-User: ann\r\n";
+    let host = Host::start(&folder, &config("127.0.0.0/8"));
+    until("a poll", || host.target("a"), polled);
+    assert_eq!(get_as(&host.api, "/api/v1/targets", "").0, 401);
+    assert_eq!(get_as(&host.api, "/api/v1/targets", "X-Polliwog-Proxied-User: ann\r\n").0, 401);
+    assert_eq!(get_as(&host.api, "/api/v1/targets", ann).0, 200);
+    let (status, page) = get_as(&host.api, "/targets/a", ann);
+    assert_eq!(status, 200);
+    let csrf = page.split("name=\"csrf-token\" content=\"").nth(1).unwrap().split('"').next().unwrap();
+    let poll = |headers: &str| send(&host.api, ("POST", "/api/v1/targets/a/poll"), headers, "").0;
+    assert_eq!(poll(ann), 403, "another site can make a browser send the request, but not the page's header");
+    assert_eq!(poll(&format!("{ann}X-CSRF-Token: {csrf}\r\n")), 202);
+    let (status, body) = send(
+        &host.api,
+        ("PUT", "/api/v1/settings/scheduler.cadence"),
+        &format!("{ann}X-CSRF-Token: {csrf}\r\n"),
+        "{\"value\": \"fixed\"}",
+    );
+    assert_eq!((status, code(&body).as_str()), (403, "out_of_scope"));
+    until("the log names the user", || host.log.lock().unwrap().clone(), |log| log.contains("by the user \"ann\""));
+    host.terminate();
+    let host = Host::start(&folder, &config("192.0.2.0/24"));
+    assert_eq!(get_as(&host.api, "/api/v1/targets", ann).0, 401);
+}

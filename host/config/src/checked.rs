@@ -1,5 +1,6 @@
 //! The complete, checked configuration.
 
+use crate::proxy::{ProxyConfig, proxy};
 use crate::reader::{LONGEST, Notes, Section, count, interval, suggestion, text, words};
 use crate::shared_secret::SharedSecret;
 use crate::status_page::status_pages;
@@ -32,6 +33,8 @@ pub struct Config {
     pub metrics_listen: SocketAddr,
     /// Host names that requests may use, besides addresses and names of the local site.
     pub hosts: Vec<String>,
+    /// The reverse proxy whose users are accepted.
+    pub proxy: Option<ProxyConfig>,
     /// The prefix of metric names.
     pub metrics_prefix: String,
     /// The data directory.
@@ -88,7 +91,7 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
     for entry in document.iter().filter(|entry| !SECTIONS.contains(&entry.key.as_str())) {
         notes.at(entry.line, format!("unknown section {:?}{}", entry.key, suggestion(&entry.key, &SECTIONS)));
     }
-    let (listen, metrics_listen, hosts) = server(notes, Section::top(notes, document, "server"));
+    let (listen, metrics_listen, hosts, proxy) = server(notes, Section::top(notes, document, "server"));
     let scheduler = scheduler(notes, Section::top(notes, document, "scheduler"));
     let store = store_config(notes, Section::top(notes, document, "store"), &data_dir);
     let egress = Section::top(notes, document, "egress");
@@ -116,6 +119,7 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
         listen,
         metrics_listen,
         hosts,
+        proxy,
         metrics_prefix: metrics_prefix(notes, Section::top(notes, document, "metrics")),
         store,
         max_requests_per_host,
@@ -146,7 +150,7 @@ fn secrets(notes: &Notes<'_>, document: &[Entry]) -> BTreeMap<String, SharedSecr
     }
 }
 
-fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, Vec<String>) {
+fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, Vec<String>, Option<ProxyConfig>) {
     let address = |value: &Value| {
         let text = text(value)?;
         // The only name that needs no resolver.
@@ -159,6 +163,7 @@ fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, V
     let listen = section.get("listen", address);
     let metrics = section.get("metrics_listen", address);
     let hosts = section.get("hosts", words).unwrap_or_default();
+    let proxy = proxy(notes, &section);
     let line = section.line("metrics_listen");
     section.finish();
     let local = |port| SocketAddr::from(([127, 0, 0, 1], port));
@@ -166,7 +171,7 @@ fn server(notes: &Notes<'_>, section: Section<'_>) -> (SocketAddr, SocketAddr, V
     if listen == metrics && listen.port() != 0 {
         notes.at(line, "metrics_listen is the same as listen: choose another port");
     }
-    (listen, metrics, hosts)
+    (listen, metrics, hosts, proxy)
 }
 
 fn metrics_prefix(notes: &Notes<'_>, section: Section<'_>) -> String {

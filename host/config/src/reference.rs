@@ -42,6 +42,19 @@ fn server() -> Section {
             "",
             "Names by which this host may be addressed, in addition to its addresses and local names.",
         ),
+        key(
+            "proxy_user_header",
+            "text",
+            "",
+            "The header in which a reverse proxy names the user that it authenticated.",
+        ),
+        key(
+            "proxies",
+            "list of networks",
+            "",
+            "The addresses from which that header counts, as in `[\"127.0.0.1/32\"]`.",
+        ),
+        key("proxy_scope", "read, operate or admin", "read", "The scope of the users of that proxy."),
     ];
     Section { heading: "[server]", variable: Some("SERVER"), meaning: "The host's own ports.", keys }
 }

@@ -9,6 +9,7 @@
 //! guessing is slow.
 
 use crate::gauges::Gauges;
+use crate::proxy::{self, Proxy};
 use axum::http::{HeaderMap, Method, header};
 use model::{Scope, Session, Timestamp, Token};
 use sha2::{Digest, Sha256};
@@ -40,6 +41,7 @@ const USED: Duration = Duration::from_secs(3600);
 #[derive(Clone, Debug)]
 pub struct Auth {
     state: Arc<Mutex<State>>,
+    proxy: Option<Arc<Proxy>>,
 }
 
 #[derive(Debug)]
@@ -101,7 +103,18 @@ impl Auth {
         let tokens = tokens.into_iter().map(|token| (token.hash, token)).collect();
         let sessions = sessions.into_iter().map(|session| (session.hash, session)).collect();
         let state = State { admin, tokens, sessions, guesses: HashMap::new() };
-        Self { state: Arc::new(Mutex::new(state)) }
+        Self { state: Arc::new(Mutex::new(state)), proxy: None }
+    }
+
+    /// Accepts the users that a reverse proxy names, too.
+    #[must_use]
+    pub fn behind(self, proxy: Option<Proxy>) -> Self {
+        Self { proxy: proxy.map(Arc::new), ..self }
+    }
+
+    /// Marks a request from an address with the user that the reverse proxy names. Comes before all other functions.
+    pub(crate) fn mark(&self, peer: IpAddr, headers: &mut HeaderMap) {
+        Proxy::mark(self.proxy.as_deref(), peer, headers);
     }
 
     /// The hash of a token, as it is stored.
@@ -178,17 +191,21 @@ impl Auth {
         if let Some(secret) = bearer(headers).or_else(|| key.filter(|_| needed == Scope::Wall)) {
             return self.state().scope_of(&Self::hash(secret), now).map_or(Verdict::WrongToken, enough);
         }
-        let Some((id, scope)) = cookie(headers).and_then(|id| Some((id, self.scope_of_session(id, now)?))) else {
-            return Verdict::NoToken;
-        };
+        let Some(scope) = self.scope(headers, now) else { return Verdict::NoToken };
         let safe = matches!(*method, Method::GET | Method::HEAD);
         let shown = headers.get("x-csrf-token").and_then(|value| value.to_str().ok());
-        if safe || shown == Some(csrf(id).as_str()) { enough(scope) } else { Verdict::Forged }
+        if safe || shown.is_some() && shown == Self::csrf_of(headers).as_deref() {
+            enough(scope)
+        } else {
+            Verdict::Forged
+        }
     }
 
-    /// Returns the scope of a request's session; `None` without one.
+    /// Returns the scope of a request's session, or of the proxy's users; `None` without one.
     pub(crate) fn scope(&self, headers: &HeaderMap, now: Timestamp) -> Option<Scope> {
-        self.scope_of_session(cookie(headers)?, now)
+        let session = cookie(headers).and_then(|id| self.scope_of_session(id, now));
+        let proxied = || proxy::user(headers).and(self.proxy.as_ref()).map(|proxy| proxy.scope);
+        session.or_else(proxied)
     }
 
     fn scope_of_session(&self, id: &str, now: Timestamp) -> Option<Scope> {
@@ -232,7 +249,8 @@ impl Auth {
 
     /// The CSRF token of a request's session; `None` without a session cookie.
     pub(crate) fn csrf_of(headers: &HeaderMap) -> Option<String> {
-        cookie(headers).map(csrf)
+        // Another site cannot send this header, whatever its value, without a permission that this host does not give.
+        cookie(headers).or_else(|| proxy::user(headers)).map(csrf)
     }
 
     /// Delays the answer to a wrong token. Returns false at once if too many answers are pending.

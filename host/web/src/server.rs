@@ -10,6 +10,7 @@ use crate::gauges::Gauges;
 use crate::host::Host;
 use crate::listener::{self, Gate};
 use crate::pages;
+use crate::proxy;
 use crate::recent::{LastHour, measure};
 use crate::state::Shared;
 use axum::Router;
@@ -192,10 +193,11 @@ fn router(shared: Shared) -> Router {
 async fn guard(
     State(shared): State<Shared>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let now = shared.host.now();
+    shared.auth.mark(peer.ip(), request.headers_mut());
     let (key, path) = (key_of(request.uri().query()), request.uri().path());
     let verdict = shared.auth.judge((request.method(), path), (request.headers(), key.as_deref()), now);
     if verdict == Verdict::WrongToken && !shared.auth.hold_back(peer.ip(), &shared.gauges).await {
@@ -207,7 +209,11 @@ async fn guard(
                 shared.host.keep_access(AccessChange::Token(used));
             }
             let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-            let client = if request.headers().contains_key(header::AUTHORIZATION) { "a program" } else { "a page" };
+            let client = match proxy::user(request.headers()) {
+                _ if request.headers().contains_key(header::AUTHORIZATION) => "a program".to_owned(),
+                Some(user) => format!("the user {user:?}"),
+                None => "a page".to_owned(),
+            };
             let response = next.run(request).await;
             if !matches!(method, Method::GET | Method::HEAD) {
                 tracing::info!("{method} {path:?} by {client} at {}: {}", peer.ip(), response.status().as_u16());

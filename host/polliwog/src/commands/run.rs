@@ -10,7 +10,7 @@ use crate::plugins;
 use crate::web_host::{ENDING, RunningHost, TESTS};
 use anyhow::Context;
 use catalog::{PluginSet, PluginWatcher, Uncompiled};
-use config::{Config, Document, Overrides, Problem, Reading, made_by};
+use config::{Config, Document, Overrides, Problem, ProxyConfig, Reading, made_by};
 use egress::Egress;
 use engine::{
     Bus, Candidate, Clock, Driver, Files, Fit, Health, Inbox, Initial, Log, Mailbox, Message, NamedFiles, Parts,
@@ -227,9 +227,17 @@ impl Start {
             replays: Semaphore::new(1),
         });
         let running = Running { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named };
-        let surfaces = Surfaces { host, metrics, auth: admin.auth, token: admin.token, gauges, config };
+        let auth = admin.auth.behind(config.proxy.as_ref().map(proxy));
+        let surfaces = Surfaces { host, metrics, auth, token: admin.token, gauges, config };
         running.until_asked(ports, surfaces, targets.len()).await
     }
+}
+
+/// The reverse proxy whose users are accepted.
+fn proxy(config: &ProxyConfig) -> web::Proxy {
+    let ProxyConfig { header, scope, from } = config.clone();
+    let header = header.parse().expect("the configuration was checked");
+    web::Proxy { header, scope, trusts: Box::new(move |peer| from.iter().any(|network| network.contains(peer))) }
 }
 
 /// The parts of a host whose threads are about to start.
