@@ -60,6 +60,14 @@ pub(crate) enum Command {
     },
     /// Check another configuration, print what it would change, and replace the present file by it
     Apply(ApplyArguments),
+    /// Print the targets of a Prometheus service discovery file (file_sd, as JSON) as configuration
+    Import {
+        /// The file
+        file: PathBuf,
+        /// The kind of the targets
+        #[arg(long, default_value = "http")]
+        kind: String,
+    },
     /// Poll once, now, in this process, without storing anything
     ///
     /// Exit code: 0 ok, 1 warning, 2 critical, 3 unknown or failed. Critical takes precedence over unknown, unknown

@@ -7,6 +7,7 @@ pub(crate) mod dead_letter;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod history;
+pub(crate) mod import;
 pub(crate) mod plugin;
 pub(crate) mod poll;
 pub(crate) mod remote;

@@ -23,8 +23,8 @@ use anyhow::Context;
 use clap::Parser;
 use cli::{Arguments, Command, PluginCommand, PollArguments};
 use commands::{
-    apply, breaker, check, dead_letter, events, explain, history, plugin, poll, replay, run, settings, setup, simulate,
-    status, targets, token,
+    apply, breaker, check, dead_letter, events, explain, history, import, plugin, poll, replay, run, settings, setup,
+    simulate, status, targets, token,
 };
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -76,6 +76,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
                 check::check(&common, json, allow_missing_plugins).await
             }
             Command::Apply(arguments) => apply::apply(&arguments).await,
+            Command::Import { file, kind } => import::import(&file, &kind),
             Command::Poll(arguments) => poll::poll(arguments).await,
             Command::Explain { target, common } => explain::explain(&common, &target).await,
             Command::Events { arguments, common } => events::events(&common, &arguments).await,
