@@ -20,7 +20,8 @@ pub(crate) fn import(file: &Path, kind: &str) -> anyhow::Result<u8> {
     let groups: Vec<Value> = serde_json::from_str(&text)
         .map_err(|error| wrong(format!("this is not a JSON list of groups, each with targets and labels: {error}")))?;
     let mut ids = BTreeSet::new();
-    let mut printed = 0;
+    // Nothing is printed of a file with an error, because the output is usually appended to a configuration.
+    let mut all = Vec::new();
     for (number, group) in groups.iter().enumerate() {
         let place = |why: &str| wrong(format!("group {}: {why}", number + 1));
         let labels = labels(group).map_err(|why| place(&why))?;
@@ -28,13 +29,13 @@ pub(crate) fn import(file: &Path, kind: &str) -> anyhow::Result<u8> {
         for target in targets {
             let address = target.as_str().ok_or_else(|| place("a target is not a text"))?;
             let url = url(address, &labels).ok_or_else(|| place(&format!("{address:?} is not an address")))?;
-            print(&definition((kind, &url), &labels, &mut ids))?;
-            printed += 1;
+            all.push(definition((kind, &url), &labels, &mut ids));
         }
     }
-    if printed == 0 {
+    if all.is_empty() {
         bail!(wrong("it has no targets".to_owned()));
     }
+    print(all.join("\n").trim_end())?;
     Ok(0)
 }
 
@@ -51,7 +52,8 @@ fn labels(group: &Value) -> Result<BTreeMap<String, String>, String> {
     labels.iter().map(label).collect()
 }
 
-/// The URL of a target: an address, or a URL as for the blackbox exporter. Prometheus takes scheme and path from labels.
+/// The URL of a target: an address, or a URL as for the blackbox exporter. Prometheus takes scheme and path from
+/// labels.
 fn url(address: &str, labels: &BTreeMap<String, String>) -> Option<Url> {
     if address.starts_with("http://") || address.starts_with("https://") {
         return Url::parse(address).ok();
