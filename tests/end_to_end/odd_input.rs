@@ -59,6 +59,11 @@ fn odd_names_and_texts_are_escaped_and_leave_every_page_whole() {
         }
         assert!(body.len() < 400_000, "{path} has {} bytes", body.len());
     }
+    // A search that finds nothing does not say that all is well.
+    let nothing = page(&host, "/?text=nowhere");
+    assert!(nothing.contains("No target matches") && !nothing.contains("Nothing is wrong"), "{nothing}");
+    let part = page(&host, "/?text=odd");
+    assert!(part.contains("What is wrong: "), "all targets are chosen");
     // Each dependency has a page, whatever its name.
     for dependency in reported {
         let name = dependency["name"].as_str().unwrap();

@@ -120,7 +120,7 @@ async fn listing(shared: &Shared, wanted: &Wanted) -> Result<Markup, ApiError> {
     Ok(html! {
         (problems(shared))
         (headline(&view))
-        (table(&view.chosen))
+        @if all.is_empty() || !view.chosen.is_empty() { (table(&view.chosen, view.chosen.len() < all.len())) }
         (controls(&view))
         @if all.is_empty() {
             p.empty { "No targets yet. " a href="/targets/new" { "Add a target" } ", write a [[target]] in polliwog.toml, or start with --demo." }

@@ -85,12 +85,15 @@ fn fold_children(found: &mut Vec<Problem<'_>>, first: usize) {
     }));
 }
 
-/// The table of what is wrong.
-pub(super) fn table(chosen: &[Chosen<'_>]) -> Markup {
+/// The table of what is wrong. `is_part`: the chosen targets are a part of all.
+pub(super) fn table(chosen: &[Chosen<'_>], is_part: bool) -> Markup {
     let all = found(chosen);
     html! {
         section #wrong.target {
-            h2 { @if all.is_empty() { "Nothing is wrong" } @else { "What is wrong: " (all.len()) } }
+            h2 {
+                @let of = if is_part { " with the chosen targets" } else { "" };
+                @if all.is_empty() { "Nothing is wrong" (of) } @else { "What is wrong" (of) ": " (all.len()) }
+            }
             @if !all.is_empty() {
                 div.scroll {
                     table.wrong {
