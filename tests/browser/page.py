@@ -264,6 +264,11 @@ def check(page, link, pause, restart):
     until("the screen says so", lambda: "no longer valid" in page.find_element(By.TAG_NAME, "h1").text)
     page.switch_to.window(settings)
     stays_open(page, address, restart)
+    # A session that is over leads to the log-in, and from there back.
+    page.delete_all_cookies()
+    until("the log-in is shown", lambda: page.current_url == address + "/login?next=%2Ftargets%2Fshop")
+    page.find_element(By.NAME, "token").send_keys(link.split("token=")[1], Keys.ENTER)
+    until("the log-in returns", lambda: page.current_url == address + "/targets/shop")
     accessible(page, address)
     # A wrong token, a page that does not exist, and the time in which the host started again.
     expected = ["401", "nowhere", "favicon", "ERR_CONNECTION_REFUSED"]
