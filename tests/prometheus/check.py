@@ -20,7 +20,7 @@ from urllib.request import urlopen
 
 PROGRAM = os.path.abspath(sys.argv[1])
 MONITORING = Path(__file__).resolve().parent.parent.parent / "docs" / "monitoring"
-PATIENCE = 120
+PATIENCE = 300
 PROMETHEUS = 17483
 # The demo has no plugin that fails.
 MAY_BE_EMPTY = {"Plugin faults"}
