@@ -1,6 +1,7 @@
 """Tests the page in a real browser: log-in by link, every condition's style, live updates, and no foreign resources."""
 
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -206,6 +207,8 @@ def check(page, link, pause, restart):
     until("the cadence is adaptive again", lambda: page.execute_script(in_use) == "adaptive")
     follow("Plugins")
     until("every kind is listed", lambda: len(page.find_elements(By.CSS_SELECTOR, "#served tbody tr")) == 6)
+    uploads(page)
+    by_keyboard(page, address)
 
     follow("Settings")
     until("the settings page is shown", lambda: page.current_url == address + "/settings")
@@ -270,11 +273,63 @@ def check(page, link, pause, restart):
     page.find_element(By.NAME, "token").send_keys(link.split("token=")[1], Keys.ENTER)
     until("the log-in returns", lambda: page.current_url == address + "/targets/shop")
     accessible(page, address)
-    # A wrong token, a page that does not exist, and the time in which the host started again.
-    expected = ["401", "nowhere", "favicon", "ERR_CONNECTION_REFUSED"]
+    # A wrong token, a page that does not exist, a file that is no plugin, and the time in which the host started again.
+    expected = ["401", "nowhere", "favicon", "ERR_CONNECTION_REFUSED", "b.wasm - Failed"]
     wrong = [entry["message"] for entry in page.get_log("browser")
              if entry["level"] == "SEVERE" and not any(word in entry["message"] for word in expected)]
     assert not wrong, wrong
+
+
+def uploads(page):
+    """A file is added to the plugin directory, refused with the reason, and removed."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "a & b.wasm")
+        file.write_bytes(b"a text")
+        made = lambda: page.find_element(By.CSS_SELECTOR, "#add-plugin .made").text
+        chosen = lambda: page.find_element(By.CSS_SELECTOR, "#add-plugin [name=file]")
+        for content, answer in [(b"a text", "this is not a WebAssembly file"), (b"\0asm\x0d\0\x01\0", "is in the plugin directory")]:
+            file.write_bytes(content)
+            page.execute_script("document.querySelector('#add-plugin form').reset()")
+            chosen().send_keys(str(file))
+            page.execute_script("document.querySelector('#add-plugin button').click()")
+            until(answer, lambda: answer in made())
+    until("it is refused with its name", lambda: "a & b.wasm" in page.find_element(By.ID, "refused").text)
+    assert page.find_element(By.CSS_SELECTOR, "#refused .problem").text, "the reason is shown"
+    page.execute_script("window.confirm = () => true; document.querySelector('#refused [data-method=DELETE]').click()")
+    until("it is removed", lambda: not page.find_elements(By.ID, "refused"))
+
+
+def by_keyboard(page, address):
+    """A target is found, polled and paused with the keyboard alone; the focus is always visible."""
+    focused = """const at = document.activeElement, style = getComputedStyle(at);
+        return [at.textContent.trim(), style.outlineStyle !== 'none' || style.boxShadow !== 'none', at.outerHTML.slice(0, 200)];"""
+
+    def tab_to(text):
+        for _ in range(200):
+            ActionChains(page).send_keys(Keys.TAB).perform()
+            label, visible, element = page.execute_script(focused)
+            # After the last element, the focus leaves the page before it returns to the first.
+            assert visible or element.startswith("<body"), f"the focus is not visible: {element}"
+            if label == text:
+                return
+        raise AssertionError(f"the Tab key does not reach {text}")
+
+    page.get(address + "/")
+    until("the page is live", lambda: page.find_element(By.ID, "connection").text == "live")
+    ActionChains(page).send_keys(Keys.TAB).perform()
+    assert page.execute_script(focused)[0] == "Skip to the content"
+    ActionChains(page).send_keys(Keys.ENTER).perform()
+    assert page.execute_script("return document.activeElement.id") == "content"
+    tab_to("Web shop")
+    ActionChains(page).send_keys(Keys.ENTER).perform()
+    until("the target's page is live", lambda: page.current_url == address + "/targets/shop"
+          and page.find_element(By.ID, "connection").text == "live")
+    for label, done in [("Poll now", None), ("Pause", "Resume"), ("Resume", "Poll now")]:
+        tab_to(label)
+        ActionChains(page).send_keys(Keys.ENTER).perform()
+        if done:
+            shown = f"//button[normalize-space()='{done}']"
+            until(f"{label} works", lambda: page.find_element(By.XPATH, shown))
 
 
 def stays_open(page, address, restart):

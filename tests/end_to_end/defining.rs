@@ -14,7 +14,7 @@ fn permissions(origin: &str) -> String {
 
 /// Sends a request with the admin token. Returns status and body.
 fn ask(host: &Host, request: (&str, &str), body: &Value) -> (u16, Value) {
-    let (status, answer) = send(&host.api, request, &format!("Authorization: Bearer {TOKEN}\r\n"), &body.to_string());
+    let (status, answer) = send(&host.api, request, &format!("Authorization: Bearer {TOKEN}\r\n"), body.to_string());
     (status, serde_json::from_str(&answer).unwrap())
 }
 

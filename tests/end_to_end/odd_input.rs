@@ -2,8 +2,9 @@
 //! thousands of dependencies.
 
 use crate::operating::target;
-use crate::support::{Host, Server, TOKEN, always, folder, get, ok, until};
+use crate::support::{Host, Server, TOKEN, always, folder, get, ok, preloaded, until};
 use serde_json::{Value, json};
+use std::fs;
 
 /// The pages on which the names of dependencies and the messages of a target appear.
 const PAGES: [&str; 9] = [
@@ -86,4 +87,37 @@ fn a_target_with_thousands_of_dependencies_has_a_page_of_bounded_size() {
         let body = page(&host, path);
         assert!(body.len() < 600_000, "{path} has {} bytes for {total} dependencies", body.len());
     }
+}
+
+#[test]
+fn pages_stay_whole_and_say_so_when_the_clock_of_the_machine_is_set() {
+    let (_keep, folder) = folder();
+    let (library, moved) = (preloaded(&folder, "clock.c"), folder.join("moved"));
+    fs::write(&moved, "0").unwrap();
+    let server = Server::start(vec![("/", always(ok(r#"[{"name":"db","healthy":false}]"#)))]);
+    let environment = [("LD_PRELOAD", &*library), ("CLOCK_MOVED", moved.to_str().unwrap())];
+    let host = Host::start_with(&folder, &target("odd", &server.url("/"), ""), &environment);
+    let polled = |host: &Host| host.target("odd")["lastPolled"].as_str().unwrap_or_default().to_owned();
+    until("a poll", || host.target("odd"), |target| target["status"] == "critical");
+    assert!(!page(&host, "/").contains("The clock of this machine"));
+    // A draft is renamed, so that the host never reads half a number.
+    let set = |seconds: i64| {
+        fs::write(moved.with_extension("draft"), seconds.to_string()).unwrap();
+        fs::rename(moved.with_extension("draft"), &moved).unwrap();
+    };
+    const DAY: i64 = 24 * 3600;
+    for (seconds, said) in [(DAY, "set forward by 24 h"), (-DAY, "set back by 2 days"), (0, "set forward by 24 h")] {
+        let before = polled(&host);
+        set(seconds);
+        until("a poll after the clock was set", || polled(&host), |now| *now != before);
+        for path in PAGES {
+            // The replay shows what is stored, without the state of the host.
+            let body = page(&host, path);
+            assert!(body.contains(said) || path.starts_with("/scheduler/replay"), "{path}: {body}");
+            assert!(!body.contains("-1 ") && !body.contains("NaN"), "{path}: {body}");
+        }
+        let changes = host.get("/api/v1/targets/odd/history?range=400d");
+        assert!(changes.to_string().contains("db"), "{changes}");
+    }
+    assert_eq!(host.terminate(), 0);
 }

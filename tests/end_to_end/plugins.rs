@@ -1,6 +1,6 @@
 //! Plugins while the host runs: added, replaced, broken, removed, quarantined.
 
-use crate::support::{Host, Server, always, folder, get, ok, output, until};
+use crate::support::{Host, Server, TOKEN, always, folder, get, ok, output, send, until};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -190,7 +190,8 @@ fn a_file_that_does_not_fit_the_targets_does_not_prevent_a_start() {
         assert_eq!(host.terminate(), 0);
     }
     // A problem that remains without the file is not caused by it.
-    fs::write(folder.join("polliwog.toml"), config.replace("body_contains", "nonsense")).unwrap();
+    let listening = "[server]\nlisten = \"127.0.0.1:0\"\nmetrics_listen = \"127.0.0.1:0\"\n";
+    fs::write(folder.join("polliwog.toml"), config.replace("body_contains", "nonsense") + listening).unwrap();
     let (code, _, stderr) = output(&folder, &["run", "--data-dir", "data"]);
     assert!(code == 1 && stderr.contains("nonsense"), "{stderr}");
 }
@@ -371,4 +372,45 @@ fn compiled_code_is_reused_and_tampered_code_is_compiled_again() {
     assert!(host.log.lock().unwrap().contains("was not written by this host"));
     assert_eq!(plugins_refused(&host), 0);
     assert_eq!(kept().len(), files.len());
+}
+
+#[test]
+fn an_administrator_adds_replaces_and_removes_plugin_files_through_the_api() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/", always(ok("")))]);
+    let host = Host::start(&folder, &target("a", "written", &server.url("/")));
+    let bearer = |token: &str| format!("Authorization: Bearer {token}\r\n");
+    let change = |method: &str, file: &str, content: &[u8]| {
+        send(&host.api, (method, &format!("/api/v1/plugins/{file}")), &bearer(TOKEN), content)
+    };
+    let (status, body) = change("PUT", "w.wasm", &reporting("written", "1.0.0"));
+    assert_eq!(status, 202, "{body}");
+    until_version(&host, "written", Some("1.0.0"));
+    until_polled(&host, "a");
+    assert_eq!(change("PUT", "w.wasm", &reporting("written", "2.0.0")).0, 202);
+    until_version(&host, "written", Some("2.0.0"));
+    // A file that the watcher refuses leaves the earlier version in service, as with a copied file.
+    assert_eq!(change("PUT", "w.wasm", &trapping("Not A Kind", "3.0.0")).0, 202);
+    until_refused(&host, "w.wasm", "its kind is not valid");
+    assert_eq!(version(&host, "written").as_deref(), Some("2.0.0"));
+
+    for (file, content, word) in [
+        ("x.wasm", &b"#!/bin/sh"[..], "not a WebAssembly file"),
+        ("x.wasm", b"", "empty"),
+        ("x.txt", b"\0asm", "end in .wasm"),
+        ("..%2Fx.wasm", b"\0asm", "without /"),
+    ] {
+        let (status, body) = change("PUT", file, content);
+        assert!(status == 400 && body.contains(word), "{file}: {status} {body}");
+    }
+    assert_eq!(change("DELETE", "absent.wasm", b"").0, 404);
+    let made = send(&host.api, ("POST", "/api/v1/tokens"), &bearer(TOKEN), r#"{"name":"o","scope":"operate"}"#).1;
+    let made: Value = serde_json::from_str(&made).unwrap();
+    let operator = bearer(made["token"].as_str().unwrap());
+    let (status, body) = send(&host.api, ("DELETE", "/api/v1/plugins/w.wasm"), &operator, "");
+    assert!(status == 403 && plugin_folder(&folder).join("w.wasm").exists(), "{status} {body}");
+
+    assert_eq!(change("DELETE", "w.wasm", b"").0, 200);
+    until_version(&host, "written", None);
+    until_state(&host, "a", "no_plugin");
 }

@@ -1,6 +1,6 @@
 //! A running host under attack or failure: hostile clients and servers, full disks, blocked logs.
 
-use crate::support::{Host, Server, TOKEN, always, folder, get, get_as, ok, output, polliwog, until};
+use crate::support::{Host, Server, TOKEN, always, folder, get, get_as, ok, output, polliwog, preloaded, until};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -214,16 +214,6 @@ fn control_characters_from_servers_are_escaped_in_terminal_output() {
     }
 }
 
-/// Compiles the library that injects write faults.
-fn faults(folder: &Path) -> String {
-    let library = folder.join("faults.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/end_to_end/faults.c");
-    let compiled =
-        Command::new("cc").args(["-shared", "-fPIC", "-O1", "-w", "-o"]).arg(&library).args([source, "-ldl"]).status();
-    assert!(compiled.unwrap().success(), "this test needs a C compiler");
-    library.to_str().unwrap().to_owned()
-}
-
 #[test]
 fn announced_events_are_stored_when_disk_writes_fail() {
     // Enough events for several transactions, checkpoints and retries.
@@ -232,7 +222,7 @@ fn announced_events_are_stored_when_disk_writes_fail() {
     let server = Server::start(vec![("/", flaps)]);
     for (kind, every) in [("full", "20"), ("full", "60"), ("broken", "40"), ("short", "3")] {
         let (_keep, folder) = folder();
-        let library = faults(&folder);
+        let library = preloaded(&folder, "faults.c");
         let config = target(&server.url("/")).replace("\"http\"", "\"proactive-deps\"");
         // Create the database without faults first, because a host needs one.
         assert_eq!(Host::start(&folder, &config).terminate(), 0);

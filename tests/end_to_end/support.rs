@@ -311,12 +311,18 @@ pub(crate) fn get_as(address: &str, path: &str, headers: &str) -> (u16, String) 
     send(address, ("GET", path), headers, "")
 }
 
-/// Sends a request with these header lines and a JSON body. Returns status and body.
-pub(crate) fn send(address: &str, (method, path): (&str, &str), headers: &str, body: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).unwrap();
+/// Sends a request with these header lines and a body. Returns status and body.
+pub(crate) fn send(
+    address: &str,
+    (method, path): (&str, &str),
+    headers: &str,
+    body: impl AsRef<[u8]>,
+) -> (u16, String) {
+    let (mut stream, body) = (TcpStream::connect(address).unwrap(), body.as_ref());
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {length}\r\n");
-    write!(stream, "{head}Content-Type: application/json\r\nConnection: close\r\n\r\n{body}").unwrap();
+    write!(stream, "{head}Content-Type: application/json\r\nConnection: close\r\n\r\n").unwrap();
+    stream.write_all(body).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
@@ -354,4 +360,14 @@ pub(crate) fn folder() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     (folder, path)
+}
+
+/// Compiles a C file next to the tests as a library that a host preloads. Returns its path.
+pub(crate) fn preloaded(folder: &Path, name: &str) -> String {
+    let library = folder.join(name).with_extension("so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/end_to_end").join(name);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O1", "-w", "-o"]).arg(&library).arg(source).arg("-ldl");
+    assert!(compiler.status().unwrap().success(), "this test needs a C compiler");
+    library.to_str().unwrap().to_owned()
 }

@@ -15,7 +15,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The maximum size of a plugin file in bytes.
-const LARGEST: u64 = 64 << 20;
+pub(super) const LARGEST: u64 = 64 << 20;
 /// The maximum number of files; the last ones by name are ignored, with a warning in the log.
 const FILES: usize = 4096;
 const EXTENSION: &str = ".wasm";
@@ -175,7 +175,7 @@ impl PluginDirectory {
 
 /// Returns true for plugin file names. Hidden files are drafts of other programs; control characters are never
 /// intended.
-fn is_plugin(name: &str) -> bool {
+pub(super) fn is_plugin(name: &str) -> bool {
     let is_odd = |c: char| c.is_control() || model::is_invisible(c);
     !name.starts_with('.') && !name.contains(is_odd) && name.to_ascii_lowercase().ends_with(EXTENSION)
 }

@@ -4,6 +4,7 @@
 //!   runs. It passes every change to an [`Admit`], which checks the plugin against the targets of its kind.
 //! - [`PluginSet`] is the result at one moment: a plugin for each kind, and the files that were refused.
 //! - [`Trust`] decides whether a file may take over a kind that has targets.
+//! - [`add_file`] and [`remove_file`] change the directory for users without access to it.
 //! - [`compiler`] is the child process that compiles plugins.
 //!
 //! This crate depends on neither targets nor configuration; the caller passes the values that it needs.
@@ -13,6 +14,7 @@
 mod admit;
 mod compiler;
 mod directory;
+mod files;
 mod registry;
 mod served_record;
 mod set;
@@ -23,6 +25,7 @@ mod watcher;
 pub use admit::Admit;
 pub use compiler::{CompilerError, compiler};
 pub use directory::read;
+pub use files::{FileError, add_file, remove_file};
 pub use set::{BUILT_IN, PluginSet, Refused, Served, hex};
 pub use trust::Trust;
 pub use usage::UsageCounter;

@@ -33,6 +33,8 @@ struct Eras {
     offset: i64,
     /// The time since which it has not been set.
     since: Moment,
+    /// The number of milliseconds by which it was set then; 0 if it never was.
+    set: i64,
 }
 
 impl Eras {
@@ -52,6 +54,7 @@ impl Eras {
             return None;
         }
         self.since = now;
+        self.set = moved;
         Some(moved)
     }
 
@@ -67,7 +70,7 @@ impl Clock {
     /// A clock that starts now.
     #[allow(clippy::disallowed_methods, reason = "this is where time enters")]
     pub fn start() -> Self {
-        let eras = Eras { past: Vec::new(), offset: wall().as_millis(), since: Moment::START };
+        let eras = Eras { past: Vec::new(), offset: wall().as_millis(), since: Moment::START, set: 0 };
         Self { start: Instant::now(), eras: Box::leak(Box::new(RwLock::new(eras))) }
     }
 
@@ -94,6 +97,15 @@ impl Clock {
     /// The wall-clock time of a moment. A past moment keeps its date when the clock is set.
     pub fn at(&self, moment: Moment) -> Timestamp {
         self.eras.read().unwrap_or_else(PoisonError::into_inner).at(moment)
+    }
+
+    /// When the wall clock was set last, and by how many milliseconds; `None` if it has run long enough since then.
+    pub fn set(&self) -> Option<(Timestamp, i64)> {
+        if self.is_plausible() {
+            return None;
+        }
+        let eras = self.eras.read().unwrap_or_else(PoisonError::into_inner);
+        (eras.set != 0).then(|| (eras.at(eras.since), eras.set))
     }
 
     /// Whether the wall clock has run long enough without being set to decide what is old.
@@ -134,7 +146,7 @@ mod tests {
     fn what_has_happened_keeps_its_date_when_the_clock_is_set() {
         let at = |seconds: u64| Moment::START.after(Duration::from_secs(seconds));
         let time = |seconds: i64| Timestamp::from_millis(seconds * 1000);
-        let mut eras = Eras { past: Vec::new(), offset: 1_000_000, since: Moment::START };
+        let mut eras = Eras { past: Vec::new(), offset: 1_000_000, since: Moment::START, set: 0 };
         assert_eq!(eras.observe(at(10), Timestamp::from_millis(1_010_007)), None, "read a little later");
         assert_eq!(eras.at(at(5)), time(1005), "and no date has moved");
         assert_eq!(eras.observe(at(20), time(1050)), None, "a time server's correction");
@@ -144,7 +156,9 @@ mod tests {
         assert_eq!(eras.at(at(15)), time(1015), "before it was set");
         assert_eq!(eras.at(Moment::START.before(Duration::from_secs(100))), time(900), "before the process began");
         assert_eq!(eras.at(at(40)), time(1070 + year));
-        assert_eq!((eras.since, eras.observe(at(50), time(1080))), (at(30), Some(-year * 1000)));
+        assert_eq!((eras.since, eras.set), (at(30), year * 1000));
+        assert_eq!(eras.observe(at(50), time(1080)), Some(-year * 1000));
+        assert_eq!((eras.since, eras.set), (at(50), -year * 1000));
         assert_eq!((eras.at(at(15)), eras.at(at(40)), eras.at(at(60))), (time(1015), time(1070 + year), time(1090)));
         for second in 100..100 + 2 * ERAS as i64 {
             eras.observe(at(second as u64), time(second + 2 * (second % 2)));

@@ -27,8 +27,8 @@ pub enum CommandError {
     NoTarget(String),
     /// The current state does not allow the command; one sentence.
     Conflict(String),
-    /// The setting does not exist; one sentence.
-    NoSetting(String),
+    /// The command names something that does not exist; one sentence.
+    Missing(String),
     /// The input is not valid; one sentence.
     Invalid(String),
     /// The configuration file defines the target, so only the file can change it; one sentence.
@@ -39,7 +39,7 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoTarget(id) => write!(f, "there is no target {id:?}"),
-            Self::Conflict(why) | Self::NoSetting(why) | Self::Invalid(why) | Self::InFile(why) => f.write_str(why),
+            Self::Conflict(why) | Self::Missing(why) | Self::Invalid(why) | Self::InFile(why) => f.write_str(why),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::admin::{self, ADMIN_TOKEN};
 use crate::what_if::{Present, what_if};
-use catalog::hex;
+use bytes::Bytes;
+use catalog::{FileError, hex};
 use config::environment;
 use engine::{
     Bus, Clock, Command, Examiner, Explained, Health, Log, Mailbox, Measured, ReadModel, Reconfigurer, random_bytes,
@@ -60,6 +61,8 @@ pub(crate) struct RunningHost {
     pub log: Arc<Log>,
     /// Contains the admin token's file.
     pub data_dir: PathBuf,
+    /// The directory of plugin files.
+    pub plugin_dir: PathBuf,
     /// Sends commands to the driver.
     pub mailbox: Mailbox,
     /// Bounds concurrent tests of targets.
@@ -99,6 +102,29 @@ impl web::Host for RunningHost {
 
     fn plugins(&self) -> Vec<PluginState> {
         self.reconfigurer.plugins().states(&self.read_model.scheduler().quarantined)
+    }
+
+    fn change_plugin(&self, file: String, content: Option<Bytes>) -> BoxFuture<'_, Result<(), CommandError>> {
+        let directory = self.plugin_dir.clone();
+        let change = move || {
+            match &content {
+                Some(content) => catalog::add_file(&directory, &file, content)?,
+                None => catalog::remove_file(&directory, &file)?,
+            }
+            let what = if content.is_some() { "added to" } else { "removed from" };
+            tracing::info!("{file} was {what} the plugin directory through the API");
+            Ok(())
+        };
+        let changing = tokio::task::spawn_blocking(change);
+        async move {
+            let changed = changing.await.map_err(|error| CommandError::Conflict(error.to_string()))?;
+            changed.map_err(|error: FileError| match error {
+                FileError::Missing(why) => CommandError::Missing(why),
+                FileError::Directory(why) => CommandError::Conflict(why),
+                FileError::Name(why) | FileError::Content(why) => CommandError::Invalid(why),
+            })
+        }
+        .boxed()
     }
 
     fn kinds(&self) -> Vec<KindDescription> {
@@ -259,6 +285,10 @@ impl web::Host for RunningHost {
 
     fn define(&self, target: &TargetId, definition: Definition) -> BoxFuture<'_, Result<(), CommandError>> {
         self.reconfigurer.clone().define(target.clone(), definition).boxed()
+    }
+
+    fn clock_set(&self) -> Option<(Timestamp, i64)> {
+        self.clock.set()
     }
 
     fn status_pages(&self) -> Vec<StatusPage> {

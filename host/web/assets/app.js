@@ -152,7 +152,7 @@ addEventListener("keydown", (key) => {
   search.focus();
 });
 
-// Sends a form as JSON and shows the answer below it.
+// Sends a form as JSON, or the file that was chosen in it, and shows the answer below it.
 list.addEventListener("submit", async (submit) => {
   const form = submit.target;
   if (!form.dataset.path) return;
@@ -161,10 +161,12 @@ list.addEventListener("submit", async (submit) => {
   const made = form.parentElement.querySelector(".made");
   const fail = (why) => { made.className = "made problem"; made.textContent = why; };
   try {
-    const body = JSON.stringify(entered(form));
+    const file = form.elements.file?.files[0];
+    const body = file ?? JSON.stringify(entered(form));
+    const type = file ? "application/wasm" : "application/json";
     made.className = "made";
     made.textContent = "…";
-    const answer = await fetch(path, { method, headers: { "X-CSRF-Token": csrf, "Content-Type": "application/json" }, body });
+    const answer = await fetch(file ? path + encodeURIComponent(file.name) : path, { method, headers: { "X-CSRF-Token": csrf, "Content-Type": type }, body });
     const said = await answer.json();
     if (!answer.ok) return fail(said.error?.message ?? answer.status);
     made.replaceChildren(...shown(form, said));
@@ -199,8 +201,12 @@ function element(name, properties, ...children) {
   return made;
 }
 
-// The answer to a form: a token, the steps of a test, or a target.
+// The answer to a form: a plugin file, a token, the steps of a test, or a target.
 function shown(form, said) {
+  if (said.file) {
+    form.reset();
+    return [`${said.file} is in the plugin directory. Within seconds its kind is listed here, or the reason why it is refused.`];
+  }
   if (said.token) {
     const isWall = form.elements.scope.value === "wall";
     form.reset();

@@ -81,7 +81,8 @@ pub(crate) async fn nothing_here(path: Uri) -> ApiError {
 /// Replaces axum's plain-text response for a body that is too long with the API's JSON.
 pub(crate) async fn in_words(response: Response) -> Response {
     if response.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        let message = "the request's body is longer than the limit of 2 MiB";
+        let message =
+            "the request's body is longer than the limit, which is 64 MiB for a plugin file and 2 MiB for all others";
         return ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message).into_response();
     }
     response

@@ -58,8 +58,9 @@ impl IntoResponse for ApiError {
 impl From<CommandError> for ApiError {
     fn from(error: CommandError) -> Self {
         match error {
-            CommandError::NoTarget(_) => Self::new(StatusCode::NOT_FOUND, "not_found", error.to_string()),
-            CommandError::NoSetting(_) => Self::new(StatusCode::NOT_FOUND, "not_found", error.to_string()),
+            CommandError::NoTarget(_) | CommandError::Missing(_) => {
+                Self::new(StatusCode::NOT_FOUND, "not_found", error.to_string())
+            }
             CommandError::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", error.to_string()),
             CommandError::InFile(_) => Self::new(StatusCode::CONFLICT, "defined_in_file", error.to_string()),
             CommandError::Invalid(_) => Self::new(StatusCode::BAD_REQUEST, "bad_request", error.to_string()),

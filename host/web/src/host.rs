@@ -1,5 +1,6 @@
 //! The interface between this crate and the host: point queries and commands.
 
+use axum::body::Bytes;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
@@ -31,6 +32,10 @@ pub trait Host: Send + Sync + 'static {
 
     /// The served plugins and the refused files.
     fn plugins(&self) -> Vec<PluginState>;
+
+    /// Adds a file to the plugin directory, or replaces it, and removes it if there is no content. The host judges the
+    /// file afterwards, as any other file there.
+    fn change_plugin(&self, file: String, content: Option<Bytes>) -> BoxFuture<'_, Result<(), CommandError>>;
 
     /// The kinds that plugins serve, for people who define targets.
     fn kinds(&self) -> Vec<KindDescription>;
@@ -99,6 +104,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// The problems that keep the configuration or a setting from being active, one sentence each.
     fn problems(&self) -> Vec<String>;
+
+    /// When the clock of the machine was set within the last hour, and by how many milliseconds.
+    fn clock_set(&self) -> Option<(Timestamp, i64)>;
 
     /// The public pages of chosen targets.
     fn status_pages(&self) -> Vec<StatusPage>;

@@ -40,7 +40,7 @@ impl Reconfigurer {
                         "the alias {name:?} is in {}: delete it there",
                         state.document.name
                     )),
-                    false => CommandError::NoSetting(format!(
+                    false => CommandError::Missing(format!(
                         "there is no alias {name:?}: GET /api/v1/aliases lists all aliases"
                     )),
                 });

@@ -21,7 +21,7 @@ impl State {
         if self.running.overrides.contains_key(key) && !set && made_by(key).is_none() {
             return Ok(());
         }
-        self.is_setting(key).map_err(CommandError::NoSetting)?;
+        self.is_setting(key).map_err(CommandError::Missing)?;
         match self.running.config.sources.get(key) {
             Some(SettingSource::Environment(variable)) if set => Err(CommandError::Conflict(format!(
                 "{key} is set by the environment variable {variable}, which wins: unset the variable and restart the host"

@@ -222,6 +222,7 @@ impl Start {
             web: gauges.clone(),
             log,
             data_dir: config.data_dir.clone(),
+            plugin_dir: config.plugin_dir.clone(),
             mailbox: mailbox.clone(),
             tests: Semaphore::new(TESTS),
             replays: Semaphore::new(1),

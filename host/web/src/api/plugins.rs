@@ -1,18 +1,27 @@
 //! The plugins, with what their polls used.
 
+use super::commands::DeletedWire;
+use crate::error::ApiError;
 use crate::state::Shared;
 use crate::wire::{Time, milliseconds, times};
 use axum::Json;
-use axum::extract::State;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::http::StatusCode;
 use model::PluginState;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+/// The maximum size of a plugin file in bytes; the directory has the same limit.
+const LARGEST: usize = 64 << 20;
+
 pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(list))
+    let files = OpenApiRouter::new().routes(routes!(put, delete)).layer(DefaultBodyLimit::max(LARGEST));
+    OpenApiRouter::new().routes(routes!(list)).merge(files)
 }
 
 /// A plugin, or a refused file. Counters are since the start of the host.
@@ -82,4 +91,49 @@ struct PluginsWire {
 )]
 async fn list(State(shared): State<Shared>) -> Json<PluginsWire> {
     Json(PluginsWire { plugins: shared.host.plugins().iter().map(PluginWire::from).collect() })
+}
+
+/// The plugin file in a path.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes the path")]
+struct FilePath {
+    /// The name of the file in the plugin directory: ends in `.wasm`, at most 255 bytes, without `/`.
+    file: String,
+}
+
+/// A file that was added to the plugin directory.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PluginFile)]
+struct FileWire {
+    file: String,
+    sha256: String,
+}
+
+/// Adds a file to the plugin directory, or replaces it. The host judges it within seconds: `GET /api/v1/plugins` then
+/// lists its kind, or the reason why it is refused. Meanwhile, the earlier version serves.
+#[utoipa::path(
+    put, path = "/api/v1/plugins/{file}", tag = "plugins", params(FilePath),
+    request_body(content = Vec<u8>, content_type = "application/wasm", description = "The component, at most 64 MiB."),
+    responses((status = 202, body = FileWire, description = "It is in the directory and will be judged."))
+)]
+async fn put(
+    State(shared): State<Shared>,
+    Path(file): Path<String>,
+    content: Bytes,
+) -> Result<(StatusCode, Json<FileWire>), ApiError> {
+    let sha256 = Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
+    shared.host.change_plugin(file.clone(), Some(content)).await?;
+    Ok((StatusCode::ACCEPTED, Json(FileWire { file, sha256 })))
+}
+
+/// Removes a file from the plugin directory. The built-in plugin of its kind takes over; without one, the targets of
+/// the kind are not polled.
+#[utoipa::path(
+    delete, path = "/api/v1/plugins/{file}", tag = "plugins", params(FilePath),
+    responses((status = 200, body = DeletedWire, description = "It is removed."))
+)]
+async fn delete(State(shared): State<Shared>, Path(file): Path<String>) -> Result<Json<DeletedWire>, ApiError> {
+    shared.host.change_plugin(file.clone(), None).await?;
+    Ok(Json(DeletedWire { deleted: file }))
 }

@@ -93,7 +93,7 @@ async fn show(State(shared): State<Shared>, Path(key): Path<String>) -> Result<J
     match shared.host.setting(&key) {
         Some(setting) => Ok(Json(setting.into())),
         None => {
-            Err(CommandError::NoSetting(format!("unknown setting {key:?}: GET /api/v1/settings lists all settings"))
+            Err(CommandError::Missing(format!("unknown setting {key:?}: GET /api/v1/settings lists all settings"))
                 .into())
         }
     }

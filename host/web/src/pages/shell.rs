@@ -1,6 +1,8 @@
 //! Parts of every page: the document, the navigation, and problems of the host.
 
+use super::parts::age;
 use crate::auth::Auth;
+use crate::chart::duration;
 use crate::state::Shared;
 use axum::http::HeaderMap;
 use maud::{DOCTYPE, Markup, html};
@@ -112,6 +114,15 @@ pub(super) fn banner(title: &str, here: Option<Place>) -> Markup {
 pub(super) fn problems(shared: &Shared) -> Markup {
     let problems = shared.host.problems();
     html! {
+        @if let Some((at, by)) = shared.host.clock_set() {
+            div.problem role="status" {
+                strong {
+                    "The clock of this machine was set " (if by < 0 { "back" } else { "forward" }) " by "
+                    (duration(by.unsigned_abs() / 1000)) ", " (age(at)) " ago. "
+                }
+                "Polls continue as planned. Times from before then are those of the earlier clock, and nothing is deleted as old for an hour."
+            }
+        }
         @if let Err(why) = shared.host.readiness() {
             div.problem role="alert" { strong { "This host does not work correctly: " } (why) }
         }
