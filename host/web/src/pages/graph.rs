@@ -43,7 +43,8 @@ pub(super) async fn fragment(State(shared): State<Shared>, Query(wanted): Query<
 }
 
 fn content(shared: &Shared, wanted: &Wanted) -> Markup {
-    let graph = Graph::new(&shared.host.targets());
+    let targets = shared.host.targets();
+    let graph = Graph::new(&targets);
     let around = wanted.around.trim();
     let centre = graph.find(around);
     let shown = centre.map_or_else(|| graph.important(NODES), |node| graph.around(node, DISTANCE, NODES));
@@ -73,14 +74,14 @@ fn content(shared: &Shared, wanted: &Wanted) -> Markup {
 }
 
 /// The address that a node leads to.
-fn address(node: &Node) -> String {
+fn address(node: &Node<'_>) -> String {
     match &node.of {
         Of::Target(id) => format!("/targets/{id}"),
         Of::Shared(name) | Of::Dependency(_, name) => path_of(name),
     }
 }
 
-fn picture(graph: &Graph, layers: &[Vec<usize>], centre: Option<usize>) -> Markup {
+fn picture(graph: &Graph<'_>, layers: &[Vec<usize>], centre: Option<usize>) -> Markup {
     let tallest = layers.iter().map(Vec::len).max().unwrap_or(0);
     let mut at: HashMap<usize, (usize, usize)> = HashMap::new();
     for (column, layer) in layers.iter().enumerate() {
@@ -89,7 +90,7 @@ fn picture(graph: &Graph, layers: &[Vec<usize>], centre: Option<usize>) -> Marku
         }
     }
     let (width, height) = (layers.len().max(1) * COLUMN, tallest * ROW + 8);
-    let edges = at.keys().flat_map(|from| graph.needs[*from].iter().map(move |to| (*from, *to)));
+    let edges = at.keys().flat_map(|from| graph.needs(*from).iter().map(move |to| (*from, *to)));
     let mut edges: Vec<(usize, usize)> = edges.filter(|(_, to)| at.contains_key(to)).collect();
     edges.sort_unstable_by_key(|(from, to)| (std::cmp::Reverse(graph.nodes[*to].health), *from, *to));
     html! {
@@ -104,7 +105,7 @@ fn picture(graph: &Graph, layers: &[Vec<usize>], centre: Option<usize>) -> Marku
                 a href=(address(node)) class={ "node " (node.status.0) @if centre == Some(*place) { " centre" } @if matches!(node.of, Of::Target(_)) { " is-target" } } {
                     title { (node.label) ": " (node.status.2.replace('_', " ")) }
                     rect x=(x) y=(y) width=(WIDTH) height=(HEIGHT) rx="5" {}
-                    text x=(x + 8) y=(y + 18) { (node.status.1) " " (shortened(&node.label)) }
+                    text x=(x + 8) y=(y + 18) { (node.status.1) " " (shortened(node.label)) }
                 }
             }
         }
@@ -118,15 +119,15 @@ fn shortened(label: &str) -> String {
     label.chars().take(LABEL - 1).chain(['…']).collect()
 }
 
-fn item(graph: &Graph, place: usize) -> Markup {
+fn item(graph: &Graph<'_>, place: usize) -> Markup {
     let node = &graph.nodes[place];
     html! {
         li {
             span class={ "tag " (node.status.0) } { (node.status.1) " " (node.status.2.replace('_', " ")) } " "
             a href=(address(node)) { (node.label) }
-            @if !graph.needs[place].is_empty() {
+            @if !graph.needs(place).is_empty() {
                 " depends on "
-                @for (n, needed) in graph.needs[place].iter().take(NODES).enumerate() {
+                @for (n, needed) in graph.needs(place).iter().take(NODES).enumerate() {
                     @if n > 0 { ", " }
                     (graph.nodes[*needed].label)
                 }
