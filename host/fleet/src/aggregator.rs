@@ -1,0 +1,440 @@
+//! The counters of each deployment as a function of the records that arrived.
+
+mod arena;
+mod index;
+mod records;
+mod wheel;
+
+use crate::Labels;
+use crate::aggregate::{Aggregate, Applied, Happened, Input, Patch};
+use crate::selector::Selector;
+use crate::stamp::{Phase, Stamp, digest};
+use arena::Arena;
+use index::{Index, Pair};
+use model::Timestamp;
+use records::{DEPLOYMENTS, MOST, Record, Records};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use wheel::Wheel;
+
+/// A device is stale after this number of seconds without a heartbeat.
+pub const STALE_AFTER: u32 = 300;
+/// The shortest time between two patches of a deployment, in seconds.
+const PATCH_EVERY: u32 = 1;
+/// The maximum number of latest changes that a deployment keeps.
+const RECENT: usize = 10;
+/// The maximum number of records of a device about deployments that do not match it. An agent could invent them without
+/// end; a few are left from deployments that matched before.
+pub const LEGROOM: usize = 256;
+
+/// Where a matched device counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Pending,
+    Succeeded,
+    Failed,
+    Unreported,
+    Stale,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Device {
+    info: Stamp,
+    /// The second of the last heartbeat.
+    heard: u32,
+    /// The place of its labels.
+    labels: u32,
+    label_count: u8,
+    /// Whether it has described itself and has not left.
+    is_member: bool,
+    is_stale: bool,
+}
+
+/// A change of a phase, with the device as a number.
+#[derive(Clone, Debug)]
+struct Change {
+    at: Timestamp,
+    device: u32,
+    phase: Phase,
+    error: Option<Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+struct Deployment {
+    /// The devices in each [`Slot`].
+    counters: [u32; 5],
+    last_error: Option<Change>,
+    /// Oldest first.
+    recent: VecDeque<Change>,
+    is_dirty: bool,
+    /// The second of the last patch.
+    patched: Option<u32>,
+}
+
+/// The counters of all deployments. Time is a number of seconds since a start of the caller's choice.
+pub struct Aggregator {
+    device_names: Arena,
+    deployment_names: Arena,
+    devices: Vec<Device>,
+    deployments: Vec<Deployment>,
+    records: Records,
+    index: Index,
+    /// The labels of all devices.
+    labels: Vec<Pair>,
+    /// Labels in `labels` that no device has.
+    unused_labels: usize,
+    /// Deployments that changed since their last patch.
+    dirty: Vec<u32>,
+    wheel: Wheel,
+    /// Devices are loaded and not matched yet.
+    is_loading: bool,
+}
+
+impl Aggregator {
+    /// An aggregator without devices at a time. It loads: descriptions of devices have no effect until
+    /// [`Aggregator::match_devices`].
+    pub fn new(now: u32) -> Self {
+        Self {
+            device_names: Arena::default(),
+            deployment_names: Arena::default(),
+            devices: Vec::new(),
+            deployments: Vec::new(),
+            records: Records::default(),
+            index: Index::default(),
+            labels: Vec::new(),
+            unused_labels: 0,
+            dirty: Vec::new(),
+            wheel: Wheel::new(now, STALE_AFTER),
+            is_loading: true,
+        }
+    }
+
+    /// Matches the devices that were loaded with the selectors. It is faster than one after the other, because the
+    /// index is built when it is known which labels are rare.
+    pub fn match_devices(&mut self) {
+        if !std::mem::take(&mut self.is_loading) {
+            return;
+        }
+        self.index.file_again();
+        for device in 0..self.device_names.len() {
+            let labels: SmallVec<[Pair; 8]> = self.labels_of(device).into();
+            if self.devices[device as usize].is_member {
+                for deployment in self.index.matching(&labels) {
+                    self.set_matched(device, deployment, true);
+                }
+            }
+        }
+    }
+
+    /// Applies what arrived.
+    pub fn apply(&mut self, input: &Input<'_>) -> Applied {
+        match *input {
+            Input::Info { device, stamp, floor, labels } => self.describe(device, (stamp, floor), labels),
+            Input::State { device, deployment, stamp, phase, at, error } => {
+                self.report((device, deployment), stamp, (phase, at, error))
+            }
+            Input::Heartbeat { device, digest } => self.hear(device, digest),
+            Input::Deployment { name, selector } => self.define(name, selector),
+        }
+    }
+
+    /// Moves the time on. Devices that were not heard for [`STALE_AFTER`] become stale.
+    pub fn tick(&mut self, now: u32) {
+        while let Some(due) = self.wheel.turn(now) {
+            for device in due {
+                let late = self.devices[device as usize].heard + STALE_AFTER;
+                if late > self.wheel.now() {
+                    self.wheel.check_at(device, late);
+                } else {
+                    self.set_stale(device, true);
+                }
+            }
+        }
+    }
+
+    /// Returns the deployments that changed, each at most once a second.
+    pub fn drain(&mut self) -> Vec<Patch> {
+        let now = self.wheel.now();
+        let is_due = |deployment: &u32| {
+            self.deployments[*deployment as usize].patched.is_none_or(|patched| now >= patched + PATCH_EVERY)
+        };
+        let (due, later): (Vec<u32>, Vec<u32>) = std::mem::take(&mut self.dirty).into_iter().partition(is_due);
+        self.dirty = later;
+        let patch = |deployment: u32| {
+            let state = &mut self.deployments[deployment as usize];
+            (state.is_dirty, state.patched) = (false, Some(now));
+            Patch {
+                deployment: self.deployment_names.text(deployment).to_owned(),
+                aggregate: self.aggregate_of(deployment),
+            }
+        };
+        due.into_iter().map(patch).collect()
+    }
+
+    /// Returns the aggregate of a deployment; `None` if its name is unknown.
+    pub fn aggregate(&self, deployment: &str) -> Option<Aggregate> {
+        self.deployment_names.get(deployment).map(|deployment| self.aggregate_of(deployment))
+    }
+
+    /// Returns the sum of [`digest`] over the valid states of a device.
+    pub fn digest(&self, device: &str) -> u64 {
+        let Some(device) = self.device_names.get(device) else { return 0 };
+        let floor = self.records.floor(device);
+        let is_valid = |record: &Record| record.stamp != Stamp::default() && record.stamp.epoch >= floor;
+        let valid = self.records.of(device).filter(is_valid);
+        let part = |record: Record| digest(self.deployment_names.text(record.deployment), record.stamp);
+        valid.map(part).fold(0, u64::wrapping_add)
+    }
+
+    fn aggregate_of(&self, deployment: u32) -> Aggregate {
+        let state = &self.deployments[deployment as usize];
+        let count = |slot: Slot| state.counters[slot as usize];
+        let happened = |change: &Change| Happened {
+            at: change.at,
+            device: self.device_names.text(change.device).to_owned(),
+            phase: change.phase,
+            error: change.error.as_deref().map(ToOwned::to_owned),
+        };
+        Aggregate {
+            matched: state.counters.iter().sum(),
+            pending: count(Slot::Pending),
+            succeeded: count(Slot::Succeeded),
+            failed: count(Slot::Failed),
+            unreported: count(Slot::Unreported),
+            stale: count(Slot::Stale),
+            last_error: state.last_error.as_ref().map(happened),
+            recent: state.recent.iter().rev().map(happened).collect(),
+        }
+    }
+
+    fn device(&mut self, id: &str) -> u32 {
+        let device = self.device_names.number(id);
+        if device as usize == self.devices.len() {
+            // A new device has the whole time for its first heartbeat.
+            let heard = self.wheel.now();
+            self.devices.push(Device {
+                info: Stamp::default(),
+                heard,
+                labels: 0,
+                label_count: 0,
+                is_member: false,
+                is_stale: false,
+            });
+            self.records.add_device();
+            self.wheel.check_at(device, heard + STALE_AFTER);
+        }
+        device
+    }
+
+    fn deployment(&mut self, name: &str) -> u32 {
+        let deployment = self.deployment_names.number(name);
+        assert!(deployment < DEPLOYMENTS, "an operator has fewer than {DEPLOYMENTS} names of deployments");
+        if deployment as usize == self.deployments.len() {
+            self.deployments.push(Deployment::default());
+        }
+        deployment
+    }
+
+    fn labels_of(&self, device: u32) -> &[Pair] {
+        let Device { labels, label_count, .. } = self.devices[device as usize];
+        &self.labels[labels as usize..labels as usize + usize::from(label_count)]
+    }
+
+    fn describe(&mut self, id: &str, (stamp, floor): (Stamp, u32), labels: Option<&Labels>) -> Applied {
+        let device = self.device(id);
+        let known = self.devices[device as usize].info;
+        if stamp <= known {
+            return if stamp == known { Applied::Same } else { Applied::Old };
+        }
+        self.devices[device as usize].info = stamp;
+        self.raise_floor(device, floor);
+        self.relabel(device, labels);
+        Applied::New
+    }
+
+    fn raise_floor(&mut self, device: u32, floor: u32) {
+        if floor <= self.records.floor(device) {
+            return;
+        }
+        self.records.set_floor(device, floor);
+        let is_void = |record: &Record| record.stamp.epoch < floor && record.phase != Phase::Removed;
+        let void: SmallVec<[Record; 8]> = self.records.of(device).filter(is_void).collect();
+        for record in void {
+            self.replace(device, record, Record { phase: Phase::Removed, ..record });
+        }
+    }
+
+    fn relabel(&mut self, device: u32, labels: Option<&Labels>) {
+        let old: SmallVec<[Pair; 8]> = self.labels_of(device).into();
+        let was_member = self.devices[device as usize].is_member;
+        let new: SmallVec<[Pair; 8]> =
+            labels.into_iter().flatten().map(|(key, value)| self.index.pair(key, value)).collect();
+        self.index.count(&old, false);
+        self.index.count(&new, true);
+        self.store_labels(device, &new);
+        self.devices[device as usize].is_member = labels.is_some();
+        if self.is_loading {
+            return;
+        }
+        let matching = |index: &Index, labels: &[Pair], is_member: bool| {
+            if is_member { index.matching(labels) } else { SmallVec::new() }
+        };
+        let before = matching(&self.index, &old, was_member);
+        let after = matching(&self.index, &new, labels.is_some());
+        for deployment in before.iter().filter(|deployment| after.binary_search(deployment).is_err()) {
+            self.set_matched(device, *deployment, false);
+        }
+        for deployment in after.iter().filter(|deployment| before.binary_search(deployment).is_err()) {
+            self.set_matched(device, *deployment, true);
+        }
+    }
+
+    fn store_labels(&mut self, device: u32, new: &[Pair]) {
+        /// Labels are moved together only if this many are unused.
+        const WORTHWHILE: usize = 1 << 16;
+        let held = &mut self.devices[device as usize];
+        self.unused_labels += usize::from(held.label_count);
+        held.labels = u32::try_from(self.labels.len()).expect("4 billion labels do not fit into the operator");
+        held.label_count = u8::try_from(new.len()).expect("a device has at most 64 labels");
+        self.labels.extend_from_slice(new);
+        if self.unused_labels >= WORTHWHILE && self.unused_labels * 2 > self.labels.len() {
+            let mut together = Vec::with_capacity(self.labels.len() - self.unused_labels);
+            for device in &mut self.devices {
+                let first = device.labels as usize;
+                let labels = &self.labels[first..first + usize::from(device.label_count)];
+                device.labels = u32::try_from(together.len()).expect("there are fewer than before");
+                together.extend_from_slice(labels);
+            }
+            (self.labels, self.unused_labels) = (together, 0);
+        }
+    }
+
+    fn define(&mut self, name: &str, selector: Option<&Selector>) -> Applied {
+        let deployment = self.deployment(name);
+        self.index.file(deployment, selector);
+        self.touch(deployment);
+        if self.is_loading {
+            return Applied::New;
+        }
+        for device in 0..self.device_names.len() {
+            let matches =
+                self.devices[device as usize].is_member && self.index.matches(deployment, self.labels_of(device));
+            let was = self.records.get(device, deployment).is_some_and(|record| record.matched);
+            if matches != was {
+                self.set_matched(device, deployment, matches);
+            }
+        }
+        Applied::New
+    }
+
+    fn set_matched(&mut self, device: u32, deployment: u32, matched: bool) {
+        let record = self.records.get(device, deployment).unwrap_or_else(|| Record::new(deployment));
+        self.replace(device, record, Record { matched, ..record });
+    }
+
+    fn report(
+        &mut self,
+        (device, deployment): (&str, &str),
+        stamp: Stamp,
+        (phase, at, error): (Phase, Timestamp, Option<&str>),
+    ) -> Applied {
+        let device = self.device(device);
+        if stamp.epoch < self.records.floor(device) {
+            return Applied::Old;
+        }
+        let number = self.deployment_names.get(deployment);
+        let record = match number.and_then(|number| self.records.get(device, number)) {
+            Some(record) => record,
+            None if !self.has_room(device) => return Applied::Refused,
+            None => Record::new(number.unwrap_or_else(|| self.deployment(deployment))),
+        };
+        if stamp <= record.stamp {
+            return if stamp == record.stamp { Applied::Same } else { Applied::Old };
+        }
+        if record.matched && record.phase != phase {
+            self.note(record.deployment, Change { at, device, phase, error: error.map(Into::into) });
+        }
+        self.replace(device, record, Record { stamp, phase, ..record });
+        Applied::New
+    }
+
+    /// Whether a device may have one more record that no selector asks for.
+    fn has_room(&self, device: u32) -> bool {
+        let records = self.records.of(device);
+        records.len() < LEGROOM || records.len() < MOST && records.filter(|record| !record.matched).count() < LEGROOM
+    }
+
+    fn note(&mut self, deployment: u32, change: Change) {
+        let state = &mut self.deployments[deployment as usize];
+        let is_latest = state.last_error.as_ref().is_none_or(|last| last.at <= change.at);
+        if change.error.is_some() && is_latest {
+            state.last_error = Some(change.clone());
+        }
+        // Most changes are the latest.
+        let is_last = state.recent.back().is_none_or(|other| other.at <= change.at);
+        let place =
+            if is_last { state.recent.len() } else { state.recent.partition_point(|other| other.at <= change.at) };
+        if state.recent.len() < RECENT {
+            state.recent.reserve_exact(1);
+            state.recent.insert(place, change);
+        } else if place > 0 {
+            state.recent.pop_front();
+            state.recent.insert(place - 1, change);
+        }
+    }
+
+    fn hear(&mut self, id: &str, digest: u64) -> Applied {
+        let Some(device) = self.device_names.get(id) else { return Applied::Refused };
+        self.devices[device as usize].heard = self.wheel.now();
+        if self.devices[device as usize].is_stale {
+            self.set_stale(device, false);
+            self.wheel.check_at(device, self.wheel.now() + STALE_AFTER);
+        }
+        if self.digest(id) == digest { Applied::Same } else { Applied::Differs }
+    }
+
+    fn set_stale(&mut self, device: u32, is_stale: bool) {
+        let records: SmallVec<[Record; 8]> = self.records.of(device).collect();
+        for record in &records {
+            self.count(device, record, false);
+        }
+        self.devices[device as usize].is_stale = is_stale;
+        for record in &records {
+            self.count(device, record, true);
+        }
+    }
+
+    /// Replaces a record, and moves the device from its earlier counter to the new one.
+    fn replace(&mut self, device: u32, old: Record, new: Record) {
+        if (old.matched, old.phase) != (new.matched, new.phase) {
+            self.count(device, &old, false);
+            self.count(device, &new, true);
+        }
+        self.records.set(device, new);
+    }
+
+    /// Adds a device to the counter of a record, or subtracts it.
+    fn count(&mut self, device: u32, record: &Record, is_added: bool) {
+        if !record.matched {
+            return;
+        }
+        let slot = match record.phase {
+            _ if self.devices[device as usize].is_stale => Slot::Stale,
+            Phase::Pending => Slot::Pending,
+            Phase::Succeeded => Slot::Succeeded,
+            Phase::Failed => Slot::Failed,
+            Phase::Removed => Slot::Unreported,
+        };
+        let counter = &mut self.deployments[record.deployment as usize].counters[slot as usize];
+        *counter = if is_added { *counter + 1 } else { *counter - 1 };
+        self.touch(record.deployment);
+    }
+
+    fn touch(&mut self, deployment: u32) {
+        let state = &mut self.deployments[deployment as usize];
+        if !std::mem::replace(&mut state.is_dirty, true) {
+            self.dirty.push(deployment);
+        }
+    }
+}
