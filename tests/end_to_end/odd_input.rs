@@ -2,7 +2,7 @@
 //! thousands of dependencies.
 
 use crate::operating::target;
-use crate::support::{Host, Server, TOKEN, always, folder, get, ok, preloaded, until};
+use crate::support::{Host, Server, TOKEN, always, folder, get, get_as, ok, preloaded, send, until};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -18,6 +18,35 @@ const PAGES: [&str; 9] = [
     "/wall",
     "/scheduler/replay?range=1h",
 ];
+
+#[test]
+fn an_address_without_a_page_answers_a_browser_with_a_page() {
+    let (_keep, folder) = folder();
+    let server = Server::start(vec![("/", always(ok(r#"[{"name":"db","healthy":true}]"#)))]);
+    let host = Host::start(&folder, &target("odd", &server.url("/"), "name = \"The Shop\""));
+    until("a poll", || host.target("odd"), |target| target["status"] == "ok");
+    let headers = format!("Authorization: Bearer {TOKEN}\r\nAccept: text/html,*/*\r\n");
+    for (path, words) in [
+        ("/nowhere", "this path does not exist"),
+        ("/targets/nowhere", "there is no target"),
+        ("/targets/odd?range=9y", "range"),
+        ("/dependencies/nowhere", "no target reports a dependency"),
+    ] {
+        let (status, body) = get_as(&host.api, path, &headers);
+        let is_whole = body.contains(words) && body.contains("All targets") && body.trim_end().ends_with("</html>");
+        assert!([400, 404].contains(&status) && is_whole, "{path}: {status} {body}");
+    }
+    let (status, body) = get_as(&host.api, "/api/v1/nowhere", &headers);
+    assert!(status == 404 && body.contains(r#""code":"not_found""#), "{status} {body}");
+    // Names lead to a target as its id does.
+    for path in ["/graph?around=the+shop", "/graph?around=ODD", "/graph?around=DB"] {
+        assert!(page(&host, path).contains("centre"), "{path}");
+    }
+    assert!(page(&host, "/graph?around=sho").contains("Similar: "));
+    assert!(page(&host, "/events?target=the+shop").contains("id=\"events\""));
+    assert!(page(&host, "/events?target=nowhere").contains("There is no target nowhere"));
+    assert!(page(&host, "/targets/odd").contains("No other target depends on it"));
+}
 
 fn page(host: &Host, path: &str) -> String {
     let (status, body) = get(&host.api, path, Some(TOKEN));
@@ -109,6 +138,7 @@ fn pages_stay_whole_and_say_so_when_the_clock_of_the_machine_is_set() {
     for (seconds, said) in [(DAY, "set forward by 24 h"), (-DAY, "set back by 2 days"), (0, "set forward by 24 h")] {
         let before = polled(&host);
         set(seconds);
+        send(&host.api, ("POST", "/api/v1/targets/odd/poll"), &format!("Authorization: Bearer {TOKEN}\r\n"), "");
         until("a poll after the clock was set", || polled(&host), |now| *now != before);
         for path in PAGES {
             // The replay shows what is stored, without the state of the host.

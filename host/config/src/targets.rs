@@ -42,6 +42,14 @@ pub(crate) fn targets(notes: &Notes<'_>, document: &[Entry], scheduler: &Setting
 
 /// Reads a target. `permitted` has the permissions of a target that is not in the file; without, everything is
 /// permitted.
+/// Parses an id. The page that adds a target has the address of a target with the id "new".
+fn id_of(value: &Value) -> Result<TargetId, String> {
+    match TargetId::new(&text(value)?) {
+        Ok(id) if id.as_str() == "new" => Err("the id \"new\" is reserved: choose another".to_owned()),
+        id => id.map_err(|error| error.to_string()),
+    }
+}
+
 pub(crate) fn target(
     notes: &Notes<'_>,
     item: &Node,
@@ -55,7 +63,7 @@ pub(crate) fn target(
     let has = |key: &str| entries.iter().any(|entry| entry.key == key);
     let missing = ["id", "kind", "url"].into_iter().filter(|key| !has(key));
     missing.for_each(|key| notes.at(item.line, format!("{name} has no {key}")));
-    let id = section.get("id", |value| TargetId::new(&text(value)?).map_err(|error| error.to_string()));
+    let id = section.get("id", id_of);
     let kind = section.get("kind", |value| Kind::new(&text(value)?).map_err(|error| error.to_string()));
     let url = section.get("url", |value| Origin::parse(&text(value)?).map_err(|error| error.to_string()));
     let also = section.get("also", |value| also(notes, value)).unwrap_or_default();

@@ -119,6 +119,10 @@ kind = "http"
 url = "http://a"
 [[target]]
 kind = "http"
+[[target]]
+id = "new"
+kind = "http"
+url = "http://a"
 "#;
     let problems = read_with(text, &[]).unwrap_err();
     let expected = [
@@ -137,6 +141,7 @@ kind = "http"
         ("p.toml:23", "two targets a"),
         ("p.toml:26", "no id"),
         ("p.toml:26", "no url"),
+        ("p.toml:29", "is reserved"),
     ];
     for (place, words) in expected {
         let found =

@@ -188,7 +188,7 @@ function entered(form) {
       number: () => Number(field.value),
     }[field.dataset.type ?? field.type] ?? (() => field.value);
     let value;
-    try { value = read(); } catch { throw new Error(`${field.name} is not JSON`); }
+    try { value = read(); } catch { throw new Error(`${field.name} is not JSON, such as {"name": "value"}`); }
     if (inner) (body[outer] ??= {})[inner] = value;
     else body[outer] = value;
   }
@@ -233,7 +233,10 @@ function shown(form, said) {
       element("td", { textContent: subject }), what, element("td", { className: "number", textContent: took }));
   });
   const heads = ["Result", "Step", "For", "What", "Time"].map((textContent) => element("th", { scope: "col", textContent }));
-  return [element("p", {}, said.passed ? "The poll returned a report." : "The poll returned no report."),
+  const failed = said.steps.filter(({ code }) => code).length;
+  const verdict = !said.passed ? "The poll returned no report."
+    : failed ? `The poll returned a report, and ${failed === 1 ? "1 step" : `${failed} steps`} failed.` : "The poll returned a report.";
+  return [element("p", { className: said.passed && !failed ? "" : "problem" }, verdict),
     element("div", { className: "scroll", tabIndex: 0 }, element("table", { className: "numbers" },
       element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows)))];
 }

@@ -27,9 +27,10 @@ mod tokens;
 mod words;
 
 use crate::error::ApiError;
+use crate::pages::failure;
 use crate::state::Shared;
 use axum::Router;
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 pub use plugins::PluginWire;
 use utoipa::openapi::OpenApi;
@@ -70,12 +71,16 @@ pub(crate) async fn not_this_way() -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
 }
 
-pub(crate) async fn nothing_here(path: Uri) -> ApiError {
+pub(crate) async fn nothing_here(headers: HeaderMap, path: Uri) -> Response {
     let message = match path.path().strip_suffix('/') {
         Some(_) => "this path does not exist: remove the slash at its end",
         None => "this path does not exist: the pages start at /, the API at /api/v1/targets",
     };
-    ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+    let accepted = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    if accepted.contains("text/html") && !path.path().starts_with("/api/") {
+        return failure(&headers, StatusCode::NOT_FOUND, message);
+    }
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", message).into_response()
 }
 
 /// Replaces axum's plain-text response for a body that is too long with the API's JSON.

@@ -1,6 +1,6 @@
 //! A dependency's condition as displayed: with a colour, a sign and a word, so that it is readable without the colour.
 
-use model::{DependencyState, Status, TargetState};
+use model::{DependencyState, Status, TargetState, Timestamp};
 
 /// A dependency's condition.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +29,14 @@ impl Condition {
             Status::Critical => Self::Critical,
             Status::Unknown => Self::Unknown,
         }
+    }
+
+    /// The time since when a dependency is in this condition.
+    pub(crate) fn since(self, target: &TargetState, dependency: &DependencyState) -> Timestamp {
+        let record = &dependency.record;
+        let stale_since = target.observed.stale_since.filter(|_| self == Self::Stale);
+        let since = record.missing_since.or(stale_since).or(record.last_status_change);
+        since.unwrap_or(record.first_seen)
     }
 
     /// The order in which conditions need attention: less is worse.
@@ -73,5 +81,32 @@ impl Condition {
             Self::Stale | Self::Missing => format!("{}, was {}", self.class(), status.as_str()),
             _ => self.class().to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::tests::{dependency, target, with};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_condition_has_its_time() {
+        let at = Timestamp::from_millis;
+        let mut changed = dependency("db", Status::Ok);
+        let record = Arc::make_mut(&mut changed.record);
+        (record.first_seen, record.last_status_change) = (at(1), Some(at(5)));
+        let mut gone = changed.clone();
+        Arc::make_mut(&mut gone.record).missing_since = Some(at(7));
+        let fresh = target("t");
+        let stale = with(target("t"), |observed| observed.stale_since = Some(at(9)));
+        let since = |target: &TargetState, dependency: &DependencyState| {
+            Condition::of(target, dependency).since(target, dependency)
+        };
+        assert_eq!(since(&fresh, &changed), at(5));
+        assert_eq!(since(&stale, &changed), at(9), "it was ok since 5, and is stale since 9");
+        assert_eq!((since(&fresh, &gone), since(&stale, &gone)), (at(7), at(7)));
+        Arc::make_mut(&mut changed.record).last_status_change = None;
+        assert_eq!(since(&fresh, &changed), at(1));
     }
 }

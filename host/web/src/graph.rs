@@ -196,11 +196,30 @@ impl<'a> Graph<'a> {
         self.needs.of(node)
     }
 
-    /// Returns the node of a target's id, or of a dependency's canonical or reported name.
+    /// Returns the node of a target's id, or of a dependency's canonical or reported name; else the node with this
+    /// name or label in upper or lower case.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
-        self.nodes.iter().position(|node| match node.of {
-            Of::Target(own) | Of::Shared(own) | Of::Dependency(_, own) => own == name,
-        })
+        fn own<'a>(node: &Node<'a>) -> &'a str {
+            match node.of {
+                Of::Target(own) | Of::Shared(own) | Of::Dependency(_, own) => own,
+            }
+        }
+        let wanted = name.to_lowercase();
+        let is_like = |node: &Node<'_>| node.label.to_lowercase() == wanted || own(node).to_lowercase() == wanted;
+        self.nodes.iter().position(|node| own(node) == name).or_else(|| self.nodes.iter().position(is_like))
+    }
+
+    /// Returns up to five labels that contain a text, in upper or lower case.
+    pub(crate) fn similar(&self, text: &str) -> Vec<&'a str> {
+        const MOST: usize = 5;
+        let wanted = text.to_lowercase();
+        let mut found: Vec<&str> = Vec::new();
+        for node in &self.nodes {
+            if found.len() < MOST && !found.contains(&node.label) && node.label.to_lowercase().contains(&wanted) {
+                found.push(node.label);
+            }
+        }
+        found
     }
 
     /// Returns at most `most` nodes that are within `distance` of one, in both directions, nearest first.
@@ -344,6 +363,8 @@ mod tests {
         assert_eq!(labels(&graph, &around), ["postgres", "shop", "billing"]);
         assert_eq!(graph.around(graph.find("postgres").unwrap(), 9, 2).len(), 2);
         assert!(graph.find("other").is_none());
+        assert_eq!(graph.find("Main-DB"), None, "a name that is an alias only");
+        assert_eq!(graph.find("POSTGRES"), graph.find("postgres"));
     }
 
     #[test]

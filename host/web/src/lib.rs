@@ -14,6 +14,7 @@ mod auth;
 mod chart;
 mod compression;
 mod condition;
+mod dependants;
 mod error;
 mod etag;
 mod event_wire;

@@ -1,6 +1,7 @@
 //! The HTML pages. They work without the script, which keeps their content up to date.
 
 mod definition;
+mod dependants;
 mod dependency;
 mod events;
 mod form;
@@ -33,6 +34,7 @@ pub(crate) use kept::Kept;
 pub(crate) use login::{ask_to_log_in, log_in, log_out, login};
 pub(crate) use pictures::Pictures;
 use shell::Place;
+pub(crate) use shell::failure;
 pub(crate) use status::{badge, page as public_status};
 pub(crate) use wall::refused as refuse_wall;
 

@@ -1,15 +1,18 @@
 //! The page of one dependency over all targets that report it: who sees it how, and what changed when.
 
+use super::dependants::list;
 use super::parts::{age, encoded};
-use super::shell::{Live, live, problems};
+use super::shell::{Live, failure, live, problems};
 use crate::chart;
 use crate::condition::Condition;
+use crate::dependants::{Dependant, dependants};
 use crate::pauses::WithPauses as _;
 use crate::state::Shared;
 use crate::timeline::Past;
 use crate::wire::time;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use model::{DependencyState, History, StatusChange, TargetState, Timestamp};
 use std::cmp::Reverse;
@@ -23,10 +26,18 @@ const TARGETS: usize = 100;
 /// The maximum number of listed changes.
 const CHANGES: usize = 100;
 
-pub(super) async fn page(State(shared): State<Shared>, Path(name): Path<String>, headers: HeaderMap) -> Markup {
+pub(super) async fn page(State(shared): State<Shared>, Path(name): Path<String>, headers: HeaderMap) -> Response {
+    let is_known = |dependency: &DependencyState| {
+        dependency.record.reported.name == name || dependency.record.canonical.as_ref() == Some(&name)
+    };
+    let targets = shared.host.targets();
+    if !targets.iter().flat_map(|target| &target.observed.dependencies).any(is_known) {
+        let message = format!("no target reports a dependency {name:?}");
+        return failure(&headers, StatusCode::NOT_FOUND, &message);
+    }
     let path = format!("/fragments{}", path_of(&name));
     let page = Live { title: &name, place: None, content: &path, ..Live::default() };
-    live(&headers, &page, &content(&shared, &name).await)
+    live(&headers, &page, &content(&shared, &name).await).into_response()
 }
 
 /// The part of the page that the script refreshes.
@@ -95,15 +106,25 @@ async fn content(shared: &Shared, name: &str) -> Markup {
             }
             @if seen.len() > TARGETS { p.note { "and " (seen.len() - TARGETS) " more, which do not see it worse" } }
         }
+        (affected(&all, &[name, canonical]))
         (changes(&shown, &pasts))
     }
+}
+
+/// The targets that depend on it through other targets.
+fn affected(all: &[Arc<TargetState>], names: &[&str]) -> Markup {
+    let indirect: Vec<Dependant<'_>> =
+        dependants(all, names).into_iter().filter(|dependant| dependant.through.is_some()).collect();
+    if indirect.is_empty() {
+        return html! {};
+    }
+    html! { section #affected.target { h2 { "Depends on it through other targets" } (list(&indirect)) } }
 }
 
 fn row(seen: &Seen<'_>, past: Option<&History>, span: (Timestamp, Timestamp)) -> Markup {
     let Seen { target, dependency, condition } = seen;
     let (record, volatile) = (&dependency.record, &dependency.volatile);
     let reported = &record.reported;
-    let since = record.missing_since.or(record.last_status_change).unwrap_or(record.first_seen);
     html! {
         tr {
             th scope="row" {
@@ -111,7 +132,7 @@ fn row(seen: &Seen<'_>, past: Option<&History>, span: (Timestamp, Timestamp)) ->
                 @if record.canonical.is_some() { small.note { "as " (reported.name) } }
             }
             td { span class={ "tag " (condition.class()) } { (condition.sign()) " " (condition.word(reported.status)) } }
-            td.number { (age(since)) }
+            td.number { (age(condition.since(target, dependency))) }
             td.number { @if let Some(ms) = volatile.latency_ms { (chart::milliseconds(ms)) } }
             td {
                 @if let Some(past) = past {

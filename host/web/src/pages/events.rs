@@ -7,7 +7,7 @@ use crate::wire::time;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use maud::{Markup, html};
-use model::{EventKind, SequencedEvent};
+use model::{EventKind, SequencedEvent, TargetId};
 use serde::{Deserialize, Serialize};
 
 /// The number of events of a page.
@@ -44,14 +44,30 @@ pub(super) async fn fragment(State(shared): State<Shared>, Query(wanted): Query<
     content(&shared, &wanted).await
 }
 
+/// Returns the id of the target with an id or a name, in upper or lower case; the word itself if it is unknown.
+fn identified(shared: &Shared, word: &str) -> String {
+    let (targets, wanted) = (shared.host.targets(), word.to_lowercase());
+    let by_name = || targets.iter().find(|target| target.info.name.to_lowercase() == wanted);
+    if is_target(shared, &wanted) {
+        wanted
+    } else {
+        by_name().map_or_else(|| word.to_owned(), |target| target.info.id.to_string())
+    }
+}
+
+fn is_target(shared: &Shared, id: &str) -> bool {
+    TargetId::new(id).is_ok_and(|id| shared.host.target(&id).is_some())
+}
+
 async fn content(shared: &Shared, wanted: &Wanted) -> Markup {
     let given = |word: &str| (!word.trim().is_empty()).then(|| word.trim().to_owned());
+    let target = given(&wanted.target).map(|word| identified(shared, &word));
     let before = wanted.before.parse().unwrap_or(i64::MAX);
-    let found = shared.host.events_before(before, (given(&wanted.target), given(&wanted.event)), ROWS).await;
+    let found = shared.host.events_before(before, (target.clone(), given(&wanted.event)), ROWS).await;
     html! {
         (problems(shared))
         form #filter.filter method="get" action="/events" role="search" {
-            label { "Target " input type="search" name="target" value=(wanted.target) placeholder="id"; }
+            label { "Target " input type="search" name="target" value=(wanted.target) placeholder="id or name"; }
             label { "Event " select name="event" {
                 option value="" { "all" }
                 // The end of each poll is not stored.
@@ -64,7 +80,10 @@ async fn content(shared: &Shared, wanted: &Wanted) -> Markup {
         }
         @match &found {
             Err(why) => p.problem role="alert" { "The events cannot be read: " (why) },
-            Ok(events) if events.is_empty() => p.empty { "No event matches." },
+            Ok(events) if events.is_empty() => p.empty {
+                "No event matches."
+                @if target.is_some_and(|id| !is_target(shared, &id)) { " There is no target " (wanted.target) "." }
+            },
             Ok(events) => {
                 ol #events.timeline { @for event in events { (entry(shared, event)) } }
                 (older(wanted, events))

@@ -16,7 +16,8 @@ enum Entry {
     Switch,
     /// Texts, one in each line.
     Lines,
-    Json,
+    /// JSON; an object with these members, as far as the schema names them.
+    Json(Vec<String>),
 }
 
 /// A field of a setting.
@@ -89,8 +90,13 @@ fn entry_of(root: &Value, property: &Value) -> Entry {
         _ if is(schema, "integer") || is(schema, "number") => Entry::Number,
         _ if is(schema, "boolean") => Entry::Switch,
         _ if is(schema, "array") && is(resolved(root, &schema["items"]), "string") => Entry::Lines,
-        _ => Entry::Json,
+        _ => Entry::Json(members(schema)),
     }
+}
+
+/// The names of an object's members.
+fn members(schema: &Value) -> Vec<String> {
+    schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
 /// The texts of an enumeration, or of alternatives that are constants.
@@ -104,7 +110,7 @@ fn entry(field: &Field<'_>, value: Option<&Value>) -> Markup {
     let name = format!("settings.{}", field.name);
     let shown = |value: &Value| match (&field.entry, value) {
         (Entry::Lines, Value::Array(items)) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n"),
-        (_, Value::String(text)) if field.entry != Entry::Json => text.clone(),
+        (_, Value::String(text)) if !matches!(field.entry, Entry::Json(_)) => text.clone(),
         (_, other) => other.to_string(),
     };
     let (value, default) = (value.map(shown), field.default.map(shown).unwrap_or_default());
@@ -134,9 +140,14 @@ fn entry(field: &Field<'_>, value: Option<&Value>) -> Markup {
                     }
                 }
                 Entry::Lines => (lines("lines")),
-                Entry::Json => (lines("json")),
+                Entry::Json(_) => (lines("json")),
             }
             @if !field.description.is_empty() { small { (field.description) } }
+            @match &field.entry {
+                Entry::Json(members) if !members.is_empty() => small { "JSON, an object with: " (members.join(", ")) },
+                Entry::Json(_) => small { "JSON" },
+                _ => {}
+            }
         }
     }
 }
@@ -159,6 +170,7 @@ mod tests {
                 "on": { "anyOf": [{ "type": "boolean" }, { "type": "null" }] },
                 "texts": { "type": "array", "items": { "type": "string" } },
                 "headers": { "type": "object" },
+                "fields": { "type": "object", "properties": { "a": {}, "b": {} } },
                 "either": { "anyOf": [{ "type": "string" }, { "type": "integer" }] },
                 "loop": { "$ref": "#/properties/loop" },
             },
@@ -176,9 +188,10 @@ mod tests {
             ("limit", Entry::Number),
             ("on", Entry::Switch),
             ("texts", Entry::Lines),
-            ("headers", Entry::Json),
-            ("either", Entry::Json),
-            ("loop", Entry::Json),
+            ("headers", Entry::Json(Vec::new())),
+            ("fields", Entry::Json(vec!["a".to_owned(), "b".to_owned()])),
+            ("either", Entry::Json(Vec::new())),
+            ("loop", Entry::Json(Vec::new())),
         ] {
             assert_eq!(entry(name), expected, "{name}");
         }

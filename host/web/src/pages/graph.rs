@@ -1,6 +1,7 @@
 //! The page of the graph: targets and what they depend on, as a picture and as a list.
 
 use super::dependency::path_of;
+use super::parts::encoded;
 use super::shell::{Live, Place, live, problems};
 use crate::graph::{Graph, Health, Node, Of};
 use crate::state::Shared;
@@ -59,7 +60,11 @@ fn content(shared: &Shared, wanted: &Wanted) -> Markup {
             @if !around.is_empty() { " " a href="/graph" { "The whole graph" } }
         }
         @if !around.is_empty() && centre.is_none() {
-            p.problem role="alert" { "There is no target with the id, and no dependency with the name " (around) "." }
+            p.problem role="alert" {
+                "There is no target or dependency " (around) "."
+                @let similar = graph.similar(around);
+                @if !similar.is_empty() { " Similar: " @for (n, label) in similar.iter().enumerate() { @if n > 0 { ", " } a href={ "/graph?around=" (encoded(label)) } { (label) } } }
+            }
         }
         p #legend.note data-bad=(bad) data-worst=(if bad > 0 { "critical" } else { "ok" }) {
             (shown.len()) " of " (graph.nodes.len()) " targets and dependencies. Each depends on what is to its right; what does not work is emphasised."

@@ -173,8 +173,9 @@ fn headline(view: &View<'_>) -> Markup {
         p #conditions.summary {
             (conditions.len()) " dependencies: "
             @for condition in Condition::ALL {
-                span class={ "tag " (condition.class()) } {
-                    (condition.sign()) " " (conditions.iter().filter(|c| **c == condition).count()) " " (condition.class())
+                @let count = conditions.iter().filter(|other| **other == condition).count();
+                span class={ "tag " (condition.class()) @if count == 0 { " none" } } {
+                    (condition.sign()) " " (count) " " (condition.class())
                 }
                 " "
             }
@@ -196,6 +197,9 @@ fn controls(view: &View<'_>) -> Markup {
             label { "Search " input type="search" name="text" value=(text.as_deref().unwrap_or_default()) placeholder="name, URL, label, dependency"; }
             label { "Kind " select name="kind" {
                 option value="" { "all" }
+                @if let Some(unknown) = kind.as_deref().filter(|kind| !kind.is_empty() && !kinds.contains(kind)) {
+                    option value=(unknown) selected { (unknown) " (no target)" }
+                }
                 @for known in kinds { option value=(known) selected[is(kind, known)] { (known) } }
             } }
             @if !labels.is_empty() {

@@ -85,7 +85,7 @@ pub(super) fn state(target: &TargetState) -> Markup {
     let is_fresh = schedule.failures == 0 && target.observed.stale_since.is_none();
     html! {
         @match (schedule.last_success, target.place) {
-            (_, Place::Disabled) => "disabled",
+            (_, Place::Disabled) => "paused until it is resumed",
             (_, Place::NoPlugin) => {
                 "no plugin serves kind " (kind) ": copy its .wasm into the plugin directory"
             }

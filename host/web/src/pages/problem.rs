@@ -49,10 +49,9 @@ pub(super) fn found<'a>(chosen: &[Chosen<'a>]) -> Vec<Problem<'a>> {
                 continue;
             }
             let rank = condition.urgency();
-            let record = &dependency.record;
-            let since = record.missing_since.or(record.last_status_change).unwrap_or(record.first_seen);
+            let since = Some(condition.since(target, dependency));
             let dependency = Some((dependency, condition));
-            found.push(Problem { rank, since: Some(since), target, status, dependency, on_it: 0 });
+            found.push(Problem { rank, since, target, status, dependency, on_it: 0 });
         }
         fold_children(&mut found, first);
     }
@@ -135,10 +134,16 @@ pub(super) fn row(problem: &Problem<'_>, with_link: bool) -> Markup {
                     Some((dependency, Condition::Missing)) => {
                         "it is no longer reported, and was " (dependency.record.reported.status.as_str())
                     }
-                    Some((dependency, _)) => {
+                    Some((dependency, condition)) => {
                         @let reported = &dependency.record.reported;
                         @if let Some(message) = &reported.error_message { (message) }
-                        @else if let Some(description) = &reported.description { (description) }
+                        @else {
+                            @match condition {
+                                Condition::Stale => "the target is not polled successfully, so its present status is not known",
+                                _ => "the target gives no reason",
+                            }
+                            @if let Some(description) = &reported.description { " " small { (description) } }
+                        }
                         @if let Some(impact) = reported.impact.as_ref().filter(|_| reported.status != Status::Ok) {
                             " " small { "impact: " (impact) }
                         }

@@ -103,6 +103,7 @@ fn tokens(shared: &Shared) -> Markup {
                                 td {
                                     (Command::new("Revoke", "DELETE", &format!("/api/v1/tokens/{}", encoded(&token.name)))
                                         .title("Programs, browsers and screens with this token are shut out at once")
+                                        .question(&format!("Revoke the token {}?", token.name))
                                         .button())
                                 }
                             }

@@ -4,7 +4,8 @@ use super::parts::age;
 use crate::auth::Auth;
 use crate::chart::duration;
 use crate::state::Shared;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 use model::{EventKind, TargetId};
 
@@ -90,6 +91,16 @@ pub(super) fn live(headers: &HeaderMap, page: &Live<'_>, content: &Markup) -> Ma
         main #content tabindex="-1" data-live=(page.content) data-target=[page.target] data-every=[page.every] data-title=(page.title) { (content) }
     };
     document(&format!("{} – Polliwog", page.title), Some(&csrf), &body)
+}
+
+/// A page that cannot be shown, with the reason.
+pub(crate) fn failure(headers: &HeaderMap, status: StatusCode, message: &str) -> Response {
+    let csrf = Auth::csrf_of(headers).unwrap_or_default();
+    let body = html! {
+        (banner("Polliwog", None))
+        main #content tabindex="-1" { p.problem role="alert" { (message) } p { a href="/" { "All targets" } } }
+    };
+    (status, document("Polliwog", Some(&csrf), &body)).into_response()
 }
 
 /// The top of a page.

@@ -1,13 +1,15 @@
 //! The page of one target: its state and why, its past, its dependencies, and the reasons for its schedule.
 
 use super::definition::{definition, test_form};
+use super::dependants::list;
 use super::dependency::{common_name, path_of};
 use super::parts::{Command, age, buttons, complaints, reason, state};
 use super::polls;
-use super::shell::{Live, banner, document, live, problems};
+use super::shell::{Live, failure, live, problems};
 use crate::api::query::named;
 use crate::chart;
 use crate::condition::Condition;
+use crate::dependants::dependants;
 use crate::error::ApiError;
 use crate::range::{RANGES, is_coarse, length, with_current};
 use crate::state::Shared;
@@ -45,6 +47,8 @@ pub(super) struct Wanted {
 /// Everything that the page shows.
 struct View {
     target: Arc<TargetState>,
+    /// All targets.
+    targets: Vec<Arc<TargetState>>,
     now: Timestamp,
     range: (&'static str, Duration),
     history: Result<History, String>,
@@ -70,13 +74,7 @@ pub(super) async fn page(
                 Live { title: &info.name, place: None, content: &content, target: Some(&info.id), ..Live::default() };
             live(&headers, &page, &html! { (problems(&shared)) (content_of(&view)) }).into_response()
         }
-        Err(error) => {
-            let body = html! {
-                (banner("Polliwog", None))
-                main #content tabindex="-1" { p.problem role="alert" { (error.message) } p { a href="/" { "All targets" } } }
-            };
-            (error.status, document("Polliwog", None, &body)).into_response()
-        }
+        Err(error) => failure(&headers, error.status, &error.message),
     }
 }
 
@@ -109,7 +107,8 @@ async fn view(shared: &Shared, id: String, wanted: &Wanted) -> Result<View, ApiE
     let latencies = shared.host.latencies(&id, of, is_coarse(range.1)).await.unwrap_or_default();
     let explanation = shared.host.explain(&id).await.ok();
     let (settings, polls) = (shared.host.settings_of(&id), shared.host.polls(&id));
-    Ok(View { target, now, range, history, latencies, charted, explanation, settings, polls })
+    let targets = shared.host.targets();
+    Ok(View { target, targets, now, range, history, latencies, charted, explanation, settings, polls })
 }
 
 /// Returns the slot of the dependency whose latency is shown: the one with this id, or else the slowest.
@@ -142,6 +141,7 @@ fn content_of(view: &View) -> Markup {
             (latency(view, span))
         }
         (dependencies(view, &past, span))
+        (affected(view))
         (timeline(history))
         (polls::section(&view.polls))
         (schedule(view))
@@ -166,7 +166,9 @@ fn overview(view: &View, periods: &[Period]) -> Markup {
         section #overview.target data-status=(status.as_str()) {
             p.summary.headline data-worst=(status.as_str()) data-bad=(bad) data-now=(view.now.as_millis()) {
                 span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) }
-                @if let Some(since) = since(target, status, periods) { " for " (age(since)) }
+                @if let Some(since) = since(target, status, periods) {
+                    " for " @if periods.len() == 1 { "at least " } (age(since))
+                }
                 @if let Some(why) = reason(target, status) { ": " (why) }
             }
             p { small { (info.kind) " · " (info.url) @for (name, value) in &info.labels { " · " (name) "=" (value) } } }
@@ -290,7 +292,6 @@ fn row(view: &View, past: &Past<'_>, span: (Timestamp, Timestamp), dependency: &
     let (record, volatile) = (&*dependency.record, &dependency.volatile);
     let reported = &record.reported;
     let condition = Condition::of(target, dependency);
-    let since = record.missing_since.or(record.last_status_change).unwrap_or(record.first_seen);
     let contact = reported.contact.as_ref().map(contact).filter(|contact| !contact.is_empty());
     html! {
         tr data-status=(reported.status.as_str()) {
@@ -300,7 +301,7 @@ fn row(view: &View, past: &Past<'_>, span: (Timestamp, Timestamp), dependency: &
                 @if let Some(parent) = &reported.parent { small.note { "on " (parent) } }
             }
             td { span class={ "tag " (condition.class()) } { (condition.sign()) " " (condition.word(reported.status)) } }
-            td.number { (age(since)) }
+            td.number { (age(condition.since(target, dependency))) }
             td.number {
                 @if let Some(ms) = volatile.latency_ms {
                     a href={ "?range=" (view.range.0) "&latency=" (dependency_id(&target.info.id, &reported.name)) } {
@@ -317,6 +318,18 @@ fn row(view: &View, past: &Past<'_>, span: (Timestamp, Timestamp), dependency: &
                 }
                 @if let Some(contact) = contact { p.note { "contact: " (contact) } }
             }
+        }
+    }
+}
+
+/// The targets that depend on this one.
+fn affected(view: &View) -> Markup {
+    let found = dependants(&view.targets, &[view.target.info.id.as_str()]);
+    html! {
+        section #affected.target {
+            h2 { @if found.is_empty() { "No other target depends on it" } @else { "Depends on it" } }
+            (list(&found))
+            p { a href={ "/graph?around=" (view.target.info.id) } { "Show it in the graph" } }
         }
     }
 }
@@ -389,13 +402,13 @@ fn schedule(view: &View) -> Markup {
             p { (explanation.summary) }
             details {
                 summary { "The computation" }
-                table.settings {
+                div.scroll { table.settings {
                     tbody {
                         @for term in &explanation.terms {
                             tr { th scope="row" { code { (term.name) } } td { (term.value) } td { (term.meaning) } }
                         }
                     }
-                }
+                } }
             }
         }
     }
@@ -406,7 +419,7 @@ fn settings(view: &View) -> Markup {
     html! {
         section #settings.target {
             h2 { "Settings" }
-            table.settings {
+            div.scroll { table.settings {
                 thead { tr { th scope="col" { "Setting" } th scope="col" { "Value" } th scope="col" { "From" } } }
                 tbody {
                     @for setting in &view.settings {
@@ -417,7 +430,7 @@ fn settings(view: &View) -> Markup {
                         }
                     }
                 }
-            }
+            } }
             p.note {
                 "Change one with " code { "polliwog settings set " (prefix) "interval 30s" } "."
             }

@@ -39,6 +39,9 @@ pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap, Query
     document("Polliwog", Some(&Auth::csrf_of(&headers).unwrap_or_default()), &body)
 }
 
+/// The problems are in smaller letters if there are more than this.
+const LARGE: usize = 6;
+
 /// The part of the page that the script refreshes.
 pub(super) async fn fragment(State(shared): State<Shared>) -> Markup {
     screen(&shared)
@@ -79,7 +82,7 @@ fn screen(shared: &Shared) -> Markup {
             }
         }
         @if !found.is_empty() {
-            table #problems.wrong {
+            table #problems.wrong.many[found.len() > LARGE] {
                 thead { tr { th scope="col" { "Status" } th scope="col" { "For" } th scope="col" { "What" } th scope="col" { "Why" } } }
                 tbody { @for problem in found.iter().take(PROBLEMS) { (row(problem, false)) } }
             }
