@@ -14,9 +14,9 @@ use crate::error::ApiError;
 use crate::range::{RANGES, is_coarse, length, with_current};
 use crate::state::Shared;
 use crate::status::TargetStatus;
-use crate::timeline::{Availability, Past, Period};
+use crate::timeline::{Availability, Past, Period, State};
 use crate::wire::{dependency_id, time};
-use axum::extract::{Path, Query, State};
+use axum::extract::{self, Path, Query};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
@@ -61,7 +61,7 @@ struct View {
 }
 
 pub(super) async fn page(
-    State(shared): State<Shared>,
+    extract::State(shared): extract::State<Shared>,
     Path(id): Path<String>,
     headers: HeaderMap,
     Query(wanted): Query<Wanted>,
@@ -80,7 +80,7 @@ pub(super) async fn page(
 
 /// The part of the page that the script refreshes.
 pub(super) async fn fragment(
-    State(shared): State<Shared>,
+    extract::State(shared): extract::State<Shared>,
     Path(id): Path<String>,
     Query(wanted): Query<Wanted>,
 ) -> Response {
@@ -166,8 +166,8 @@ fn overview(view: &View, periods: &[Period]) -> Markup {
         section #overview.target data-status=(status.as_str()) {
             p.summary.headline data-worst=(status.as_str()) data-bad=(bad) data-now=(view.now.as_millis()) {
                 span class={ "tag " (status.as_str()) } { (status.sign()) " " (status.as_str().replace('_', " ")) }
-                @if let Some(since) = since(target, status, periods) {
-                    " for " @if periods.len() == 1 { "at least " } (age(since))
+                @if let Some((since, is_least)) = since(target, status, periods) {
+                    " for " @if is_least { "at least " } (age(since))
                 }
                 @if let Some(why) = reason(target, status) { ": " (why) }
             }
@@ -178,15 +178,18 @@ fn overview(view: &View, periods: &[Period]) -> Markup {
     }
 }
 
-/// When the target entered its status; `None` if the past does not say it.
-fn since(target: &TargetState, status: TargetStatus, periods: &[Period]) -> Option<Timestamp> {
-    let last = periods.last().filter(|last| last.state.as_str() == status.as_str());
+/// When the target entered its status, and whether it may have been before the known past; `None` if the past does
+/// not say it. A time in which no host ran does not end a status.
+fn since(target: &TargetState, status: TargetStatus, periods: &[Period]) -> Option<(Timestamp, bool)> {
+    let is_of_it = |period: &&Period| period.state.as_str() == status.as_str();
+    if periods.last().is_some_and(|last| is_of_it(&last)) {
+        let is_continued = |period: &&Period| is_of_it(period) || period.state == State::NoData;
+        let same = periods.iter().rev().take_while(is_continued).filter(is_of_it);
+        return same.last().map(|first| (first.from, periods.first().is_some_and(|all| all.from == first.from)));
+    }
     // A missing dependency makes a target that is else healthy, or not known, one with a warning.
-    let missing = || {
-        let all = target.observed.dependencies.iter().filter_map(|dependency| dependency.record.missing_since);
-        all.min().filter(|_| status == TargetStatus::Warning)
-    };
-    last.map(|last| last.from).or_else(missing)
+    let all = target.observed.dependencies.iter().filter_map(|dependency| dependency.record.missing_since);
+    all.min().filter(|_| status == TargetStatus::Warning).map(|since| (since, false))
 }
 
 fn pause(target: &TargetState) -> Markup {
@@ -442,7 +445,6 @@ fn settings(view: &View) -> Markup {
 mod tests {
     use super::*;
     use crate::status::tests::{dependency, target, with};
-    use crate::timeline::State;
 
     #[test]
     fn less_than_everything_never_looks_like_everything() {
@@ -460,11 +462,15 @@ mod tests {
         let mut gone = dependency("a", Status::Ok);
         Arc::make_mut(&mut gone.record).missing_since = Some(at(7));
         let found = with(target("t"), |observed| observed.dependencies = vec![gone]);
-        let since = |status, state| since(&found, status, &periods(state));
-        assert_eq!(since(TargetStatus::Critical, State::Critical), Some(at(5)));
-        assert_eq!(since(TargetStatus::Warning, State::Warning), Some(at(5)));
-        assert_eq!(since(TargetStatus::Warning, State::Unknown), Some(at(7)));
-        assert_eq!(since(TargetStatus::Disabled, State::Ok), None);
+        let since_state = |status, state| since(&found, status, &periods(state));
+        assert_eq!(since_state(TargetStatus::Critical, State::Critical), Some((at(5), true)), "at least");
+        assert_eq!(since_state(TargetStatus::Warning, State::Warning), Some((at(5), true)));
+        assert_eq!(since_state(TargetStatus::Warning, State::Unknown), Some((at(7), false)));
+        assert_eq!(since_state(TargetStatus::Disabled, State::Ok), None);
+        // A restart does not end a status.
+        let all = [(1, State::Ok), (2, State::Critical), (3, State::NoData), (4, State::Critical)];
+        let all = all.map(|(from, state)| Period { from: at(from), to: at(from + 1), state });
+        assert_eq!(since(&found, TargetStatus::Critical, &all), Some((at(2), false)));
     }
 
     #[test]
