@@ -237,7 +237,7 @@ def check(page, link, pause, restart):
     follow("its page")
     until("its page is live", lambda: page.find_element(By.ID, "connection").text == "live")
     page.execute_script("document.querySelector('#test button').click()")
-    until("its test is shown", lambda: "404 Not Found" in result())
+    until("its test is shown", lambda: "404 Not Found" in page.find_element(By.CSS_SELECTOR, "#test .made").text)
     page.find_element(By.LINK_TEXT, "Change").click()
     assert field("settings.headers").get_attribute("value") == '{"x-from":"a test"}'
     page.execute_script("document.querySelector('form.fields [data-method=PUT]').click()")
@@ -274,7 +274,7 @@ def check(page, link, pause, restart):
     until("the log-in returns", lambda: page.current_url == address + "/targets/shop")
     accessible(page, address)
     # A wrong token, a page that does not exist, a file that is no plugin, and the time in which the host started again.
-    expected = ["401", "nowhere", "favicon", "ERR_CONNECTION_REFUSED", "b.wasm - Failed"]
+    expected = ["401", "nowhere", "favicon", "ERR_CONNECTION_REFUSED", "b.wasm - Failed", "shop.interval - Failed"]
     wrong = [entry["message"] for entry in page.get_log("browser")
              if entry["level"] == "SEVERE" and not any(word in entry["message"] for word in expected)]
     assert not wrong, wrong
@@ -324,6 +324,21 @@ def by_keyboard(page, address):
     ActionChains(page).send_keys(Keys.ENTER).perform()
     until("the target's page is live", lambda: page.current_url == address + "/targets/shop"
           and page.find_element(By.ID, "connection").text == "live")
+    # Its interval is set and unset.
+    field = page.find_element(By.CSS_SELECTOR, "#change-settings [name=value]")
+    page.execute_script("arguments[0].focus()", field)
+    ActionChains(page).send_keys("1y", Keys.ENTER).perform()
+    answer = lambda: page.find_element(By.CSS_SELECTOR, "#change-settings .made").text
+    until("a wrong interval is refused", lambda: "interval" in answer() and "now" not in answer())
+    page.execute_script("arguments[0].value = ''; arguments[0].focus()", field)
+    ActionChains(page).send_keys("7s", Keys.ENTER).perform()
+    until("the interval is set", lambda: answer().endswith("interval is now 7s."))
+    interval = "//section[@id='settings']//tr[.//code[text()='interval']]"
+    until("it is shown", lambda: "7s" in page.find_element(By.XPATH, interval).text)
+    tab_to("Poll now")
+    tab_to("Unset interval")
+    ActionChains(page).send_keys(Keys.ENTER).perform()
+    until("it is unset", lambda: "7s" not in page.find_element(By.XPATH, interval).text)
     for label, done in [("Poll now", None), ("Pause", "Resume"), ("Resume", "Poll now")]:
         tab_to(label)
         ActionChains(page).send_keys(Keys.ENTER).perform()

@@ -1,5 +1,5 @@
-//! The size of the database after 400 days, and the time to read a chart from it:
-//! `cargo bench -p store --bench year [TARGETS]`.
+//! The size of the database after 400 days (or more, which shows whether it still grows), and the time to read a chart
+//! from it: `cargo bench -p store --bench year -- [TARGETS] [DAYS]`.
 //!
 //! Each target has 10 dependencies that never change. They are measured every five minutes, and every hour (with the
 //! count of twelve measurements) before the last 20 days, of which points of five minutes are no longer stored.
@@ -15,18 +15,18 @@ use std::time::Instant;
 use store::{Aliases, Changes, Commit, Config, KnownState, Progress, Store, StoredSchedule};
 
 const DEPENDENCIES: u32 = 10;
-const DAYS: i64 = 400;
 /// Days at the end with points of five minutes.
 const FINE_DAYS: i64 = 20;
 const HOUR: i64 = 3_600_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let targets: usize = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(200);
+    let mut numbers = std::env::args().skip(1).filter_map(|word| word.parse::<u32>().ok());
+    let (targets, days) = (numbers.next().unwrap_or(200) as usize, i64::from(numbers.next().unwrap_or(400)));
     // Next to the target directory, because a temporary directory may be in memory.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     let path = folder.path().join("polliwog.db");
     let config = Config { path: path.clone(), history_days: 400, history_rows: 1_000_000, history_bytes: 2 << 30 };
-    println!("{targets} targets with {DEPENDENCIES} dependencies, {DAYS} days");
+    println!("{targets} targets with {DEPENDENCIES} dependencies, {days} days");
     let begin = 1_784_016_000_000;
     let store = Store::lock(&config).and_then(|locked| locked.open(at(begin), Box::new(drop)))?.store;
     let mut known: Vec<KnownState> = (0..targets).map(|_| KnownState::default()).collect();
@@ -37,9 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         store.writer().commit(commit, None);
     }
     let mut random = Random(7);
-    for hour in 0..DAYS * 24 {
+    for hour in 0..days * 24 {
         let start = begin + hour * HOUR;
-        let every = if hour / 24 >= DAYS - FINE_DAYS { 12 } else { 1 };
+        let every = if hour / 24 >= days - FINE_DAYS { 12 } else { 1 };
         let mut progress = Vec::with_capacity(targets);
         for (n, known) in known.iter().enumerate() {
             let points = (0..every).flat_map(|step| (0..DEPENDENCIES).map(move |slot| (step, slot)));
@@ -55,10 +55,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("day {:3}: {:8.1} MB", hour / 24, size(&path));
         }
     }
-    let end = at(begin + DAYS * 24 * HOUR);
-    println!("day {DAYS}: {:8.1} MB, log {:.1} MB", size(&path), size(&folder.path().join("polliwog.db-wal")));
-    for (days, hours) in [(1, false), (7, false), (30, true), (90, true), (400, true)] {
-        let since = Timestamp::from_millis(end.as_millis() - days * 24 * HOUR);
+    let end = at(begin + days * 24 * HOUR);
+    println!("day {days}: {:8.1} MB, log {:.1} MB", size(&path), size(&folder.path().join("polliwog.db-wal")));
+    for (length, hours) in [(1, false), (7, false), (30, true), (90, true), (400, true)] {
+        let since = Timestamp::from_millis(end.as_millis() - length * 24 * HOUR);
         let (mut times, mut points) = (Vec::new(), 0);
         for n in 0..20 {
             let started = Instant::now();
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             points = read.values().map(Vec::len).sum();
         }
         times.sort_unstable();
-        println!("chart of {days:3} days: {points:4} points, median {:?}, slowest {:?}", times[10], times[19]);
+        println!("chart of {length:3} days: {points:4} points, median {:?}, slowest {:?}", times[10], times[19]);
     }
     Ok(())
 }

@@ -201,12 +201,13 @@ function element(name, properties, ...children) {
   return made;
 }
 
-// The answer to a form: a plugin file, a token, the steps of a test, or a target.
+// The answer to a form: a plugin file, a setting, a token, the steps of a test, or a target.
 function shown(form, said) {
   if (said.file) {
     form.reset();
     return [`${said.file} is in the plugin directory. Within seconds its kind is listed here, or the reason why it is refused.`];
   }
+  if (said.key) return [`${said.key} is now ${said.value}.`];
   if (said.token) {
     const isWall = form.elements.scope.value === "wall";
     form.reset();

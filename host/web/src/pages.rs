@@ -21,6 +21,7 @@ mod settings;
 mod shell;
 mod status;
 mod target;
+mod target_settings;
 mod wall;
 
 use crate::compression::compressed;

@@ -117,13 +117,17 @@ fn numbers(shared: &Shared, all: &[Arc<TargetState>], state: &SchedulerState) ->
     }
 }
 
-fn cadence(shared: &Shared, all: &[Arc<TargetState>]) -> Markup {
-    let Some(setting) = shared.host.setting("scheduler.cadence") else { return html! {} };
-    let meaning = |cadence: Cadence| match cadence {
+/// The rule of a cadence in a few words.
+pub(super) fn meaning(cadence: Cadence) -> &'static str {
+    match cadence {
         Cadence::Adaptive => "more often while a target changes or fails, less often while it is quiet",
         Cadence::Pulse => "Pulse's formula",
         Cadence::Fixed => "always the base interval",
-    };
+    }
+}
+
+fn cadence(shared: &Shared, all: &[Arc<TargetState>]) -> Markup {
+    let Some(setting) = shared.host.setting("scheduler.cadence") else { return html! {} };
     let locked = matches!(setting.source, SettingSource::Environment(_));
     html! {
         section #cadence.target {

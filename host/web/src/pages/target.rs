@@ -6,6 +6,7 @@ use super::dependency::{common_name, path_of};
 use super::parts::{Command, age, buttons, complaints, reason, state};
 use super::polls;
 use super::shell::{Live, failure, live, problems};
+use super::target_settings::settings;
 use crate::api::query::named;
 use crate::chart;
 use crate::condition::Condition;
@@ -21,7 +22,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use model::{
-    DependencyState, Explanation, History, LatencySummary, PollChange, PollMeasure, Setting, SettingSource, Status,
+    DependencyState, Explanation, History, LatencySummary, PollChange, PollMeasure, Scope, Setting, Status,
     StatusChange, TargetState, Timestamp,
 };
 use serde::Deserialize;
@@ -57,6 +58,7 @@ struct View {
     charted: Option<u32>,
     explanation: Option<Explanation<Timestamp>>,
     settings: Vec<Setting>,
+    is_admin: bool,
     polls: Vec<PollMeasure>,
 }
 
@@ -66,7 +68,7 @@ pub(super) async fn page(
     headers: HeaderMap,
     Query(wanted): Query<Wanted>,
 ) -> Response {
-    match view(&shared, id, &wanted).await {
+    match view(&shared, &headers, id, &wanted).await {
         Ok(view) => {
             let info = view.target.info.clone();
             let content = format!("/fragments/targets/{}{}", info.id, query(&view, view.range.0));
@@ -82,9 +84,10 @@ pub(super) async fn page(
 pub(super) async fn fragment(
     extract::State(shared): extract::State<Shared>,
     Path(id): Path<String>,
+    headers: HeaderMap,
     Query(wanted): Query<Wanted>,
 ) -> Response {
-    match view(&shared, id, &wanted).await {
+    match view(&shared, &headers, id, &wanted).await {
         Ok(view) => html! { (problems(&shared)) (content_of(&view)) }.into_response(),
         // The page stays open and says what happened.
         Err(error) if error.status == StatusCode::NOT_FOUND => {
@@ -95,7 +98,7 @@ pub(super) async fn fragment(
     }
 }
 
-async fn view(shared: &Shared, id: String, wanted: &Wanted) -> Result<View, ApiError> {
+async fn view(shared: &Shared, headers: &HeaderMap, id: String, wanted: &Wanted) -> Result<View, ApiError> {
     let range = length(wanted.range.as_deref())?;
     let id = named(id)?;
     let target = shared.host.target(&id).ok_or_else(|| model::CommandError::NoTarget(id.to_string()))?;
@@ -108,7 +111,8 @@ async fn view(shared: &Shared, id: String, wanted: &Wanted) -> Result<View, ApiE
     let explanation = shared.host.explain(&id).await.ok();
     let (settings, polls) = (shared.host.settings_of(&id), shared.host.polls(&id));
     let targets = shared.host.targets();
-    Ok(View { target, targets, now, range, history, latencies, charted, explanation, settings, polls })
+    let is_admin = shared.auth.scope(headers, now) == Some(Scope::Admin);
+    Ok(View { target, targets, now, range, history, latencies, charted, explanation, settings, is_admin, polls })
 }
 
 /// Returns the slot of the dependency whose latency is shown: the one with this id, or else the slowest.
@@ -145,7 +149,7 @@ fn content_of(view: &View) -> Markup {
         (timeline(history))
         (polls::section(&view.polls))
         (schedule(view))
-        (settings(view))
+        (settings(target, &view.settings, view.is_admin))
         (test_form(target))
     }
 }
@@ -412,30 +416,6 @@ fn schedule(view: &View) -> Markup {
                         }
                     }
                 } }
-            }
-        }
-    }
-}
-
-fn settings(view: &View) -> Markup {
-    let prefix = format!("target.{}.", view.target.info.id);
-    html! {
-        section #settings.target {
-            h2 { "Settings" }
-            div.scroll { table.settings {
-                thead { tr { th scope="col" { "Setting" } th scope="col" { "Value" } th scope="col" { "From" } } }
-                tbody {
-                    @for setting in &view.settings {
-                        tr data-source=(setting.source.as_str()) {
-                            th scope="row" { code { (setting.key.strip_prefix(&prefix).unwrap_or(&setting.key)) } }
-                            td { (setting.value.as_deref().unwrap_or("–")) }
-                            td { (setting.source.to_string()) @if setting.source == SettingSource::Setting { " (wins over the file)" } }
-                        }
-                    }
-                }
-            } }
-            p.note {
-                "Change one with " code { "polliwog settings set " (prefix) "interval 30s" } "."
             }
         }
     }
