@@ -100,13 +100,13 @@ fn file_changes_are_applied_and_an_invalid_file_is_reported_and_changes_nothing(
     let events = host.events(Some(0));
 
     let renamed = a.replace("interval", "name = \"The A\"\ninterval");
-    Host::configure(&folder, &format!("{renamed}{}", target("new", &server.url("/c"), "")));
+    Host::configure(&folder, &format!("{renamed}{}", target("fresh", &server.url("/c"), "")));
     until("the new target is polled", || server.count("/c"), |count| *count == 1);
     let names = || {
         let listed = host.get("/api/v1/targets");
         listed["targets"].as_array().unwrap().iter().map(|target| target["name"].clone()).collect::<Vec<_>>()
     };
-    until("both are listed", names, |names| *names == ["The A", "new"]);
+    until("both are listed", names, |names| *names == ["The A", "fresh"]);
     assert_eq!(server.count("/a"), 1, "a changed name does not cause a poll");
     // The order of the two events does not matter.
     let mut announced = std::collections::BTreeMap::new();
@@ -156,9 +156,9 @@ fn sighup_reloads_the_file_and_the_log_lists_the_changes() {
     let log = || host.log.lock().unwrap().clone();
     host.signal("HUP");
     until("the reload", log, |log| log.contains("was read again: nothing changed"));
-    let new = target("new", &server.url("/b"), "");
+    let new = target("fresh", &server.url("/b"), "");
     Host::configure(&folder, &format!("{}{new}", a.replace("60s", "30s")));
-    let changes = "added new; removed gone; changed a (interval 1m is now 30s)";
+    let changes = "added fresh; removed gone; changed a (interval 1m is now 30s)";
     let all = until("the changes in the log", log, |log| log.contains(changes));
     host.asked(&folder, &["settings", "set", "scheduler.max_in_flight", "7"]);
     until("the setting and its client in the log", log, |log| {
@@ -312,7 +312,7 @@ fn apply_shows_the_changes_and_replaces_the_file_at_once() {
     let host = Host::start(&folder, &before);
     let listen = std::fs::read_to_string(folder.join("polliwog.toml")).unwrap().replace(&before, "");
     let alias = "[[alias]]\nname = \"db\"\ncanonical = \"main\"\n";
-    let after = format!("{}{}{alias}", target("a", &url, "interval = \"20s\""), target("new", &url, ""));
+    let after = format!("{}{}{alias}", target("a", &url, "interval = \"20s\""), target("fresh", &url, ""));
     let write = |text: &str| std::fs::write(other.join("polliwog.toml"), format!("{listen}{text}")).unwrap();
     write(&after.replace("20s", "20 s"));
     let (code, _, stderr) = host.command(&folder, &["apply", "next"]);
@@ -322,7 +322,7 @@ fn apply_shows_the_changes_and_replaces_the_file_at_once() {
     assert_eq!(code, 0, "{stderr}");
     let expected = [
         "~ target a: interval 10s is now 20s",
-        "+ target new: proactive-deps at http://",
+        "+ target fresh: proactive-deps at http://",
         "- target gone: proactive-deps at http://",
         "+ alias \"db\": \"main\"",
         "this was a dry run",
@@ -336,7 +336,7 @@ fn apply_shows_the_changes_and_replaces_the_file_at_once() {
     until(
         "the host takes it over",
         || host.get("/api/v1/targets"),
-        |found| found["targets"].as_array().unwrap().iter().any(|target| target["id"] == "new"),
+        |found| found["targets"].as_array().unwrap().iter().any(|target| target["id"] == "fresh"),
     );
     let (_, out, _) = host.command(&folder, &["apply", "next"]);
     assert!(out.contains("nothing would change"), "{out}");

@@ -192,7 +192,7 @@ fn a_target_is_tested_step_by_step_before_it_is_made_and_later() {
     assert_eq!(steps(&answer), names.map(ok), "{answer}");
 
     // A definition is checked as if it were made, with the permissions of the API.
-    let mut body = json!({ "id": "new", "kind": "proactive-deps", "url": server.url("/a") });
+    let mut body = json!({ "id": "fresh", "kind": "proactive-deps", "url": server.url("/a") });
     let (status, answer) = ask(&host, ("POST", "/api/v1/target-tests"), &body);
     let denied = |name: &str| (name.to_owned(), Some("denied".to_owned()));
     let expected = [ok("name look-up"), denied("address"), denied("request"), denied("report")];
@@ -207,7 +207,7 @@ fn a_target_is_tested_step_by_step_before_it_is_made_and_later() {
     let (code, shown, why) = host.command(&folder, &["targets", "test", "filed"]);
     assert!(code == 0 && shown.contains("may be reached") && shown.contains("1 dependency"), "{shown}{why}");
     let (code, shown, _) =
-        host.command(&folder, &["targets", "test", "new", "--kind", "http", "--url", "http://127.0.0.1:9/"]);
+        host.command(&folder, &["targets", "test", "fresh", "--kind", "http", "--url", "http://127.0.0.1:9/"]);
     assert!(code == 1 && shown.contains("denied") && shown.contains("api_target_cidrs"), "{shown}");
 }
 

@@ -40,8 +40,6 @@ pub(crate) fn targets(notes: &Notes<'_>, document: &[Entry], scheduler: &Setting
     targets
 }
 
-/// Reads a target. `permitted` has the permissions of a target that is not in the file; without, everything is
-/// permitted.
 /// Parses an id. The page that adds a target has the address of a target with the id "new".
 fn id_of(value: &Value) -> Result<TargetId, String> {
     match TargetId::new(&text(value)?) {
@@ -50,6 +48,8 @@ fn id_of(value: &Value) -> Result<TargetId, String> {
     }
 }
 
+/// Reads a target. `permitted` has the permissions of a target that is not in the file; without, everything is
+/// permitted.
 pub(crate) fn target(
     notes: &Notes<'_>,
     item: &Node,

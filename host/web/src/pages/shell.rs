@@ -129,7 +129,7 @@ pub(super) fn problems(shared: &Shared) -> Markup {
             div.problem role="status" {
                 strong {
                     "The clock of this machine was set " (if by < 0 { "back" } else { "forward" }) " by "
-                    (duration(by.unsigned_abs() / 1000)) ", " (age(at)) " ago. "
+                    (duration((by.unsigned_abs() + 500) / 1000)) ", " (age(at)) " ago. "
                 }
                 "Polls continue as planned. Times from before then are those of the earlier clock, and nothing is deleted as old for an hour."
             }
