@@ -34,6 +34,11 @@ pub fn add_file(directory: &Path, name: &str, content: &[u8]) -> Result<(), File
     /// The first bytes of every WebAssembly file.
     const MAGIC: &[u8] = b"\0asm";
     check(name)?;
+    if !is_portable(name) {
+        return Err(FileError::Name(format!(
+            "{name:?} has a character that is not allowed in a new file: use letters, digits, '.', '_' and '-'"
+        )));
+    }
     if content.is_empty() {
         return Err(FileError::Content("the file is empty: send the plugin as the request's body".to_owned()));
     }
@@ -72,6 +77,12 @@ fn unwritable(directory: &Path, error: &io::Error) -> FileError {
         "the plugin directory {} cannot be written ({error}): check its permissions, or copy the file there yourself",
         directory.display()
     ))
+}
+
+/// Whether a name has only characters that every file system and every shell takes.
+fn is_portable(name: &str) -> bool {
+    !name.starts_with('-')
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
 fn check(name: &str) -> Result<(), FileError> {
@@ -117,6 +128,11 @@ mod tests {
         for name in names.into_iter().chain([long.as_str()]) {
             assert!(matches!(add_file(&directory, name, WASM), Err(FileError::Name(_))), "{name:?}");
             assert!(matches!(remove_file(&directory, name), Err(FileError::Name(_))), "{name:?}");
+        }
+        for name in ["é.wasm", "a b.wasm", "-a.wasm"] {
+            assert!(matches!(add_file(&directory, name, WASM), Err(FileError::Name(_))), "{name:?}");
+            // A user may have copied it.
+            assert!(matches!(remove_file(&directory, name), Err(FileError::Missing(_))), "{name:?}");
         }
         for content in [&b""[..], b"#!/bin/sh", &[0; 16]] {
             assert!(matches!(add_file(&directory, "a.wasm", content), Err(FileError::Content(_))));

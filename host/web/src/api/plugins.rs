@@ -98,7 +98,8 @@ async fn list(State(shared): State<Shared>) -> Json<PluginsWire> {
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "describes the path")]
 struct FilePath {
-    /// The name of the file in the plugin directory: ends in `.wasm`, at most 255 bytes, without `/`.
+    /// The name of the file in the plugin directory.
+    #[param(pattern = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,249}\\.wasm$")]
     file: String,
 }
 
@@ -114,7 +115,7 @@ struct FileWire {
 /// lists its kind, or the reason why it is refused. Meanwhile, the earlier version serves.
 #[utoipa::path(
     put, path = "/api/v1/plugins/{file}", tag = "plugins", params(FilePath),
-    request_body(content = Vec<u8>, content_type = "application/wasm", description = "The component, at most 64 MiB."),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "The component, at most 64 MiB."),
     responses((status = 202, body = FileWire, description = "It is in the directory and will be judged."))
 )]
 async fn put(
