@@ -1,5 +1,6 @@
 //! The complete, checked configuration.
 
+use crate::fleet_section::{AssignedTarget, FleetConfig, fleet_section};
 use crate::proxy::{ProxyConfig, proxy};
 use crate::reader::{LONGEST, Notes, Section, count, interval, suggestion, text, words};
 use crate::shared_secret::SharedSecret;
@@ -21,8 +22,19 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Upper bound on every cap; a higher cap would have no effect.
 const HIGHEST_CAP: u64 = 100_000;
-const SECTIONS: [&str; 10] =
-    ["server", "metrics", "store", "egress", "plugins", "scheduler", "secrets", "target", "alias", "status_page"];
+const SECTIONS: [&str; 11] = [
+    "server",
+    "metrics",
+    "store",
+    "egress",
+    "plugins",
+    "scheduler",
+    "fleet",
+    "secrets",
+    "target",
+    "alias",
+    "status_page",
+];
 
 /// The complete configuration.
 #[derive(Clone, Debug)]
@@ -65,6 +77,10 @@ pub struct Config {
     pub aliases: HashMap<String, String>,
     /// The public pages of chosen targets.
     pub status_pages: Vec<StatusPage>,
+    /// The part of this host in a fleet.
+    pub fleet: Option<FleetConfig>,
+    /// The deployments that this host was assigned, by name.
+    pub deployments: BTreeMap<String, Vec<AssignedTarget>>,
     /// The name of the file, for messages.
     pub file: String,
     /// The origins of values outside targets that are not the default, by key.
@@ -134,6 +150,8 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
         scheduler,
         aliases: aliases(notes, document),
         status_pages: status_pages(notes, document),
+        fleet: fleet_section(notes, document),
+        deployments: BTreeMap::new(),
         file: notes.file.clone(),
         sources: BTreeMap::new(),
         variables: BTreeSet::new(),

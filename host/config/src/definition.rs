@@ -11,7 +11,7 @@ use crate::target_config::TargetConfig;
 use crate::targets::target;
 use crate::value::{Entry, Node, Value};
 use crate::written::{Environment, notes};
-use model::TargetId;
+use model::{TargetId, TargetSource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +21,11 @@ const DEFINITION: &str = "definition.";
 /// The first part of the keys of aliases.
 const ALIAS: &str = "alias.";
 
+/// The first part of the keys of assigned deployments.
+const ASSIGNMENT: &str = "assignment.";
+/// The first part of the keys of the deployments of a fleet that this host operates.
+const DEPLOYMENT: &str = "deployment.";
+
 /// A part of the configuration that is otherwise written in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made<'a> {
@@ -28,6 +33,12 @@ pub enum Made<'a> {
     Target(&'a str),
     /// The alias with this name. The value of the setting is the canonical name.
     Alias(&'a str),
+    /// The deployment with this name, which the operator of the fleet assigned. The value of the setting is the list of
+    /// its targets.
+    Assignment(&'a str),
+    /// The deployment with this name, for the devices of the fleet that this host operates. The value of the setting is
+    /// its definition.
+    Deployment(&'a str),
 }
 
 /// Returns the key of the setting that holds a target's definition.
@@ -40,10 +51,26 @@ pub fn alias_key(name: &str) -> String {
     format!("{ALIAS}{name}")
 }
 
+/// Returns the key of the setting that holds the targets of an assigned deployment.
+pub fn assignment_key(name: &str) -> String {
+    format!("{ASSIGNMENT}{name}")
+}
+
+/// Returns the key of the setting that holds the definition of a deployment.
+pub fn deployment_key(name: &str) -> String {
+    format!("{DEPLOYMENT}{name}")
+}
+
 /// Returns the part of the configuration that the setting with this key makes; `None` for other settings.
 pub fn made_by(key: &str) -> Option<Made<'_>> {
-    let target = key.strip_prefix(DEFINITION).map(Made::Target);
-    target.or_else(|| key.strip_prefix(ALIAS).map(Made::Alias))
+    type Make = fn(&str) -> Made<'_>;
+    let all: [(&str, Make); 4] = [
+        (DEFINITION, |id| Made::Target(id)),
+        (ALIAS, |name| Made::Alias(name)),
+        (ASSIGNMENT, |name| Made::Assignment(name)),
+        (DEPLOYMENT, |name| Made::Deployment(name)),
+    ];
+    all.into_iter().find_map(|(first, make)| key.strip_prefix(first).map(make))
 }
 
 impl fmt::Display for Made<'_> {
@@ -51,6 +78,8 @@ impl fmt::Display for Made<'_> {
         match self {
             Self::Target(id) => write!(f, "target {id}"),
             Self::Alias(name) => write!(f, "alias {name}"),
+            Self::Assignment(name) => write!(f, "assignment of deployment {name}"),
+            Self::Deployment(name) => write!(f, "deployment {name}"),
         }
     }
 }
@@ -75,29 +104,33 @@ impl Config {
                     self.aliases.insert(name.to_owned(), text.clone());
                     continue;
                 }
-                None => continue,
+                Some(Made::Assignment(_) | Made::Deployment(_)) | None => continue,
             };
             if TargetId::new(id).is_ok_and(|id| known.contains(&id)) {
                 let why = format!("{} defines a target with this id, which takes precedence", self.file);
                 misfits.insert(key.clone(), why);
                 continue;
             }
-            match self.defined((id, text), overrides, environment) {
+            let json = serde_json::from_str(text).map_err(|error| error.to_string());
+            let read = json.and_then(|json| self.defined((id, json), TargetSource::Api, overrides, environment));
+            match read {
                 Ok(target) => self.targets.push(Arc::new(target)),
                 Err(why) => drop(misfits.insert(key.clone(), why)),
             }
         }
+        // Targets that were made here take precedence over assigned ones.
+        self.assign(overrides, environment, &mut misfits);
         misfits
     }
 
     /// Reads a definition. Fails with all problems.
-    fn defined(
+    pub(crate) fn defined(
         &self,
-        (id, text): (&str, &str),
+        (id, json): (&str, serde_json::Value),
+        source: TargetSource,
         overrides: &Overrides,
         environment: Environment<'_>,
     ) -> Result<TargetConfig, String> {
-        let json: serde_json::Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let Value::Table(mut entries) = Value::from_json(json) else {
             return Err("a definition must be an object".to_owned());
         };
@@ -105,7 +138,7 @@ impl Config {
         let value = Value::Text(id.to_owned());
         entries.push(Entry { key: "id".to_owned(), line: 0, node: Node { line: 0, value } });
         let notes = notes(&self.file, overrides, environment);
-        let permitted = Permitted { secrets: &self.secrets, networks: &self.api_target_cidrs };
+        let permitted = Permitted { source, secrets: &self.secrets, networks: &self.api_target_cidrs };
         let node = Node { line: 0, value: Value::Table(entries) };
         let target = target(&notes, &node, &self.scheduler, Some(permitted));
         let problems: Vec<String> = notes.problems.into_inner().into_iter().map(|problem| problem.message).collect();

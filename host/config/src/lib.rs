@@ -8,11 +8,13 @@
 
 #![forbid(unsafe_code)]
 
+mod assignment;
 mod changed_part;
 mod checked;
 mod definition;
 mod document;
 mod estate;
+mod fleet_section;
 mod places;
 mod proxy;
 mod reader;
@@ -27,9 +29,10 @@ mod warnings;
 mod written;
 
 pub use checked::{Config, Limits, line, scheduler_values};
-pub use definition::{Made, alias_key, definition_key, made_by};
+pub use definition::{Made, alias_key, assignment_key, definition_key, deployment_key, made_by};
 pub use document::{Document, Reading, Stamp, environment, read_text};
 pub use estate::read_estate;
+pub use fleet_section::{AssignedTarget, FleetConfig, FleetRole};
 pub use places::{FILE, Places, data_dir, find};
 pub use proxy::ProxyConfig;
 pub use reader::{Overrides, misspelt, suggestion};

@@ -145,6 +145,19 @@ fn scheduler() -> Section {
     Section { heading: "[scheduler]", variable: Some("SCHEDULER"), meaning, keys: keys.collect() }
 }
 
+fn fleet() -> Section {
+    let keys = vec![
+        key("role", "agent, operator or both", "required", "Whether this host reports, assigns and counts, or both."),
+        key("url", "URL", "required", "The broker: `nats://HOST:4222`, or `tls://HOST:4222`."),
+        key("device", "`[a-z0-9-]`, at most 63", "required for an agent", "The id of this host, unique in the fleet."),
+        key("labels", "`{ NAME = \"text\" }`", "", "Labels of this host, by which deployments choose it."),
+        key("credentials", "file", "", "A TOML file with `user` and `password` for the broker."),
+        key("replicas", "1, 3 or 5", 1, "The number of the broker's servers that keep each record; for an operator."),
+    ];
+    let meaning = "The part of this host in a fleet; without it, it has none. See [fleet](fleet.md).";
+    Section { heading: "[fleet]", variable: Some("FLEET"), meaning, keys }
+}
+
 fn target() -> Section {
     let keys = vec![
         key("id", "`[a-z0-9][a-z0-9_-]{0,62}`", "required", "The target's id."),
@@ -216,6 +229,7 @@ fn sections() -> Vec<Section> {
         plugins(),
         limits(),
         scheduler(),
+        fleet(),
         target(),
         alias(),
         status_page(),
@@ -272,7 +286,7 @@ mod tests {
             })
             .collect();
         let read = config.variables.iter().filter(|variable| {
-            ["SERVER", "METRICS", "STORE", "EGRESS", "PLUGINS", "SCHEDULER"]
+            ["SERVER", "METRICS", "STORE", "EGRESS", "PLUGINS", "SCHEDULER", "FLEET"]
                 .iter()
                 .any(|section| variable.starts_with(&format!("POLLIWOG_{section}_")))
                 // A table, which the environment cannot set.

@@ -2,7 +2,7 @@
 
 use crate::target_config::SecretSource;
 use egress::{Cidr, Origin};
-use model::Kind;
+use model::{Kind, TargetSource};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A secret of `[secrets]`, and its permitted uses.
@@ -21,6 +21,8 @@ pub struct SharedSecret {
 /// The permissions of targets that were made while the host ran.
 #[derive(Clone, Copy)]
 pub(crate) struct Permitted<'a> {
+    /// The source of the target.
+    pub source: TargetSource,
     pub secrets: &'a BTreeMap<String, SharedSecret>,
     pub networks: &'a [Cidr],
 }

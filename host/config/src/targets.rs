@@ -149,7 +149,11 @@ fn sources(
     let (source, reach, own) = match permitted {
         None => (TargetSource::File, Reach::Everywhere, SettingSource::File),
         Some(permitted) => {
-            (TargetSource::Api, Reach::Public { except: permitted.networks.to_vec() }, SettingSource::Api)
+            let set_by = match permitted.source {
+                TargetSource::Assignment => SettingSource::Assignment,
+                TargetSource::File | TargetSource::Api => SettingSource::Api,
+            };
+            (permitted.source, Reach::Public { except: permitted.networks.to_vec() }, set_by)
         }
     };
     (source, reach, CHANGEABLE.map(|key| if has(key) { own.clone() } else { SettingSource::Default }))

@@ -11,6 +11,7 @@
 
 mod carry_out;
 mod commands;
+mod deployments;
 mod events;
 mod flush;
 mod gathering;
@@ -20,15 +21,20 @@ mod reconfigure;
 
 use crate::bus::Bus;
 use crate::clock::Clock;
+use crate::deployments::Deployments;
 use crate::mailbox::{CAPACITY, Inbox, Mail, Mailbox};
 use crate::message::Message;
 use crate::read_model::{Entry, ReadModel, info, observed};
 use crate::schedule_time::to_wall;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
+use config::AssignedTarget;
 use gathering::Gathering;
 use metrics::{Metrics, TargetMetrics};
-use model::{Alive, Cadence, Kind, LoopState, Moment, Place, Pulse, Schedule, SchedulerState, TargetId, TargetState};
+use model::{
+    Alive, Cadence, DeploymentReport, Kind, LoopState, Moment, Place, Pulse, Schedule, SchedulerState, TargetId,
+    TargetState,
+};
 use sandbox::Sandbox;
 use scheduler::{Input, Scheduler};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -36,7 +42,7 @@ use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 use store::{Aliases, Changes, Store};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// The interval at which due times and volatile fields are written. A kill loses at most 30 s of them.
 const FLUSH: Duration = Duration::from_secs(25);
@@ -68,6 +74,8 @@ pub struct Wiring {
     pub aliases: Arc<Aliases>,
     /// Sends messages to the driver itself, for lanes and store.
     pub mailbox: Mailbox,
+    /// Notified when a report for the operator of the fleet is written.
+    pub reported: Arc<Notify>,
 }
 
 /// Every sender of messages is gone: the host ends.
@@ -98,6 +106,7 @@ pub struct Driver {
     /// The number of turns with messages since the last one without.
     streak: u32,
     ending: Option<(oneshot::Sender<()>, Moment)>,
+    deployments: Deployments,
 }
 
 impl Driver {
@@ -132,6 +141,7 @@ impl Driver {
             turns,
             streak: 0,
             ending: None,
+            deployments: Deployments::default(),
         };
         for target in runtime {
             driver.track(target);
@@ -139,6 +149,13 @@ impl Driver {
         driver.publish_scheduler();
         driver.flush_all();
         driver
+    }
+
+    /// Takes over the deployments that this host was assigned, and the last report about each from an earlier run.
+    pub fn deployed(mut self, targets: BTreeMap<String, Vec<AssignedTarget>>, reported: Vec<DeploymentReport>) -> Self {
+        self.deployments = Deployments::new(targets, reported);
+        self.report_deployments();
+        self
     }
 
     /// Runs until the host ends. `pulse` shows that the thread works.

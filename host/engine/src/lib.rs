@@ -16,6 +16,7 @@
 
 mod bus;
 mod clock;
+mod deployments;
 mod driver;
 mod examine;
 mod inspect;

@@ -2,11 +2,13 @@
 
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
+use config::AssignedTarget;
 use model::{
     Ask, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure, PollMeasure, TargetId,
     Timestamp,
 };
 use scheduler::{Change, Finish, Settings};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::{Aliases, Changes};
 use tokio::sync::oneshot;
@@ -60,6 +62,8 @@ pub struct Reconfigured {
     pub plugins: Arc<PluginSet>,
     /// The kind whose plugin changed or was removed.
     pub plugged: Option<Kind>,
+    /// The deployments that this host was assigned, by name.
+    pub deployments: BTreeMap<String, Vec<AssignedTarget>>,
 }
 
 /// A poll that ended.

@@ -116,7 +116,7 @@ async fn prepare_valid(of: Preparation<'_>) -> (Prepared, Vec<Problem>) {
         let target = match target {
             Ok(target) => target,
             // It cannot be corrected in the file, so it must not keep the rest from being applied.
-            Err(found) if written.source == TargetSource::Api => {
+            Err(found) if written.source != TargetSource::File => {
                 let why: Vec<&str> = found.iter().map(|problem| problem.message.as_str()).collect();
                 prepared.unfit.insert(written.id.clone(), why.join("; "));
                 continue;

@@ -26,7 +26,7 @@ use crate::message::{Message, Reconfigured};
 use crate::prepare::Files;
 use crate::target::warn_about;
 use catalog::{Admit, PluginSet, Refused, Served};
-use config::{Config, Document, Invalid, Overrides, Problem, Written, made_by, setting};
+use config::{Config, Document, Invalid, Made, Overrides, Problem, Written, made_by, setting};
 use fit::all;
 use metrics::Metrics;
 use model::{CommandError, Event, EventKind, Kind, Moment, Setting, StatusPage, TargetId};
@@ -216,14 +216,18 @@ impl Reconfigurer {
         let candidate = candidate.map_err(|problems| CommandError::Invalid(all(&problems)))?;
         for (key, problem) in &candidate.inactive {
             let sent = changes.iter().any(|(changed, value)| changed == key && value.is_some());
-            // A change that makes another setting inactive is refused as well.
-            if sent || !state.running.inactive.contains_key(key) {
+            let is_assigned = matches!(made_by(key), Some(Made::Assignment(_)));
+            // A change that makes another setting inactive is refused as well. The part of a deployment that does not
+            // fit is reported to the operator of the fleet, and the rest is polled.
+            if !is_assigned && (sent || !state.running.inactive.contains_key(key)) {
                 return Err(CommandError::Invalid(problem.clone()));
             }
         }
         self.apply(state, candidate, None).await.map_err(CommandError::Conflict)?;
         for (key, value) in &changes {
             match (made_by(key), value) {
+                (Some(made @ Made::Assignment(_)), Some(_)) => tracing::info!("the {made} is active"),
+                (Some(made @ Made::Assignment(_)), None) => tracing::info!("the {made} is withdrawn"),
                 (Some(made), Some(_)) => tracing::info!("the {made} is defined through the API"),
                 (Some(made), None) => tracing::info!("the {made} was deleted through the API"),
                 (None, Some(value)) => {
@@ -372,6 +376,7 @@ impl Reconfigurer {
             aliases: Arc::new(candidate.config.aliases.clone()),
             plugins: self.plugins(),
             plugged,
+            deployments: candidate.config.deployments.clone(),
         };
         let (mailbox, message) = (self.mailbox.clone(), Message::Reconfigured(Box::new(reconfigured)));
         // The driver handles messages within 2 ms; a full channel is waited for.

@@ -3,19 +3,21 @@
 mod arena;
 mod index;
 mod records;
+mod views;
 mod wheel;
 
 use crate::Labels;
 use crate::aggregate::{Aggregate, Applied, Happened, Input, Patch};
 use crate::selector::Selector;
-use crate::stamp::{Phase, Stamp, digest};
+use crate::stamp::{Stamp, digest};
 use arena::Arena;
 use index::{Index, Pair};
-use model::Timestamp;
+use model::{Phase, Timestamp};
 use records::{DEPLOYMENTS, MOST, Record, Records};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
+pub use views::DeviceView;
 use wheel::Wheel;
 
 /// A device is stale after this number of seconds without a heartbeat.
@@ -49,6 +51,8 @@ struct Device {
     /// Whether it has described itself and has not left.
     is_member: bool,
     is_stale: bool,
+    /// Whether it is in the list of devices whose deployments changed.
+    is_reassigned: bool,
 }
 
 /// A change of a phase, with the device as a number.
@@ -86,6 +90,8 @@ pub struct Aggregator {
     unused_labels: usize,
     /// Deployments that changed since their last patch.
     dirty: Vec<u32>,
+    /// Devices whose deployments changed.
+    reassigned: Vec<u32>,
     wheel: Wheel,
     /// Devices are loaded and not matched yet.
     is_loading: bool,
@@ -105,6 +111,7 @@ impl Aggregator {
             labels: Vec::new(),
             unused_labels: 0,
             dirty: Vec::new(),
+            reassigned: Vec::new(),
             wheel: Wheel::new(now, STALE_AFTER),
             is_loading: true,
         }
@@ -220,6 +227,7 @@ impl Aggregator {
                 label_count: 0,
                 is_member: false,
                 is_stale: false,
+                is_reassigned: false,
             });
             self.records.add_device();
             self.wheel.check_at(device, heard + STALE_AFTER);
@@ -323,6 +331,9 @@ impl Aggregator {
             let was = self.records.get(device, deployment).is_some_and(|record| record.matched);
             if matches != was {
                 self.set_matched(device, deployment, matches);
+            } else if matches {
+                // Its targets may have changed.
+                self.reassign(device);
             }
         }
         Applied::New
@@ -331,6 +342,7 @@ impl Aggregator {
     fn set_matched(&mut self, device: u32, deployment: u32, matched: bool) {
         let record = self.records.get(device, deployment).unwrap_or_else(|| Record::new(deployment));
         self.replace(device, record, Record { matched, ..record });
+        self.reassign(device);
     }
 
     fn report(

@@ -52,7 +52,7 @@ pub(crate) fn check_value(value: &str) -> Result<(), InvalidLabel> {
 ///
 /// # Errors
 /// If a key or a value breaks a rule, or there are more than 64 labels.
-pub(crate) fn check(labels: &Labels) -> Result<(), InvalidLabel> {
+pub fn check(labels: &Labels) -> Result<(), InvalidLabel> {
     /// Most labels of a device. A record must fit into a message.
     const MOST: usize = 64;
     if labels.len() > MOST {

@@ -14,14 +14,19 @@
 
 mod aggregate;
 mod aggregator;
-mod labels;
+mod definition;
+pub mod labels;
 pub mod names;
 mod selector;
 mod stamp;
+mod view;
 pub mod wire;
 
 pub use aggregate::{Aggregate, Applied, Happened, Input, Patch};
-pub use aggregator::{Aggregator, LEGROOM, STALE_AFTER};
+pub use aggregator::{Aggregator, DeviceView, LEGROOM, STALE_AFTER};
+pub use definition::{read_deployment, read_stored, show_deployment, stored};
 pub use labels::{InvalidLabel, Labels};
+pub use model::Phase;
 pub use selector::{Requirement, Selector};
-pub use stamp::{Phase, Stamp, digest};
+pub use stamp::{Stamp, digest};
+pub use view::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, FleetView, LinkState};

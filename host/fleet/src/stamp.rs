@@ -1,4 +1,4 @@
-//! The order of what an agent says, and the phases of a deployment on a device.
+//! The order of what an agent says.
 
 /// The place of a record in everything that an agent says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -8,19 +8,6 @@ pub struct Stamp {
     pub epoch: u32,
     /// Grows with each record of the epoch. Zero only in the stamp that is older than every record.
     pub counter: u32,
-}
-
-/// The phase of a deployment on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
-    /// Not all targets have been polled.
-    Pending,
-    /// No target is unhealthy.
-    Succeeded,
-    /// A dependency is critical, or a target is unreachable.
-    Failed,
-    /// The device no longer runs the deployment.
-    Removed,
 }
 
 /// Returns the part of a device's digest that one record contributes. The digest is the wrapping sum over the device's

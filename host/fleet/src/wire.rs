@@ -17,8 +17,10 @@ use std::collections::BTreeMap;
 
 /// The version of all records.
 const VERSION: u8 = 1;
-/// The maximum size of a record in bytes. The streams refuse larger ones.
+/// The maximum size of an agent's record in bytes. The streams refuse larger ones.
 pub const LARGEST: usize = 4096;
+/// The maximum size of an assignment in bytes: half of what the broker takes in one message.
+pub const LARGEST_ASSIGNMENT: usize = 512 << 10;
 /// The maximum length of an error in bytes.
 const ERROR: usize = 1024;
 /// The maximum length of other texts in bytes.
@@ -31,8 +33,8 @@ pub enum WireError {
     #[error("the record is empty")]
     Empty,
     /// The record is too large for the streams.
-    #[error("the record has {0} bytes, more than {LARGEST}")]
-    TooLarge(usize),
+    #[error("the record has {0} bytes, more than {1}")]
+    TooLarge(usize, usize),
     /// A newer or damaged record.
     #[error(
         "the record has version {0}, this program reads version {VERSION}: update it, or the program that sent the record"
@@ -158,6 +160,24 @@ pub enum RequirementWire {
     DoesNotExist(String),
 }
 
+/// The deployments of a device: `<device>` in the bucket of assignments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// Every deployment that chooses the device.
+    pub deployments: Vec<Assigned>,
+}
+
+/// A deployment as its devices receive it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assigned {
+    /// The name.
+    pub name: String,
+    /// Grows with each change of the deployment.
+    pub version: u64,
+    /// The targets, each as JSON with the keys of the configuration file.
+    pub targets: Vec<String>,
+}
+
 /// Which devices of a deployment poll, and when it counts as failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ModeWire {
@@ -180,6 +200,9 @@ pub struct Lease {
 
 /// A type of record with its checks.
 pub trait Record: Serialize + DeserializeOwned {
+    /// The maximum size in bytes.
+    const LARGEST: usize = LARGEST;
+
     /// Checks what the format does not.
     ///
     /// # Errors
@@ -190,11 +213,11 @@ pub trait Record: Serialize + DeserializeOwned {
 /// Returns the bytes of a record.
 ///
 /// # Errors
-/// If the record is not valid, or larger than [`LARGEST`].
-pub fn encode(record: &impl Record) -> Result<Vec<u8>, WireError> {
+/// If the record is not valid, or too large.
+pub fn encode<R: Record>(record: &R) -> Result<Vec<u8>, WireError> {
     record.check()?;
     let bytes = postcard::to_extend(record, vec![VERSION]).map_err(WireError::Damaged)?;
-    if bytes.len() > LARGEST { Err(WireError::TooLarge(bytes.len())) } else { Ok(bytes) }
+    if bytes.len() > R::LARGEST { Err(WireError::TooLarge(bytes.len(), R::LARGEST)) } else { Ok(bytes) }
 }
 
 /// Returns the record that bytes stand for.
@@ -203,8 +226,8 @@ pub fn encode(record: &impl Record) -> Result<Vec<u8>, WireError> {
 /// If they are not a valid record of this type and version.
 pub fn decode<R: Record>(bytes: &[u8]) -> Result<R, WireError> {
     let (version, body) = bytes.split_first().ok_or(WireError::Empty)?;
-    if bytes.len() > LARGEST {
-        return Err(WireError::TooLarge(bytes.len()));
+    if bytes.len() > R::LARGEST {
+        return Err(WireError::TooLarge(bytes.len(), R::LARGEST));
     }
     if *version != VERSION {
         return Err(WireError::Version(*version));
@@ -271,8 +294,18 @@ impl Record for LogEvent {
 }
 
 impl Record for Deployment {
+    const LARGEST: usize = LARGEST_ASSIGNMENT;
+
     fn check(&self) -> Result<(), WireError> {
         self.selector().check().map_err(WireError::Label)
+    }
+}
+
+impl Record for Assignment {
+    const LARGEST: usize = LARGEST_ASSIGNMENT;
+
+    fn check(&self) -> Result<(), WireError> {
+        self.deployments.iter().try_for_each(|assigned| name(&assigned.name))
     }
 }
 
@@ -376,6 +409,8 @@ mod tests {
         ];
         let targets = vec![r#"{"id":"dns"}"#.to_owned()];
         let mode = ModeWire::Quorum(2);
+        let assigned = Assigned { name: "dns".to_owned(), version: 9, targets: vec!["x".repeat(100_000)] };
+        round_trip(&Assignment { deployments: vec![assigned] });
         round_trip(&Deployment { version: 9, labels: info().labels, requirements, targets, mode });
         for phase in [Phase::Pending, Phase::Succeeded, Phase::Failed, Phase::Removed] {
             assert_eq!(Phase::from(PhaseWire::from(phase)), phase);
@@ -395,7 +430,7 @@ mod tests {
         assert_eq!(refused(&[]), WireError::Empty);
         assert_eq!(refused(&[2, 1]), WireError::Version(2));
         assert_eq!(refused(&[&good[..], &[0]].concat()), WireError::LeftOver(1));
-        assert_eq!(refused(&vec![1; LARGEST + 1]), WireError::TooLarge(LARGEST + 1));
+        assert_eq!(refused(&vec![1; LARGEST + 1]), WireError::TooLarge(LARGEST + 1, LARGEST));
         assert!(matches!(refused(&good[..good.len() - 1]), WireError::Damaged(_)));
         let long = DeploymentState { error: Some("x".repeat(ERROR + 1)), ..state() };
         assert_eq!(encode(&long), Err(WireError::TooLong("error")));
@@ -404,7 +439,7 @@ mod tests {
         let labels = [("a b".to_owned(), String::new())].into();
         assert!(matches!(encode(&DeviceInfo { labels, ..info() }), Err(WireError::Label(_))));
         let inventory = (0..40).map(|n| (n.to_string(), "x".repeat(200))).collect();
-        assert!(matches!(encode(&DeviceInfo { inventory, ..info() }), Err(WireError::TooLarge(_))));
+        assert!(matches!(encode(&DeviceInfo { inventory, ..info() }), Err(WireError::TooLarge(..))));
         assert_eq!(fitting(&"é".repeat(600)).len(), 1024);
         assert_eq!(fitting("short"), "short");
     }

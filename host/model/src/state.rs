@@ -83,17 +83,20 @@ pub enum TargetSource {
     File,
     /// The API.
     Api,
+    /// A deployment that the operator of the fleet assigned.
+    Assignment,
 }
 
 impl TargetSource {
     /// All sources.
-    pub const ALL: [Self; 2] = [Self::File, Self::Api];
+    pub const ALL: [Self; 3] = [Self::File, Self::Api, Self::Assignment];
 
     /// Returns the name used in API, metrics and user interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::File => "file",
             Self::Api => "api",
+            Self::Assignment => "assignment",
         }
     }
 }

@@ -103,6 +103,8 @@ pub enum SettingSource {
     File,
     /// The definition of a target that was made through the API.
     Api,
+    /// A deployment that the operator of the fleet assigned.
+    Assignment,
     /// A setting that was changed at run time.
     Setting,
     /// A setting of a target that no longer exists.
@@ -118,6 +120,7 @@ impl SettingSource {
             Self::Default => "default",
             Self::File => "file",
             Self::Api => "api",
+            Self::Assignment => "assignment",
             Self::Setting | Self::Orphan => "setting",
             Self::Environment(_) => "environment",
         }

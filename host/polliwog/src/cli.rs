@@ -1,10 +1,12 @@
 //! The command line.
 
+mod fleet;
 mod plugin;
 mod targets;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use config::Places;
+pub(crate) use fleet::FleetCommand;
 pub(crate) use plugin::{Language, PluginCommand};
 use std::path::PathBuf;
 pub(crate) use targets::{AddArguments, DefinitionArguments, TargetsCommand, TestArguments};
@@ -146,6 +148,14 @@ pub(crate) enum Command {
         /// The action
         #[command(subcommand)]
         command: TokenCommand,
+        #[command(flatten)]
+        common: Remote,
+    },
+    /// Show the fleet of the running host: its devices and deployments; make and delete deployments
+    Fleet {
+        /// The action
+        #[command(subcommand)]
+        command: FleetCommand,
         #[command(flatten)]
         common: Remote,
     },

@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod dead_letter;
 pub(crate) mod events;
 pub(crate) mod explain;
+pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod import;
 pub(crate) mod plugin;

@@ -12,6 +12,7 @@ mod client;
 mod commands;
 mod configuration;
 mod demo_past;
+mod fleet_host;
 mod logging;
 mod means;
 mod output;
@@ -23,8 +24,8 @@ use anyhow::Context;
 use clap::Parser;
 use cli::{Arguments, Command, PluginCommand, PollArguments};
 use commands::{
-    apply, breaker, check, dead_letter, events, explain, history, import, plugin, poll, replay, run, settings, setup,
-    simulate, status, targets, token,
+    apply, breaker, check, dead_letter, events, explain, fleet, history, import, plugin, poll, replay, run, settings,
+    setup, simulate, status, targets, token,
 };
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -87,6 +88,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Breaker { command, common } => breaker::breaker(&common, command).await,
             Command::Settings { command, common } => settings::settings(&common, command).await,
             Command::Token { command, common } => token::token(&common, command).await,
+            Command::Fleet { command, common } => fleet::fleet(&common, command).await,
             Command::Replay { dir, port } => replay::replay(&dir, port).await,
             Command::Setup(arguments) => setup::setup(arguments).await,
             Command::Simulate(arguments) => simulate::simulate(&arguments).await,

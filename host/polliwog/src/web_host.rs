@@ -1,6 +1,7 @@
 //! Implements `web`'s trait for the running host, over the engine's read model and commands.
 
 use crate::admin::{self, ADMIN_TOKEN};
+use crate::fleet_host::Fleet;
 use crate::what_if::{Present, what_if};
 use bytes::Bytes;
 use catalog::{FileError, hex};
@@ -69,6 +70,8 @@ pub(crate) struct RunningHost {
     pub tests: Semaphore,
     /// Bounds concurrent replays.
     pub replays: Semaphore,
+    /// The host's part in a fleet.
+    pub fleet: Option<Fleet>,
 }
 
 impl RunningHost {
@@ -372,6 +375,10 @@ impl web::Host for RunningHost {
 
     fn random_id(&self) -> String {
         hex(&random_bytes::<32>())
+    }
+
+    fn fleet(&self) -> Option<&dyn web::Fleet> {
+        self.fleet.as_ref().map(|fleet| fleet as _)
     }
 
     fn now(&self) -> Timestamp {

@@ -35,9 +35,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (n, known) in known.iter_mut().enumerate() {
         let changes = known.merge(report(&mut random), at(begin), &Aliases::new());
         let schedule = Some(schedule(n, begin));
-        store
-            .writer()
-            .commit(Commit { target: id(n), kind: kind(), at: at(begin), changes, schedule, events: Vec::new() }, None);
+        store.writer().commit(
+            Commit { target: id(n), kind: kind(), at: at(begin), changes, schedule, events: Vec::new(), report: None },
+            None,
+        );
     }
     wait(&store);
     let before = written()?;

@@ -33,7 +33,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     for (n, known) in known.iter_mut().enumerate() {
         let changes = known.merge(report(), at(begin), &Aliases::new());
         let schedule = Some(schedule(begin));
-        let commit = Commit { target: id(n)?, kind: kind()?, at: at(begin), changes, schedule, events: Vec::new() };
+        let commit = Commit {
+            target: id(n)?,
+            kind: kind()?,
+            at: at(begin),
+            changes,
+            schedule,
+            events: Vec::new(),
+            report: None,
+        };
         store.writer().commit(commit, None);
     }
     let mut random = Random(7);

@@ -1,7 +1,7 @@
 //! The jobs of the writer.
 
 use crate::record::{Commit, Progress, Publish};
-use model::{AccessChange, Event, EventKind, TargetId, Timestamp};
+use model::{AccessChange, Event, EventKind, FleetChange, TargetId, Timestamp};
 use std::sync::mpsc::SyncSender;
 
 /// A job for the writer. Jobs are written and published in their order.
@@ -16,6 +16,8 @@ pub(crate) enum Job {
     Forget(TargetId, Timestamp),
     Access(AccessChange),
     Setting(SettingChange),
+    /// A change of the records for the operator of the fleet. The channel receives a message once it is on disk.
+    Fleet(FleetChange, SyncSender<()>),
     Begin(Timestamp),
     Finish(Timestamp),
     Abandon,

@@ -3,9 +3,14 @@
 //! Every read has a bound on its rows and on its steps, so that no read delays a checkpoint for long.
 
 use crate::tables::tier::{self, Tier};
-use crate::tables::{error, event, gap, journal, latency, poll_error, session, setting, target, token, transition};
+use crate::tables::{
+    error, event, fleet, gap, journal, latency, poll_error, session, setting, target, token, transition,
+};
 use crate::wire::StoredPoint;
-use model::{History, LatencySummary, SequencedEvent, Session, TargetId, Timestamp, Token};
+use model::{
+    DeploymentReport, FleetPlace, History, LatencySummary, QueuedRecord, SequencedEvent, Session, TargetId, Timestamp,
+    Token,
+};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -160,6 +165,21 @@ impl Reader {
     /// Returns the web sessions that have not expired.
     pub fn sessions(&self, now: Timestamp) -> Result<Vec<Session>, ReadError> {
         self.with(|connection| session::valid(connection, now))
+    }
+
+    /// Returns the place of this host's reports at the broker of the fleet; `None` if the host is not an agent.
+    pub fn fleet_place(&self) -> Result<Option<FleetPlace>, ReadError> {
+        self.with(fleet::place)
+    }
+
+    /// Returns the oldest records that the broker has not acknowledged, at most `limit`.
+    pub fn fleet_queued(&self, limit: u32) -> Result<Vec<QueuedRecord>, ReadError> {
+        self.with(|connection| fleet::queued(connection, limit))
+    }
+
+    /// Returns the last report about each deployment.
+    pub fn fleet_reports(&self) -> Result<Vec<DeploymentReport>, ReadError> {
+        self.with(fleet::reports)
     }
 
     /// Closes every connection; later reads open new ones. The last connection to close folds the write-ahead log; this

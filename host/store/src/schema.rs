@@ -3,7 +3,8 @@
 //! Migrations are numbered and forward only; a copy of the database is made before each.
 
 use crate::tables::{
-    dependency, error, event, gap, journal, latency, poll_error, session, setting, target, tier, token, transition,
+    dependency, error, event, fleet, gap, journal, latency, poll_error, session, setting, target, tier, token,
+    transition,
 };
 use rusqlite::Connection;
 use rusqlite_migration::{M, Migrations, SchemaVersion};
@@ -42,8 +43,11 @@ const V6: [&str; 4] = [latency::V6, tier::V6, journal::V6, target::V6];
 /// Adds tokens with names and scopes.
 const V7: [&str; 2] = [token::V7, session::V7];
 
+/// Adds the records for the operator of a fleet.
+const V8: [&str; 1] = [fleet::V8];
+
 /// The statements of every version.
-const VERSIONS: [&[&str]; 7] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7];
+const VERSIONS: [&[&str]; 8] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7, &V8];
 
 /// The application id in the header of our databases, from version 3 on: "Pllw" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;

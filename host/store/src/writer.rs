@@ -3,6 +3,7 @@
 //! Queueing a job never waits. The callers bound the queue: at most five results per target (the scheduler's
 //! back-pressure) and one flush of progress. The length of the queue is a gauge.
 
+mod gauges;
 mod guard;
 mod pending;
 mod rollup;
@@ -18,18 +19,19 @@ use crate::reader::Reader;
 use crate::record::{Announce, Commit, Progress, Publish};
 use crate::sqlite::{data_version, plain};
 use crate::tables::journal::mark;
-use crate::tables::{gap, latency, target};
+use crate::tables::{fleet, gap, latency, target};
 use crate::wire::StoredPoint;
+pub use gauges::Gauges;
 pub(crate) use guard::check_pages;
-use model::{AccessChange, Alive, Event, EventKind, Pulse, SequencedEvent, TargetId, Timestamp};
+use model::{AccessChange, Alive, Event, EventKind, FleetChange, Pulse, SequencedEvent, TargetId, Timestamp};
 pub(crate) use pending::Limits;
 use pending::PendingWrite;
 use rusqlite::{Connection, Transaction};
 use shares::Shares;
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -50,21 +52,6 @@ const RETRY_LONGEST: Duration = Duration::from_secs(10);
 const LAST_TRIES: u32 = 3;
 /// The interval of the file checks while no job is queued.
 const CHECK_FILES: Duration = Duration::from_secs(2);
-
-/// Gauges and counters of the writer.
-#[derive(Debug, Default)]
-pub struct Gauges {
-    /// Jobs in the queue.
-    pub queued: AtomicU64,
-    /// Committed transactions.
-    pub transactions: AtomicU64,
-    /// Failed attempts to commit a transaction.
-    pub failures: AtomicU64,
-    /// How often the current transaction has failed; 0 if the last one succeeded.
-    pub failing: AtomicU64,
-    /// Flushes of progress that are not yet on disk.
-    pub flushes: AtomicU64,
-}
 
 #[derive(Default)]
 struct Queue {
@@ -137,12 +124,15 @@ impl Writer {
         self.push(Job::Access(change));
     }
 
-    /// Stores settings, and events that tell the change; a setting without a value is deleted. The returned channel
-    /// receives a message once the settings and their events are on disk.
+    /// Stores settings, and events that tell the change; a setting without a value is deleted. The channel receives a
+    /// message once the settings and their events are on disk.
     pub fn settings(&self, values: Vec<(String, Option<String>)>, told: Vec<EventKind>, at: Timestamp) -> Receiver<()> {
-        let (done, kept) = sync_channel(1);
-        self.push(Job::Setting(SettingChange { values, told, at, done }));
-        kept
+        self.push_and_report(|done| Job::Setting(SettingChange { values, told, at, done }))
+    }
+
+    /// Changes the records for the operator of the fleet. The channel receives a message once the change is on disk.
+    pub fn fleet(&self, change: FleetChange) -> Receiver<()> {
+        self.push_and_report(|done| Job::Fleet(change, done))
     }
 
     /// Deletes a target and its known state. Its events expire by age.
@@ -167,6 +157,13 @@ impl Writer {
         if let Some(thread) = thread {
             let _ = thread.join();
         }
+    }
+
+    /// Queues a job that reports when it is on disk.
+    fn push_and_report(&self, job: impl FnOnce(SyncSender<()>) -> Job) -> Receiver<()> {
+        let (done, kept) = sync_channel(1);
+        self.push(job(done));
+        kept
     }
 
     fn push(&self, job: Job) {
@@ -228,10 +225,10 @@ fn publish(group: Vec<Job>, stored: Vec<Vec<SequencedEvent>>, announce: &Announc
         match job {
             Job::Commit(_, Some(publish)) | Job::Publish(publish) => publish(events),
             Job::Commit(_, None) | Job::Event(_) => announce(events),
-            Job::Setting(change) => {
+            Job::Setting(SettingChange { done, .. }) | Job::Fleet(_, done) => {
                 announce(events);
                 // The caller may no longer wait.
-                let _ = change.done.try_send(());
+                let _ = done.try_send(());
             }
             Job::Progress(..) | Job::Forget(..) | Job::Access(_) => {}
             Job::Begin(_) | Job::Finish(_) | Job::Abandon => {}
@@ -440,6 +437,7 @@ fn write_job(
             rows::write_progress(transaction, numbers, (progress, *now), pending)?;
         }
         Job::Access(change) => rows::write_access(transaction, change)?,
+        Job::Fleet(change, _) => fleet::apply(transaction, change)?,
         Job::Forget(id, now) => {
             times.forgotten = Some(*now);
             target::delete(transaction, id)?;

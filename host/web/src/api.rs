@@ -10,6 +10,7 @@ mod dead_letters;
 mod definitions;
 mod dependencies;
 mod events;
+mod fleet;
 mod health;
 mod history;
 mod openapi;
@@ -54,6 +55,7 @@ fn parts() -> (Router<Shared>, Router<Shared>, OpenApi) {
         .merge(pulse::routes())
         .merge(events::routes())
         .merge(tokens::routes())
+        .merge(fleet::routes())
         .split_for_parts();
     let (open, health) = health::routes().split_for_parts();
     description.merge(health);

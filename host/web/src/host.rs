@@ -1,5 +1,6 @@
 //! The interface between this crate and the host: point queries and commands.
 
+use crate::fleet::Fleet;
 use axum::body::Bytes;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
@@ -159,6 +160,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Returns an unpredictable string for a session's id.
     fn random_id(&self) -> String;
+
+    /// The host's part in a fleet; `None` if it has none.
+    fn fleet(&self) -> Option<&dyn Fleet>;
 
     /// The current time.
     fn now(&self) -> Timestamp;

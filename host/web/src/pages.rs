@@ -4,6 +4,7 @@ mod definition;
 mod dependants;
 mod dependency;
 mod events;
+mod fleet;
 mod form;
 mod graph;
 mod kept;
@@ -71,7 +72,7 @@ pub(crate) async fn asset(Path(file): Path<String>) -> Response {
 pub(crate) fn is_page(path: &str) -> bool {
     path == "/wall"
         || Place::ALL.iter().any(|place| place.path() == path)
-        || ["/targets/", "/dependencies/"].iter().any(|of| path.starts_with(of))
+        || ["/targets/", "/dependencies/", "/fleet/"].iter().any(|of| path.starts_with(of))
 }
 
 /// The pages, and the parts of them that the script fetches.
@@ -85,6 +86,9 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/scheduler", get(scheduler::fragment))
         .route("/plugins", get(plugins::fragment))
         .route("/settings", get(settings::fragment))
+        .route("/fleet", get(fleet::fragment))
+        .route("/fleet/deployments/{name}", get(fleet::deployment_fragment))
+        .route("/fleet/devices/{id}", get(fleet::device_fragment))
         .route("/wall", get(wall::fragment));
     Router::new()
         .route("/", get(overview::page))
@@ -97,6 +101,9 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/scheduler/replay", get(replay::page))
         .route("/plugins", get(plugins::page))
         .route("/settings", get(settings::page))
+        .route("/fleet", get(fleet::page))
+        .route("/fleet/deployments/{name}", get(fleet::deployment))
+        .route("/fleet/devices/{id}", get(fleet::device))
         .route("/wall", get(wall::page))
         .nest("/fragments", fragments.layer(compressed()))
 }

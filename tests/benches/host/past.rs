@@ -83,9 +83,10 @@ fn commit(store: &Store, n: usize, known: &mut KnownState, time: i64, status: St
     let report = Report { dependencies: (0..DEPENDENCIES).map(dependency).collect(), ..Report::default() };
     let changes = known.merge(Outcome::Success(report), at(time), &Aliases::new());
     let schedule = Some(schedule(time));
-    store
-        .writer()
-        .commit(Commit { target: id(n), kind: kind(), at: at(time), changes, schedule, events: Vec::new() }, None);
+    store.writer().commit(
+        Commit { target: id(n), kind: kind(), at: at(time), changes, schedule, events: Vec::new(), report: None },
+        None,
+    );
 }
 
 fn points(day: i64, fine: bool) -> Vec<(u32, LatencyWindow)> {

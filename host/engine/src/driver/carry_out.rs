@@ -1,10 +1,11 @@
 //! Carrying out the scheduler's actions: starts, commits, events.
 
+use super::deployments::Else;
 use super::{Driver, Tracked, events, gathering, log, poll};
 use crate::message::{Finished, Message};
 use crate::read_model::Publication;
 use crate::schedule_time::to_wall;
-use model::{Event, Moment, Observed, TargetId};
+use model::{DeploymentReport, Event, Moment, Observed, TargetId};
 use scheduler::{Action, Input, MAX_UNWRITTEN};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -139,8 +140,10 @@ impl Driver {
         if let Some((forgotten, observed)) = dismissed {
             (changes, publication.observed) = (forgotten, Some(observed));
         }
-        if urgent || !events.is_empty() || changes.is_urgent() {
-            self.commit(id, (changes, events), publication);
+        let is_written = urgent || !events.is_empty() || changes.is_urgent();
+        let report = self.report_of(id, if is_written { Else::Written } else { Else::Nothing });
+        if is_written || report.is_some() {
+            self.commit(id, (changes, events, report), publication);
         } else {
             gathering::merge(self.dirty.entry(id.clone()).or_default(), changes);
             match publication.entry.unwritten() {
@@ -154,7 +157,12 @@ impl Driver {
     }
 
     /// Hands changes and schedule to the store, to be published once they are on disk.
-    fn commit(&mut self, id: &TargetId, (changes, events): (Changes, Vec<Event>), publication: Publication) {
+    fn commit(
+        &mut self,
+        id: &TargetId,
+        (changes, events, report): (Changes, Vec<Event>, Option<DeploymentReport>),
+        publication: Publication,
+    ) {
         let Some(saved) = self.scheduler.saved(id, self.wiring.clock.now()) else { return };
         // Details that wait for the flush stay there, except those that this commit supersedes.
         gathering::forget_details(self.waiting_changes(id), &changes);
@@ -167,6 +175,7 @@ impl Driver {
             changes,
             schedule: Some(StoredSchedule { identity: tracked.target.identity, schedule }),
             events,
+            report,
         };
         self.hand_in(id, publication, Some(commit));
     }
@@ -180,7 +189,11 @@ impl Driver {
         let drained = move || {
             mailbox.send(Message::Written(target));
         };
-        let publish = Box::new(move |stored| publication.publish_written(stored, MAX_UNWRITTEN, drained));
+        let reported = commit.as_ref().filter(|commit| commit.report.is_some()).map(|_| self.wiring.reported.clone());
+        let publish = Box::new(move |stored| {
+            publication.publish_written(stored, MAX_UNWRITTEN, drained);
+            reported.into_iter().for_each(|reported| reported.notify_one());
+        });
         match commit {
             Some(commit) => self.wiring.store.writer().commit(commit, Some(publish)),
             None => self.wiring.store.writer().publish(publish),
@@ -210,6 +223,7 @@ impl Driver {
                 changes: changes.clone(),
                 schedule: None,
                 events,
+                report: None,
                 target: id,
             };
             self.wiring.store.writer().commit(commit, None);

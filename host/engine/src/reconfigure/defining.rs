@@ -5,8 +5,9 @@ use super::{Reconfigurer, State};
 use crate::prepare::Files;
 use crate::target::RuntimeTarget;
 use catalog::Served;
-use config::{CHANGEABLE, alias_key, definition_key, setting};
+use config::{CHANGEABLE, Made, alias_key, assignment_key, definition_key, deployment_key, made_by, setting};
 use model::{CommandError, Definition, TargetId, TargetSource, Tested};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Reconfigurer {
@@ -50,6 +51,45 @@ impl Reconfigurer {
                 return Err(CommandError::InFile(format!("the alias {name:?} is in {file}: change it there")));
             }
             self.carry_out(&mut state, vec![(key, canonical)]).await
+        });
+        changed.await.map_err(|_| ending())?
+    }
+
+    /// Applies the deployments that the operator of the fleet assigned, by name: each with its targets as a JSON list.
+    /// Deployments that are not among them end. Targets that do not fit are not polled, and the report about their
+    /// deployment names the reason.
+    ///
+    /// # Errors
+    /// If the host is ending, or the database does not take the change.
+    pub async fn assign(self: Arc<Self>, deployments: BTreeMap<String, String>) -> Result<(), CommandError> {
+        let ending = || CommandError::Conflict("the host is ending".to_owned());
+        let changed = tokio::spawn(async move {
+            let mut state = self.state.lock().await;
+            let held = &state.running.overrides;
+            let withdrawn = held.keys().filter(|key| match made_by(key) {
+                Some(Made::Assignment(name)) => !deployments.contains_key(name),
+                _ => false,
+            });
+            let mut changes: Vec<_> = withdrawn.map(|key| (key.clone(), None)).collect();
+            let assigned = deployments.into_iter().map(|(name, targets)| (assignment_key(&name), Some(targets)));
+            changes.extend(assigned.filter(|(key, targets)| held.get(key) != targets.as_ref()));
+            match changes.is_empty() {
+                true => Ok(()),
+                false => self.carry_out(&mut state, changes).await,
+            }
+        });
+        changed.await.map_err(|_| ending())?
+    }
+
+    /// Stores the definition of a deployment of the fleet that this host operates; without one, deletes it.
+    ///
+    /// # Errors
+    /// If the host is ending, or the database does not take the change.
+    pub async fn deploy(self: Arc<Self>, name: String, definition: Option<String>) -> Result<(), CommandError> {
+        let ending = || CommandError::Conflict("the host is ending".to_owned());
+        let changed = tokio::spawn(async move {
+            let mut state = self.state.lock().await;
+            self.carry_out(&mut state, vec![(deployment_key(&name), definition)]).await
         });
         changed.await.map_err(|_| ending())?
     }

@@ -97,6 +97,7 @@ pub(super) fn needs_restart(before: &Config, after: &Config) -> Vec<&'static str
         ("server.metrics_listen", before.metrics_listen != after.metrics_listen),
         ("server.hosts", before.hosts != after.hosts),
         ("server.proxy_user_header", before.proxy != after.proxy),
+        ("[fleet]", before.fleet != after.fleet),
         ("metrics.prefix", before.metrics_prefix != after.metrics_prefix),
         ("[store]", store(before) != store(after)),
         ("egress.max_requests_per_host", before.max_requests_per_host != after.max_requests_per_host),

@@ -72,7 +72,13 @@ impl Validator {
         let mut prepared = prepare(of).await?;
         let unfit = std::mem::take(&mut prepared.unfit);
         config.targets.retain(|target| !unfit.contains_key(&target.id));
-        inactive.extend(unfit.into_iter().map(|(id, why)| (definition_key(&id), why)));
+        for (id, why) in unfit {
+            config.note_unassigned(&id, &why);
+            // A misfit of an assigned target is reported to the operator of the fleet.
+            if overrides.contains_key(&definition_key(&id)) {
+                inactive.insert(definition_key(&id), why);
+            }
+        }
         Ok(Candidate { written, config: Arc::new(config), overrides, inactive, prepared })
     }
 }

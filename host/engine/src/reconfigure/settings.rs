@@ -1,7 +1,7 @@
 //! Settings as readers see them, and which of them may be changed.
 
 use super::{Shown, State};
-use config::{CHANGEABLE, Config, TargetConfig, made_by, scheduler_values, suggestion};
+use config::{CHANGEABLE, Config, Made, TargetConfig, made_by, scheduler_values, suggestion};
 use model::{CommandError, Setting, SettingSource, TargetId};
 use std::collections::HashSet;
 
@@ -64,6 +64,9 @@ fn of_scheduler(config: &Config) -> impl Iterator<Item = Setting> {
 impl Shown {
     pub(super) fn problems(&self) -> Vec<String> {
         let inactive = self.inactive.iter().map(|(key, why)| {
+            if let Some(made @ Made::Assignment(_)) = made_by(key) {
+                return format!("the {made}: {why}");
+            }
             if let Some(made) = made_by(key) {
                 return format!(
                     "the {made}, made through the API, is kept and not active: {why}; change it, or delete it"

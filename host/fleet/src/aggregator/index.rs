@@ -73,6 +73,12 @@ impl Index {
         self.pairs.number(&self.buffer)
     }
 
+    /// Returns the key and the value of a label.
+    pub(super) fn label(&self, pair: Pair) -> (String, String) {
+        let (key, value) = self.pairs.text(pair).split_once('\n').expect("both parts are in the text");
+        (key.to_owned(), value.to_owned())
+    }
+
     fn key(&mut self, key: &str) -> u32 {
         let number = self.keys.number(key);
         self.by_key.resize(self.keys.len() as usize, Vec::new());

@@ -3,7 +3,8 @@
 //! Millions of devices have a few records each. One slab holds them all; a device has a place in it, which moves when
 //! it outgrows it. Abandoned places are reused.
 
-use crate::stamp::{Phase, Stamp};
+use crate::stamp::Stamp;
+use model::Phase;
 
 /// The newest state of one deployment on one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +42,6 @@ struct Packed {
 /// The maximum number of deployments.
 pub(super) const DEPLOYMENTS: u32 = 1 << 29;
 
-/// The phases by their numbers in a packed record.
-const PHASES: [Phase; 4] = [Phase::Pending, Phase::Succeeded, Phase::Failed, Phase::Removed];
-
 impl Packed {
     fn new(record: Record) -> Self {
         let Record { deployment, stamp: Stamp { epoch, counter }, phase, matched } = record;
@@ -58,7 +56,7 @@ impl Packed {
         Record {
             deployment: self.deployment(),
             stamp: Stamp { epoch: self.epoch, counter: self.counter },
-            phase: PHASES[(self.deployment_and_state >> 1 & 3) as usize],
+            phase: Phase::ALL[(self.deployment_and_state >> 1 & 3) as usize],
             matched: self.deployment_and_state & 1 == 1,
         }
     }
@@ -177,7 +175,7 @@ mod tests {
     #[test]
     fn a_packed_record_has_12_bytes_and_loses_nothing() {
         assert_eq!(size_of::<Packed>(), 12);
-        for phase in PHASES {
+        for phase in Phase::ALL {
             for matched in [false, true] {
                 let stamp = Stamp { epoch: u32::MAX, counter: 7 };
                 let record = Record { deployment: DEPLOYMENTS - 1, stamp, phase, matched };

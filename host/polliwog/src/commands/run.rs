@@ -4,6 +4,7 @@ use crate::admin::{self, ADMIN_TOKEN, AdminToken};
 use crate::cli::RunArguments;
 use crate::configuration::{demo, document, unknown_variables};
 use crate::demo_past;
+use crate::fleet_host::{self, Fleet};
 use crate::means;
 use crate::output::{complain, counted, print};
 use crate::plugins;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::{Locked, Opened, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Notify, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use web::{Listening, Port};
 
@@ -190,6 +191,7 @@ impl Start {
         let (mailbox, inbox) = engine::channel(clock);
         let seed = u64::from_le_bytes(random_bytes());
         tracing::info!("the scheduler's seed is {seed}");
+        let reported = Arc::new(Notify::new());
         let wiring = Wiring {
             clock,
             sandbox: sandbox.clone(),
@@ -200,8 +202,12 @@ impl Start {
             read_model: read_model.clone(),
             aliases: Arc::new(config.aliases.clone()),
             mailbox: mailbox.clone(),
+            reported: reported.clone(),
         };
-        let driver = Driver::new(wiring, Scheduler::new(config.scheduler.clone(), seed), restored);
+        fleet_host::begin(&config, &store);
+        let reports = store.reader().fleet_reports()?;
+        let driver = Driver::new(wiring, Scheduler::new(config.scheduler.clone(), seed), restored)
+            .deployed(config.deployments.clone(), reports);
         let parts =
             Parts { clock, validator, store: store.clone(), mailbox: mailbox.clone(), metrics: metrics.clone() };
         let initial = Initial { document, candidate, plugins, dormant };
@@ -210,6 +216,9 @@ impl Start {
         let lanes = sandbox.lanes().pulses().iter().cloned();
         let health = Health::new(lanes.chain([pulse.clone(), store.writer().pulse().clone()]).collect());
         let gauges = Arc::new(web::Gauges::default());
+        let ending = CancellationToken::new();
+        let parts = (store.clone(), reconfigurer.clone());
+        let fleet = Fleet::start(&config, parts, (reported, clock), &ending).await?;
         let host = Arc::new(RunningHost {
             clock,
             sandbox,
@@ -226,8 +235,10 @@ impl Start {
             mailbox: mailbox.clone(),
             tests: Semaphore::new(TESTS),
             replays: Semaphore::new(1),
+            fleet,
         });
-        let running = Running { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named };
+        let running =
+            Running { ending, clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named };
         let auth = admin.auth.behind(config.proxy.as_ref().map(proxy));
         let surfaces = Surfaces { host, metrics, auth, token: admin.token, gauges, config };
         running.until_asked(ports, surfaces, targets.len()).await
@@ -253,6 +264,8 @@ struct Running {
     reconfigurer: Arc<Reconfigurer>,
     watcher: PluginWatcher,
     named: NamedFiles,
+    /// Ends everything that runs besides the loop.
+    ending: CancellationToken,
 }
 
 /// The data for pages, API and metrics.
@@ -268,12 +281,11 @@ struct Surfaces {
 impl Running {
     /// Listens, polls and watches until a signal asks for the end; then shuts down gracefully.
     async fn until_asked(self, ports: (Port, Port), surfaces: Surfaces, targets: usize) -> anyhow::Result<u8> {
-        let Self { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named } = self;
+        let Self { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named, ending } = self;
         let Surfaces { host, metrics, auth, token, gauges, config } = surfaces;
         // Install the signal handlers before the host is visible, so that an early signal saves everything as well.
         let mut asked = EndAsked::listen()?;
         let hangup = signal(SignalKind::hangup())?;
-        let ending = CancellationToken::new();
         let both =
             Listening { hosts: config.hosts.clone(), connections: means::served(), gauges, ending: ending.clone() };
         let listening = web::serve(ports.0, host.clone(), auth, both.clone())?;

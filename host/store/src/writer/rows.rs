@@ -7,10 +7,10 @@ use crate::load::journaled;
 use crate::record::{Commit, Progress};
 use crate::tables::history::Place;
 use crate::tables::{
-    dependency, error, event, journal, latency, poll_error, session, setting, target, token, transition,
+    dependency, error, event, fleet, journal, latency, poll_error, session, setting, target, token, transition,
 };
 use crate::wire::{Journal, LiveWire, ScheduleWire, Snapshot, StoredPoint};
-use model::{AccessChange, Event, Kind, LatencyWindow, SequencedEvent, TargetId, Timestamp};
+use model::{AccessChange, Event, FleetChange, FleetRecord, Kind, LatencyWindow, SequencedEvent, TargetId, Timestamp};
 use rusqlite::Transaction;
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,6 +47,9 @@ pub(super) fn write_commit(
         let schedule = ScheduleWire::from(schedule);
         let snapshot = Snapshot { version: pending.version, schedule, last_report, volatile };
         target::write_snapshot(transaction, num, &snapshot)?;
+    }
+    if let Some(report) = &commit.report {
+        fleet::apply(transaction, &FleetChange::Record(FleetRecord::Report(report.clone())))?;
     }
     write_events(transaction, &commit.events, pending)
 }

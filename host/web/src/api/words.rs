@@ -3,7 +3,7 @@
 use crate::range::RANGES;
 use crate::status::TargetStatus;
 use crate::timeline::State;
-use model::{BreakerState, Cadence, DeadReason, EventKind, FailureCategory, Place, Scope, Status, TargetSource};
+use model::{BreakerState, Cadence, DeadReason, EventKind, FailureCategory, Phase, Place, Scope, Status, TargetSource};
 use utoipa::openapi::schema::{Object, ObjectBuilder, Schema, SchemaType, Type};
 
 fn schema<'a>(words: impl IntoIterator<Item = &'a str>) -> Object {
@@ -45,8 +45,12 @@ pub(crate) fn target_source() -> Schema {
     schema(TargetSource::ALL.map(TargetSource::as_str)).into()
 }
 
+pub(crate) fn phase() -> Schema {
+    schema(Phase::ALL.map(Phase::as_str)).into()
+}
+
 pub(crate) fn setting_source() -> Schema {
-    schema(["default", "file", "api", "setting", "environment"]).into()
+    schema(["default", "file", "api", "assignment", "setting", "environment"]).into()
 }
 
 pub(crate) fn category() -> Schema {

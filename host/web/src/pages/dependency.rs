@@ -37,7 +37,7 @@ pub(super) async fn page(State(shared): State<Shared>, Path(name): Path<String>,
     }
     let path = format!("/fragments{}", path_of(&name));
     let page = Live { title: &name, place: None, content: &path, ..Live::default() };
-    live(&headers, &page, &content(&shared, &name).await).into_response()
+    live(&shared, &headers, &page, &content(&shared, &name).await).into_response()
 }
 
 /// The part of the page that the script refreshes.

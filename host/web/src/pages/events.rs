@@ -36,7 +36,7 @@ impl Wanted {
 pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap, Query(wanted): Query<Wanted>) -> Markup {
     let path = format!("/fragments/events?{}", wanted.query());
     let page = Live { title: "Events", place: Some(Place::Events), content: &path, ..Live::default() };
-    live(&headers, &page, &content(&shared, &wanted).await)
+    live(&shared, &headers, &page, &content(&shared, &wanted).await)
 }
 
 /// The part of the page that the script refreshes.

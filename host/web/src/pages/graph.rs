@@ -35,7 +35,7 @@ pub(super) struct Wanted {
 pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap, Query(wanted): Query<Wanted>) -> Markup {
     let path = format!("/fragments/graph?{}", serde_urlencoded::to_string(&wanted).unwrap_or_default());
     let page = Live { title: "Graph", place: Some(Place::Graph), content: &path, ..Live::default() };
-    live(&headers, &page, &content(&shared, &wanted))
+    live(&shared, &headers, &page, &content(&shared, &wanted))
 }
 
 /// The part of the page that the script refreshes.

@@ -1,7 +1,7 @@
 //! The page for a new target, and for another definition of one that was made this way.
 
 use super::form::fields;
-use super::shell::{Place, banner, document, problems};
+use super::shell::{banner, document, problems};
 use crate::api::query::named;
 use crate::auth::Auth;
 use crate::error::ApiError;
@@ -64,7 +64,7 @@ pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap, Query
     };
     let title = if wanted.from.is_some() { "Change a target" } else { "New target" };
     let body = html! {
-        (banner(title, None::<Place>))
+        (banner(title, None, shared.host.fleet().is_some()))
         main #content tabindex="-1" { (problems(&shared)) (content) }
     };
     (status, document(&format!("{title} – Polliwog"), Some(&csrf), &body)).into_response()

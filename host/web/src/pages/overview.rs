@@ -76,8 +76,8 @@ pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap, Query
     let content = format!("/fragments/targets{}", wanted.query());
     let page = Live { title: "Targets", place: Some(Place::Targets), content: &content, ..Live::default() };
     match listing(&shared, &wanted).await {
-        Ok(listing) => live(&headers, &page, &listing).into_response(),
-        Err(error) => (error.status, live(&headers, &page, &refusal(&error))).into_response(),
+        Ok(listing) => live(&shared, &headers, &page, &listing).into_response(),
+        Err(error) => (error.status, live(&shared, &headers, &page, &refusal(&error))).into_response(),
     }
 }
 

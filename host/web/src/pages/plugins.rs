@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap) -> Markup {
     let page = Live { title: "Plugins", place: Some(Place::Plugins), content: "/fragments/plugins", ..Live::default() };
-    live(&headers, &page, &content(&shared, &headers))
+    live(&shared, &headers, &page, &content(&shared, &headers))
 }
 
 /// The part of the page that the script refreshes.

@@ -30,7 +30,7 @@ pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap, Query
         Err(error) => (error.status, html! { p.problem role="alert" { (error.message) } }),
     };
     let body = html! {
-        (banner("What would it have seen?", Some(Place::Scheduler)))
+        (banner("What would it have seen?", Some(Place::Scheduler), shared.host.fleet().is_some()))
         main #content tabindex="-1" {
             (problems(&shared))
             p { "The changes that this host recorded, polled again in simulation: what each cadence would have cost, and how late it \

@@ -21,7 +21,7 @@ const ROWS: usize = 100;
 pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap) -> Markup {
     let page =
         Live { title: "Scheduler", place: Some(Place::Scheduler), content: "/fragments/scheduler", ..Live::default() };
-    live(&headers, &page, &content(&shared))
+    live(&shared, &headers, &page, &content(&shared))
 }
 
 /// The part of the page that the script refreshes.

@@ -17,7 +17,7 @@ pub(super) async fn page(State(shared): State<Shared>, headers: HeaderMap) -> Ma
     let content = "/fragments/settings";
     let page =
         Live { title: "Settings", place: Some(Place::Settings), content, every: Some(REFRESH_MS), ..Live::default() };
-    live(&headers, &page, &content_of(&shared, &headers))
+    live(&shared, &headers, &page, &content_of(&shared, &headers))
 }
 
 /// The part of the page that the script refreshes.

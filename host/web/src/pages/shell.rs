@@ -39,12 +39,13 @@ pub(super) enum Place {
     Events,
     Scheduler,
     Plugins,
+    Fleet,
     Settings,
 }
 
 impl Place {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Targets, Self::Graph, Self::Events, Self::Scheduler, Self::Plugins, Self::Settings];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Targets, Self::Graph, Self::Events, Self::Scheduler, Self::Plugins, Self::Fleet, Self::Settings];
 
     pub(super) fn title(self) -> &'static str {
         match self {
@@ -53,6 +54,7 @@ impl Place {
             Self::Events => "Events",
             Self::Scheduler => "Scheduler",
             Self::Plugins => "Plugins",
+            Self::Fleet => "Fleet",
             Self::Settings => "Settings",
         }
     }
@@ -64,6 +66,7 @@ impl Place {
             Self::Events => "/events",
             Self::Scheduler => "/scheduler",
             Self::Plugins => "/plugins",
+            Self::Fleet => "/fleet",
             Self::Settings => "/settings",
         }
     }
@@ -84,10 +87,10 @@ pub(super) struct Live<'a> {
 }
 
 /// A page with its content.
-pub(super) fn live(headers: &HeaderMap, page: &Live<'_>, content: &Markup) -> Markup {
+pub(super) fn live(shared: &Shared, headers: &HeaderMap, page: &Live<'_>, content: &Markup) -> Markup {
     let csrf = Auth::csrf_of(headers).unwrap_or_default();
     let body = html! {
-        (banner(page.title, page.place))
+        (banner(page.title, page.place, shared.host.fleet().is_some()))
         main #content tabindex="-1" data-live=(page.content) data-target=[page.target] data-every=[page.every] data-title=(page.title) { (content) }
     };
     document(&format!("{} – Polliwog", page.title), Some(&csrf), &body)
@@ -97,20 +100,20 @@ pub(super) fn live(headers: &HeaderMap, page: &Live<'_>, content: &Markup) -> Ma
 pub(crate) fn failure(headers: &HeaderMap, status: StatusCode, message: &str) -> Response {
     let csrf = Auth::csrf_of(headers).unwrap_or_default();
     let body = html! {
-        (banner("Polliwog", None))
+        (banner("Polliwog", None, false))
         main #content tabindex="-1" { p.problem role="alert" { (message) } p { a href="/" { "All targets" } } }
     };
     (status, document("Polliwog", Some(&csrf), &body)).into_response()
 }
 
-/// The top of a page.
-pub(super) fn banner(title: &str, here: Option<Place>) -> Markup {
+/// The top of a page. The navigation has the fleet only if the host is in one.
+pub(super) fn banner(title: &str, here: Option<Place>, has_fleet: bool) -> Markup {
     html! {
         a.skip href="#content" { "Skip to the content" }
         header.top {
             h1 { (title) }
             nav aria-label="pages" {
-                @for place in Place::ALL {
+                @for place in Place::ALL.into_iter().filter(|place| has_fleet || *place != Place::Fleet) {
                     a href=(place.path()) aria-current=[(here == Some(place)).then_some("page")] { (place.title()) } " "
                 }
                 button #scheme type="button" { "Colours: system" } " "

@@ -74,7 +74,7 @@ pub(super) async fn page(
             let content = format!("/fragments/targets/{}{}", info.id, query(&view, view.range.0));
             let page =
                 Live { title: &info.name, place: None, content: &content, target: Some(&info.id), ..Live::default() };
-            live(&headers, &page, &html! { (problems(&shared)) (content_of(&view)) }).into_response()
+            live(&shared, &headers, &page, &html! { (problems(&shared)) (content_of(&view)) }).into_response()
         }
         Err(error) => failure(&headers, error.status, &error.message),
     }

@@ -1,0 +1,438 @@
+//! An agent: sends what its host knows, and receives its deployments.
+//!
+//! The host's database is the truth; the broker holds a copy that can be made again from it. The agent sends the newest
+//! record of each key whenever the broker has not acknowledged it, so an hour without a broker costs as many messages
+//! as keys changed. Every write is conditional on the key's revision: a delayed write never replaces a newer one.
+//!
+//! The agent notices a broker that lost records: another stream, or the last acknowledged record is no longer there.
+//! Then it sends everything again.
+//!
+//! Invariant: nothing is withdrawn because the broker does not have it. Deployments stay until a newer assignment lacks
+//! them.
+
+use crate::bucket::{Bucket, META, heartbeat};
+use crate::connection::{Connection, Link};
+use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::stream::{DirectGetErrorKind, Stream};
+use bytes::Bytes;
+use fleet::names::{info_key, state_key};
+use fleet::wire::{
+    self, Assigned, Assignment, DeploymentState, DeviceInfo, HeartbeatPayload, Record, decode, encode, fitting,
+};
+use fleet::{Labels, LinkState, Stamp, digest};
+use futures_util::StreamExt;
+use model::{Acknowledged, FleetChange, FleetPlace, FleetRecord, QueuedRecord, Timestamp};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The time between two heartbeats, with jitter of a tenth.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+/// The time between two checks of what the broker holds, besides those after each connection.
+const CHECK: Duration = Duration::from_secs(30);
+/// The delay before a failed step is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// The number of records that are sent before their acknowledgements are awaited.
+const WINDOW: u32 = 256;
+
+/// The host of an agent: its database and its targets.
+pub trait AgentHost: Send + Sync + 'static {
+    /// Returns the place at the broker; `None` if the host did not begin as an agent. Blocks.
+    ///
+    /// # Errors
+    /// If the database cannot be read; the reason in words.
+    fn place(&self) -> Result<Option<FleetPlace>, String>;
+
+    /// Returns records that the broker has not acknowledged, oldest first, at most `limit`. Blocks.
+    ///
+    /// # Errors
+    /// If the database cannot be read; the reason in words.
+    fn queued(&self, limit: u32) -> Result<Vec<QueuedRecord>, String>;
+
+    /// Changes the records. Blocks until the change is on disk.
+    ///
+    /// # Errors
+    /// If it is not on disk after a while; the reason in words.
+    fn change(&self, change: FleetChange) -> Result<(), String>;
+
+    /// Notified after each new record.
+    fn recorded(&self) -> &Notify;
+
+    /// Applies the deployments of this device; those that are not in the list end.
+    fn assign(&self, deployments: Vec<Assigned>) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// The present time.
+    fn now(&self) -> Timestamp;
+}
+
+/// The description of a device.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The device's id.
+    pub device: String,
+    /// The labels that selectors match.
+    pub labels: Labels,
+    /// Facts for people.
+    pub inventory: BTreeMap<String, String>,
+    /// The version of the program.
+    pub version: String,
+}
+
+impl Description {
+    /// Checks that it can be sent.
+    ///
+    /// # Errors
+    /// Which part breaks which rule.
+    pub fn check(&self) -> Result<(), wire::WireError> {
+        encode(&self.record(Stamp { epoch: 0, counter: 1 }, 0)).map(drop)
+    }
+
+    /// Returns a text that differs if the description does.
+    pub fn text(&self) -> String {
+        format!("{:?} {:?} {}", self.labels, self.inventory, self.version)
+    }
+
+    fn record(&self, Stamp { epoch, counter }: Stamp, floor: u32) -> DeviceInfo {
+        DeviceInfo {
+            stamp: (epoch, counter),
+            floor,
+            labels: self.labels.clone(),
+            inventory: self.inventory.clone(),
+            version: self.version.clone(),
+        }
+    }
+}
+
+/// A running agent.
+pub struct Agent<H> {
+    host: Arc<H>,
+    description: Description,
+    connection: Connection,
+    jitter: crate::jitter::Jitter,
+    /// The last assignment that was applied.
+    assigned: Option<Bytes>,
+    /// Whether another host reports as this device.
+    is_doubled: bool,
+}
+
+/// For readers: whether the agent reaches its broker.
+#[derive(Clone)]
+pub struct AgentLink(Connection);
+
+impl AgentLink {
+    /// Returns whether the broker can be reached, and the latest problem.
+    pub fn state(&self) -> LinkState {
+        self.0.state()
+    }
+}
+
+impl<H: AgentHost> Agent<H> {
+    /// Begins to connect.
+    ///
+    /// # Errors
+    /// If the URL is not valid.
+    pub async fn connect(host: Arc<H>, description: Description, link: Link) -> Result<Self, String> {
+        let connection = Connection::open(&link).await?;
+        let jitter = crate::jitter::Jitter::new(link.seed);
+        Ok(Self { host, description, connection, jitter, assigned: None, is_doubled: false })
+    }
+
+    /// Returns a handle for readers.
+    pub fn link(&self) -> AgentLink {
+        AgentLink(self.connection.clone())
+    }
+
+    /// Runs until the future is dropped.
+    pub async fn run(mut self) {
+        let device = self.description.device.clone();
+        let mut asked = loop {
+            match self.connection.client.subscribe(format!("agent.{device}.*")).await {
+                Ok(asked) => break asked,
+                Err(_) => tokio::time::sleep(RETRY).await,
+            }
+        };
+        let mut connected = self.connection.connected();
+        let host = self.host.clone();
+        let (mut check_at, mut beat_at) = (Instant::now(), Instant::now());
+        let mut is_checked = false;
+        loop {
+            let now = Instant::now();
+            if check_at <= now {
+                is_checked = self.checked().await;
+                check_at = Instant::now() + if is_checked { CHECK } else { RETRY };
+            }
+            if is_checked && !self.send_queued().await {
+                (is_checked, check_at) = (false, Instant::now() + RETRY);
+            }
+            if beat_at <= now && self.connection.state().is_connected {
+                self.beat().await;
+                beat_at = Instant::now() + HEARTBEAT.mul_f64(self.jitter.between(0.9, 1.0));
+            }
+            tokio::select! {
+                () = tokio::time::sleep_until(check_at.min(beat_at.max(now + RETRY))) => {}
+                () = host.recorded().notified() => {}
+                _ = connected.changed() => (check_at, beat_at) = (Instant::now(), Instant::now()),
+                message = asked.next() => {
+                    if message.is_some_and(|message| message.subject.ends_with(".resync")) {
+                        tracing::info!("the operator asked for all records of this device");
+                        self.send_again(None).await;
+                    }
+                    check_at = Instant::now();
+                }
+            }
+        }
+    }
+
+    /// Runs a blocking step of the host.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        step: impl FnOnce(&H) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let host = self.host.clone();
+        let done = tokio::task::spawn_blocking(move || step(&host)).await;
+        done.unwrap_or_else(|_| Err("the host is ending".to_owned()))
+    }
+
+    /// Checks what the broker holds; shows why that failed. Returns whether records may be sent.
+    async fn checked(&mut self) -> bool {
+        let problem = self.check().await.err();
+        if !self.connection.state().is_connected {
+            return false;
+        }
+        if let Some(why) = &problem {
+            tracing::debug!("the broker of the fleet: {why}");
+        }
+        let is_ready = problem.is_none();
+        // A device id that is used twice stays a problem, although everything works.
+        if !self.is_doubled || problem.is_some() {
+            self.connection.set_problem(problem);
+        }
+        is_ready
+    }
+
+    async fn check(&mut self) -> Result<(), String> {
+        let place = self.place().await?;
+        let states = self.stream(Bucket::State).await?;
+        let meta = match last(&states, Bucket::State, META).await? {
+            Some((payload, _)) => String::from_utf8_lossy(&payload).into_owned(),
+            None => return Err("no operator has prepared the broker yet".to_owned()),
+        };
+        self.look_for_others(&place, &meta).await?;
+        if place.incarnation.as_ref() != Some(&meta) {
+            if place.incarnation.is_some() {
+                tracing::warn!("the broker of the fleet is another one, or lost its records: everything is sent again");
+            }
+            self.send_again(Some(meta)).await;
+        } else if let Some((deployment, revision)) = &place.top {
+            let key = state_key(&self.description.device, deployment);
+            let found = last(&states, Bucket::State, &key).await?;
+            if found.is_none_or(|(_, held)| held < *revision) {
+                tracing::warn!("the broker of the fleet lost acknowledged records: everything is sent again");
+                self.send_again(Some(meta)).await;
+            }
+        }
+        self.receive().await
+    }
+
+    async fn place(&self) -> Result<FleetPlace, String> {
+        self.blocking(|host| host.place()).await?.ok_or_else(|| "the host did not begin as an agent".to_owned())
+    }
+
+    async fn stream(&self, bucket: Bucket) -> Result<Stream<()>, String> {
+        self.connection.context.get_stream_no_info(bucket.stream()).await.map_err(|error| error.to_string())
+    }
+
+    async fn send_again(&self, incarnation: Option<String>) {
+        let known = self.place().await.ok().and_then(|place| place.incarnation);
+        let Some(incarnation) = incarnation.or(known) else { return };
+        if let Err(why) = self.blocking(move |host| host.change(FleetChange::SendAgain(incarnation))).await {
+            tracing::error!("the records for the fleet could not be marked: {why}");
+        }
+    }
+
+    /// Continues after the records of this device that are newer than any from here: the database is new or restored,
+    /// or another host has the same id.
+    async fn look_for_others(&mut self, place: &FleetPlace, meta: &str) -> Result<(), String> {
+        let stream = self.stream(Bucket::Info).await?;
+        let device = &self.description.device;
+        let Some((payload, revision)) = last(&stream, Bucket::Info, &info_key(device)).await? else { return Ok(()) };
+        let Ok(DeviceInfo { stamp: (theirs, _), .. }) = decode::<DeviceInfo>(&payload) else { return Ok(()) };
+        let is_same_broker = place.incarnation.as_deref() == Some(meta);
+        let is_doubled = is_same_broker && place.described.is_some_and(|described| revision > described);
+        let is_behind = place.described.is_none() && theirs >= place.epoch && place.epoch > 0;
+        if !is_doubled && (!is_behind || is_same_broker && theirs == place.epoch) {
+            return Ok(());
+        }
+        if is_doubled {
+            let problem = format!(
+                "another host reports as device {device:?} too: give each host its own [fleet] device, because they replace \
+                 each other's reports"
+            );
+            tracing::error!("{problem}");
+            self.connection.set_problem(Some(problem));
+            self.is_doubled = true;
+        }
+        self.blocking(move |host| host.change(FleetChange::Outdo(theirs))).await
+    }
+
+    /// Applies the assignment of this device if it changed.
+    async fn receive(&mut self) -> Result<(), String> {
+        let stream = self.stream(Bucket::Assignments).await?;
+        let Some((payload, _)) = last(&stream, Bucket::Assignments, &self.description.device).await? else {
+            return Ok(());
+        };
+        if self.assigned.as_ref() == Some(&payload) {
+            return Ok(());
+        }
+        let assignment = decode::<Assignment>(&payload).map_err(|error| format!("the assignment: {error}"))?;
+        self.host.assign(assignment.deployments).await?;
+        self.assigned = Some(payload);
+        Ok(())
+    }
+
+    /// Sends records until none is queued. Returns whether the broker took part.
+    async fn send_queued(&self) -> bool {
+        loop {
+            let queued = match self.blocking(|host| host.queued(WINDOW)).await {
+                Ok(queued) if queued.is_empty() => return true,
+                Ok(queued) => queued,
+                Err(why) => {
+                    tracing::error!("the records for the fleet cannot be read: {why}");
+                    return false;
+                }
+            };
+            match self.send(queued).await {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(why) => {
+                    tracing::debug!("sending to the broker of the fleet: {why}");
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Sends records, all at once and one for each key, and stores the acknowledgements. Returns whether all were
+    /// acknowledged or can be sent again at once.
+    async fn send(&self, queued: Vec<QueuedRecord>) -> Result<bool, String> {
+        let floor = self.place().await?.floor;
+        let (mut answers, mut is_complete) = (Vec::new(), true);
+        let mut pending = Vec::with_capacity(queued.len());
+        for queued in queued {
+            let (subject, payload) = match self.message(&queued, floor) {
+                Ok(message) => message,
+                Err(why) => {
+                    is_complete = false;
+                    self.connection.set_problem(Some(format!("a record cannot be sent: {why}")));
+                    continue;
+                }
+            };
+            let message = PublishMessage::build()
+                .payload(payload.into())
+                .expected_last_subject_sequence(queued.revision.unwrap_or_default());
+            let sent = self.connection.context.send_publish(subject, message).await.map_err(|e| e.to_string())?;
+            pending.push((queued, sent));
+        }
+        for (queued, sent) in pending {
+            match answer(sent).await {
+                Answer::Stored(revision) => answers.push(acknowledged(&queued, revision, true)),
+                Answer::Other(revision) => {
+                    // If a revision was known, the broker lost records, or another host writes them.
+                    is_complete &= queued.revision.is_none();
+                    answers.push(acknowledged(&queued, revision, false));
+                }
+                Answer::Unknown(why) => {
+                    is_complete = false;
+                    self.connection.set_problem(Some(format!("the broker does not store a record: {why}")));
+                }
+            }
+        }
+        self.blocking(move |host| host.change(FleetChange::Acknowledged(answers))).await?;
+        Ok(is_complete)
+    }
+
+    /// The subject and the bytes of a record.
+    fn message(&self, queued: &QueuedRecord, floor: u32) -> Result<(String, Vec<u8>), String> {
+        let device = &self.description.device;
+        let (epoch, counter) = queued.stamp;
+        let (bucket, key, bytes) = match &queued.record {
+            FleetRecord::Description(_) => {
+                let record = self.description.record(Stamp { epoch, counter }, floor);
+                (Bucket::Info, info_key(device), encoded(&record))
+            }
+            FleetRecord::Report(report) => {
+                let record = DeploymentState {
+                    stamp: queued.stamp,
+                    phase: report.phase.into(),
+                    counts: report.counts,
+                    at: report.at.as_millis(),
+                    error: report.error.as_deref().map(|error| fitting(error).to_owned()),
+                };
+                (Bucket::State, state_key(device, &report.deployment), encoded(&record))
+            }
+        };
+        Ok((bucket.subject(&key), bytes?))
+    }
+
+    async fn beat(&self) {
+        let Ok(place) = self.place().await else { return };
+        let part = |(deployment, (epoch, counter)): &(String, (u32, u32))| {
+            digest(deployment, Stamp { epoch: *epoch, counter: *counter })
+        };
+        let payload = HeartbeatPayload {
+            epoch: place.epoch,
+            at: self.host.now().as_millis(),
+            dirty: place.queued,
+            digest: place.acknowledged.iter().map(part).fold(0, u64::wrapping_add),
+        };
+        let Ok(bytes) = encoded(&payload) else { return };
+        // A lost heartbeat is followed by the next.
+        let _ = self.connection.client.publish(heartbeat(&self.description.device), bytes.into()).await;
+    }
+}
+
+fn encoded<R: Record>(record: &R) -> Result<Vec<u8>, String> {
+    encode(record).map_err(|error| error.to_string())
+}
+
+/// Returns the last record of a key with its revision; `None` if the key has no record.
+pub(crate) async fn last(stream: &Stream<()>, bucket: Bucket, key: &str) -> Result<Option<(Bytes, u64)>, String> {
+    match stream.direct_get_last_for_subject(bucket.subject(key)).await {
+        Ok(message) => Ok(Some((message.payload, message.sequence))),
+        Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("the broker cannot be asked for {key}: {error}")),
+    }
+}
+
+/// The broker's answer to a conditional write.
+pub(crate) enum Answer {
+    /// It is stored, with this revision.
+    Stored(u64),
+    /// Another record is stored, with this revision; 0 if none is.
+    Other(u64),
+    /// Whether it is stored is not known, or it is refused.
+    Unknown(String),
+}
+
+/// Awaits the answer to a conditional write.
+pub(crate) async fn answer(sent: PublishAckFuture) -> Answer {
+    match sent.await {
+        Ok(ack) => Answer::Stored(ack.sequence),
+        Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {
+            // The client hands on the broker's words: "wrong last sequence: 17".
+            let text = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+            let digits = text.rsplit("wrong last sequence: ").next().unwrap_or_default();
+            let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().map_or_else(|_| Answer::Unknown(text), Answer::Other)
+        }
+        Err(error) => Answer::Unknown(error.to_string()),
+    }
+}
+
+fn acknowledged(queued: &QueuedRecord, revision: u64, is_stored: bool) -> Acknowledged {
+    Acknowledged { deployment: queued.record.deployment().to_owned(), stamp: queued.stamp, revision, is_stored }
+}

@@ -1,0 +1,121 @@
+//! The streams at the broker that hold one record for each key, and the subjects of messages that are not stored.
+//!
+//! A bucket is a stream that keeps the last message of each subject. It is made with explicit settings instead of those
+//! of the client's key-value buckets: a roll-up header would let one agent erase the records of all, and version 2.9 of
+//! the broker does not answer what the client asks for such a bucket.
+
+use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
+use std::time::Duration;
+
+/// The number of bytes of all records of a bucket. A broker without a bound would fill its disk.
+const BUCKET_BYTES: i64 = 4 << 30;
+/// The shortest time that the broker accepts. It would be memory for message ids, which are not used.
+const DUPLICATES: Duration = Duration::from_secs(2);
+
+/// A stream with one record for each key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Bucket {
+    /// The descriptions of the devices, by agents.
+    Info,
+    /// The states of deployments on devices, by agents.
+    State,
+    /// The deployments of each device, by the operator.
+    Assignments,
+}
+
+impl Bucket {
+    /// All buckets, in the order in which an operator attaches to them.
+    pub(crate) const ALL: [Self; 3] = [Self::Info, Self::State, Self::Assignments];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Info => "device-info",
+            Self::State => "device-state",
+            Self::Assignments => "assignments",
+        }
+    }
+
+    /// The name of the stream.
+    pub(crate) fn stream(self) -> String {
+        format!("KV_{}", self.name())
+    }
+
+    /// The subject of a key.
+    pub(crate) fn subject(self, key: &str) -> String {
+        format!("$KV.{}.{key}", self.name())
+    }
+
+    /// The key of a subject; `None` if the subject is not of this bucket.
+    pub(crate) fn key(self, subject: &str) -> Option<&str> {
+        subject.strip_prefix("$KV.")?.strip_prefix(self.name())?.strip_prefix('.')
+    }
+
+    /// The largest record in bytes.
+    pub(crate) const fn largest(self) -> usize {
+        match self {
+            Self::Info | Self::State => fleet::wire::LARGEST,
+            Self::Assignments => fleet::wire::LARGEST_ASSIGNMENT,
+        }
+    }
+
+    /// The settings with which the operator makes the stream.
+    pub(crate) fn config(self, replicas: usize) -> Config {
+        Config {
+            name: self.stream(),
+            subjects: vec![self.subject(">")],
+            max_messages_per_subject: 1,
+            discard: DiscardPolicy::New,
+            allow_rollup: false,
+            allow_direct: true,
+            deny_delete: true,
+            storage: StorageType::File,
+            num_replicas: replicas,
+            duplicate_window: DUPLICATES,
+            max_message_size: i32::try_from(self.largest()).unwrap_or(i32::MAX),
+            max_bytes: BUCKET_BYTES,
+            max_messages: -1,
+            max_consumers: -1,
+            ..Config::default()
+        }
+    }
+}
+
+/// The key of the text that identifies the present stream of states. The operator writes it once.
+pub(crate) const META: &str = "meta";
+
+/// The subject on which a device says that it lives.
+pub(crate) fn heartbeat(device: &str) -> String {
+    format!("heartbeat.{device}")
+}
+
+/// The device of a heartbeat's subject.
+pub(crate) fn of_heartbeat(subject: &str) -> Option<&str> {
+    subject.strip_prefix("heartbeat.").filter(|device| fleet::names::is_name(device))
+}
+
+/// The subject on which an operator asks an agent to read its assignment.
+pub(crate) fn assigned(device: &str) -> String {
+    format!("agent.{device}.assigned")
+}
+
+/// The subject on which an operator asks an agent to send all its records.
+pub(crate) fn resync(device: &str) -> String {
+    format!("agent.{device}.resync")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_subjects_correspond() {
+        for bucket in Bucket::ALL {
+            assert_eq!(bucket.key(&bucket.subject("state.a.b")), Some("state.a.b"));
+            assert_eq!(bucket.config(1).subjects, [bucket.subject(">")]);
+        }
+        assert_eq!(Bucket::Info.key("$KV.device-state.meta"), None);
+        assert_eq!(Bucket::Info.key("$KV.device-information.a"), None);
+        assert_eq!(of_heartbeat(&heartbeat("host-1")), Some("host-1"));
+        assert_eq!(of_heartbeat("heartbeat.a.b"), None);
+    }
+}

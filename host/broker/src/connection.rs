@@ -1,0 +1,131 @@
+//! The connection to the broker, and what is wrong with it.
+
+use crate::jitter::Jitter;
+use async_nats::jetstream::{self, Context};
+use async_nats::{Client, ConnectOptions, Event};
+use fleet::LinkState;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// A half-open connection is noticed after this time. The client's default is a minute.
+const PING: Duration = Duration::from_secs(10);
+/// The broker answers within this time, or the request failed.
+const ANSWER: Duration = Duration::from_secs(5);
+/// The delay before a further attempt to connect doubles from the first to the second of these, with jitter.
+const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(6400));
+/// Messages that wait for a reader, for each subscription. Many agents run in one process in simulations.
+const WAITING: usize = 4096;
+
+/// How to reach the broker.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The URL, for example `nats://broker:4222` or `tls://broker:4222`.
+    pub url: String,
+    /// User and password.
+    pub credentials: Option<(String, String)>,
+    /// The name of this client, for the broker's lists.
+    pub name: String,
+    /// Makes the delays of this client differ from those of others.
+    pub seed: u64,
+}
+
+/// A connection that is made again whenever it is lost.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    pub client: Client,
+    pub context: Context,
+    state: Arc<Mutex<LinkState>>,
+    /// Counts connections.
+    connected: watch::Receiver<u64>,
+}
+
+impl Connection {
+    /// Begins to connect. A broker that cannot be reached is tried again without end.
+    ///
+    /// # Errors
+    /// If the URL is not valid.
+    pub(crate) async fn open(link: &Link) -> Result<Self, String> {
+        let initial = LinkState { is_connected: false, problem: Some("not connected yet".to_owned()) };
+        let state = Arc::new(Mutex::new(initial));
+        let (count, connected) = watch::channel(0_u64);
+        let jitter = Jitter::new(link.seed);
+        let (noted, count) = (state.clone(), Arc::new(count));
+        let mut options = ConnectOptions::new()
+            .name(&link.name)
+            .retry_on_initial_connect()
+            .ping_interval(PING)
+            .request_timeout(Some(ANSWER))
+            .subscription_capacity(WAITING)
+            .reconnect_delay_callback(move |attempt| delay(attempt, &jitter))
+            .event_callback(move |event| {
+                note(&noted, &event);
+                if event == Event::Connected {
+                    count.send_modify(|count| *count += 1);
+                }
+                std::future::ready(())
+            });
+        if let Some((user, password)) = &link.credentials {
+            // A client may subscribe to its own answers only.
+            options =
+                options.user_and_password(user.clone(), password.clone()).custom_inbox_prefix(format!("_INBOX_{user}"));
+        }
+        let client = options.connect(&link.url).await.map_err(|error| format!("{}: {error}", link.url))?;
+        let mut context = jetstream::new(client.clone());
+        context.set_timeout(ANSWER);
+        Ok(Self { client, context, state, connected })
+    }
+
+    /// Returns whether the broker can be reached.
+    pub(crate) fn state(&self) -> LinkState {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes a problem of the broker that is not one of the connection; `None` if it is over.
+    pub(crate) fn set_problem(&self, problem: Option<String>) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).problem = problem;
+    }
+
+    /// Returns a receiver that changes with each connection.
+    pub(crate) fn connected(&self) -> watch::Receiver<u64> {
+        self.connected.clone()
+    }
+}
+
+fn note(state: &Mutex<LinkState>, event: &Event) {
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    match event {
+        Event::Connected => {
+            tracing::info!("connected to the broker of the fleet");
+            *state = LinkState { is_connected: true, problem: None };
+        }
+        Event::Disconnected => {
+            if state.is_connected {
+                tracing::warn!("the connection to the broker of the fleet is lost; it is tried again");
+            }
+            *state = LinkState { is_connected: false, problem: Some("the connection is lost".to_owned()) };
+        }
+        // Refused rights arrive here only; the request that was refused times out.
+        Event::ServerError(error) => {
+            tracing::error!("the broker of the fleet refuses: {error}");
+            state.problem = Some(format!("the broker refuses: {error}"));
+        }
+        Event::ClientError(error) => {
+            let text = format!("the broker cannot be reached: {error}");
+            if state.problem.as_deref() != Some(&text) {
+                tracing::warn!("{text}");
+            }
+            state.problem = Some(text);
+        }
+        Event::SlowConsumer(_) => {
+            tracing::warn!("messages of the fleet arrive faster than they are read; some are lost");
+        }
+        _ => {}
+    }
+}
+
+/// The delay before a further attempt, with jitter: half to all of it, so that a thousand agents do not return at once.
+fn delay(attempt: usize, jitter: &Jitter) -> Duration {
+    let doubled = RECONNECT.0.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(RECONNECT.1);
+    doubled.mul_f64(jitter.between(0.5, 1.0))
+}

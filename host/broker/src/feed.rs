@@ -1,0 +1,136 @@
+//! Reads a bucket: first all its records, then each change.
+//!
+//! A bucket holds one message for each key, so one consumer from the beginning without a filter is snapshot and feed at
+//! once. The client's own readers are not used: after a broker lost its stream, they continue at the old sequence in
+//! the new one, and skip what agents sent again.
+
+use crate::bucket::Bucket;
+use crate::connection::Connection;
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// The number of records in one request to the broker.
+const BATCH: usize = 1000;
+/// A request ends after this time, with the records that arrived.
+const WAIT: Duration = Duration::from_secs(2);
+/// The broker forgets the consumer of an operator that is gone after this time.
+const INACTIVE: Duration = Duration::from_secs(60);
+/// The delay before a further attempt to attach.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// An item of a feed.
+#[derive(Debug)]
+pub(crate) enum Fed {
+    /// It begins from the beginning, in the stream that this text identifies. Records that are not delivered until
+    /// [`Fed::CaughtUp`] are not in the stream.
+    Attached(Bucket, String),
+    /// A record with its revision.
+    Record(Bucket, String, Bytes, u64),
+    /// Everything that was in the stream at the attach has been delivered.
+    CaughtUp(Bucket),
+    /// It cannot read; the reason in words.
+    Failed(Bucket, String),
+}
+
+/// Reads a bucket into a channel until the channel closes.
+pub(crate) async fn feed(connection: Connection, bucket: Bucket, replicas: usize, into: mpsc::Sender<Fed>) {
+    let mut connected = connection.connected();
+    loop {
+        let why = match read(&connection, bucket, replicas, &into).await {
+            Ok(Closed) => return,
+            Err(why) => why,
+        };
+        tracing::debug!("reading the bucket {} again: {why}", bucket.stream());
+        if into.send(Fed::Failed(bucket, why)).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(RETRY) => {}
+            _ = connected.changed() => {}
+        }
+    }
+}
+
+/// The reader of the channel is gone.
+struct Closed;
+
+/// Reads until something is wrong; a gap is.
+async fn read(
+    connection: &Connection,
+    bucket: Bucket,
+    replicas: usize,
+    into: &mpsc::Sender<Fed>,
+) -> Result<Closed, String> {
+    let stream = connection.context.get_or_create_stream(bucket.config(replicas)).await.map_err(|e| e.to_string())?;
+    let info = stream.get_info().await.map_err(|e| e.to_string())?;
+    check(bucket, &info.config)?;
+    let last = info.state.last_sequence;
+    let config = pull::Config {
+        deliver_policy: DeliverPolicy::All,
+        ack_policy: AckPolicy::None,
+        memory_storage: true,
+        inactive_threshold: INACTIVE,
+        ..pull::Config::default()
+    };
+    let mut consumer = stream.create_consumer(config).await.map_err(|e| e.to_string())?;
+    if into.send(Fed::Attached(bucket, info.created.to_string())).await.is_err() {
+        return Ok(Closed);
+    }
+    let mut is_caught_up = false;
+    let (mut next, mut seen) = (1, 0);
+    loop {
+        if !is_caught_up && (seen >= last || consumer.cached_info().num_pending == 0) {
+            is_caught_up = true;
+            if into.send(Fed::CaughtUp(bucket)).await.is_err() {
+                return Ok(Closed);
+            }
+        }
+        let batch = consumer.fetch().max_messages(BATCH).expires(WAIT).messages().await.map_err(|e| e.to_string())?;
+        let mut batch = std::pin::pin!(batch);
+        let mut count = 0;
+        let silent = |_| "the broker does not answer".to_owned();
+        while let Some(message) = tokio::time::timeout(WAIT * 2, batch.next()).await.map_err(silent)? {
+            let message = message.map_err(|e| e.to_string())?;
+            let (at, sequence, pending) = {
+                let info = message.info().map_err(|e| e.to_string())?;
+                (info.stream_sequence, info.consumer_sequence, info.pending)
+            };
+            if sequence != next {
+                return Err(format!("message {next} of the feed was lost"));
+            }
+            (next, seen, count) = (next + 1, at, count + 1);
+            if let Some(key) = bucket.key(&message.subject) {
+                let record = Fed::Record(bucket, key.to_owned(), message.payload.clone(), at);
+                if into.send(record).await.is_err() {
+                    return Ok(Closed);
+                }
+            }
+            if pending == 0 {
+                seen = seen.max(last);
+            }
+        }
+        if count == 0 {
+            // Nothing happens, or the consumer is gone: only the broker can tell.
+            alive(&mut consumer).await?;
+        }
+    }
+}
+
+async fn alive(consumer: &mut Consumer<pull::Config>) -> Result<(), String> {
+    consumer.info().await.map(drop).map_err(|error| format!("the broker no longer knows this reader: {error}"))
+}
+
+/// Checks the settings of a stream that exists: one that was made by hand may let agents erase each other's records.
+fn check(bucket: Bucket, found: &async_nats::jetstream::stream::Config) -> Result<(), String> {
+    let name = bucket.stream();
+    let wrong = match found {
+        found if found.max_messages_per_subject != 1 => "keeps more than one message for each subject",
+        found if found.allow_rollup => "permits roll-ups, with which one agent can erase the records of all",
+        found if !found.allow_direct => "does not permit direct reads, which agents need",
+        _ => return Ok(()),
+    };
+    Err(format!("the stream {name} {wrong}: delete it, so that the operator makes it again"))
+}

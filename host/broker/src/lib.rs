@@ -1,0 +1,21 @@
+//! The records of a fleet over a broker, NATS with JetStream: the agent that sends them, and the operator that reads
+//! them.
+//!
+//! [`Agent`] runs in every host that reports, [`Operator`] in the one that counts. The records, and what follows from
+//! them, are in crate `fleet`; the database and the targets of a host are behind [`AgentHost`].
+//!
+//! Invariant: the database of each agent is the truth, and the broker holds a copy that can be made again from it.
+//! Nothing that an agent has stored is lost when the broker loses its disk, or is restored from a copy.
+
+#![forbid(unsafe_code)]
+
+mod agent;
+mod bucket;
+mod connection;
+mod feed;
+mod jitter;
+mod operator;
+
+pub use agent::{Agent, AgentHost, AgentLink, Description};
+pub use connection::Link;
+pub use operator::Operator;

@@ -1,0 +1,420 @@
+//! The operator of a fleet: counts what agents report, and assigns deployments to devices.
+//!
+//! One loop over one enum of inputs owns the [`Aggregator`]: records from the broker, heartbeats, definitions of
+//! deployments, and the second. Readers take its lock for a moment.
+//!
+//! The operator can always read its memory again from the broker, and the agents send again whatever the broker loses.
+//! Counters are kept while the broker is away or empty; devices become stale by their heartbeats alone.
+
+mod assignments;
+
+use crate::agent::{Answer, answer, last};
+use crate::bucket::{Bucket, META, assigned, of_heartbeat, resync};
+use crate::connection::{Connection, Link};
+use crate::feed::{Fed, feed};
+use assignments::{Assignments, Draft, Outcome, write};
+use async_nats::jetstream::message::PublishMessage;
+use bytes::Bytes;
+use fleet::names::{info_key, of_info_key, of_state_key, state_key};
+use fleet::wire::{Assigned, Assignment, Deployment, DeploymentState, DeviceInfo, HeartbeatPayload, decode, encode};
+use fleet::{Aggregator, Applied, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, Input};
+use futures_util::StreamExt;
+use model::Timestamp;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+/// Records that wait for the loop.
+const WAITING: usize = 10_000;
+/// After this number of heartbeats in a row that do not agree with what is held, the agent has to send all its records.
+const DISAGREEMENTS: u8 = 3;
+/// A clock of a device that differs by more than this is shown.
+const SKEW: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A handle of the operator, for readers and for definitions.
+#[derive(Clone)]
+pub struct Operator {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    connection: Connection,
+    state: Mutex<State>,
+    began: Instant,
+    /// Notified after a change of the deployments.
+    defined: Notify,
+}
+
+#[derive(Default)]
+struct Caught {
+    info: bool,
+    state: bool,
+    assignments: bool,
+}
+
+struct State {
+    aggregator: Aggregator,
+    definitions: BTreeMap<String, Deployment>,
+    caught: Caught,
+    /// The differences of clocks that are shown, in milliseconds: positive if the device's clock is ahead.
+    skews: HashMap<String, i64>,
+    /// Records that were refused, and why the last one was.
+    refused: (u64, Option<String>),
+    /// Devices whose assignment is too large or could not be made, with the reason.
+    unassigned: BTreeMap<String, String>,
+}
+
+impl Operator {
+    /// Begins to connect, and returns the handle and the loop, which runs until it is dropped.
+    ///
+    /// # Errors
+    /// If the URL is not valid.
+    pub async fn connect(
+        link: Link,
+        replicas: usize,
+        now: impl Fn() -> Timestamp + Send + Sync + 'static,
+    ) -> Result<(Self, impl Future<Output = ()> + Send), String> {
+        let connection = Connection::open(&link).await?;
+        let state = State {
+            aggregator: Aggregator::new(0),
+            definitions: BTreeMap::new(),
+            caught: Caught::default(),
+            skews: HashMap::new(),
+            refused: (0, None),
+            unassigned: BTreeMap::new(),
+        };
+        let shared =
+            Arc::new(Shared { connection, state: Mutex::new(state), began: Instant::now(), defined: Notify::new() });
+        let work = Work {
+            shared: shared.clone(),
+            now: Box::new(now),
+            assignments: Assignments::default(),
+            disagreeing: HashMap::new(),
+        };
+        Ok((Self { shared }, work.run(replicas)))
+    }
+
+    /// Makes or changes a deployment, or deletes it.
+    pub fn define(&self, name: &str, deployment: Option<Deployment>) {
+        let mut state = self.shared.state();
+        let selector = deployment.as_ref().map(Deployment::selector);
+        match deployment {
+            Some(deployment) => drop(state.definitions.insert(name.to_owned(), deployment)),
+            None => drop(state.definitions.remove(name)),
+        }
+        state.aggregator.apply(&Input::Deployment { name, selector: selector.as_ref() });
+        drop(state);
+        self.shared.defined.notify_one();
+    }
+
+    /// Returns the fleet as a whole.
+    pub fn view(&self) -> FleetView {
+        let state = self.shared.state();
+        let (devices, stale) = state.aggregator.device_counts();
+        let Caught { info, state: states, assignments } = state.caught;
+        FleetView {
+            link: self.shared.connection.state(),
+            is_complete: info && states && assignments,
+            devices,
+            stale,
+            refused: state.refused.clone(),
+            unassigned: state.unassigned.clone(),
+        }
+    }
+
+    /// Returns all deployments by name.
+    pub fn deployments(&self) -> Vec<DeploymentView> {
+        let state = self.shared.state();
+        let names = state.definitions.keys();
+        names.filter_map(|name| state.deployment(name)).collect()
+    }
+
+    /// Returns a deployment; `None` if it is not defined.
+    pub fn deployment(&self, name: &str) -> Option<DeploymentView> {
+        self.shared.state().deployment(name)
+    }
+
+    /// Returns devices of a deployment with a phase, at most `limit`; stale devices have none.
+    pub fn devices_of(&self, deployment: &str, limit: usize) -> Vec<DeviceView> {
+        self.shared.state().aggregator.devices_of(deployment, |_, _| true, limit)
+    }
+
+    /// Returns the devices from a number on that are wanted, at most `limit`, and the number of the next one, if any.
+    pub fn devices_from(&self, first: u32, filter: &DeviceFilter, limit: usize) -> (Vec<DeviceView>, Option<u32>) {
+        self.shared.state().aggregator.devices_from(first, |device| filter.takes(device), limit)
+    }
+
+    /// Returns the seconds since a second of the aggregator's clock.
+    pub fn ago(&self, second: u32) -> u32 {
+        self.shared.seconds().saturating_sub(second)
+    }
+
+    /// Returns a device with what it reports; `None` if its id is unknown. What the broker cannot give is missing.
+    pub async fn device(&self, id: &str) -> Option<DeviceDetail> {
+        let (view, skew) = {
+            let state = self.shared.state();
+            (state.aggregator.device_view(id)?, state.skews.get(id).copied())
+        };
+        let context = &self.shared.connection.context;
+        let (mut info, mut states) = (None, BTreeMap::new());
+        if let Ok(stream) = context.get_stream_no_info(Bucket::Info.stream()).await {
+            let found = last(&stream, Bucket::Info, &info_key(id)).await;
+            info = found.ok().flatten().and_then(|(payload, _)| decode(&payload).ok());
+        }
+        if let Ok(stream) = context.get_stream_no_info(Bucket::State.stream()).await {
+            for (deployment, _) in &view.deployments {
+                let found = last(&stream, Bucket::State, &state_key(id, deployment)).await;
+                if let Some(found) = found.ok().flatten().and_then(|(payload, _)| decode(&payload).ok()) {
+                    states.insert(deployment.clone(), found);
+                }
+            }
+        }
+        Some(DeviceDetail { view, skew, info, states })
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seconds(&self) -> u32 {
+        u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX)
+    }
+}
+
+impl State {
+    fn deployment(&self, name: &str) -> Option<DeploymentView> {
+        let definition = self.definitions.get(name)?.clone();
+        let aggregate = self.aggregator.aggregate(name).unwrap_or_default();
+        Some(DeploymentView { name: name.to_owned(), definition, aggregate })
+    }
+
+    fn refuse(&mut self, key: &str, why: impl std::fmt::Display) {
+        let why = format!("{key}: {why}");
+        if self.refused.0 == 0 {
+            tracing::warn!("a record of the fleet is refused: {why}");
+        }
+        self.refused = (self.refused.0 + 1, Some(why));
+    }
+
+    /// The assignment of a device, as bytes.
+    fn assignment(&self, device: &str) -> Result<Vec<u8>, String> {
+        let chosen = self.aggregator.deployments_of(device).into_iter();
+        let deployments = chosen.filter_map(|name| {
+            let Deployment { version, targets, .. } = self.definitions.get(&name)?;
+            Some(Assigned { version: *version, targets: targets.clone(), name })
+        });
+        encode(&Assignment { deployments: deployments.collect() }).map_err(|error| error.to_string())
+    }
+}
+
+/// The loop's own state.
+struct Work {
+    shared: Arc<Shared>,
+    now: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    assignments: Assignments,
+    /// How often in a row the heartbeat of a device did not agree.
+    disagreeing: HashMap<String, u8>,
+}
+
+impl Work {
+    async fn run(mut self, replicas: usize) {
+        let (into, mut fed) = mpsc::channel(WAITING);
+        let (shared, connection) = (self.shared.clone(), self.shared.connection.clone());
+        let mut feeds = tokio::task::JoinSet::new();
+        for bucket in Bucket::ALL {
+            feeds.spawn(feed(connection.clone(), bucket, replicas, into.clone()));
+        }
+        let mut heartbeats = loop {
+            match connection.client.subscribe("heartbeat.*").await {
+                Ok(heartbeats) => break heartbeats,
+                Err(_) => tokio::time::sleep(SECOND).await,
+            }
+        };
+        let (done, mut written) = mpsc::channel::<Vec<Outcome>>(1);
+        let mut is_writing = false;
+        let mut second = tokio::time::interval(SECOND);
+        second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            tokio::select! {
+                Some(fed) = fed.recv() => self.fed(fed).await,
+                Some(message) = heartbeats.next() => self.heard(&message.subject, &message.payload).await,
+                // The assignments below follow.
+                () = shared.defined.notified() => {}
+                Some(results) = written.recv() => {
+                    is_writing = false;
+                    self.assigned(results).await;
+                }
+                _ = second.tick() => {
+                    let seconds = self.shared.seconds();
+                    let mut state = self.shared.state();
+                    state.aggregator.tick(seconds);
+                    state.aggregator.drain();
+                }
+                else => return,
+            }
+            if !is_writing {
+                let drafts = self.next_assignments();
+                is_writing = !drafts.is_empty();
+                if is_writing {
+                    let (context, done) = (connection.context.clone(), done.clone());
+                    // The loop ends with the host.
+                    tokio::spawn(async move { drop(done.send(write(context, drafts).await).await) });
+                }
+            }
+        }
+    }
+
+    async fn fed(&mut self, fed: Fed) {
+        match fed {
+            Fed::Attached(bucket, incarnation) => {
+                if bucket == Bucket::State {
+                    self.sign(&incarnation).await;
+                }
+                if bucket == Bucket::Assignments {
+                    self.assignments.forget();
+                }
+                self.shared.connection.set_problem(None);
+            }
+            Fed::Record(bucket, key, payload, revision) => self.record(bucket, &key, &payload, revision),
+            Fed::CaughtUp(bucket) => {
+                let mut state = self.shared.state();
+                match bucket {
+                    Bucket::Info => {
+                        state.caught.info = true;
+                        state.aggregator.match_devices();
+                    }
+                    Bucket::State => state.caught.state = true,
+                    Bucket::Assignments => {
+                        state.caught.assignments = true;
+                        let (all, _) = state.aggregator.devices_from(0, |_| true, usize::MAX);
+                        self.assignments.recheck(all.into_iter().map(|view| view.device));
+                    }
+                }
+            }
+            Fed::Failed(bucket, why) => {
+                if bucket == Bucket::Assignments {
+                    // Its revisions are not known until it is read again.
+                    self.shared.state().caught.assignments = false;
+                }
+                if self.shared.connection.state().is_connected {
+                    self.shared.connection.set_problem(Some(why));
+                }
+            }
+        }
+    }
+
+    /// Writes the text by which agents know the stream, if it is not there.
+    async fn sign(&self, incarnation: &str) {
+        let message = PublishMessage::build().payload(incarnation.to_owned().into()).expected_last_subject_sequence(0);
+        let subject = Bucket::State.subject(META);
+        if let Ok(sent) = self.shared.connection.context.send_publish(subject, message).await {
+            // An earlier operator may have written it.
+            let _ = answer(sent).await;
+        }
+    }
+
+    fn record(&mut self, bucket: Bucket, key: &str, payload: &Bytes, revision: u64) {
+        let now = (self.now)();
+        let mut state = self.shared.state();
+        match bucket {
+            Bucket::Info => match (of_info_key(key), decode::<DeviceInfo>(payload)) {
+                (Some(device), Ok(info)) => {
+                    let (stamp, floor, labels) = (info.stamp(), info.floor, Some(&info.labels));
+                    state.aggregator.apply(&Input::Info { device, stamp, floor, labels });
+                }
+                (_, Err(why)) => state.refuse(key, why),
+                (None, _) => state.refuse(key, "this is not the key of a device"),
+            },
+            Bucket::State if key == META => {}
+            Bucket::State => match (of_state_key(key), decode::<DeploymentState>(payload)) {
+                (Some((device, deployment)), Ok(found)) => {
+                    let applied = state.aggregator.apply(&Input::State {
+                        device,
+                        deployment,
+                        stamp: found.stamp(),
+                        phase: found.phase.into(),
+                        at: found.at().min(now),
+                        error: found.error.as_deref(),
+                    });
+                    if applied == Applied::Refused {
+                        state.refuse(key, "the device reports too many deployments that it was not assigned");
+                    }
+                }
+                (_, Err(why)) => state.refuse(key, why),
+                (None, _) => state.refuse(key, "this is not the key of a state"),
+            },
+            Bucket::Assignments => {
+                drop(state);
+                self.assignments.note(key, payload, revision);
+            }
+        }
+    }
+
+    async fn heard(&mut self, subject: &str, payload: &Bytes) {
+        let Some(device) = of_heartbeat(subject) else { return };
+        let now = (self.now)();
+        let applied = {
+            let mut state = self.shared.state();
+            let beat = match decode::<HeartbeatPayload>(payload) {
+                Ok(beat) => beat,
+                Err(why) => return state.refuse(subject, why),
+            };
+            let skew = beat.at.saturating_sub(now.as_millis());
+            if skew.unsigned_abs() > SKEW.as_millis() as u64 {
+                state.skews.insert(device.to_owned(), skew);
+            } else {
+                state.skews.remove(device);
+            }
+            let applied = state.aggregator.apply(&Input::Heartbeat { device, digest: beat.digest });
+            // Records on their way make a difference that says nothing.
+            if beat.dirty > 0 && applied == Applied::Differs { Applied::Same } else { applied }
+        };
+        if !matches!(applied, Applied::Differs | Applied::Refused) {
+            self.disagreeing.remove(device);
+            return;
+        }
+        let count = self.disagreeing.entry(device.to_owned()).or_default();
+        *count += 1;
+        if *count >= DISAGREEMENTS {
+            self.disagreeing.remove(device);
+            tracing::info!("the records of device {device} differ from those that it sent; it has to send all");
+            let _ = self.shared.connection.client.publish(resync(device), Bytes::new()).await;
+        }
+    }
+
+    /// The next assignments to write; none while it is not known what the broker holds.
+    fn next_assignments(&mut self) -> Vec<Draft> {
+        let mut state = self.shared.state();
+        if !state.caught.info || !state.caught.assignments {
+            return Vec::new();
+        }
+        self.assignments.recheck(state.aggregator.take_reassigned());
+        self.assignments.next(|device| match state.assignment(device) {
+            Ok(payload) => {
+                state.unassigned.remove(device);
+                Some(payload)
+            }
+            Err(why) => {
+                state.unassigned.insert(device.to_owned(), why);
+                None
+            }
+        })
+    }
+
+    async fn assigned(&mut self, outcomes: Vec<Outcome>) {
+        for outcome in outcomes {
+            let device = &outcome.device;
+            if self.assignments.settle(&outcome) {
+                // A lost message delays the device until its next check.
+                let _ = self.shared.connection.client.publish(assigned(device), Bytes::new()).await;
+            } else if let Answer::Unknown(why) = &outcome.answer {
+                self.shared.state().unassigned.insert(device.clone(), why.clone());
+            }
+        }
+    }
+}

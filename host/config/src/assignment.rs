@@ -1,0 +1,144 @@
+//! Targets that an operator of the fleet assigned. Each deployment is kept as a setting whose value is the list of its
+//! targets as JSON, with the keys of a `[[target]]`.
+//!
+//! In the texts of a target, `${device.id}` and `${device.label.X}` stand for the id and a label of this host. Secrets
+//! never travel: a target names secrets of this host's `[secrets]`.
+
+use crate::checked::Config;
+use crate::definition::{Made, made_by};
+use crate::fleet_section::{AssignedTarget, FleetConfig};
+use crate::reader::Overrides;
+use crate::written::Environment;
+use model::{TargetId, TargetSource};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+impl Config {
+    /// Adds the targets of the deployments. A target with an id that is used already is not added: its own definition
+    /// takes precedence.
+    pub(crate) fn assign(
+        &mut self,
+        overrides: &Overrides,
+        environment: Environment<'_>,
+        misfits: &mut BTreeMap<String, String>,
+    ) {
+        let mut known: BTreeSet<TargetId> = self.targets.iter().map(|target| target.id.clone()).collect();
+        for (key, text) in overrides {
+            let Some(Made::Assignment(deployment)) = made_by(key) else { continue };
+            let Some(fleet) = self.fleet.clone().filter(|fleet| fleet.role.is_agent()) else {
+                misfits.insert(key.clone(), "this host is no longer an agent of a fleet".to_owned());
+                continue;
+            };
+            let targets = match serde_json::from_str::<Vec<Value>>(text) {
+                Ok(targets) => targets,
+                Err(error) => {
+                    misfits.insert(key.clone(), error.to_string());
+                    continue;
+                }
+            };
+            let (mut assigned, mut notes) = (Vec::with_capacity(targets.len()), Vec::new());
+            for mut target in targets {
+                let filled = fill_in(&mut target, &fleet);
+                let id = target.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+                let added = filled.and_then(|()| {
+                    if TargetId::new(&id).is_ok_and(|id| known.contains(&id)) {
+                        return Ok(None);
+                    }
+                    self.defined((&id, target), TargetSource::Assignment, overrides, environment).map(Some)
+                });
+                let problem = match added {
+                    Ok(Some(target)) => {
+                        known.insert(target.id.clone());
+                        self.targets.push(Arc::new(target));
+                        None
+                    }
+                    // It is polled as this host defines it.
+                    Ok(None) => {
+                        notes.push(format!("this host defines target {id}, and its own definition takes precedence"));
+                        None
+                    }
+                    Err(why) => {
+                        notes.push(format!("target {id} is not polled: {why}"));
+                        Some(why)
+                    }
+                };
+                assigned.push(AssignedTarget { id, problem });
+            }
+            if !notes.is_empty() {
+                misfits.insert(key.clone(), notes.join("; "));
+            }
+            self.deployments.insert(deployment.to_owned(), assigned);
+        }
+    }
+
+    /// Notes that a target of a deployment is not polled.
+    pub fn note_unassigned(&mut self, id: &TargetId, why: &str) {
+        for target in self.deployments.values_mut().flatten().filter(|target| target.id == id.as_str()) {
+            target.problem.get_or_insert_with(|| why.to_owned());
+        }
+    }
+}
+
+/// Fills in the id and the labels of this host.
+fn fill_in(value: &mut Value, fleet: &FleetConfig) -> Result<(), String> {
+    match value {
+        Value::String(text) if text.contains("${") => *text = filled(text, fleet)?,
+        Value::Array(items) => items.iter_mut().try_for_each(|item| fill_in(item, fleet))?,
+        Value::Object(fields) => fields.values_mut().try_for_each(|field| fill_in(field, fleet))?,
+        _ => {}
+    }
+    Ok(())
+}
+
+fn filled(text: &str, fleet: &FleetConfig) -> Result<String, String> {
+    let (mut filled, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once("${device.") {
+        let (name, after) =
+            after.split_once('}').ok_or_else(|| format!("{text:?} has \"${{device.\" without \"}}\""))?;
+        let value = match name.strip_prefix("label.") {
+            Some(label) => {
+                let missing = || format!("this device has no label {label:?}, which ${{device.{name}}} needs");
+                fleet.labels.get(label).ok_or_else(missing)?
+            }
+            None if name == "id" => &fleet.device,
+            None => return Err(format!("${{device.{name}}} is unknown: use ${{device.id}} or ${{device.label.NAME}}")),
+        };
+        filled.push_str(before);
+        filled.push_str(value);
+        rest = after;
+    }
+    filled.push_str(rest);
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet_section::FleetRole;
+    use serde_json::json;
+
+    #[test]
+    fn the_id_and_the_labels_of_the_device_are_filled_in_everywhere() {
+        let fleet = FleetConfig {
+            role: FleetRole::Agent,
+            url: "nats://broker".to_owned(),
+            device: "host-1".to_owned(),
+            labels: [("site".to_owned(), "zurich".to_owned())].into(),
+            credentials: None,
+            replicas: 1,
+        };
+        let mut value =
+            json!({ "url": "http://${device.id}.${device.label.site}/", "n": 1, "list": ["${device.id}", "$x"] });
+        fill_in(&mut value, &fleet).unwrap();
+        assert_eq!(value, json!({ "url": "http://host-1.zurich/", "n": 1, "list": ["host-1", "$x"] }));
+        for (text, why) in
+            [("${device.label.rack}", "no label \"rack\""), ("${device.name}", "unknown"), ("${device.id", "without")]
+        {
+            assert!(fill_in(&mut json!({ "a": [text] }), &fleet).unwrap_err().contains(why), "{text}");
+        }
+        let mut other = json!("${other} ${}");
+        fill_in(&mut other, &fleet).unwrap();
+        assert_eq!(other, json!("${other} ${}"));
+    }
+}

@@ -1,0 +1,134 @@
+//! Reads `[fleet]`: the part of this host in a fleet.
+
+use crate::reader::{Notes, Section, text};
+use crate::value::{Entry, Value};
+use fleet::Labels;
+use fleet::names::{RULE, is_name};
+use std::path::PathBuf;
+use url::Url;
+
+/// The part of this host in a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetConfig {
+    /// The tasks of the host.
+    pub role: FleetRole,
+    /// The URL of the broker.
+    pub url: String,
+    /// The id of this host among the devices; empty if it is not one.
+    pub device: String,
+    /// The labels of this host.
+    pub labels: Labels,
+    /// A file with the user and the password for the broker.
+    pub credentials: Option<PathBuf>,
+    /// The number of servers that keep each record.
+    pub replicas: usize,
+}
+
+/// The tasks of a host in a fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FleetRole {
+    /// It polls what it is assigned, and reports.
+    Agent,
+    /// It assigns and counts.
+    Operator,
+    /// Both.
+    Both,
+}
+
+/// A target of a deployment on this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssignedTarget {
+    /// The id.
+    pub id: String,
+    /// Why it is not polled; `None` if it is.
+    pub problem: Option<String>,
+}
+
+impl FleetRole {
+    const ALL: [Self; 3] = [Self::Agent, Self::Operator, Self::Both];
+
+    /// The word in the file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Operator => "operator",
+            Self::Both => "both",
+        }
+    }
+
+    /// Whether the host reports.
+    pub const fn is_agent(self) -> bool {
+        matches!(self, Self::Agent | Self::Both)
+    }
+
+    /// Whether the host counts.
+    pub const fn is_operator(self) -> bool {
+        matches!(self, Self::Operator | Self::Both)
+    }
+}
+
+pub(crate) fn fleet_section(notes: &Notes<'_>, document: &[Entry]) -> Option<FleetConfig> {
+    let section = Section::top(notes, document, "fleet");
+    let role = section.get("role", |value| {
+        let word = text(value)?;
+        let known = FleetRole::ALL;
+        let unknown = || format!("unknown role {word:?}: use one of {}", known.map(FleetRole::as_str).join(", "));
+        known.into_iter().find(|role| role.as_str() == word).ok_or_else(unknown)
+    });
+    let url = section.get("url", broker);
+    let device = section.get("device", |value| {
+        let device = text(value)?;
+        if is_name(&device) { Ok(device) } else { Err(format!("{device:?} cannot be the id of a device: use {RULE}")) }
+    });
+    let labels = section.get("labels", labels).unwrap_or_default();
+    let credentials = section.text("credentials").map(PathBuf::from);
+    let replicas = section.get("replicas", |value| match crate::reader::count(value)? {
+        replicas @ (1 | 3 | 5) => Ok(replicas as usize),
+        replicas => Err(format!("{replicas} replicas: use 1, or 3 or 5 with as many servers")),
+    });
+    let line = section.line("role");
+    section.finish();
+    if role.is_none() && url.is_none() && device.is_none() {
+        return None;
+    }
+    let missing = |key: &str, meaning: &str| notes.at(line, format!("[fleet] has no {key}: {meaning}"));
+    if role.is_none() {
+        missing("role", "use agent, operator or both");
+    }
+    if url.is_none() {
+        missing("url", "write the address of the broker, as in \"nats://127.0.0.1:4222\"");
+    }
+    if role.is_some_and(FleetRole::is_agent) && device.is_none() {
+        missing("device", "give this host an id that no other host of the fleet has, as in \"site-a-1\"");
+    }
+    Some(FleetConfig {
+        role: role?,
+        url: url?,
+        device: device.unwrap_or_default(),
+        labels,
+        credentials,
+        replicas: replicas.unwrap_or(1),
+    })
+}
+
+fn broker(value: &Value) -> Result<String, String> {
+    let url = text(value)?;
+    let parsed = Url::parse(&url).map_err(|error| format!("{url:?} is not a URL: {error}"))?;
+    if !parsed.username().is_empty() || parsed.password().is_some() {
+        return Err("user and password are in the file of credentials, not in the URL".to_owned());
+    }
+    match parsed.scheme() {
+        "nats" | "tls" if parsed.host_str().is_some_and(|host| !host.is_empty()) => Ok(url),
+        _ => Err(format!("{url:?} is not the address of a broker: write nats://HOST:4222 or tls://HOST:4222")),
+    }
+}
+
+fn labels(value: &Value) -> Result<Labels, String> {
+    let Value::Table(entries) = value else {
+        return Err("this should be a table: labels = { site = \"zurich\" }".to_owned());
+    };
+    let label = |entry: &Entry| Ok((entry.key.clone(), text(&entry.node.value)?));
+    let labels: Labels = entries.iter().map(label).collect::<Result<_, String>>()?;
+    fleet::labels::check(&labels).map_err(|error| error.to_string())?;
+    Ok(labels)
+}

@@ -1,0 +1,126 @@
+//! Devices as readers see them, and the devices whose deployments changed.
+
+use super::Aggregator;
+use crate::{Labels, Phase, Stamp};
+
+/// A device as readers see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceView {
+    /// The id.
+    pub device: String,
+    /// The labels; empty if the device has not described itself or has left.
+    pub labels: Labels,
+    /// Whether the device has described itself and has not left.
+    pub is_member: bool,
+    /// Whether it was not heard for [`super::STALE_AFTER`].
+    pub is_stale: bool,
+    /// The second in which it was heard last, by the aggregator's clock.
+    pub heard: u32,
+    /// The deployments that choose it, by name, with the reported phase; `None` if nothing was reported.
+    pub deployments: Vec<(String, Option<Phase>)>,
+}
+
+impl DeviceView {
+    /// Whether a deployment failed.
+    pub fn is_failed(&self) -> bool {
+        self.deployments.iter().any(|(_, phase)| *phase == Some(Phase::Failed))
+    }
+}
+
+impl Aggregator {
+    /// Returns a device; `None` if its id is unknown.
+    pub fn device_view(&self, id: &str) -> Option<DeviceView> {
+        self.device_names.get(id).map(|device| self.view(device))
+    }
+
+    /// Returns the devices from a number on that are wanted, at most `limit`, and the number of the next one, if any.
+    pub fn devices_from(
+        &self,
+        first: u32,
+        wanted: impl Fn(&DeviceView) -> bool,
+        limit: usize,
+    ) -> (Vec<DeviceView>, Option<u32>) {
+        let mut found = Vec::new();
+        for device in first..self.device_names.len() {
+            let view = self.view(device);
+            if !wanted(&view) {
+                continue;
+            }
+            if found.len() == limit {
+                return (found, Some(device));
+            }
+            found.push(view);
+        }
+        (found, None)
+    }
+
+    /// Returns the number of known devices, and of those that are stale.
+    pub fn device_counts(&self) -> (usize, usize) {
+        let members = self.devices.iter().filter(|device| device.is_member);
+        members.fold((0, 0), |(all, stale), device| (all + 1, stale + usize::from(device.is_stale)))
+    }
+
+    /// Returns the devices that a deployment chooses and that are wanted, with the reported phase, at most `limit`.
+    pub fn devices_of(
+        &self,
+        deployment: &str,
+        wanted: impl Fn(Option<Phase>, bool) -> bool,
+        limit: usize,
+    ) -> Vec<DeviceView> {
+        let Some(deployment) = self.deployment_names.get(deployment) else { return Vec::new() };
+        let is_wanted = |device: &u32| {
+            let record = self.records.get(*device, deployment).filter(|record| record.matched);
+            record.is_some_and(|record| {
+                wanted(reported(record.stamp, record.phase), self.devices[*device as usize].is_stale)
+            })
+        };
+        (0..self.device_names.len()).filter(is_wanted).take(limit).map(|device| self.view(device)).collect()
+    }
+
+    /// Returns the devices whose deployments may have changed since the last call, each once.
+    pub fn take_reassigned(&mut self) -> Vec<String> {
+        let taken = std::mem::take(&mut self.reassigned);
+        for device in &taken {
+            self.devices[*device as usize].is_reassigned = false;
+        }
+        taken.into_iter().map(|device| self.device_names.text(device).to_owned()).collect()
+    }
+
+    /// Returns the names of the deployments that choose a device, in order.
+    pub fn deployments_of(&self, id: &str) -> Vec<String> {
+        let view = self.device_view(id);
+        view.into_iter().flat_map(|view| view.deployments).map(|(name, _)| name).collect()
+    }
+
+    pub(super) fn reassign(&mut self, device: u32) {
+        let held = &mut self.devices[device as usize];
+        if !std::mem::replace(&mut held.is_reassigned, true) {
+            self.reassigned.push(device);
+        }
+    }
+
+    fn view(&self, device: u32) -> DeviceView {
+        let held = &self.devices[device as usize];
+        let matched = self.records.of(device).filter(|record| record.matched);
+        let mut deployments: Vec<_> = matched
+            .map(|record| {
+                let name = self.deployment_names.text(record.deployment).to_owned();
+                (name, reported(record.stamp, record.phase))
+            })
+            .collect();
+        deployments.sort();
+        DeviceView {
+            device: self.device_names.text(device).to_owned(),
+            labels: self.labels_of(device).iter().map(|pair| self.index.label(*pair)).collect(),
+            is_member: held.is_member,
+            is_stale: held.is_stale,
+            heard: held.heard,
+            deployments,
+        }
+    }
+}
+
+/// The phase that a device reports; `None` if it reported none, or no longer runs the deployment.
+fn reported(stamp: Stamp, phase: Phase) -> Option<Phase> {
+    (stamp != Stamp::default() && phase != Phase::Removed).then_some(phase)
+}

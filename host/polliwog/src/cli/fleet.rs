@@ -1,0 +1,41 @@
+//! The arguments of `fleet`.
+
+use clap::Subcommand;
+use std::path::PathBuf;
+
+/// The actions on a fleet.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    /// Show the broker, the devices that are not heard, and this host's own reports
+    ///
+    /// Exit code: 0 if everything works, 1 if devices are not heard, 2 if the broker cannot be reached.
+    Status,
+    /// List the devices
+    Devices {
+        /// A part of the id or of a label's value
+        text: Option<String>,
+        /// Only devices that were not heard for 5 minutes
+        #[arg(long)]
+        stale: bool,
+        /// Only devices with a deployment that failed
+        #[arg(long)]
+        failed: bool,
+    },
+    /// Show one device with what it reports
+    Device {
+        /// The device's id
+        id: String,
+    },
+    /// List the deployments with their counters
+    Deployments,
+    /// Make or change the deployments of a TOML file
+    Apply {
+        /// The file, with [[deployment]] and [[deployment.target]]
+        file: PathBuf,
+    },
+    /// Delete a deployment; its devices stop polling its targets
+    Delete {
+        /// The deployment's name
+        name: String,
+    },
+}

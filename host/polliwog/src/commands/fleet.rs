@@ -1,0 +1,228 @@
+//! `fleet`: shows the fleet of the running host, and makes and deletes its deployments.
+
+use super::remote::{answer, ask, every, part, table, text};
+use crate::cli::{FleetCommand, Remote};
+use crate::output::{counted, print};
+use anyhow::Context;
+use egress::Method;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The maximum size of a file of deployments in bytes.
+const LARGEST: u64 = 16 << 20;
+
+/// `fleet`.
+pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Result<u8> {
+    match command {
+        FleetCommand::Status => {
+            let found = ask(remote, Method::Get, "/api/v1/fleet", None).await?;
+            let code = status_code(&found);
+            answer(remote, &found, status)?;
+            Ok(code)
+        }
+        FleetCommand::Devices { text: wanted, stale, failed } => {
+            let mut path = "/api/v1/fleet/devices?".to_owned();
+            if let Some(wanted) = wanted {
+                path.push_str(&format!("text={}&", part(&wanted)));
+            }
+            for (name, chosen) in [("stale", stale), ("failed", failed)] {
+                if chosen {
+                    path.push_str(name);
+                    path.push_str("=true&");
+                }
+            }
+            let found = every(remote, &path, "devices").await?;
+            answer(remote, &found, |found| {
+                let rows: Vec<Vec<String>> = found["devices"].as_array().into_iter().flatten().map(device).collect();
+                table(&["DEVICE", "HEARD", "DEPLOYMENTS", "LABELS"], &rows)
+            })
+        }
+        FleetCommand::Device { id } => {
+            let path = format!("/api/v1/fleet/devices/{}", part(&id));
+            let found = ask(remote, Method::Get, &path, None).await?;
+            answer(remote, &found, |found| {
+                let row = device(found);
+                print(&format!("{} was heard last at {}; labels {}", row[0], row[1], row[3]))?;
+                if let Some(ahead) = found["clockAheadMs"].as_i64() {
+                    print(&format!("its clock differs by {} s", ahead / 1000))?;
+                }
+                reports(&found["reports"])
+            })
+        }
+        FleetCommand::Deployments => {
+            let found = every(remote, "/api/v1/fleet/deployments?", "deployments").await?;
+            answer(remote, &found, deployments)
+        }
+        FleetCommand::Apply { file } => apply(remote, &file).await,
+        FleetCommand::Delete { name } => {
+            let path = format!("/api/v1/fleet/deployments/{}", part(&name));
+            let deleted = ask(remote, Method::Delete, &path, None).await?;
+            answer(remote, &deleted, |_| print(&format!("the deployment {name} is deleted")))
+        }
+    }
+}
+
+/// 0 if everything works, 1 if devices are not heard or reports wait, 2 if the broker cannot be reached.
+fn status_code(found: &Value) -> u8 {
+    let parts = [&found["operator"], &found["agent"]];
+    let parts = parts.into_iter().filter(|part| !part.is_null());
+    let code = |part: &Value| match &part["broker"]["problem"] {
+        Value::Null => u8::from(part["stale"].as_u64().unwrap_or_default() > 0 || part["complete"] == false),
+        _ => 2,
+    };
+    parts.map(code).max().unwrap_or_default()
+}
+
+fn status(found: &Value) -> anyhow::Result<()> {
+    let (operator, agent) = (&found["operator"], &found["agent"]);
+    if operator.is_null() && agent.is_null() {
+        return print("this host is in no fleet: add [fleet] to its configuration");
+    }
+    let problem = |part: &Value| match part["broker"]["problem"].as_str() {
+        Some(why) => format!("the broker: {why}"),
+        None => "the broker is connected".to_owned(),
+    };
+    if !operator.is_null() {
+        print(&format!(
+            "operator: {}; {} devices, {} of them not heard for 5 minutes",
+            problem(operator),
+            operator["devices"],
+            operator["stale"]
+        ))?;
+        if operator["complete"] == false {
+            print("the records of the fleet are still being read; counters are too low until then")?;
+        }
+        if let Some(why) = operator["refusedReason"].as_str() {
+            print(&format!("{} records were refused; the last one: {why}", operator["refused"]))?;
+        }
+    }
+    if !agent.is_null() {
+        print(&format!(
+            "agent: device {}; {}; {} records wait for it",
+            text(&agent["device"]),
+            problem(agent),
+            agent["queued"]
+        ))?;
+        reports(&agent["reports"])?;
+    }
+    Ok(())
+}
+
+fn deployments(found: &Value) -> anyhow::Result<()> {
+    let columns = ["name", "phase", "matched", "succeeded", "failed", "pending", "unreported", "stale"];
+    let row = |deployment: &Value| {
+        let error = &deployment["lastError"];
+        let why = match error["error"].as_str() {
+            Some(why) => format!("{}: {why}", text(&error["device"])),
+            None => String::new(),
+        };
+        columns.iter().map(|column| text(&deployment[*column])).chain([why]).collect()
+    };
+    let rows: Vec<Vec<String>> = found["deployments"].as_array().into_iter().flatten().map(row).collect();
+    let heading =
+        ["DEPLOYMENT", "STATE", "DEVICES", "SUCCEEDED", "FAILED", "PENDING", "UNREPORTED", "STALE", "LAST ERROR"];
+    table(&heading, &rows)
+}
+
+fn device(device: &Value) -> Vec<String> {
+    let list = |map: &Value, between: &str| {
+        let pairs = map.as_object().into_iter().flatten();
+        let pairs = pairs.map(|(key, value)| format!("{key}{between}{}", value.as_str().unwrap_or("unreported")));
+        pairs.collect::<Vec<_>>().join(", ")
+    };
+    let heard = text(&device["heardAt"]);
+    let heard = if device["stale"] == true { format!("not since {heard}") } else { heard };
+    vec![text(&device["device"]), heard, list(&device["deployments"], " "), list(&device["labels"], "=")]
+}
+
+fn reports(reports: &Value) -> anyhow::Result<()> {
+    let row = |report: &Value| {
+        ["deployment", "phase", "at", "error"].iter().map(|column| text(&report[*column])).collect::<Vec<_>>()
+    };
+    let rows: Vec<Vec<String>> = reports.as_array().into_iter().flatten().map(row).collect();
+    if rows.is_empty() { Ok(()) } else { table(&["DEPLOYMENT", "STATE", "SINCE", "WHY"], &rows) }
+}
+
+/// `fleet apply FILE`: makes or changes every deployment of a file.
+async fn apply(remote: &Remote, file: &Path) -> anyhow::Result<u8> {
+    let written = config::read_text(file, LARGEST).map_err(|why| anyhow::anyhow!(why))?;
+    let deployments = read(&written).with_context(|| file.display().to_string())?;
+    let mut names = Vec::new();
+    for (name, definition) in deployments {
+        let path = format!("/api/v1/fleet/deployments/{}", part(&name));
+        let sent = ask(remote, Method::Put, &path, Some(definition)).await;
+        sent.with_context(|| format!("{}: deployment {name:?}", file.display()))?;
+        names.push(name);
+    }
+    let applied = json!({ "applied": names });
+    answer(remote, &applied, |_| {
+        print(&format!("{} applied: {}", counted(names.len(), "deployment"), names.join(", ")))
+    })
+}
+
+/// Reads the deployments of a file: their names and definitions.
+fn read(written: &str) -> anyhow::Result<Vec<(String, Value)>> {
+    let table: toml::Table = toml::from_str(written).map_err(|error| anyhow::anyhow!("this is not TOML: {error}"))?;
+    let mut file = serde_json::to_value(table)?;
+    let other = file.as_object().into_iter().flatten().map(|(key, _)| key).find(|key| *key != "deployment");
+    anyhow::ensure!(
+        other.is_none(),
+        "unknown key {:?}: a file of deployments has [[deployment]] only",
+        other.cloned().unwrap_or_default()
+    );
+    let Value::Array(all) = file["deployment"].take() else {
+        anyhow::bail!("there is no [[deployment]], with two brackets");
+    };
+    let deployment = |(place, mut deployment): (usize, Value)| {
+        let name = deployment["name"].as_str().map(ToOwned::to_owned);
+        let name = name.with_context(|| format!("deployment {} has no name", place + 1))?;
+        let fields = deployment.as_object_mut().context("a deployment is written as [[deployment]]")?;
+        fields.remove("name");
+        let targets = fields.remove("target");
+        let targets = targets.with_context(|| format!("deployment {name:?} has no [[deployment.target]]"))?;
+        fields.insert("targets".to_owned(), targets);
+        Ok((name, deployment))
+    };
+    all.into_iter().enumerate().map(deployment).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_deployments_with_targets() {
+        let file = "[[deployment]]\nname = \"web\"\nselector = { matchLabels = { site = \"a\" } }\n\
+                    [[deployment.target]]\nid = \"web\"\nkind = \"http\"\nurl = \"http://a/\"\n";
+        let expected = json!({
+            "selector": { "matchLabels": { "site": "a" } },
+            "targets": [{ "id": "web", "kind": "http", "url": "http://a/" }],
+        });
+        assert_eq!(read(file).unwrap(), [("web".to_owned(), expected)]);
+        for (wrong, why) in [
+            ("", "no [[deployment]]"),
+            ("[deployment]\nname = \"a\"", "two brackets"),
+            ("[[deployment]]\n[[deployment.target]]\nid = \"a\"", "deployment 1 has no name"),
+            ("[[deployment]]\nname = \"a\"", "no [[deployment.target]]"),
+            ("[[target]]\nid = \"a\"", "unknown key \"target\""),
+            ("[", "not TOML"),
+        ] {
+            assert!(read(wrong).unwrap_err().to_string().contains(why), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_exit_code_follows_the_worst_part() {
+        let part =
+            |problem: Value, stale: u64| json!({ "broker": { "problem": problem }, "stale": stale, "complete": true });
+        let cases = [
+            (json!({ "operator": null, "agent": null }), 0),
+            (json!({ "operator": part(Value::Null, 0), "agent": null }), 0),
+            (json!({ "operator": part(Value::Null, 1), "agent": null }), 1),
+            (json!({ "operator": part(Value::Null, 1), "agent": part(json!("away"), 0) }), 2),
+        ];
+        for (found, code) in cases {
+            assert_eq!(status_code(&found), code, "{found}");
+        }
+    }
+}

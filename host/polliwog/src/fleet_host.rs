@@ -1,0 +1,219 @@
+//! This host in a fleet: the agent and the operator over the host's database and configuration.
+
+use broker::{Agent, AgentHost, AgentLink, Description, Link, Operator};
+use config::{Config, FleetConfig, Made, made_by};
+use engine::{Clock, Reconfigurer, random_bytes};
+use fleet::names::{RULE, is_name};
+use fleet::wire::Assigned;
+use fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, read_deployment};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use model::{CommandError, FleetChange, FleetPlace, FleetRecord, QueuedRecord, Timestamp};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// The agent waits this long for a change to be on disk.
+const DURABLE: Duration = Duration::from_secs(30);
+
+/// The maximum size of the file of credentials in bytes.
+const CREDENTIALS: u64 = 64 << 10;
+
+/// This host in a fleet.
+pub(crate) struct Fleet {
+    config: FleetConfig,
+    operator: Option<Operator>,
+    agent: Option<AgentLink>,
+    store: Arc<Store>,
+    reconfigurer: Arc<Reconfigurer>,
+    clock: Clock,
+}
+
+/// The database and the configuration of this host, for its agent.
+struct AgentStore {
+    store: Arc<Store>,
+    reconfigurer: Arc<Reconfigurer>,
+    reported: Arc<Notify>,
+    clock: Clock,
+}
+
+/// Begins a run as an agent, before any report: the epoch, and the description of this host.
+pub(crate) fn begin(config: &Config, store: &Store) {
+    let Some(fleet) = config.fleet.as_ref().filter(|fleet| fleet.role.is_agent()) else { return };
+    let now = u32::try_from(engine::seconds()).unwrap_or(u32::MAX);
+    drop(store.writer().fleet(FleetChange::Begin(now)));
+    let text = description(fleet).text();
+    drop(store.writer().fleet(FleetChange::Record(FleetRecord::Description(text))));
+}
+
+fn description(fleet: &FleetConfig) -> Description {
+    let inventory =
+        [("os".to_owned(), std::env::consts::OS.to_owned()), ("arch".to_owned(), std::env::consts::ARCH.to_owned())];
+    Description {
+        device: fleet.device.clone(),
+        labels: fleet.labels.clone(),
+        inventory: inventory.into(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+fn link(fleet: &FleetConfig, part: &str) -> anyhow::Result<Link> {
+    let credentials = fleet.credentials.as_deref().map(credentials).transpose();
+    let credentials = credentials.map_err(|why| anyhow::anyhow!("[fleet] credentials: {why}"))?;
+    let name = format!("polliwog {part} {}", fleet.device);
+    Ok(Link { url: fleet.url.clone(), credentials, name, seed: u64::from_le_bytes(random_bytes()) })
+}
+
+/// Reads the file with the user and the password for the broker.
+fn credentials(file: &Path) -> Result<(String, String), String> {
+    let text = config::read_text(file, CREDENTIALS)?;
+    let wrong = |why: &str| format!("{}: {why}", file.display());
+    let table: toml::Table = toml::from_str(&text).map_err(|error| wrong(error.message()))?;
+    let part = |key: &str| {
+        let found = table.get(key).and_then(toml::Value::as_str);
+        found.map(ToOwned::to_owned).ok_or_else(|| wrong(&format!("{key} is missing or not a text")))
+    };
+    Ok((part("user")?, part("password")?))
+}
+
+impl Fleet {
+    /// Starts the agent and the operator that the configuration asks for; they end with the token. `None` if the host
+    /// is in no fleet.
+    ///
+    /// # Errors
+    /// If the credentials cannot be read, or the URL is not valid. A broker that cannot be reached is no error.
+    pub(crate) async fn start(
+        config: &Config,
+        (store, reconfigurer): (Arc<Store>, Arc<Reconfigurer>),
+        (reported, clock): (Arc<Notify>, Clock),
+        ending: &CancellationToken,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(fleet) = config.fleet.clone() else { return Ok(None) };
+        let refused = |why: String| anyhow::anyhow!("[fleet]: {why}");
+        let mut operator = None;
+        if fleet.role.is_operator() {
+            let now = move || clock.wall();
+            let connected = Operator::connect(link(&fleet, "operator")?, fleet.replicas, now).await;
+            let (handle, work) = connected.map_err(refused)?;
+            for (key, text) in store.reader().settings()? {
+                let Some(Made::Deployment(name)) = made_by(&key) else { continue };
+                match fleet::read_stored(&text) {
+                    Ok(deployment) => handle.define(name, Some(deployment)),
+                    Err(why) => tracing::error!("the deployment {name} is not valid and not active: {why}"),
+                }
+            }
+            tokio::spawn(ending.clone().run_until_cancelled_owned(work));
+            operator = Some(handle);
+        }
+        let mut agent = None;
+        if fleet.role.is_agent() {
+            let host = AgentStore { store: store.clone(), reconfigurer: reconfigurer.clone(), reported, clock };
+            let connecting = Agent::connect(Arc::new(host), description(&fleet), link(&fleet, "agent")?);
+            let connected = connecting.await.map_err(refused)?;
+            agent = Some(connected.link());
+            tokio::spawn(ending.clone().run_until_cancelled_owned(connected.run()));
+        }
+        Ok(Some(Self { config: fleet, operator, agent, store, reconfigurer, clock }))
+    }
+
+    async fn define(&self, name: String, definition: Option<String>) -> Result<(), CommandError> {
+        let Some(operator) = &self.operator else {
+            let why = "this host is not the operator of its fleet: change deployments there";
+            return Err(CommandError::Conflict(why.to_owned()));
+        };
+        if !is_name(&name) {
+            return Err(CommandError::Invalid(format!("{name:?} cannot be the name of a deployment: use {RULE}")));
+        }
+        // A version is larger than any before, also if the clock was set.
+        let known = operator.deployment(&name).map_or(0, |known| known.definition.version);
+        let version = u64::try_from(self.clock.wall().as_millis()).unwrap_or_default().max(known + 1);
+        let Some(text) = definition else {
+            if known == 0 {
+                return Err(CommandError::Missing(format!("there is no deployment {name:?}")));
+            }
+            self.reconfigurer.clone().deploy(name.clone(), None).await?;
+            operator.define(&name, None);
+            return Ok(());
+        };
+        let deployment = read_deployment(&text, version).map_err(CommandError::Invalid)?;
+        self.reconfigurer.clone().deploy(name.clone(), Some(fleet::stored(&deployment))).await?;
+        operator.define(&name, Some(deployment));
+        Ok(())
+    }
+}
+
+impl web::Fleet for Fleet {
+    fn agent(&self) -> Option<AgentView> {
+        let link = self.agent.as_ref()?.state();
+        let reader = self.store.reader();
+        let queued = reader.fleet_place().ok().flatten().map_or(0, |place| place.queued);
+        let reports = reader.fleet_reports().unwrap_or_default();
+        Some(AgentView { device: self.config.device.clone(), link, queued, reports })
+    }
+
+    fn operator(&self) -> Option<FleetView> {
+        Some(self.operator.as_ref()?.view())
+    }
+
+    fn deployments(&self) -> Vec<DeploymentView> {
+        self.operator.as_ref().map(Operator::deployments).unwrap_or_default()
+    }
+
+    fn deployment(&self, name: &str) -> Option<DeploymentView> {
+        self.operator.as_ref()?.deployment(name)
+    }
+
+    fn devices(&self, first: u32, filter: &DeviceFilter, limit: usize) -> (Vec<DeviceView>, Option<u32>) {
+        self.operator.as_ref().map(|operator| operator.devices_from(first, filter, limit)).unwrap_or_default()
+    }
+
+    fn devices_of(&self, deployment: &str, limit: usize) -> Vec<DeviceView> {
+        self.operator.as_ref().map(|operator| operator.devices_of(deployment, limit)).unwrap_or_default()
+    }
+
+    fn silent(&self, device: &DeviceView) -> Duration {
+        let seconds = self.operator.as_ref().map_or(0, |operator| operator.ago(device.heard));
+        Duration::from_secs(seconds.into())
+    }
+
+    fn device(&self, id: String) -> BoxFuture<'_, Option<DeviceDetail>> {
+        async move { self.operator.as_ref()?.device(&id).await }.boxed()
+    }
+
+    fn define(&self, name: String, definition: Option<String>) -> BoxFuture<'_, Result<(), CommandError>> {
+        self.define(name, definition).boxed()
+    }
+}
+
+impl AgentHost for AgentStore {
+    fn place(&self) -> Result<Option<FleetPlace>, String> {
+        self.store.reader().fleet_place().map_err(|error| error.to_string())
+    }
+
+    fn queued(&self, limit: u32) -> Result<Vec<QueuedRecord>, String> {
+        self.store.reader().fleet_queued(limit).map_err(|error| error.to_string())
+    }
+
+    fn change(&self, change: FleetChange) -> Result<(), String> {
+        let kept = self.store.writer().fleet(change);
+        kept.recv_timeout(DURABLE).map_err(|_| "the database does not take it".to_owned())
+    }
+
+    fn recorded(&self) -> &Notify {
+        &self.reported
+    }
+
+    async fn assign(&self, deployments: Vec<Assigned>) -> Result<(), String> {
+        let list = |assigned: Assigned| (assigned.name, format!("[{}]", assigned.targets.join(",")));
+        let deployments: BTreeMap<String, String> = deployments.into_iter().map(list).collect();
+        self.reconfigurer.clone().assign(deployments).await.map_err(|error| error.to_string())
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.wall()
+    }
+}

@@ -1,0 +1,36 @@
+//! The interface between this crate and the fleet of the host.
+
+use ::fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView};
+use futures_util::future::BoxFuture;
+use model::CommandError;
+use std::time::Duration;
+
+/// A host's part in a fleet. Reads are answered from memory and the host's database, except [`Fleet::device`].
+pub trait Fleet: Send + Sync + 'static {
+    /// The host as an agent; `None` if it is not one.
+    fn agent(&self) -> Option<AgentView>;
+
+    /// The fleet that the host operates; `None` if it does not.
+    fn operator(&self) -> Option<FleetView>;
+
+    /// Every deployment, ordered by name.
+    fn deployments(&self) -> Vec<DeploymentView>;
+
+    /// The deployment with this name; `None` if the name is unknown.
+    fn deployment(&self, name: &str) -> Option<DeploymentView>;
+
+    /// The devices from a number on that a filter takes, at most `limit`, and the number of the next one, if any.
+    fn devices(&self, first: u32, filter: &DeviceFilter, limit: usize) -> (Vec<DeviceView>, Option<u32>);
+
+    /// The devices that a deployment chooses, at most `limit`.
+    fn devices_of(&self, deployment: &str, limit: usize) -> Vec<DeviceView>;
+
+    /// The time since a device was heard.
+    fn silent(&self, device: &DeviceView) -> Duration;
+
+    /// The device with this id and what it reports, read from the broker; `None` if the id is unknown.
+    fn device(&self, id: String) -> BoxFuture<'_, Option<DeviceDetail>>;
+
+    /// Makes or changes a deployment from its definition as JSON; without one, deletes it.
+    fn define(&self, name: String, definition: Option<String>) -> BoxFuture<'_, Result<(), CommandError>>;
+}

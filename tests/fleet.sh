@@ -1,0 +1,8 @@
+#!/bin/sh
+# Tests of a fleet with a real broker, by each nats-server that is named; without a name, by the one in PATH.
+set -eu
+cd "$(dirname "$0")/.."
+for server in "${@:-nats-server}"; do
+    "$server" --version
+    NATS_SERVER=$server cargo test --locked --workspace --test fleet
+done

@@ -1,0 +1,68 @@
+//! A real nats-server that a test starts, kills, wipes and restores.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A broker on loopback, which is killed when dropped.
+pub(crate) struct Broker {
+    port: u16,
+    folder: PathBuf,
+    child: Option<Child>,
+}
+
+impl Broker {
+    /// Starts the program that `NATS_SERVER` names, or `nats-server`, with its store in a folder.
+    pub(crate) fn start(folder: &Path) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let mut broker = Self { port, folder: folder.to_owned(), child: None };
+        broker.up();
+        broker
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Starts it again on the same port.
+    pub(crate) fn up(&mut self) {
+        let (port, store) = (self.port, self.folder.join("jetstream"));
+        let config = self.folder.join("nats.conf");
+        let text = format!("listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n", store.display());
+        std::fs::write(&config, text).unwrap();
+        let program = std::env::var("NATS_SERVER").unwrap_or_else(|_| "nats-server".to_owned());
+        let mut command = Command::new(&program);
+        command.arg("-c").arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn();
+        self.child = Some(child.unwrap_or_else(|error| panic!("{program}: {error}; install nats-server")));
+        crate::support::until("the broker listens", || TcpStream::connect(("127.0.0.1", port)).is_ok(), |up| *up);
+    }
+
+    /// Kills it with SIGKILL.
+    pub(crate) fn down(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Deletes its store. It must be down.
+    pub(crate) fn wipe(&self) {
+        std::fs::remove_dir_all(self.folder.join("jetstream")).unwrap();
+    }
+
+    /// Copies its store to another folder, or back. It must be down.
+    pub(crate) fn copy(&self, from: &str, to: &str) {
+        let _ = std::fs::remove_dir_all(self.folder.join(to));
+        let copied = Command::new("cp").arg("-a").arg(self.folder.join(from)).arg(self.folder.join(to)).status();
+        assert!(copied.unwrap().success());
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.down();
+    }
+}

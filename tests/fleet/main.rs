@@ -1,0 +1,244 @@
+//! Tests of a fleet with a real broker: the program as operator and as agents, and a nats-server that is killed, wiped
+//! and restored. `tests/fleet.sh` runs them, because they need more than the other tests.
+
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
+mod broker;
+#[path = "../end_to_end/support.rs"]
+#[allow(dead_code, reason = "it has more than these tests need")]
+mod support;
+
+use broker::Broker;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use support::{Answer, Host, Server, TOKEN, always, folder, ok, send, until};
+
+const HEALTHY: &str = r#"[{"name":"db","healthy":true}]"#;
+const CRITICAL: &str = r#"[{"name":"db","healthy":false}]"#;
+
+/// An operator and agents in folders of one place.
+struct Fleet {
+    place: PathBuf,
+    broker: Broker,
+    operator: Option<Host>,
+}
+
+impl Fleet {
+    fn start(place: &Path) -> Self {
+        let mut fleet = Self { place: place.to_owned(), broker: Broker::start(place), operator: None };
+        fleet.operate();
+        fleet
+    }
+
+    /// Starts the operator, with the database of an earlier run.
+    fn operate(&mut self) {
+        let config = format!("[fleet]\nrole = \"operator\"\nurl = \"{}\"\n", self.broker.url());
+        self.operator = Some(Host::start(&self.folder("operator"), &config));
+    }
+
+    fn folder(&self, name: &str) -> PathBuf {
+        let folder = self.place.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    /// Starts an agent in a folder with the name of its device, with the database of an earlier run.
+    fn agent(&self, device: &str, labels: &str, more: &str) -> Host {
+        self.agent_in(device, device, labels, more)
+    }
+
+    fn agent_in(&self, folder: &str, device: &str, labels: &str, more: &str) -> Host {
+        let url = self.broker.url();
+        let config = format!(
+            "[egress]\napi_target_cidrs = [\"127.0.0.0/8\"]\n[fleet]\nrole = \"agent\"\nurl = \"{url}\"\ndevice = \
+             \"{device}\"\nlabels = {{ {labels} }}\n{more}"
+        );
+        Host::start(&self.folder(folder), &config)
+    }
+
+    fn operator(&self) -> &Host {
+        self.operator.as_ref().unwrap()
+    }
+
+    fn deploy(&self, name: &str, definition: &Value) {
+        let path = format!("/api/v1/fleet/deployments/{name}");
+        let headers = format!("Authorization: Bearer {TOKEN}\r\n");
+        let (status, body) = send(&self.operator().api, ("PUT", &path), &headers, definition.to_string());
+        assert_eq!(status, 200, "{body}");
+    }
+
+    fn deployment(&self, name: &str) -> Value {
+        self.operator().get(&format!("/api/v1/fleet/deployments/{name}"))
+    }
+
+    /// Waits until a deployment has these numbers of devices: succeeded, failed, pending, unreported.
+    fn counts(&self, name: &str, expected: [u64; 4]) -> Value {
+        let keys = ["succeeded", "failed", "pending", "unreported"];
+        let counts = |view: &Value| keys.map(|key| view[key].as_u64().unwrap());
+        until(&format!("{name} has {expected:?}"), || self.deployment(name), |view| counts(view) == expected)
+    }
+}
+
+fn target(id: &str, url: &str) -> Value {
+    json!({ "id": id, "kind": "proactive-deps", "url": url, "interval": "5s" })
+}
+
+/// A server that is healthy until the file exists.
+fn switched(file: PathBuf) -> Answer {
+    std::sync::Arc::new(move |_| ok(if file.exists() { CRITICAL } else { HEALTHY }))
+}
+
+fn post(host: &Host, path: &str) {
+    let headers = format!("Authorization: Bearer {TOKEN}\r\n");
+    let (status, body) = send(&host.api, ("POST", path), &headers, "");
+    assert_eq!(status, 202, "{body}");
+}
+
+#[test]
+fn devices_poll_what_they_are_assigned_and_the_operator_counts_it() {
+    let (_keep, place) = folder();
+    let broken = place.join("broken");
+    let server = Server::start(vec![("/zurich", always(ok(HEALTHY))), ("/basel", switched(broken.clone()))]);
+    let fleet = Fleet::start(&place);
+    let url = server.url("/${device.label.site}");
+    fleet.deploy("web", &json!({ "targets": [target("web", &url)] }));
+    let zurich = fleet.agent("zurich-1", "site = \"zurich\"", "");
+    let basel = fleet.agent("basel-1", "site = \"basel\"", "");
+    let view = fleet.counts("web", [2, 0, 0, 0]);
+    assert_eq!((&view["phase"], &view["matched"]), (&json!("succeeded"), &json!(2)));
+    assert_eq!(basel.target("web")["source"], "assignment");
+
+    fs::write(&broken, "").unwrap();
+    post(&basel, "/api/v1/targets/web/poll");
+    let view = fleet.counts("web", [1, 1, 0, 0]);
+    assert_eq!((&view["phase"], &view["lastError"]["device"]), (&json!("failed"), &json!("basel-1")), "{view}");
+    assert!(view["lastError"]["error"].as_str().unwrap().contains("db is critical"), "{view}");
+    let device = fleet.operator().get("/api/v1/fleet/devices/basel-1");
+    assert_eq!(device["reports"][0]["dependencies"]["critical"], 1, "{device}");
+
+    // A change of the selector withdraws the targets, and a deleted deployment all of them.
+    let selector = json!({ "matchLabels": { "site": "zurich" } });
+    fleet.deploy("web", &json!({ "selector": selector, "targets": [target("web", &url)] }));
+    fleet.counts("web", [1, 0, 0, 0]);
+    until("basel polls nothing", || basel.get("/api/v1/targets")["total"].clone(), |total| *total == 0);
+    let folder = fleet.folder("operator");
+    let (code, out, why) = fleet.operator().command(&folder, &["fleet", "delete", "web"]);
+    assert!(code == 0 && out.contains("is deleted"), "{out}{why}");
+    until("zurich polls nothing", || zurich.get("/api/v1/targets")["total"].clone(), |total| *total == 0);
+}
+
+#[test]
+fn what_a_device_lacks_is_the_reason_of_its_failure() {
+    let (_keep, place) = folder();
+    let server = Server::start(vec![("/own", always(ok(HEALTHY))), ("/assigned", always(ok(CRITICAL)))]);
+    let fleet = Fleet::start(&place);
+    let own = server.url("/own");
+    let agent =
+        fleet.agent("host-1", "", &format!("[[target]]\nid = \"mine\"\nkind = \"proactive-deps\"\nurl = \"{own}\"\n"));
+    let mut secret = target("keyed", &server.url("/own"));
+    secret["secrets"] = json!({ "token": "vault" });
+    let mut kind = target("odd", &server.url("/own"));
+    kind["kind"] = json!("unheard-of");
+    let cases = [
+        ("secret", secret, "vault"),
+        ("kind", kind, "no plugin serves kind unheard-of"),
+        ("network", json!({ "id": "far", "kind": "http", "url": "http://10.0.0.1/" }), "10.0.0.1"),
+        ("label", target("placed", "http://${device.label.rack}/"), "no label \"rack\""),
+        ("setting", json!({ "id": "set", "kind": "http", "url": own, "settings": { "pth": 1 } }), "pth"),
+    ];
+    for (name, target, why) in cases {
+        fleet.deploy(name, &json!({ "targets": [target] }));
+        let view = fleet.counts(name, [0, 1, 0, 0]);
+        assert!(view["lastError"]["error"].as_str().unwrap().contains(why), "{name}: {view}");
+    }
+    // The target of the device's own file takes precedence, and the device says so.
+    fleet.deploy("mine", &json!({ "targets": [target("mine", &server.url("/assigned"))] }));
+    fleet.counts("mine", [1, 0, 0, 0]);
+    assert_eq!(agent.target("mine")["source"], "file");
+    let (_, page) = support::get(&agent.api, "/fleet", Some(TOKEN));
+    assert!(page.contains("its own definition takes precedence"), "{page}");
+}
+
+#[test]
+fn nothing_is_lost_when_the_broker_is_away_wiped_or_restored() {
+    let (_keep, place) = folder();
+    let broken = place.join("broken");
+    let server = Server::start(vec![("/", switched(broken.clone()))]);
+    let mut fleet = Fleet::start(&place);
+    fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
+    let agent = fleet.agent("host-1", "", "");
+    fleet.counts("web", [1, 0, 0, 0]);
+
+    // Away: the agent polls and stores, and reports afterwards.
+    fleet.broker.down();
+    fleet.broker.copy("jetstream", "old");
+    fs::write(&broken, "").unwrap();
+    post(&agent, "/api/v1/targets/web/poll");
+    until(
+        "the agent stores its report",
+        || agent.get("/api/v1/fleet"),
+        |fleet| fleet["agent"]["reports"][0]["phase"] == "failed" && fleet["agent"]["broker"]["connected"] == false,
+    );
+    let (code, out, _) = agent.command(&fleet.folder("host-1"), &["fleet", "status"]);
+    assert!(code == 2 && out.contains("1 records wait"), "{out}");
+    assert_eq!(fleet.deployment("web")["succeeded"], 1, "the operator keeps its counters");
+    fleet.broker.up();
+    fleet.counts("web", [0, 1, 0, 0]);
+
+    // Wiped while everything is idle, with an operator that starts without memory afterwards.
+    fleet.broker.down();
+    fleet.broker.wipe();
+    fleet.broker.up();
+    fleet.operator.take().unwrap().kill();
+    fleet.operate();
+    fleet.counts("web", [0, 1, 0, 0]);
+    let sent = |fleet: &Value| fleet["agent"]["queued"] == 0 && fleet["agent"]["broker"]["problem"].is_null();
+    until("everything is sent again", || agent.get("/api/v1/fleet"), sent);
+
+    // Restored from a copy that is older than what was acknowledged.
+    fleet.broker.down();
+    fleet.broker.copy("old", "jetstream");
+    fleet.broker.up();
+    fleet.operator.take().unwrap().kill();
+    fleet.operate();
+    fleet.counts("web", [0, 1, 0, 0]);
+}
+
+#[test]
+fn an_agent_that_is_killed_or_loses_its_database_is_counted_once() {
+    let (_keep, place) = folder();
+    let broken = place.join("broken");
+    let server = Server::start(vec![("/", switched(broken.clone()))]);
+    let fleet = Fleet::start(&place);
+    fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
+    fleet.agent("host-1", "", "").kill();
+    let agent = fleet.agent("host-1", "", "");
+    fleet.counts("web", [1, 0, 0, 0]);
+    agent.kill();
+    // Killed, and the state changed before it starts again.
+    fs::write(&broken, "").unwrap();
+    let agent = fleet.agent("host-1", "", "");
+    post(&agent, "/api/v1/targets/web/poll");
+    fleet.counts("web", [0, 1, 0, 0]);
+    agent.kill();
+    // A new database: what the earlier one said is void, and the assignment is received again.
+    fs::remove_dir_all(fleet.folder("host-1")).unwrap();
+    fs::remove_file(&broken).unwrap();
+    let agent = fleet.agent("host-1", "", "");
+    fleet.counts("web", [1, 0, 0, 0]);
+    assert_eq!(fleet.operator().get("/api/v1/fleet")["operator"]["devices"], 1);
+    assert_eq!(agent.terminate(), 0);
+}
+
+#[test]
+fn two_hosts_with_one_device_id_both_show_it() {
+    let (_keep, place) = folder();
+    let server = Server::start(vec![("/", always(ok(HEALTHY)))]);
+    let fleet = Fleet::start(&place);
+    fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
+    let hosts = [fleet.agent_in("one", "host-1", "", ""), fleet.agent_in("two", "host-1", "", "")];
+    let problem = |host: &Host| host.get("/api/v1/fleet")["agent"]["broker"]["problem"].clone();
+    let shown = |problem: &Value| problem.as_str().is_some_and(|text| text.contains("another host reports as device"));
+    until("one of them shows it", || hosts.iter().map(problem).collect::<Vec<_>>(), |all| all.iter().any(shown));
+}
