@@ -8,18 +8,28 @@ use std::process::{Child, Command, Stdio};
 pub(crate) struct Broker {
     port: u16,
     folder: PathBuf,
+    more: String,
     child: Option<Child>,
 }
 
 impl Broker {
     /// Starts the program that `NATS_SERVER` names, or `nats-server`, with its store in a folder.
     pub(crate) fn start(folder: &Path) -> Self {
+        Self::start_with(folder, "")
+    }
+
+    /// Like [`Broker::start`], with further lines of configuration.
+    pub(crate) fn start_with(folder: &Path, more: &str) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let mut broker = Self { port, folder: folder.to_owned(), child: None };
+        let mut broker = Self { port, folder: folder.to_owned(), more: more.to_owned(), child: None };
         broker.up();
         broker
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     pub(crate) fn url(&self) -> String {
@@ -30,7 +40,11 @@ impl Broker {
     pub(crate) fn up(&mut self) {
         let (port, store) = (self.port, self.folder.join("jetstream"));
         let config = self.folder.join("nats.conf");
-        let text = format!("listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n", store.display());
+        let text = format!(
+            "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n{}\n",
+            store.display(),
+            self.more
+        );
         std::fs::write(&config, text).unwrap();
         let program = std::env::var("NATS_SERVER").unwrap_or_else(|_| "nats-server".to_owned());
         let mut command = Command::new(&program);

@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod attack;
 mod broker;
 #[path = "../end_to_end/support.rs"]
 #[allow(dead_code, reason = "it has more than these tests need")]
 mod support;
 
+use attack::Client;
 use broker::Broker;
 use serde_json::{Value, json};
 use std::fs;
@@ -22,18 +24,50 @@ struct Fleet {
     place: PathBuf,
     broker: Broker,
     operator: Option<Host>,
+    /// The directory of the credentials, if the broker has accounts.
+    credentials: Option<PathBuf>,
 }
 
 impl Fleet {
     fn start(place: &Path) -> Self {
-        let mut fleet = Self { place: place.to_owned(), broker: Broker::start(place), operator: None };
+        let mut fleet =
+            Self { place: place.to_owned(), broker: Broker::start(place), operator: None, credentials: None };
         fleet.operate();
         fleet
     }
 
+    /// With an account for the operator and for each of these devices.
+    fn start_with_accounts(place: &Path, devices: &[&str]) -> Self {
+        let dir = place.join("credentials");
+        for device in devices {
+            let arguments = ["fleet", "credentials", device, "--dir", dir.to_str().unwrap()];
+            let (code, _, why) = support::output(place, &arguments);
+            assert_eq!(code, 0, "{why}");
+        }
+        // The path is relative to the broker's configuration.
+        let broker = Broker::start_with(place, "include \"credentials/accounts.conf\"");
+        let mut fleet = Self { place: place.to_owned(), broker, operator: None, credentials: Some(dir) };
+        fleet.operate();
+        fleet
+    }
+
+    /// The line of the configuration that names the credentials of a host.
+    fn credentials(&self, name: &str) -> String {
+        let line = |dir: &PathBuf| format!("credentials = \"{}\"\n", dir.join(format!("{name}.toml")).display());
+        self.credentials.as_ref().map(line).unwrap_or_default()
+    }
+
+    /// The password of a device.
+    fn password(&self, name: &str) -> String {
+        let file = self.credentials.as_ref().unwrap().join(format!("{name}.toml"));
+        let text = fs::read_to_string(file).unwrap();
+        text.split("password = \"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    }
+
     /// Starts the operator, with the database of an earlier run.
     fn operate(&mut self) {
-        let config = format!("[fleet]\nrole = \"operator\"\nurl = \"{}\"\n", self.broker.url());
+        let credentials = self.credentials("operator");
+        let config = format!("[fleet]\nrole = \"operator\"\nurl = \"{}\"\n{credentials}", self.broker.url());
         self.operator = Some(Host::start(&self.folder("operator"), &config));
     }
 
@@ -49,10 +83,10 @@ impl Fleet {
     }
 
     fn agent_in(&self, folder: &str, device: &str, labels: &str, more: &str) -> Host {
-        let url = self.broker.url();
+        let (url, credentials) = (self.broker.url(), self.credentials(device));
         let config = format!(
             "[egress]\napi_target_cidrs = [\"127.0.0.0/8\"]\n[fleet]\nrole = \"agent\"\nurl = \"{url}\"\ndevice = \
-             \"{device}\"\nlabels = {{ {labels} }}\n{more}"
+             \"{device}\"\nlabels = {{ {labels} }}\n{credentials}{more}"
         );
         Host::start(&self.folder(folder), &config)
     }
@@ -241,4 +275,52 @@ fn two_hosts_with_one_device_id_both_show_it() {
     let problem = |host: &Host| host.get("/api/v1/fleet")["agent"]["broker"]["problem"].clone();
     let shown = |problem: &Value| problem.as_str().is_some_and(|text| text.contains("another host reports as device"));
     until("one of them shows it", || hosts.iter().map(problem).collect::<Vec<_>>(), |all| all.iter().any(shown));
+}
+
+#[test]
+fn an_agent_cannot_reach_the_records_of_another_one() {
+    let (_keep, place) = folder();
+    let server = Server::start(vec![("/", always(ok(HEALTHY)))]);
+    let mut fleet = Fleet::start_with_accounts(&place, &["good", "bad"]);
+    fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
+    let agents = [fleet.agent("good", "", ""), fleet.agent("bad", "", "")];
+    fleet.counts("web", [2, 0, 0, 0]);
+    for agent in agents {
+        agent.kill();
+    }
+    let mut bad = Client::connect(fleet.broker.port(), "agent-bad", &fleet.password("bad"));
+    let own = "$KV.device-state.state.bad.web";
+    let other = "$KV.device-state.state.good.web";
+    let read = format!("$JS.API.DIRECT.GET.KV_device-state.{own}");
+    // Written directly; by the reply of an acknowledgement and of a read, which the broker sends with its own rights;
+    // and by a header with which one record replaces all of them.
+    let attacks = [
+        (other, "_INBOX.x", "", "forged"),
+        (own, other, "", "forged"),
+        (&read, other, "", ""),
+        (own, "_INBOX.x", "Nats-Rollup: all", "forged"),
+        ("$JS.API.STREAM.PURGE.KV_device-state", "_INBOX.x", "", "{}"),
+        ("$JS.API.STREAM.DELETE.KV_device-state", "_INBOX.x", "", ""),
+        ("$JS.API.DIRECT.GET.KV_assignments.$KV.assignments.good", other, "", ""),
+        ("heartbeat.good", "_INBOX.x", "", "forged"),
+        ("agent.good.resync", "_INBOX.x", "", ""),
+    ];
+    for (subject, reply, header, body) in attacks {
+        bad.publish(subject, reply, header, body);
+    }
+    // An operator without memory reads what the broker holds: the record of the other device is as it was.
+    fleet.operator.take().unwrap().kill();
+    fleet.operate();
+    let device = |id: &str| fleet.operator().get(&format!("/api/v1/fleet/devices/{id}"));
+    until(
+        "the operator has read everything",
+        || fleet.operator().get("/api/v1/fleet"),
+        |fleet| fleet["operator"]["complete"] == true,
+    );
+    assert_eq!(device("good")["reports"][0]["phase"], "succeeded");
+    let refused = fleet.operator().get("/api/v1/fleet")["operator"]["refused"].clone();
+    assert!(refused.as_u64().unwrap() <= 1, "only its own record can be damaged: {refused}");
+    // Its agent repairs the record that the attacker damaged, because it no longer stands at its revision.
+    let _bad = fleet.agent("bad", "", "");
+    fleet.counts("web", [2, 0, 0, 0]);
 }

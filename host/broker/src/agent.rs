@@ -10,7 +10,7 @@
 //! Invariant: nothing is withdrawn because the broker does not have it. Deployments stay until a newer assignment lacks
 //! them.
 
-use crate::bucket::{Bucket, META, heartbeat};
+use crate::bucket::{Bucket, META, heartbeat, of_agent};
 use crate::connection::{Connection, Link};
 use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
@@ -150,7 +150,7 @@ impl<H: AgentHost> Agent<H> {
     pub async fn run(mut self) {
         let device = self.description.device.clone();
         let mut asked = loop {
-            match self.connection.client.subscribe(format!("agent.{device}.*")).await {
+            match self.connection.client.subscribe(of_agent(&device)).await {
                 Ok(asked) => break asked,
                 Err(_) => tokio::time::sleep(RETRY).await,
             }
@@ -230,8 +230,10 @@ impl<H: AgentHost> Agent<H> {
         } else if let Some((deployment, revision)) = &place.top {
             let key = state_key(&self.description.device, deployment);
             let found = last(&states, Bucket::State, &key).await?;
-            if found.is_none_or(|(_, held)| held < *revision) {
-                tracing::warn!("the broker of the fleet lost acknowledged records: everything is sent again");
+            if found.is_none_or(|(_, held)| held != *revision) {
+                tracing::warn!(
+                    "the broker of the fleet lost or changed acknowledged records: everything is sent again"
+                );
                 self.send_again(Some(meta)).await;
             }
         }

@@ -93,6 +93,11 @@ pub(crate) fn of_heartbeat(subject: &str) -> Option<&str> {
     subject.strip_prefix("heartbeat.").filter(|device| fleet::names::is_name(device))
 }
 
+/// The subjects of requests to an agent.
+pub(crate) fn of_agent(device: &str) -> String {
+    format!("agent.{device}.*")
+}
+
 /// The subject on which an operator asks an agent to read its assignment.
 pub(crate) fn assigned(device: &str) -> String {
     format!("agent.{device}.assigned")

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod agent;
 mod bucket;
 mod connection;
@@ -16,6 +17,7 @@ mod feed;
 mod jitter;
 mod operator;
 
+pub use accounts::{OPERATOR, accounts, name as account_name};
 pub use agent::{Agent, AgentHost, AgentLink, Description};
 pub use connection::Link;
 pub use operator::Operator;

@@ -33,6 +33,19 @@ pub(crate) enum FleetCommand {
         /// The file, with [[deployment]] and [[deployment.target]]
         file: PathBuf,
     },
+    /// Make or renew the credentials of a device, and write the broker's configuration of all accounts
+    ///
+    /// Each device has a separate account at the broker, so that it reaches its own records only.
+    Credentials {
+        /// The device's id
+        device: String,
+        /// The directory of the files
+        #[arg(long, default_value = "fleet-credentials")]
+        dir: PathBuf,
+        /// Remove the device instead
+        #[arg(long)]
+        revoke: bool,
+    },
     /// Delete a deployment; its devices stop polling its targets
     Delete {
         /// The deployment's name

@@ -1,5 +1,7 @@
 //! `fleet`: shows the fleet of the running host, and makes and deletes its deployments.
 
+mod credentials;
+
 use super::remote::{answer, ask, every, part, table, text};
 use crate::cli::{FleetCommand, Remote};
 use crate::output::{counted, print};
@@ -54,6 +56,7 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
             answer(remote, &found, deployments)
         }
         FleetCommand::Apply { file } => apply(remote, &file).await,
+        FleetCommand::Credentials { device, dir, revoke } => credentials::credentials(&device, &dir, revoke),
         FleetCommand::Delete { name } => {
             let path = format!("/api/v1/fleet/deployments/{}", part(&name));
             let deleted = ask(remote, Method::Delete, &path, None).await?;

@@ -1,7 +1,7 @@
 //! The fleet: devices, deployments, and this host as an agent.
 
 use super::commands::DeletedWire;
-use super::query::{PageQuery, Queried, checked_limit, page, queried, wrong};
+use super::query::{PageQuery, Queried, body, checked_limit, page, queried, wrong};
 use super::words;
 use crate::error::ApiError;
 use crate::fleet::Fleet;
@@ -10,6 +10,7 @@ use crate::wire::{Time, times};
 use ::fleet::wire::DeploymentState;
 use ::fleet::{AgentView, DeploymentView, DeviceFilter, DeviceView, FleetView, Happened, LinkState, show_deployment};
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use model::{DeploymentReport, Phase, Timestamp};
@@ -388,9 +389,10 @@ async fn deployment(State(shared): State<Shared>, Path(name): Path<String>) -> R
 async fn put(
     State(shared): State<Shared>,
     Path(name): Path<String>,
-    text: String,
+    bytes: Bytes,
 ) -> Result<Json<DeploymentMadeWire>, ApiError> {
-    operated(&shared)?.define(name.clone(), Some(text)).await?;
+    let definition: Value = body(&bytes, "a deployment: {\"selector\", \"targets\"}")?;
+    operated(&shared)?.define(name.clone(), Some(definition.to_string())).await?;
     Ok(Json(DeploymentMadeWire { deployment: name }))
 }
 

@@ -1,0 +1,52 @@
+//! A client of the broker that sends whatever it wants, with the protocol in plain text.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// A connection as a user.
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) fn connect(port: u16, user: &str, password: &str) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut client = Self { stream: BufReader::new(stream) };
+        client.line();
+        let hello = format!(
+            "CONNECT {{\"verbose\":false,\"headers\":true,\"no_responders\":true,\"user\":\"{user}\",\"pass\":\"{password}\"}}"
+        );
+        client.send(&format!("{hello}\r\n"));
+        client
+    }
+
+    fn send(&mut self, text: &str) {
+        self.stream.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.stream.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Publishes with a reply subject and a header, and waits until the broker has handled it. Returns what it refused.
+    pub(crate) fn publish(&mut self, subject: &str, reply: &str, header: &str, body: &str) -> String {
+        let header =
+            if header.is_empty() { "NATS/1.0\r\n\r\n".to_owned() } else { format!("NATS/1.0\r\n{header}\r\n\r\n") };
+        let (head, all) = (header.len(), header.len() + body.len());
+        self.send(&format!("HPUB {subject} {reply} {head} {all}\r\n{header}{body}\r\nPING\r\n"));
+        let mut refused = String::new();
+        loop {
+            let line = self.line();
+            if line.starts_with("-ERR") {
+                refused.push_str(&line);
+            }
+            if line.starts_with("PONG") || line.is_empty() {
+                return refused;
+            }
+        }
+    }
+}
