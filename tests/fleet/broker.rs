@@ -3,6 +3,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// A broker on loopback, which is killed when dropped.
 pub(crate) struct Broker {
@@ -51,7 +52,20 @@ impl Broker {
         command.arg("-c").arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn();
         self.child = Some(child.unwrap_or_else(|error| panic!("{program}: {error}; install nats-server")));
-        crate::support::until("the broker listens", || TcpStream::connect(("127.0.0.1", port)).is_ok(), |up| *up);
+        let listens = (0..3000).any(|_| {
+            let connected = TcpStream::connect(("127.0.0.1", port)).is_ok();
+            if !connected {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            connected
+        });
+        assert!(listens, "{program} does not listen: `{program} -c {}` shows why", config.display());
+    }
+
+    /// Stops it with SIGSTOP, or continues it.
+    pub(crate) fn pause(&self, paused: bool) {
+        let (signal, id) = (if paused { "-STOP" } else { "-CONT" }, self.child.as_ref().unwrap().id());
+        assert!(Command::new("kill").args([signal, &id.to_string()]).status().unwrap().success());
     }
 
     /// Kills it with SIGKILL.
