@@ -2,7 +2,8 @@
 //! restarted and lose their databases. At the end, the operator's counters must equal a naive count over the agents'
 //! databases.
 //!
-//! `cargo test --workspace --test fleet_chaos -- SEED...` runs these seeds; `CHAOS_SECONDS` is the length of each. `tests/fleet.sh` runs a few.
+//! `cargo test --workspace --test fleet_chaos -- SEED...` runs these seeds; `CHAOS_SECONDS` is the length of each.
+//! `tests/fleet.sh` runs a few.
 
 #![allow(clippy::unwrap_used, reason = "a failed test panics")]
 #![allow(clippy::disallowed_methods, reason = "the agents run in real time")]

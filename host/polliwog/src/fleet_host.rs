@@ -34,11 +34,28 @@ pub(crate) struct Fleet {
 }
 
 /// The database and the configuration of this host, for its agent.
-struct AgentStore {
+pub(crate) struct AgentStore {
     store: Arc<Store>,
-    reconfigurer: Arc<Reconfigurer>,
+    /// Applies assignments; `None` for a simulated device, which has no targets.
+    reconfigurer: Option<Arc<Reconfigurer>>,
     reported: Arc<Notify>,
     clock: Clock,
+}
+
+impl AgentStore {
+    /// Returns the host of a simulated device.
+    pub(crate) fn new(store: Arc<Store>, clock: Clock) -> Self {
+        Self { store, reconfigurer: None, reported: Arc::new(Notify::new()), clock }
+    }
+
+    /// Queues a record, and notifies the agent. The agent sends it once it is on disk.
+    pub(crate) fn record(&self, record: FleetRecord) {
+        let (kept, reported) = (self.store.writer().fleet(FleetChange::Record(record)), self.reported.clone());
+        tokio::task::spawn_blocking(move || {
+            let _ = kept.recv();
+            reported.notify_one();
+        });
+    }
 }
 
 /// Begins a run as an agent, before any report: the epoch, and the description of this host.
@@ -111,7 +128,8 @@ impl Fleet {
         }
         let mut agent = None;
         if fleet.role.is_agent() {
-            let host = AgentStore { store: store.clone(), reconfigurer: reconfigurer.clone(), reported, clock };
+            let (store, reconfigurer) = (store.clone(), Some(reconfigurer.clone()));
+            let host = AgentStore { store, reconfigurer, reported, clock };
             let connecting = Agent::connect(Arc::new(host), description(&fleet), link(&fleet, "agent")?);
             let connected = connecting.await.map_err(refused)?;
             agent = Some(connected.link());
@@ -208,9 +226,10 @@ impl AgentHost for AgentStore {
     }
 
     async fn assign(&self, deployments: Vec<Assigned>) -> Result<(), String> {
+        let Some(reconfigurer) = &self.reconfigurer else { return Ok(()) };
         let list = |assigned: Assigned| (assigned.name, format!("[{}]", assigned.targets.join(",")));
         let deployments: BTreeMap<String, String> = deployments.into_iter().map(list).collect();
-        self.reconfigurer.clone().assign(deployments).await.map_err(|error| error.to_string())
+        reconfigurer.clone().assign(deployments).await.map_err(|error| error.to_string())
     }
 
     fn now(&self) -> Timestamp {

@@ -46,6 +46,26 @@ pub(crate) enum FleetCommand {
         #[arg(long)]
         revoke: bool,
     },
+    /// Measure a fleet: many simulated devices in this process, a broker, and an operator, on loopback
+    ///
+    /// Each device has a real database and a real agent. Each deployment chooses an equal share of the devices.
+    Simulate {
+        /// The number of devices
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+        devices: u32,
+        /// The number of deployments
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        deployments: u32,
+        /// Reports in a second
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        events: u32,
+        /// The duration in seconds, after all devices have joined
+        #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3_600))]
+        seconds: u32,
+        /// The program nats-server
+        #[arg(long, default_value = "nats-server")]
+        server: PathBuf,
+    },
     /// Delete a deployment; its devices stop polling its targets
     Delete {
         /// The deployment's name

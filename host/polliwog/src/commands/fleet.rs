@@ -1,6 +1,7 @@
 //! `fleet`: shows the fleet of the running host, and makes and deletes its deployments.
 
 mod credentials;
+mod simulate;
 
 use super::remote::{answer, ask, every, part, table, text};
 use crate::cli::{FleetCommand, Remote};
@@ -8,6 +9,7 @@ use crate::output::{counted, print};
 use anyhow::Context;
 use egress::Method;
 use serde_json::{Value, json};
+use simulate::{Size, simulate};
 use std::path::Path;
 
 /// The maximum size of a file of deployments in bytes.
@@ -57,6 +59,15 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
         }
         FleetCommand::Apply { file } => apply(remote, &file).await,
         FleetCommand::Credentials { device, dir, revoke } => credentials::credentials(&device, &dir, revoke),
+        FleetCommand::Simulate { devices, deployments, events, seconds, server } => {
+            let size = Size {
+                devices: devices as usize,
+                deployments: deployments.min(devices) as usize,
+                events,
+                seconds: seconds.into(),
+            };
+            simulate(&size, &server, remote.json).await
+        }
         FleetCommand::Delete { name } => {
             let path = format!("/api/v1/fleet/deployments/{}", part(&name));
             let deleted = ask(remote, Method::Delete, &path, None).await?;
