@@ -114,7 +114,7 @@ pub(crate) fn served() -> usize {
     usize::try_from(left / OWN_LISTENERS / 2).unwrap_or(usize::MAX).clamp(4, 512)
 }
 
-fn descriptors() -> u64 {
+pub(crate) fn descriptors() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(1 << 20)
 }
 

@@ -18,9 +18,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::Store;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 /// The operator must have counted all reports within this time.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// The file descriptors of one device: those of its database, and its connection.
+const DESCRIPTORS: u64 = 11;
 /// Lags are sampled this often.
 const SAMPLE: Duration = Duration::from_millis(2);
 
@@ -101,6 +104,13 @@ fn definition(number: usize) -> Deployment {
 
 pub(super) async fn simulate(size: &Size, server: &Path, is_json: bool) -> anyhow::Result<u8> {
     means::raise_descriptors()?;
+    let (needed, limit) = (size.devices as u64 * DESCRIPTORS, means::descriptors());
+    if needed > limit {
+        bail!(
+            "{} devices need about {needed} file descriptors, and the limit is {limit}: raise it (ulimit -n), or use fewer devices",
+            size.devices
+        );
+    }
     let folder = tempfile::tempdir()?;
     let clock = Clock::start();
     let broker = Broker::start(server, folder.path())?;
@@ -153,7 +163,7 @@ pub(super) async fn simulate(size: &Size, server: &Path, is_json: bool) -> anyho
         "agents": { "cpuSeconds": after.2.cpu - before.2.cpu - (after.1.cpu - before.1.cpu) },
         "agentsAndOperatorMemoryMb": after.2.memory,
     });
-    end(agents).await;
+    end(agents, operator).await;
     if is_json { print_json(&result) } else { show(&result) }?;
     Ok(0)
 }
@@ -163,12 +173,14 @@ struct Running {
     handle: Operator,
     /// The thread's folder in `/proc`.
     folder: String,
+    ending: CancellationToken,
 }
 
 /// Starts the operator with its deployments.
 async fn operate(url: &str, size: &Size, clock: Clock) -> anyhow::Result<Running> {
     let link = link(url, "operator");
     let (give, given) = tokio::sync::oneshot::channel();
+    let ending = CancellationToken::new();
     std::thread::Builder::new().name("operator".to_owned()).spawn(move || {
         let folder = format!("/proc/self/task/{}", rustix::thread::gettid().as_raw_nonzero());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -177,8 +189,8 @@ async fn operate(url: &str, size: &Size, clock: Clock) -> anyhow::Result<Running
             match Operator::connect(link, 1, move || clock.wall()).await {
                 Ok((handle, work)) => {
                     // The receiver may have left; then nothing else is to be done.
-                    if give.send(Ok(Running { handle, folder })).is_ok() {
-                        work.await;
+                    if give.send(Ok(Running { handle, folder, ending: ending.clone() })).is_ok() {
+                        ending.run_until_cancelled(work).await;
                     }
                 }
                 Err(why) => drop(give.send(Err(why))),
@@ -239,14 +251,17 @@ impl Device {
     }
 }
 
-/// Ends the agents, so that they do not report the end of the broker as a problem.
-async fn end(agents: Vec<Device>) {
-    /// The clients of ended agents close their connections within this time.
+/// Ends the agents and the operator, so that they do not report the end of the broker as a problem.
+async fn end(agents: Vec<Device>, operator: Running) {
+    /// The clients close their connections within this time.
     const CLOSING: Duration = Duration::from_millis(300);
+    operator.ending.cancel();
     for device in &agents {
         device.task.abort();
     }
-    drop(agents);
+    for device in agents {
+        let _ = device.task.await;
+    }
     tokio::time::sleep(CLOSING).await;
 }
 
