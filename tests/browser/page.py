@@ -19,7 +19,7 @@ from selenium.webdriver.common.keys import Keys
 PATIENCE = 150
 PROGRAM, AXE = sys.argv[1:3]
 PAGES = ["/", "/?group=estate", "/targets/shop", "/dependencies/redis", "/graph", "/events", "/scheduler", "/plugins", "/settings", "/wall",
-         "/targets/new", "/targets/new?kind=http", "/targets/new?kind=pve", "/scheduler/replay?range=1h", "/status/public", "/status/nowhere",
+         "/targets/new", "/targets/new?kind=http", "/targets/new?kind=pve", "/scheduler/replay?range=1h", "/fleet", "/fleet?label=site&state=failed", "/status/public", "/status/nowhere",
          "/targets/nowhere"]
 CONDITIONS = ["ok", "warning", "critical", "unknown", "stale", "missing", "skipped"]
 
@@ -283,7 +283,7 @@ def check(page, link, pause, restart):
 def uploads(page):
     """A file is added to the plugin directory, refused with the reason, and removed."""
     with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder, "a & b.wasm")
+        file = pathlib.Path(folder, "a-b.wasm")
         file.write_bytes(b"a text")
         made = lambda: page.find_element(By.CSS_SELECTOR, "#add-plugin .made").text
         chosen = lambda: page.find_element(By.CSS_SELECTOR, "#add-plugin [name=file]")
@@ -293,7 +293,7 @@ def uploads(page):
             chosen().send_keys(str(file))
             page.execute_script("document.querySelector('#add-plugin button').click()")
             until(answer, lambda: answer in made())
-    until("it is refused with its name", lambda: "a & b.wasm" in page.find_element(By.ID, "refused").text)
+    until("it is refused with its name", lambda: "a-b.wasm" in page.find_element(By.ID, "refused").text)
     assert page.find_element(By.CSS_SELECTOR, "#refused .problem").text, "the reason is shown"
     page.execute_script("window.confirm = () => true; document.querySelector('#refused [data-method=DELETE]').click()")
     until("it is removed", lambda: not page.find_elements(By.ID, "refused"))
@@ -397,7 +397,8 @@ def main():
     environment = {"PATH": os.environ["PATH"], "HOME": folder, "POLLIWOG_SERVER_LISTEN": "127.0.0.1:17411",
                    "POLLIWOG_SERVER_METRICS_LISTEN": "127.0.0.1:19091"}
     with open(os.path.join(folder, "polliwog.toml"), "w", encoding="utf-8") as file:
-        file.write('[[status_page]]\nname = "public"\ntargets = ["shop", "website", "vault", "unknown"]\n')
+        file.write('[[status_page]]\nname = "public"\ntargets = ["shop", "website", "vault", "unknown"]\n'
+                   '[fleet]\nrole = "both"\nurl = "nats://127.0.0.1:1"\ndevice = "this-host"\n')
 
     def start():
         return subprocess.Popen([PROGRAM, "run", "--demo", "--demo-port", "17412"], cwd=folder, env=environment,

@@ -87,18 +87,19 @@ pub(crate) fn fleet_section(notes: &Notes<'_>, document: &[Entry]) -> Option<Fle
         replicas => Err(format!("{replicas} replicas: use 1, or 3 or 5 with as many servers")),
     });
     let line = section.line("role");
+    let [has_role, has_url, has_device] = ["role", "url", "device"].map(|key| section.has(key));
     section.finish();
-    if role.is_none() && url.is_none() && device.is_none() {
+    if !has_role && !has_url && !has_device {
         return None;
     }
     let missing = |key: &str, meaning: &str| notes.at(line, format!("[fleet] has no {key}: {meaning}"));
-    if role.is_none() {
+    if !has_role {
         missing("role", "use agent, operator or both");
     }
-    if url.is_none() {
+    if !has_url {
         missing("url", "write the address of the broker, as in \"nats://127.0.0.1:4222\"");
     }
-    if role.is_some_and(FleetRole::is_agent) && device.is_none() {
+    if role.is_some_and(FleetRole::is_agent) && !has_device {
         missing("device", "give this host an id that no other host of the fleet has, as in \"site-a-1\"");
     }
     Some(FleetConfig {

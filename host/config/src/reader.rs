@@ -116,6 +116,11 @@ impl<'a> Section<'a> {
         self.entries.iter().find(|entry| entry.key == key).map(|entry| Found::File(&entry.node))
     }
 
+    /// Whether a key is written, in the file or the environment.
+    pub(crate) fn has(&self, key: &'static str) -> bool {
+        self.look(key).is_some()
+    }
+
     /// Returns the value of a key, converted by `parse`. Notes a problem if `parse` fails.
     pub(crate) fn get<T>(&self, key: &'static str, parse: impl FnOnce(&Value) -> Result<T, String>) -> Option<T> {
         let found = self.find(key)?;

@@ -26,7 +26,8 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
             note("it sets tls, but its url is http://: nothing is encrypted".to_owned());
         }
     }
-    if config.targets.is_empty() {
+    // An operator and an agent of a fleet need none.
+    if config.targets.is_empty() && config.fleet.is_none() {
         let message = "the configuration has no [[target]]: nothing would be polled".to_owned();
         found.push(Problem { place: config.file.clone(), message });
     }

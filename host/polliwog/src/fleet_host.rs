@@ -1,7 +1,7 @@
 //! This host in a fleet: the agent and the operator over the host's database and configuration.
 
 use broker::{Agent, AgentHost, AgentLink, Description, Link, Operator};
-use config::{Config, FleetConfig, Made, made_by};
+use config::{Config, FleetConfig, Made, Problem, made_by};
 use engine::{Clock, Reconfigurer, random_bytes};
 use fleet::names::{RULE, is_name};
 use fleet::wire::Assigned;
@@ -95,6 +95,13 @@ fn credentials(file: &Path) -> Result<(String, String), String> {
         found.map(ToOwned::to_owned).ok_or_else(|| wrong(&format!("{key} is missing or not a text")))
     };
     Ok((part("user")?, part("password")?))
+}
+
+/// Returns the problem of the file of credentials, if any.
+pub(crate) fn problem(config: &Config) -> Option<Problem> {
+    let file = config.fleet.as_ref()?.credentials.as_deref()?;
+    let message = credentials(file).err()?;
+    Some(Problem { place: format!("{}: [fleet] credentials", config.file), message })
 }
 
 impl Fleet {

@@ -30,7 +30,7 @@ pub(crate) enum FleetCommand {
     Deployments,
     /// Make or change the deployments of a TOML file
     Apply {
-        /// The file, with [[deployment]] and [[deployment.target]]
+        /// The file, with `[[deployment]]` and `[[deployment.target]]`
         file: PathBuf,
     },
     /// Make or renew the credentials of a device, and write the broker's configuration of all accounts
