@@ -3,6 +3,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 for server in "${@:-nats-server}"; do
+    # The tests run in the directories of their crates.
+    server=$(realpath "$(command -v "$server")")
     "$server" --version
     NATS_SERVER=$server cargo test --locked --workspace --test fleet
     # More seeds find more; each takes ten seconds.

@@ -92,6 +92,7 @@ impl Operator {
             shared: shared.clone(),
             now: Box::new(now),
             assignments: Assignments::default(),
+            unsigned: None,
             disagreeing: HashMap::new(),
         };
         Ok((Self { shared }, work.run(replicas)))
@@ -217,6 +218,8 @@ struct Work {
     shared: Arc<Shared>,
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
     assignments: Assignments,
+    /// The text by which agents know the stream of states, while it is not written.
+    unsigned: Option<String>,
     /// How often in a row the heartbeat of a device did not agree.
     disagreeing: HashMap<String, u8>,
 }
@@ -251,9 +254,12 @@ impl Work {
                 }
                 _ = second.tick() => {
                     let seconds = self.shared.seconds();
-                    let mut state = self.shared.state();
-                    state.aggregator.tick(seconds);
-                    state.aggregator.drain();
+                    {
+                        let mut state = self.shared.state();
+                        state.aggregator.tick(seconds);
+                        state.aggregator.drain();
+                    }
+                    self.sign().await;
                 }
                 else => return,
             }
@@ -273,7 +279,8 @@ impl Work {
         match fed {
             Fed::Attached(bucket, incarnation) => {
                 if bucket == Bucket::State {
-                    self.sign(&incarnation).await;
+                    self.unsigned = Some(incarnation);
+                    self.sign().await;
                 }
                 if bucket == Bucket::Assignments {
                     self.assignments.forget();
@@ -308,13 +315,18 @@ impl Work {
         }
     }
 
-    /// Writes the text by which agents know the stream, if it is not there.
-    async fn sign(&self, incarnation: &str) {
-        let message = PublishMessage::build().payload(incarnation.to_owned().into()).expected_last_subject_sequence(0);
+    /// Writes the text by which agents know the stream, if it is not there. Until then, they wait: it is tried again each
+    /// second.
+    async fn sign(&mut self) {
+        let Some(incarnation) = self.unsigned.clone() else { return };
+        let message = PublishMessage::build().payload(incarnation.into()).expected_last_subject_sequence(0);
         let subject = Bucket::State.subject(META);
-        if let Ok(sent) = self.shared.connection.context.send_publish(subject, message).await {
+        let Ok(sent) = self.shared.connection.context.send_publish(subject, message).await else { return };
+        match answer(sent).await {
             // An earlier operator may have written it.
-            let _ = answer(sent).await;
+            Answer::Stored(_) | Answer::Other(1..) => self.unsigned = None,
+            Answer::Other(0) => {}
+            Answer::Unknown(why) => tracing::debug!("the broker does not store the sign of the stream: {why}"),
         }
     }
 

@@ -33,9 +33,10 @@ impl Driver {
         for name in names {
             if let Some(report) = self.changed_report(&name, at, Else::Written) {
                 let record = FleetChange::Record(FleetRecord::Report(report));
-                // The writer handles it after all earlier jobs.
-                drop(self.wiring.store.writer().fleet(record));
-                self.wiring.reported.notify_one();
+                let (writer, reported) = (self.wiring.store.writer(), self.wiring.reported.clone());
+                drop(writer.fleet(record));
+                // The agent reads the database: it must not look before the record is there.
+                writer.publish(Box::new(move |_| reported.notify_one()));
             }
         }
     }
