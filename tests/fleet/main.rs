@@ -5,6 +5,7 @@
 
 mod attack;
 mod broker;
+mod leases;
 #[path = "../end_to_end/support.rs"]
 #[allow(dead_code, reason = "it has more than these tests need")]
 mod support;

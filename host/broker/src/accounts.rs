@@ -4,7 +4,7 @@
 //! rights instead of the client's, so an agent could write the key of another one. An agent with a separate account
 //! reaches only the subjects that the operator's account exports to it.
 
-use crate::bucket::{Bucket, META, heartbeat, of_agent};
+use crate::bucket::{Bucket, META, heartbeat, of_agent, shard};
 use fleet::names::{info_key, state_key};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,6 +18,10 @@ pub fn accounts(operator: &str, passwords: &BTreeMap<String, String>) -> String 
     let _ = writeln!(text, "  {OPERATOR} {{\n    jetstream: enabled");
     let _ = writeln!(text, "    users: [ {{ user: {OPERATOR:?}, password: {operator:?} }} ]\n    exports: [");
     let _ = writeln!(text, "      {{ service: {:?} }}", direct(Bucket::State, META));
+    let names: Vec<String> = passwords.keys().map(|device| format!("{:?}", name(device))).collect();
+    for subject in shared().iter().filter(|_| !names.is_empty()) {
+        let _ = writeln!(text, "      {{ service: {subject:?}, accounts: [ {} ] }}", names.join(", "));
+    }
     for device in passwords.keys() {
         for subject in services(device) {
             let _ = writeln!(text, "      {{ service: {subject:?}, accounts: [ {:?} ] }}", name(device));
@@ -31,7 +35,7 @@ pub fn accounts(operator: &str, passwords: &BTreeMap<String, String>) -> String 
             text,
             "  {name:?}: {{\n    users: [ {{ user: {name:?}, password: {password:?} }} ]\n    imports: ["
         );
-        for subject in services(device).into_iter().chain([direct(Bucket::State, META)]) {
+        for subject in services(device).into_iter().chain(shared()).chain([direct(Bucket::State, META)]) {
             let _ = writeln!(text, "      {{ service: {{ account: {OPERATOR}, subject: {subject:?} }} }}");
         }
         let _ = writeln!(text, "      {{ stream: {{ account: {OPERATOR}, subject: {:?} }} }}", of_agent(device));
@@ -59,6 +63,11 @@ fn services(device: &str) -> [String; 6] {
     ]
 }
 
+/// The subjects of the operator's account that every agent may publish to: any device may become the one that polls.
+fn shared() -> [String; 2] {
+    [Bucket::Leases.subject(&shard("*")), direct(Bucket::Leases, &shard("*"))]
+}
+
 /// The subject of a request for the last record of a key.
 fn direct(bucket: Bucket, key: &str) -> String {
     format!("$JS.API.DIRECT.GET.{}.{}", bucket.stream(), bucket.subject(key))
@@ -73,11 +82,12 @@ mod tests {
         let passwords = ["host-1", "host-2"].map(|device| (device.to_owned(), format!("{device}-secret")));
         let text = accounts("hub-secret", &passwords.into());
         let own = text.split("\"agent-host-1\": {").nth(1).unwrap().split("\n  }").next().unwrap();
-        assert_eq!(own.matches("service:").count(), 7);
+        assert_eq!(own.matches("service:").count(), 9);
         assert!(own.contains("\"$KV.device-state.state.host-1.>\"") && own.contains("host-1-secret"), "{own}");
         assert!(!own.contains("host-2") && !own.contains("hub-secret") && !own.contains("\">\""), "{own}");
-        // Each export names the one account that may import it.
-        let exports = text.lines().filter(|line| line.contains("accounts: ["));
+        assert_eq!(text.matches("accounts: [ \"agent-host-1\", \"agent-host-2\" ]").count(), 2);
+        // Each other export names the one account that may import it.
+        let exports = text.lines().filter(|line| line.contains("accounts: [") && !line.contains("shard"));
         for line in exports {
             let device = if line.contains("agent-host-1") { "host-1" } else { "host-2" };
             assert!(line.matches(device).count() >= 2, "{line}");

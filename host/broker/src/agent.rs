@@ -10,12 +10,12 @@
 //! Invariant: nothing is withdrawn because the broker does not have it. Deployments stay until a newer assignment lacks
 //! them.
 
-use crate::bucket::{Bucket, META, heartbeat, of_agent};
+use crate::bucket::{Bucket, META, heartbeat, of_agent, shard};
 use crate::connection::{Connection, Link};
-use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
+use crate::leases::{Leases, Standing, leases};
+use crate::record::{Answer, answer, last};
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::stream::{DirectGetErrorKind, Stream};
-use bytes::Bytes;
+use async_nats::jetstream::stream::Stream;
 use fleet::names::{info_key, state_key};
 use fleet::wire::{
     self, Assigned, Assignment, DeploymentState, DeviceInfo, HeartbeatPayload, Record, decode, encode, fitting,
@@ -23,7 +23,7 @@ use fleet::wire::{
 use fleet::{Labels, LinkState, Stamp, digest};
 use futures_util::StreamExt;
 use model::{Acknowledged, FleetChange, FleetPlace, FleetRecord, QueuedRecord, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,10 +63,19 @@ pub trait AgentHost: Send + Sync + 'static {
     fn recorded(&self) -> &Notify;
 
     /// Applies the deployments of this device; those that are not in the list end.
-    fn assign(&self, deployments: Vec<Assigned>) -> impl Future<Output = Result<(), String>> + Send;
+    fn assign(&self, deployments: Vec<Granted>) -> impl Future<Output = Result<(), String>> + Send;
 
     /// The present time.
     fn now(&self) -> Timestamp;
+}
+
+/// A deployment that this device polls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The deployment.
+    pub assigned: Assigned,
+    /// The term of the lease under which the device polls; 0 if the deployment needs none.
+    pub term: u64,
 }
 
 /// The description of a device.
@@ -113,8 +122,11 @@ pub struct Agent<H> {
     description: Description,
     connection: Connection,
     jitter: crate::jitter::Jitter,
-    /// The last assignment that was applied.
-    assigned: Option<Bytes>,
+    leases: Leases,
+    /// The last assignment that was received.
+    assignment: Option<Assignment>,
+    /// The deployments that the host polls; `None` before the first assignment.
+    granted: Option<Vec<Granted>>,
     /// Whether another host reports as this device.
     is_doubled: bool,
 }
@@ -138,7 +150,10 @@ impl<H: AgentHost> Agent<H> {
     pub async fn connect(host: Arc<H>, description: Description, link: Link) -> Result<Self, String> {
         let connection = Connection::open(&link).await?;
         let jitter = crate::jitter::Jitter::new(link.seed);
-        Ok(Self { host, description, connection, jitter, assigned: None, is_doubled: false })
+        let (leases, competing) = leases(connection.clone(), description.device.clone(), link.seed);
+        // It ends when the agent is dropped.
+        tokio::spawn(competing);
+        Ok(Self { host, description, connection, jitter, leases, assignment: None, granted: None, is_doubled: false })
     }
 
     /// Returns a handle for readers.
@@ -176,6 +191,12 @@ impl<H: AgentHost> Agent<H> {
                 () = tokio::time::sleep_until(check_at.min(beat_at.max(now + RETRY))) => {}
                 () = host.recorded().notified() => {}
                 _ = connected.changed() => (check_at, beat_at) = (Instant::now(), Instant::now()),
+                _ = self.leases.standing.changed() => {
+                    if let Err(why) = self.grant().await {
+                        tracing::error!("the deployments of this device could not be applied: {why}");
+                        check_at = Instant::now() + RETRY;
+                    }
+                }
                 message = asked.next() => {
                     if message.is_some_and(|message| message.subject.ends_with(".resync")) {
                         tracing::info!("the operator asked for all records of this device");
@@ -226,6 +247,8 @@ impl<H: AgentHost> Agent<H> {
             if place.incarnation.is_some() {
                 tracing::warn!("the broker of the fleet is another one, or lost its records: everything is sent again");
             }
+            // The terms of operators may begin again.
+            self.assignment = None;
             self.send_again(Some(meta)).await;
         } else if let Some((deployment, revision)) = &place.top {
             let key = state_key(&self.description.device, deployment);
@@ -287,12 +310,42 @@ impl<H: AgentHost> Agent<H> {
         let Some((payload, _)) = last(&stream, Bucket::Assignments, &self.description.device).await? else {
             return Ok(());
         };
-        if self.assigned.as_ref() == Some(&payload) {
-            return Ok(());
-        }
         let assignment = decode::<Assignment>(&payload).map_err(|error| format!("the assignment: {error}"))?;
-        self.host.assign(assignment.deployments).await?;
-        self.assigned = Some(payload);
+        let term = self.assignment.as_ref().map_or(0, |known| known.term);
+        if assignment.term < term {
+            return Err(format!(
+                "an operator of term {} wrote the assignment, after one of term {term}: it is not applied",
+                assignment.term
+            ));
+        }
+        let wanted = assignment.deployments.iter().filter(|assigned| assigned.is_once);
+        let wanted: BTreeSet<String> = wanted.map(|assigned| shard(&assigned.name)).collect();
+        self.leases.wanted.send_if_modified(|known| {
+            let is_new = *known != wanted;
+            *known = wanted;
+            is_new
+        });
+        self.assignment = Some(assignment);
+        self.grant().await
+    }
+
+    /// Applies the deployments that this device polls: those that it was assigned, without those whose lease another
+    /// device has.
+    async fn grant(&mut self) -> Result<(), String> {
+        let Some(assignment) = &self.assignment else { return Ok(()) };
+        let granted = {
+            let standing = self.leases.standing.borrow_and_update();
+            let grant = |assigned: &Assigned| {
+                let right = || standing.get(&shard(&assigned.name)).and_then(Standing::right);
+                let term = if assigned.is_once { right()? } else { 0 };
+                Some(Granted { assigned: assigned.clone(), term })
+            };
+            assignment.deployments.iter().filter_map(grant).collect::<Vec<_>>()
+        };
+        if self.granted.as_ref() != Some(&granted) {
+            self.host.assign(granted.clone()).await?;
+            self.granted = Some(granted);
+        }
         Ok(())
     }
 
@@ -373,6 +426,7 @@ impl<H: AgentHost> Agent<H> {
                     counts: report.counts,
                     at: report.at.as_millis(),
                     error: report.error.as_deref().map(|error| fitting(error).to_owned()),
+                    term: report.term,
                 };
                 (Bucket::State, state_key(device, &report.deployment), encoded(&record))
             }
@@ -399,40 +453,6 @@ impl<H: AgentHost> Agent<H> {
 
 fn encoded<R: Record>(record: &R) -> Result<Vec<u8>, String> {
     encode(record).map_err(|error| error.to_string())
-}
-
-/// Returns the last record of a key with its revision; `None` if the key has no record.
-pub(crate) async fn last(stream: &Stream<()>, bucket: Bucket, key: &str) -> Result<Option<(Bytes, u64)>, String> {
-    match stream.direct_get_last_for_subject(bucket.subject(key)).await {
-        Ok(message) => Ok(Some((message.payload, message.sequence))),
-        Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
-        Err(error) => Err(format!("the broker cannot be asked for {key}: {error}")),
-    }
-}
-
-/// The broker's answer to a conditional write.
-pub(crate) enum Answer {
-    /// It is stored, with this revision.
-    Stored(u64),
-    /// Another record is stored, with this revision; 0 if none is.
-    Other(u64),
-    /// Whether it is stored is not known, or it is refused.
-    Unknown(String),
-}
-
-/// Awaits the answer to a conditional write.
-pub(crate) async fn answer(sent: PublishAckFuture) -> Answer {
-    match sent.await {
-        Ok(ack) => Answer::Stored(ack.sequence),
-        Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {
-            // The client hands on the broker's words: "wrong last sequence: 17".
-            let text = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-            let digits = text.rsplit("wrong last sequence: ").next().unwrap_or_default();
-            let digits: String = digits.chars().take_while(char::is_ascii_digit).collect();
-            digits.parse().map_or_else(|_| Answer::Unknown(text), Answer::Other)
-        }
-        Err(error) => Answer::Unknown(error.to_string()),
-    }
 }
 
 fn acknowledged(queued: &QueuedRecord, revision: u64, is_stored: bool) -> Acknowledged {

@@ -19,19 +19,22 @@ pub(crate) enum Bucket {
     Info,
     /// The states of deployments on devices, by agents.
     State,
-    /// The deployments of each device, by the operator.
+    /// The deployments of each device, by the operator, and the definitions of all deployments.
     Assignments,
+    /// Which host acts, where one of several does.
+    Leases,
 }
 
 impl Bucket {
     /// All buckets, in the order in which an operator attaches to them.
-    pub(crate) const ALL: [Self; 3] = [Self::Info, Self::State, Self::Assignments];
+    pub(crate) const ALL: [Self; 4] = [Self::Info, Self::State, Self::Assignments, Self::Leases];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Info => "device-info",
             Self::State => "device-state",
             Self::Assignments => "assignments",
+            Self::Leases => "leases",
         }
     }
 
@@ -53,7 +56,7 @@ impl Bucket {
     /// The largest record in bytes.
     pub(crate) const fn largest(self) -> usize {
         match self {
-            Self::Info | Self::State => fleet::wire::LARGEST,
+            Self::Info | Self::State | Self::Leases => fleet::wire::LARGEST,
             Self::Assignments => fleet::wire::LARGEST_ASSIGNMENT,
         }
     }
@@ -82,6 +85,29 @@ impl Bucket {
 
 /// The key of the text that identifies the present stream of states. The operator writes it once.
 pub(crate) const META: &str = "meta";
+
+/// The key of a deployment's definition among the assignments. Ids of devices have no full stop.
+pub(crate) fn definition(deployment: &str) -> String {
+    format!("deployment.{deployment}")
+}
+
+/// The deployment of a definition's key.
+pub(crate) fn of_definition(key: &str) -> Option<&str> {
+    key.strip_prefix("deployment.").filter(|deployment| fleet::names::is_name(deployment))
+}
+
+/// The key of the lease under which one of several operators writes assignments.
+pub(crate) const LEADER: &str = "operator";
+
+/// The key of the lease of a deployment that one device polls at a time.
+pub(crate) fn shard(deployment: &str) -> String {
+    format!("shard.{deployment}")
+}
+
+/// The deployment of a lease's key; `None` for the lease of the operators.
+pub(crate) fn of_shard(key: &str) -> Option<&str> {
+    key.strip_prefix("shard.").filter(|deployment| fleet::names::is_name(deployment))
+}
 
 /// The subject on which a device says that it lives.
 pub(crate) fn heartbeat(device: &str) -> String {
@@ -122,5 +148,6 @@ mod tests {
         assert_eq!(Bucket::Info.key("$KV.device-information.a"), None);
         assert_eq!(of_heartbeat(&heartbeat("host-1")), Some("host-1"));
         assert_eq!(of_heartbeat("heartbeat.a.b"), None);
+        assert_eq!((of_shard(&shard("dns")), of_shard("operator"), of_shard("shard.a.b")), (Some("dns"), None, None));
     }
 }

@@ -15,9 +15,11 @@ mod bucket;
 mod connection;
 mod feed;
 mod jitter;
+mod leases;
 mod operator;
+mod record;
 
 pub use accounts::{OPERATOR, accounts, name as account_name};
-pub use agent::{Agent, AgentHost, AgentLink, Description};
+pub use agent::{Agent, AgentHost, AgentLink, Description, Granted};
 pub use connection::Link;
-pub use operator::Operator;
+pub use operator::{Learned, Operator};

@@ -5,22 +5,28 @@
 //!
 //! The operator can always read its memory again from the broker, and the agents send again whatever the broker loses.
 //! Counters are kept while the broker is away or empty; devices become stale by their heartbeats alone.
+//!
+//! Several operators may run. All of them count, and take over each other's definitions from the broker, the newest
+//! version of each; the one with the lease assigns.
 
 mod assignments;
+mod state;
 
-use crate::agent::{Answer, answer, last};
-use crate::bucket::{Bucket, META, assigned, of_heartbeat, resync};
+use crate::bucket::{Bucket, LEADER, META, assigned, definition, of_definition, of_heartbeat, of_shard, resync};
 use crate::connection::{Connection, Link};
 use crate::feed::{Fed, feed};
-use assignments::{Assignments, Draft, Outcome, write};
+use crate::leases::{Leases, Standing, leases};
+use crate::record::{Answer, answer, last};
+use assignments::{Assignments, Draft, Outcome, hash, meaning, write};
 use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
 use fleet::names::{info_key, of_info_key, of_state_key, state_key};
-use fleet::wire::{Assigned, Assignment, Deployment, DeploymentState, DeviceInfo, HeartbeatPayload, decode, encode};
-use fleet::{Aggregator, Applied, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, Input};
+use fleet::wire::{Assignment, Deployment, DeploymentState, DeviceInfo, HeartbeatPayload, Lease, decode};
+use fleet::{Applied, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, Input};
 use futures_util::StreamExt;
 use model::Timestamp;
-use std::collections::{BTreeMap, HashMap};
+use state::{Caught, State};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -33,6 +39,9 @@ const DISAGREEMENTS: u8 = 3;
 /// A clock of a device that differs by more than this is shown.
 const SKEW: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
+
+/// The definitions that other operators made, by the names of the deployments.
+pub type Learned = mpsc::UnboundedReceiver<(String, Deployment)>;
 
 /// A handle of the operator, for readers and for definitions.
 #[derive(Clone)]
@@ -48,89 +57,73 @@ struct Shared {
     defined: Notify,
 }
 
-#[derive(Default)]
-struct Caught {
-    info: bool,
-    state: bool,
-    assignments: bool,
-}
-
-struct State {
-    aggregator: Aggregator,
-    definitions: BTreeMap<String, Deployment>,
-    caught: Caught,
-    /// The differences of clocks that are shown, in milliseconds: positive if the device's clock is ahead.
-    skews: HashMap<String, i64>,
-    /// Records that were refused, and why the last one was.
-    refused: (u64, Option<String>),
-    /// Devices whose assignment is too large or could not be made, with the reason.
-    unassigned: BTreeMap<String, String>,
-}
-
 impl Operator {
-    /// Begins to connect, and returns the handle and the loop, which runs until it is dropped.
+    /// Begins to connect, and returns the handle, the definitions that other operators made, and the loop, which runs
+    /// until it is dropped. `name` differs from those of other operators.
     ///
     /// # Errors
     /// If the URL is not valid.
     pub async fn connect(
         link: Link,
-        replicas: usize,
+        (name, replicas): (String, usize),
         now: impl Fn() -> Timestamp + Send + Sync + 'static,
-    ) -> Result<(Self, impl Future<Output = ()> + Send), String> {
+    ) -> Result<(Self, Learned, impl Future<Output = ()> + Send), String> {
         let connection = Connection::open(&link).await?;
-        let state = State {
-            aggregator: Aggregator::new(0),
-            definitions: BTreeMap::new(),
-            caught: Caught::default(),
-            skews: HashMap::new(),
-            refused: (0, None),
-            unassigned: BTreeMap::new(),
-        };
-        let shared =
-            Arc::new(Shared { connection, state: Mutex::new(state), began: Instant::now(), defined: Notify::new() });
+        let (leases, competing) = leases(connection.clone(), name, link.seed);
+        leases.wanted.send_replace(BTreeSet::from([LEADER.to_owned()]));
+        // It ends when the loop is dropped.
+        tokio::spawn(competing);
+        let (learned, learn) = mpsc::unbounded_channel();
+        let state = Mutex::new(State::new());
+        let shared = Arc::new(Shared { connection, state, began: Instant::now(), defined: Notify::new() });
         let work = Work {
             shared: shared.clone(),
             now: Box::new(now),
+            leases,
+            term: None,
+            learned,
             assignments: Assignments::default(),
             unsigned: None,
             disagreeing: HashMap::new(),
         };
-        Ok((Self { shared }, work.run(replicas)))
+        Ok((Self { shared }, learn, work.run(replicas)))
     }
 
-    /// Makes or changes a deployment, or deletes it.
-    pub fn define(&self, name: &str, deployment: Option<Deployment>) {
+    /// Takes over a definition of a deployment, unless a later version is known.
+    pub fn define(&self, name: &str, deployment: Deployment) {
         let mut state = self.shared.state();
-        let selector = deployment.as_ref().map(Deployment::selector);
-        match deployment {
-            Some(deployment) => drop(state.definitions.insert(name.to_owned(), deployment)),
-            None => drop(state.definitions.remove(name)),
+        if state.define(name, deployment) {
+            state.redefined.push(definition(name));
+            drop(state);
+            self.shared.defined.notify_one();
         }
-        state.aggregator.apply(&Input::Deployment { name, selector: selector.as_ref() });
-        drop(state);
-        self.shared.defined.notify_one();
+    }
+
+    /// Returns the version of a deployment, also of one that is deleted; 0 if it never was.
+    pub fn version(&self, name: &str) -> u64 {
+        self.shared.state().version(name)
     }
 
     /// Returns the fleet as a whole.
     pub fn view(&self) -> FleetView {
         let state = self.shared.state();
         let (devices, stale) = state.aggregator.device_counts();
-        let Caught { info, state: states, assignments } = state.caught;
+        let Caught { info, state: states, assignments, leases } = state.caught;
         FleetView {
             link: self.shared.connection.state(),
-            is_complete: info && states && assignments,
+            is_complete: info && states && assignments && leases,
             devices,
             stale,
             refused: state.refused.clone(),
             unassigned: state.unassigned.clone(),
+            waits_for: state.waits_for.clone(),
         }
     }
 
     /// Returns all deployments by name.
     pub fn deployments(&self) -> Vec<DeploymentView> {
         let state = self.shared.state();
-        let names = state.definitions.keys();
-        names.filter_map(|name| state.deployment(name)).collect()
+        state.names().filter_map(|name| state.deployment(name)).collect()
     }
 
     /// Returns a deployment; `None` if it is not defined.
@@ -187,36 +180,14 @@ impl Shared {
     }
 }
 
-impl State {
-    fn deployment(&self, name: &str) -> Option<DeploymentView> {
-        let definition = self.definitions.get(name)?.clone();
-        let aggregate = self.aggregator.aggregate(name).unwrap_or_default();
-        Some(DeploymentView { name: name.to_owned(), definition, aggregate })
-    }
-
-    fn refuse(&mut self, key: &str, why: impl std::fmt::Display) {
-        let why = format!("{key}: {why}");
-        if self.refused.0 == 0 {
-            tracing::warn!("a record of the fleet is refused: {why}");
-        }
-        self.refused = (self.refused.0 + 1, Some(why));
-    }
-
-    /// The assignment of a device, as bytes.
-    fn assignment(&self, device: &str) -> Result<Vec<u8>, String> {
-        let chosen = self.aggregator.deployments_of(device).into_iter();
-        let deployments = chosen.filter_map(|name| {
-            let Deployment { version, targets, .. } = self.definitions.get(&name)?;
-            Some(Assigned { version: *version, targets: targets.clone(), name })
-        });
-        encode(&Assignment { deployments: deployments.collect() }).map_err(|error| error.to_string())
-    }
-}
-
 /// The loop's own state.
 struct Work {
     shared: Arc<Shared>,
     now: Box<dyn Fn() -> Timestamp + Send + Sync>,
+    leases: Leases,
+    /// The term under which this operator assigned last; `None` while it waits.
+    term: Option<u64>,
+    learned: mpsc::UnboundedSender<(String, Deployment)>,
     assignments: Assignments,
     /// The text by which agents know the stream of states, while it is not written.
     unsigned: Option<String>,
@@ -248,6 +219,7 @@ impl Work {
                 Some(message) = heartbeats.next() => self.heard(&message.subject, &message.payload).await,
                 // The assignments below follow.
                 () = shared.defined.notified() => {}
+                _ = self.leases.standing.changed() => self.led(),
                 Some(results) = written.recv() => {
                     is_writing = false;
                     self.assigned(results).await;
@@ -296,10 +268,11 @@ impl Work {
                         state.aggregator.match_devices();
                     }
                     Bucket::State => state.caught.state = true,
+                    Bucket::Leases => state.caught.leases = true,
                     Bucket::Assignments => {
                         state.caught.assignments = true;
-                        let (all, _) = state.aggregator.devices_from(0, |_| true, usize::MAX);
-                        self.assignments.recheck(all.into_iter().map(|view| view.device));
+                        drop(state);
+                        self.recheck_all();
                     }
                 }
             }
@@ -352,6 +325,7 @@ impl Work {
                         phase: found.phase.into(),
                         at: found.at().min(now),
                         error: found.error.as_deref(),
+                        term: found.term,
                     });
                     if applied == Applied::Refused {
                         state.refuse(key, "the device reports too many deployments that it was not assigned");
@@ -362,9 +336,64 @@ impl Work {
             },
             Bucket::Assignments => {
                 drop(state);
-                self.assignments.note(key, payload, revision);
+                self.written(key, payload, revision);
             }
+            Bucket::Leases if key == LEADER => {}
+            Bucket::Leases => match (of_shard(key), decode::<Lease>(payload)) {
+                (Some(deployment), Ok(lease)) => state.lease(deployment, lease),
+                (_, Err(why)) => state.refuse(key, why),
+                (None, _) => state.refuse(key, "this is not the key of a lease"),
+            },
         }
+    }
+
+    /// An operator wrote a definition or an assignment; this one may have been it.
+    fn written(&mut self, key: &str, payload: &Bytes, revision: u64) {
+        let mut state = self.shared.state();
+        let Some(name) = of_definition(key) else {
+            let hash = decode::<Assignment>(payload).map_or_else(|_| hash(payload), |found| meaning(&found));
+            if self.assignments.note(key, hash, revision) {
+                self.assignments.recheck([key.to_owned()]);
+            }
+            return;
+        };
+        self.assignments.note(key, hash(payload), revision);
+        match decode::<Deployment>(payload) {
+            Ok(found) if state.define(name, found.clone()) => {
+                tracing::info!("another operator changed the deployment {name}");
+                // The host stores it, unless it is ending.
+                let _ = self.learned.send((name.to_owned(), found));
+            }
+            Ok(_) => {}
+            Err(why) => state.refuse(key, why),
+        }
+        // If this host has a later one, it replaces that.
+        self.assignments.recheck([key.to_owned()]);
+    }
+
+    /// The lease of the operators changed, or was renewed.
+    fn led(&mut self) {
+        let standing = self.leases.standing.borrow_and_update().get(LEADER).cloned();
+        let term = standing.as_ref().and_then(Standing::right);
+        let waits_for = standing.filter(|_| term.is_none()).map(|standing| standing.owner);
+        let is_new = term.is_some() && self.term != term;
+        self.term = term;
+        let known = std::mem::replace(&mut self.shared.state().waits_for, waits_for.clone());
+        if let Some(other) = waits_for.filter(|_| known.is_none()) {
+            tracing::info!("the operator {other} assigns deployments to devices; this one waits, and counts");
+        }
+        if is_new {
+            tracing::info!("this operator assigns deployments to devices from now on");
+            self.recheck_all();
+        }
+    }
+
+    /// Compares everything that this operator writes with the broker.
+    fn recheck_all(&mut self) {
+        let state = self.shared.state();
+        let (all, _) = state.aggregator.devices_from(0, |_| true, usize::MAX);
+        let keys = all.into_iter().map(|view| view.device).chain(state.names().map(|name| definition(name)));
+        self.assignments.recheck(keys);
     }
 
     async fn heard(&mut self, subject: &str, payload: &Bytes) {
@@ -399,31 +428,27 @@ impl Work {
         }
     }
 
-    /// The next assignments to write; none while it is not known what the broker holds.
+    /// The next records to write; none while it is not known what the broker holds.
     fn next_assignments(&mut self) -> Vec<Draft> {
+        // The lease may have lapsed while this process was stopped.
+        let right = self.leases.standing.borrow().get(LEADER).and_then(Standing::right);
         let mut state = self.shared.state();
         if !state.caught.info || !state.caught.assignments {
             return Vec::new();
         }
+        self.assignments.recheck(std::mem::take(&mut state.redefined));
         self.assignments.recheck(state.aggregator.take_reassigned());
-        self.assignments.next(|device| match state.assignment(device) {
-            Ok(payload) => {
-                state.unassigned.remove(device);
-                Some(payload)
-            }
-            Err(why) => {
-                state.unassigned.insert(device.to_owned(), why);
-                None
-            }
-        })
+        self.assignments.next(|key| state.record(key, right))
     }
 
     async fn assigned(&mut self, outcomes: Vec<Outcome>) {
         for outcome in outcomes {
-            let device = &outcome.device;
+            let device = &outcome.key;
             if self.assignments.settle(&outcome) {
-                // A lost message delays the device until its next check.
-                let _ = self.shared.connection.client.publish(assigned(device), Bytes::new()).await;
+                if of_definition(device).is_none() {
+                    // A lost message delays the device until its next check.
+                    let _ = self.shared.connection.client.publish(assigned(device), Bytes::new()).await;
+                }
             } else if let Answer::Unknown(why) = &outcome.answer {
                 self.shared.state().unassigned.insert(device.clone(), why.clone());
             }

@@ -12,8 +12,8 @@
 #[allow(dead_code, reason = "it has more than these tests need")]
 mod server;
 
-use broker::{Agent, AgentHost, Description, Link, Operator};
-use fleet::wire::{Assigned, Deployment, ModeWire, RequirementWire};
+use broker::{Agent, AgentHost, Description, Granted, Link, Operator};
+use fleet::wire::{Deployment, ModeWire, RequirementWire};
 use fleet::{Labels, Phase};
 use model::{DeploymentReport, FleetChange, FleetPlace, FleetRecord, QueuedRecord, Timestamp};
 use rand::{Rng, SeedableRng};
@@ -77,7 +77,7 @@ impl AgentHost for Database {
         &self.recorded
     }
 
-    async fn assign(&self, _: Vec<Assigned>) -> Result<(), String> {
+    async fn assign(&self, _: Vec<Granted>) -> Result<(), String> {
         Ok(())
     }
 
@@ -127,9 +127,10 @@ impl Scene {
 
     async fn operate(&mut self) {
         let link = self.link("operator");
-        let (operator, work) = Operator::connect(link, 1, now).await.unwrap();
+        // It has the name of the one that was killed, so that it need not wait.
+        let (operator, _, work) = Operator::connect(link, ("operator".to_owned(), 1), now).await.unwrap();
         for (name, deployment) in definitions() {
-            operator.define(&name, Some(deployment));
+            operator.define(&name, deployment);
         }
         self.operator = Some((operator, tokio::spawn(work)));
     }
@@ -186,7 +187,7 @@ impl Scene {
         let phase = Phase::ALL[self.random.random_range(0..Phase::ALL.len())];
         let deployment = format!("d{}", self.random.random_range(0..DEPLOYMENTS));
         let error = (phase == Phase::Failed).then(|| "connect: refused".to_owned());
-        let report = DeploymentReport { deployment, phase, counts: [1, 0, 0, 0], at: now(), error };
+        let report = DeploymentReport { deployment, phase, counts: [1, 0, 0, 0], at: now(), error, term: 0 };
         self.devices[place].database.record(FleetRecord::Report(report));
     }
 

@@ -1,15 +1,17 @@
-//! Targets that an operator of the fleet assigned. Each deployment is kept as a setting whose value is the list of its
-//! targets as JSON, with the keys of a `[[target]]`.
+//! Targets that an operator of the fleet assigned. Each deployment is kept as a setting whose value is JSON: its
+//! targets, with the keys of a `[[target]]`, and the term of the lease under which this host polls them, if they need
+//! one.
 //!
 //! In the texts of a target, `${device.id}` and `${device.label.X}` stand for the id and a label of this host. Secrets
 //! never travel: a target names secrets of this host's `[secrets]`.
 
 use crate::checked::Config;
 use crate::definition::{Made, made_by};
-use crate::fleet_section::{AssignedTarget, FleetConfig};
+use crate::fleet_section::{AssignedDeployment, AssignedTarget, FleetConfig};
 use crate::reader::Overrides;
 use crate::written::Environment;
 use model::{TargetId, TargetSource};
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,8 +32,8 @@ impl Config {
                 misfits.insert(key.clone(), "this host is no longer an agent of a fleet".to_owned());
                 continue;
             };
-            let targets = match serde_json::from_str::<Vec<Value>>(text) {
-                Ok(targets) => targets,
+            let Stored { term, targets } = match serde_json::from_str(text) {
+                Ok(stored) => stored,
                 Err(error) => {
                     misfits.insert(key.clone(), error.to_string());
                     continue;
@@ -68,16 +70,38 @@ impl Config {
             if !notes.is_empty() {
                 misfits.insert(key.clone(), notes.join("; "));
             }
-            self.deployments.insert(deployment.to_owned(), assigned);
+            self.deployments.insert(deployment.to_owned(), AssignedDeployment { term, targets: assigned });
         }
     }
 
     /// Notes that a target of a deployment is not polled.
     pub fn note_unassigned(&mut self, id: &TargetId, why: &str) {
-        for target in self.deployments.values_mut().flatten().filter(|target| target.id == id.as_str()) {
+        let targets = self.deployments.values_mut().flat_map(|assigned| &mut assigned.targets);
+        for target in targets.filter(|target| target.id == id.as_str()) {
             target.problem.get_or_insert_with(|| why.to_owned());
         }
     }
+}
+
+/// The value of the setting that keeps an assigned deployment.
+#[derive(Deserialize)]
+struct Stored {
+    #[serde(default)]
+    term: u64,
+    targets: Vec<Value>,
+}
+
+/// Returns the text that keeps an assigned deployment: its targets as JSON, and the term of the lease, or 0.
+pub fn stored_assignment(term: u64, targets: &[String]) -> String {
+    let term = if term == 0 { String::new() } else { format!("\"term\":{term},") };
+    format!("{{{term}\"targets\":[{}]}}", targets.join(","))
+}
+
+/// Whether a setting keeps a deployment that this host polls under a lease. Another host may have the lease since this
+/// one ran last.
+pub fn needs_lease(key: &str, text: &str) -> bool {
+    matches!(made_by(key), Some(Made::Assignment(_)))
+        && serde_json::from_str(text).is_ok_and(|Stored { term, .. }| term > 0)
 }
 
 /// Fills in the id and the labels of this host.
@@ -117,6 +141,19 @@ mod tests {
     use super::*;
     use crate::fleet_section::FleetRole;
     use serde_json::json;
+
+    #[test]
+    fn only_an_assignment_under_a_lease_needs_one() {
+        let targets = [r#"{"id":"a"}"#.to_owned(), r#"{"id":"b"}"#.to_owned()];
+        let read =
+            |text: &str| serde_json::from_str(text).map(|Stored { term, targets }| (term, targets.len())).unwrap();
+        assert_eq!(read(&stored_assignment(0, &targets)), (0, 2));
+        assert_eq!(read(&stored_assignment(7, &targets)), (7, 2));
+        let key = crate::definition::assignment_key("dns");
+        assert!(needs_lease(&key, &stored_assignment(7, &targets)));
+        assert!(!needs_lease(&key, &stored_assignment(0, &targets)) && !needs_lease(&key, "[]"));
+        assert!(!needs_lease("cadence", &stored_assignment(7, &targets)));
+    }
 
     #[test]
     fn the_id_and_the_labels_of_the_device_are_filled_in_everywhere() {

@@ -1,6 +1,6 @@
 //! The complete, checked configuration.
 
-use crate::fleet_section::{AssignedTarget, FleetConfig, fleet_section};
+use crate::fleet_section::{AssignedDeployment, FleetConfig, fleet_section};
 use crate::proxy::{ProxyConfig, proxy};
 use crate::reader::{LONGEST, Notes, Section, count, interval, suggestion, text, words};
 use crate::shared_secret::SharedSecret;
@@ -80,7 +80,7 @@ pub struct Config {
     /// The part of this host in a fleet.
     pub fleet: Option<FleetConfig>,
     /// The deployments that this host was assigned, by name.
-    pub deployments: BTreeMap<String, Vec<AssignedTarget>>,
+    pub deployments: BTreeMap<String, AssignedDeployment>,
     /// The name of the file, for messages.
     pub file: String,
     /// The origins of values outside targets that are not the default, by key.

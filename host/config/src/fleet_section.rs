@@ -35,6 +35,15 @@ pub enum FleetRole {
     Both,
 }
 
+/// A deployment that this host was assigned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AssignedDeployment {
+    /// The term of the lease under which this host polls; 0 if the deployment needs none.
+    pub term: u64,
+    /// The targets.
+    pub targets: Vec<AssignedTarget>,
+}
+
 /// A target of a deployment on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignedTarget {

@@ -28,7 +28,7 @@ use crate::read_model::{Entry, ReadModel, info, observed};
 use crate::schedule_time::to_wall;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
-use config::AssignedTarget;
+use config::AssignedDeployment;
 use gathering::Gathering;
 use metrics::{Metrics, TargetMetrics};
 use model::{
@@ -152,8 +152,8 @@ impl Driver {
     }
 
     /// Takes over the deployments that this host was assigned, and the last report about each from an earlier run.
-    pub fn deployed(mut self, targets: BTreeMap<String, Vec<AssignedTarget>>, reported: Vec<DeploymentReport>) -> Self {
-        self.deployments = Deployments::new(targets, reported);
+    pub fn deployed(mut self, assigned: BTreeMap<String, AssignedDeployment>, reported: Vec<DeploymentReport>) -> Self {
+        self.deployments = Deployments::new(assigned, reported);
         self.report_deployments();
         self
     }

@@ -2,7 +2,7 @@
 
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
-use config::AssignedTarget;
+use config::AssignedDeployment;
 use model::{
     Ask, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure, PollMeasure, TargetId,
     Timestamp,
@@ -63,7 +63,7 @@ pub struct Reconfigured {
     /// The kind whose plugin changed or was removed.
     pub plugged: Option<Kind>,
     /// The deployments that this host was assigned, by name.
-    pub deployments: BTreeMap<String, Vec<AssignedTarget>>,
+    pub deployments: BTreeMap<String, AssignedDeployment>,
 }
 
 /// A poll that ended.

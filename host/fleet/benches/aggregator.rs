@@ -28,7 +28,11 @@ fn main() {
     let begin = cpu();
     let mut aggregator = Aggregator::new(0);
     for n in 0..deployments {
-        aggregator.apply(&Input::Deployment { name: &deployment(n), selector: Some(&estate.selector(n)) });
+        aggregator.apply(&Input::Deployment {
+            name: &deployment(n),
+            selector: Some(&estate.selector(n)),
+            is_once: false,
+        });
     }
     // The labels are made outside the measured time.
     let mut made = Duration::ZERO;
@@ -105,6 +109,7 @@ fn report(aggregator: &mut Aggregator, of: (&str, &str), counter: u32, random: &
         phase,
         at: Timestamp::from_millis(i64::from(counter)),
         error: (phase == Phase::Failed).then_some("the server answered 503 Service Unavailable"),
+        term: 0,
     };
     // A device may be named twice in a round.
     assert_ne!(aggregator.apply(black_box(&input)), Applied::Refused);
@@ -126,7 +131,7 @@ fn selectors_change(aggregator: &mut Aggregator, estate: &Estate, deployments: u
     let change = |n: usize| {
         let (name, selector) = (deployment(n * 7 % deployments), estate.selector(n * 7 + 100_000));
         let begin = cpu();
-        aggregator.apply(&Input::Deployment { name: &name, selector: Some(&selector) });
+        aggregator.apply(&Input::Deployment { name: &name, selector: Some(&selector), is_once: false });
         cpu() - begin
     };
     let mut times: Vec<Duration> = (0..21).map(change).collect();

@@ -31,6 +31,8 @@ pub enum Input<'a> {
         at: Timestamp,
         /// The last error.
         error: Option<&'a str>,
+        /// The term of the lease under which the device polls; 0 for a deployment that needs none.
+        term: u64,
     },
     /// A device lives, and its states have this sum of [`crate::digest`].
     Heartbeat {
@@ -45,6 +47,17 @@ pub enum Input<'a> {
         name: &'a str,
         /// The devices that it is for.
         selector: Option<&'a Selector>,
+        /// Whether only the holder of its lease counts.
+        is_once: bool,
+    },
+    /// The lease of a deployment has an owner. Reports of other devices, and those of other terms, do not count.
+    Lease {
+        /// The deployment's name.
+        deployment: &'a str,
+        /// The owner's id; `None` if it gave the lease up.
+        owner: Option<&'a str>,
+        /// The term.
+        term: u64,
     },
 }
 
@@ -91,6 +104,8 @@ pub struct Aggregate {
     pub unreported: u32,
     /// Devices that were not heard for [`crate::STALE_AFTER`]; they count in no phase, because theirs is not known.
     pub stale: u32,
+    /// The device that polls a deployment which one device polls at a time, and its term.
+    pub holder: Option<(String, u64)>,
     /// The latest failure.
     pub last_error: Option<Happened>,
     /// The latest changes of phases, newest first, at most ten.

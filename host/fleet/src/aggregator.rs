@@ -2,6 +2,7 @@
 
 mod arena;
 mod index;
+mod once;
 mod records;
 mod views;
 mod wheel;
@@ -15,7 +16,7 @@ use index::{Index, Pair};
 use model::{Phase, Timestamp};
 use records::{DEPLOYMENTS, MOST, Record, Records};
 use smallvec::SmallVec;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 pub use views::DeviceView;
 use wheel::Wheel;
@@ -74,6 +75,10 @@ struct Deployment {
     is_dirty: bool,
     /// The second of the last patch.
     patched: Option<u32>,
+    /// Whether only the holder of the lease counts.
+    is_once: bool,
+    /// The id of the holder, and its term.
+    lease: Option<(Box<str>, u64)>,
 }
 
 /// The counters of all deployments. Time is a number of seconds since a start of the caller's choice.
@@ -88,6 +93,8 @@ pub struct Aggregator {
     labels: Vec<Pair>,
     /// Labels in `labels` that no device has.
     unused_labels: usize,
+    /// The terms of the leases under which devices reported, by device and deployment.
+    terms: HashMap<(u32, u32), u64>,
     /// Deployments that changed since their last patch.
     dirty: Vec<u32>,
     /// Devices whose deployments changed.
@@ -110,6 +117,7 @@ impl Aggregator {
             index: Index::default(),
             labels: Vec::new(),
             unused_labels: 0,
+            terms: HashMap::new(),
             dirty: Vec::new(),
             reassigned: Vec::new(),
             wheel: Wheel::new(now, STALE_AFTER),
@@ -138,11 +146,12 @@ impl Aggregator {
     pub fn apply(&mut self, input: &Input<'_>) -> Applied {
         match *input {
             Input::Info { device, stamp, floor, labels } => self.describe(device, (stamp, floor), labels),
-            Input::State { device, deployment, stamp, phase, at, error } => {
-                self.report((device, deployment), stamp, (phase, at, error))
+            Input::State { device, deployment, stamp, phase, at, error, term } => {
+                self.report((device, deployment), (stamp, term), (phase, at, error))
             }
             Input::Heartbeat { device, digest } => self.hear(device, digest),
-            Input::Deployment { name, selector } => self.define(name, selector),
+            Input::Deployment { name, selector, is_once } => self.define(name, selector, is_once),
+            Input::Lease { deployment, owner, term } => self.lease(deployment, owner, term),
         }
     }
 
@@ -210,6 +219,7 @@ impl Aggregator {
             failed: count(Slot::Failed),
             unreported: count(Slot::Unreported),
             stale: count(Slot::Stale),
+            holder: state.lease.as_ref().filter(|_| state.is_once).map(|(owner, term)| (owner.as_ref().into(), *term)),
             last_error: state.last_error.as_ref().map(happened),
             recent: state.recent.iter().rev().map(happened).collect(),
         }
@@ -318,10 +328,13 @@ impl Aggregator {
         }
     }
 
-    fn define(&mut self, name: &str, selector: Option<&Selector>) -> Applied {
+    fn define(&mut self, name: &str, selector: Option<&Selector>, is_once: bool) -> Applied {
         let deployment = self.deployment(name);
         self.index.file(deployment, selector);
         self.touch(deployment);
+        if self.deployments[deployment as usize].is_once != is_once {
+            self.recount(deployment, |state| state.is_once = is_once);
+        }
         if self.is_loading {
             return Applied::New;
         }
@@ -348,7 +361,7 @@ impl Aggregator {
     fn report(
         &mut self,
         (device, deployment): (&str, &str),
-        stamp: Stamp,
+        (stamp, term): (Stamp, u64),
         (phase, at, error): (Phase, Timestamp, Option<&str>),
     ) -> Applied {
         let device = self.device(device);
@@ -364,7 +377,8 @@ impl Aggregator {
         if stamp <= record.stamp {
             return if stamp == record.stamp { Applied::Same } else { Applied::Old };
         }
-        if record.matched && record.phase != phase {
+        self.set_term((device, record.deployment), &record, term);
+        if record.matched && record.phase != phase && self.has_right(device, record.deployment) {
             self.note(record.deployment, Change { at, device, phase, error: error.map(Into::into) });
         }
         self.replace(device, record, Record { stamp, phase, ..record });
@@ -433,6 +447,7 @@ impl Aggregator {
         }
         let slot = match record.phase {
             _ if self.devices[device as usize].is_stale => Slot::Stale,
+            _ if !self.has_right(device, record.deployment) => Slot::Unreported,
             Phase::Pending => Slot::Pending,
             Phase::Succeeded => Slot::Succeeded,
             Phase::Failed => Slot::Failed,

@@ -13,6 +13,8 @@ struct Written {
     selector: WrittenSelector,
     #[serde(default)]
     quorum: Option<u32>,
+    #[serde(default)]
+    once: bool,
     targets: Vec<Value>,
 }
 
@@ -39,11 +41,13 @@ struct WrittenRequirement {
 /// # Errors
 /// One sentence that names the wrong part.
 pub fn read_deployment(text: &str, version: u64) -> Result<Deployment, String> {
-    let Written { selector, quorum, targets } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let Written { selector, quorum, once, targets } = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let WrittenSelector { match_labels: labels, match_expressions } = selector;
     let requirements = match_expressions.into_iter().map(requirement).collect::<Result<_, String>>()?;
     let mode = match quorum {
+        None if once => ModeWire::Once,
         None => ModeWire::Each,
+        Some(_) if once => return Err("once and quorum: use one of them".to_owned()),
         Some(0) => return Err("quorum: use 1 or more, or leave it out".to_owned()),
         Some(needed) => ModeWire::Quorum(needed),
     };
@@ -101,8 +105,10 @@ pub fn show_deployment(deployment: &Deployment) -> Value {
         "selector": { "matchLabels": selector.labels, "matchExpressions": expressions },
         "targets": targets,
     });
-    if let ModeWire::Quorum(needed) = deployment.mode {
-        shown["quorum"] = needed.into();
+    match deployment.mode {
+        ModeWire::Each => {}
+        ModeWire::Once => shown["once"] = true.into(),
+        ModeWire::Quorum(needed) => shown["quorum"] = needed.into(),
     }
     shown
 }
@@ -141,6 +147,9 @@ mod tests {
         assert_eq!((read.version, read.mode), (7, ModeWire::Quorum(2)));
         assert_eq!(read_stored(&stored(&read)).as_ref(), Ok(&read));
         assert_eq!(show_deployment(&read), serde_json::from_str::<Value>(text).unwrap());
+        let once =
+            read_deployment(r#"{"once":true,"targets":[{"id":"a","kind":"http","url":"http://a"}]}"#, 1).unwrap();
+        assert_eq!((once.mode, read_stored(&stored(&once)).as_ref()), (ModeWire::Once, Ok(&once)));
         let everywhere = read_deployment(r#"{"targets":[{"id":"a","kind":"http","url":"http://a"}]}"#, 1).unwrap();
         assert!(everywhere.selector().matches(&Labels::new()));
     }

@@ -43,6 +43,8 @@ pub struct FleetView {
     pub refused: (u64, Option<String>),
     /// Devices without their assignment, with the reason.
     pub unassigned: BTreeMap<String, String>,
+    /// The operator that writes assignments; `None` if it is this one.
+    pub waits_for: Option<String>,
 }
 
 /// A deployment.
@@ -58,16 +60,24 @@ pub struct DeploymentView {
 
 impl DeploymentView {
     /// Returns the phase of the deployment as a whole: failed if a device failed, or as many as its quorum asks for.
-    /// `Removed` if the selector chooses no device.
+    /// `Removed` if the selector chooses no device. If one device polls at a time, it is the state of that device.
     pub fn phase(&self) -> Phase {
         let needed = match self.definition.mode {
             ModeWire::Quorum(needed) => needed.max(1),
             ModeWire::Each | ModeWire::Once => 1,
         };
-        let Aggregate { matched, failed, pending, unreported, stale, .. } = self.aggregate;
+        let is_once = self.definition.mode == ModeWire::Once;
+        let Aggregate { matched, failed, pending, unreported, stale, succeeded, .. } = self.aggregate;
         match () {
             () if matched == 0 => Phase::Removed,
             () if failed >= needed => Phase::Failed,
+            () if is_once => {
+                if succeeded > 0 {
+                    Phase::Succeeded
+                } else {
+                    Phase::Pending
+                }
+            }
             () if pending + unreported > 0 || stale == matched => Phase::Pending,
             () => Phase::Succeeded,
         }
@@ -133,6 +143,10 @@ mod tests {
             (ModeWire::Each, (2, 1, 1, 0, 0), Phase::Failed),
             (ModeWire::Quorum(2), (2, 1, 0, 0, 0), Phase::Succeeded),
             (ModeWire::Quorum(2), (1, 2, 0, 0, 0), Phase::Failed),
+            (ModeWire::Once, (1, 0, 0, 4, 0), Phase::Succeeded),
+            (ModeWire::Once, (0, 1, 0, 4, 0), Phase::Failed),
+            (ModeWire::Once, (0, 0, 1, 4, 0), Phase::Pending),
+            (ModeWire::Once, (0, 0, 0, 4, 1), Phase::Pending),
         ];
         for (mode, counts, expected) in cases {
             assert_eq!(view(mode, counts), expected, "{mode:?} {counts:?}");

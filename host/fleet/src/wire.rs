@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The version of all records.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// The maximum size of an agent's record in bytes. The streams refuse larger ones.
 pub const LARGEST: usize = 4096;
 /// The maximum size of an assignment in bytes: half of what the broker takes in one message.
@@ -88,6 +88,8 @@ pub struct DeploymentState {
     pub at: i64,
     /// The last error.
     pub error: Option<String>,
+    /// The term of the lease under which the device polls a deployment that one device polls at a time; 0 for others.
+    pub term: u64,
 }
 
 /// A phase; the numbers are its position in this list.
@@ -144,7 +146,8 @@ pub struct Deployment {
     pub labels: Labels,
     /// Further requirements.
     pub requirements: Vec<RequirementWire>,
-    /// The targets, each as JSON with the keys of the configuration file.
+    /// The targets, each as JSON with the keys of the configuration file. None if the deployment is deleted: operators
+    /// know by the version that it is not a new one.
     pub targets: Vec<String>,
     /// Which of the devices poll.
     pub mode: ModeWire,
@@ -163,12 +166,14 @@ pub enum RequirementWire {
 /// The deployments of a device: `<device>` in the bucket of assignments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
+    /// The term of the operator that wrote it. A device refuses one of an earlier term than the last.
+    pub term: u64,
     /// Every deployment that chooses the device.
     pub deployments: Vec<Assigned>,
 }
 
 /// A deployment as its devices receive it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Assigned {
     /// The name.
     pub name: String,
@@ -176,6 +181,8 @@ pub struct Assigned {
     pub version: u64,
     /// The targets, each as JSON with the keys of the configuration file.
     pub targets: Vec<String>,
+    /// Whether only the device with the lease polls.
+    pub is_once: bool,
 }
 
 /// Which devices of a deployment poll, and when it counts as failed.
@@ -189,13 +196,15 @@ pub enum ModeWire {
     Quorum(u32),
 }
 
-/// The right to act for a while: `shard.<n>`.
+/// The right to act for a while: `shard.<deployment>` for devices, `operator` for operators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// The device or operator that holds it.
     pub owner: String,
     /// Grows with each new owner. Results of an earlier term are refused.
     pub term: u64,
+    /// Whether the owner gave it up, so that the next need not wait.
+    pub is_free: bool,
 }
 
 /// A type of record with its checks.
@@ -316,6 +325,16 @@ impl Record for Lease {
 }
 
 impl Deployment {
+    /// A deployment that is deleted.
+    pub fn deleted(version: u64) -> Self {
+        Self { version, labels: Labels::new(), requirements: Vec::new(), targets: Vec::new(), mode: ModeWire::Each }
+    }
+
+    /// Whether it is deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.targets.is_empty()
+    }
+
     /// Which devices it is for.
     pub fn selector(&self) -> Selector {
         let requirement = |wire: &RequirementWire| match wire.clone() {
@@ -380,7 +399,14 @@ mod tests {
 
     fn state() -> DeploymentState {
         let error = Some("the server answered 503".to_owned());
-        DeploymentState { stamp: (1, 2), phase: PhaseWire::Failed, counts: [3, 0, 1, 0], at: 1_796_000_000_000, error }
+        DeploymentState {
+            stamp: (1, 2),
+            phase: PhaseWire::Failed,
+            counts: [3, 0, 1, 0],
+            at: 1_796_000_000_000,
+            error,
+            term: 0,
+        }
     }
 
     fn info() -> DeviceInfo {
@@ -400,7 +426,7 @@ mod tests {
         round_trip(&HeartbeatPayload { epoch: 1, at: -5, dirty: 7, digest: u64::MAX });
         round_trip(&StateChangeEvent { from: Some(PhaseWire::Removed), to: state() });
         round_trip(&LogEvent { at: 1, severity: 2, message: "gone".to_owned(), deployment: Some("dns".to_owned()) });
-        round_trip(&Lease { owner: "host-1".to_owned(), term: 3 });
+        round_trip(&Lease { owner: "host-1".to_owned(), term: 3, is_free: false });
         let requirements = vec![
             RequirementWire::In("a".to_owned(), vec!["b".to_owned()]),
             RequirementWire::NotIn("a".to_owned(), vec!["c".to_owned()]),
@@ -409,8 +435,9 @@ mod tests {
         ];
         let targets = vec![r#"{"id":"dns"}"#.to_owned()];
         let mode = ModeWire::Quorum(2);
-        let assigned = Assigned { name: "dns".to_owned(), version: 9, targets: vec!["x".repeat(100_000)] };
-        round_trip(&Assignment { deployments: vec![assigned] });
+        let assigned =
+            Assigned { name: "dns".to_owned(), version: 9, targets: vec!["x".repeat(100_000)], is_once: true };
+        round_trip(&Assignment { term: 2, deployments: vec![assigned] });
         round_trip(&Deployment { version: 9, labels: info().labels, requirements, targets, mode });
         for phase in [Phase::Pending, Phase::Succeeded, Phase::Failed, Phase::Removed] {
             assert_eq!(Phase::from(PhaseWire::from(phase)), phase);
@@ -418,9 +445,9 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1_stay_as_they_are() {
+    fn the_bytes_of_version_2_stay_as_they_are() {
         let bytes = encode(&DeploymentState { error: None, ..state() }).unwrap();
-        assert_eq!(bytes, [1, 1, 2, 2, 3, 0, 1, 0, 128, 160, 137, 159, 197, 104, 0]);
+        assert_eq!(bytes, [2, 1, 2, 2, 3, 0, 1, 0, 128, 160, 137, 159, 197, 104, 0, 0]);
     }
 
     #[test]
@@ -428,14 +455,17 @@ mod tests {
         let good = encode(&state()).unwrap();
         let refused = |bytes: &[u8]| decode::<DeploymentState>(bytes).unwrap_err();
         assert_eq!(refused(&[]), WireError::Empty);
-        assert_eq!(refused(&[2, 1]), WireError::Version(2));
+        assert_eq!(refused(&[1, 1]), WireError::Version(1));
         assert_eq!(refused(&[&good[..], &[0]].concat()), WireError::LeftOver(1));
-        assert_eq!(refused(&vec![1; LARGEST + 1]), WireError::TooLarge(LARGEST + 1, LARGEST));
+        assert_eq!(refused(&vec![VERSION; LARGEST + 1]), WireError::TooLarge(LARGEST + 1, LARGEST));
         assert!(matches!(refused(&good[..good.len() - 1]), WireError::Damaged(_)));
         let long = DeploymentState { error: Some("x".repeat(ERROR + 1)), ..state() };
         assert_eq!(encode(&long), Err(WireError::TooLong("error")));
         assert_eq!(encode(&DeploymentState { stamp: (1, 0), ..state() }), Err(WireError::NoCounter));
-        assert_eq!(encode(&Lease { owner: "a.b".to_owned(), term: 1 }), Err(WireError::Name("a.b".to_owned())));
+        assert_eq!(
+            encode(&Lease { owner: "a.b".to_owned(), term: 1, is_free: true }),
+            Err(WireError::Name("a.b".to_owned()))
+        );
         let labels = [("a b".to_owned(), String::new())].into();
         assert!(matches!(encode(&DeviceInfo { labels, ..info() }), Err(WireError::Label(_))));
         let inventory = (0..40).map(|n| (n.to_string(), "x".repeat(200))).collect();

@@ -25,11 +25,18 @@ enum Step {
         deployment: usize,
         stamp: Stamp,
         phase: Phase,
+        term: u64,
     },
     Heartbeat(usize),
     Deployment {
         deployment: usize,
         selector: Option<Selector>,
+        is_once: bool,
+    },
+    Lease {
+        deployment: usize,
+        owner: Option<usize>,
+        term: u64,
     },
     Tick(u32),
     /// Repeats an earlier input, counted from the last.
@@ -42,7 +49,9 @@ struct Naive {
     now: u32,
     infos: BTreeMap<usize, (Stamp, Option<Labels>)>,
     floors: BTreeMap<usize, u32>,
-    states: BTreeMap<(usize, usize), (Stamp, Phase)>,
+    states: BTreeMap<(usize, usize), (Stamp, Phase, u64)>,
+    leases: BTreeMap<usize, (usize, u64)>,
+    once: BTreeSet<usize>,
     selectors: BTreeMap<usize, Selector>,
     /// Devices of which anything arrived, with the second of the last heartbeat.
     heard: BTreeMap<usize, u32>,
@@ -59,12 +68,12 @@ impl Naive {
                     *held = (*held).max(*floor);
                 }
             }
-            Step::State { device, deployment, stamp, phase } => {
+            Step::State { device, deployment, stamp, phase, term } => {
                 self.heard.entry(*device).or_insert(self.now);
                 let is_valid = stamp.epoch >= self.floor(*device);
                 let held = self.states.get(&(*device, *deployment));
-                if is_valid && held.is_none_or(|(known, _)| stamp > known) {
-                    self.states.insert((*device, *deployment), (*stamp, *phase));
+                if is_valid && held.is_none_or(|(known, ..)| stamp > known) {
+                    self.states.insert((*device, *deployment), (*stamp, *phase, *term));
                 }
             }
             Step::Heartbeat(device) => {
@@ -72,12 +81,20 @@ impl Naive {
                     *heard = self.now;
                 }
             }
-            Step::Deployment { deployment, selector: Some(selector) } => {
-                self.selectors.insert(*deployment, selector.clone());
+            Step::Deployment { deployment, selector, is_once } => {
+                match selector {
+                    Some(selector) => drop(self.selectors.insert(*deployment, selector.clone())),
+                    None => drop(self.selectors.remove(deployment)),
+                }
+                match is_once {
+                    true => self.once.insert(*deployment),
+                    false => self.once.remove(deployment),
+                };
             }
-            Step::Deployment { deployment, selector: None } => {
-                self.selectors.remove(deployment);
-            }
+            Step::Lease { deployment, owner, term } => match owner {
+                Some(owner) => drop(self.leases.insert(*deployment, (*owner, *term))),
+                None => drop(self.leases.remove(deployment)),
+            },
             Step::Tick(seconds) => self.now += seconds,
             Step::Again(_) => {}
         }
@@ -89,19 +106,24 @@ impl Naive {
 
     fn counters(&self, deployment: usize) -> Aggregate {
         let mut found = Aggregate::default();
+        let is_once = self.once.contains(&deployment);
+        let lease = self.leases.get(&deployment).filter(|_| is_once);
+        found.holder = lease.map(|(device, term)| (DEVICES[*device].to_owned(), *term));
         let Some(selector) = self.selectors.get(&deployment) else { return found };
         for (device, (_, labels)) in &self.infos {
             if !labels.as_ref().is_some_and(|labels| selector.matches(labels)) {
                 continue;
             }
             found.matched += 1;
-            let valid = self.states.get(&(*device, deployment)).filter(|(stamp, _)| stamp.epoch >= self.floor(*device));
+            let has_right = |term: u64| !is_once || lease == Some(&(*device, term));
+            let valid = self.states.get(&(*device, deployment));
+            let valid = valid.filter(|(stamp, _, term)| stamp.epoch >= self.floor(*device) && has_right(*term));
             let counter = match valid {
                 _ if self.now - self.heard[device] >= STALE_AFTER => &mut found.stale,
-                Some((_, Phase::Pending)) => &mut found.pending,
-                Some((_, Phase::Succeeded)) => &mut found.succeeded,
-                Some((_, Phase::Failed)) => &mut found.failed,
-                Some((_, Phase::Removed)) | None => &mut found.unreported,
+                Some((_, Phase::Pending, _)) => &mut found.pending,
+                Some((_, Phase::Succeeded, _)) => &mut found.succeeded,
+                Some((_, Phase::Failed, _)) => &mut found.failed,
+                Some((_, Phase::Removed, _)) | None => &mut found.unreported,
             };
             *counter += 1;
         }
@@ -110,8 +132,8 @@ impl Naive {
 
     fn digest(&self, device: usize) -> u64 {
         let valid =
-            self.states.iter().filter(|((of, _), (stamp, _))| *of == device && stamp.epoch >= self.floor(device));
-        valid.map(|((_, deployment), (stamp, _))| digest(DEPLOYMENTS[*deployment], *stamp)).fold(0, u64::wrapping_add)
+            self.states.iter().filter(|((of, _), (stamp, ..))| *of == device && stamp.epoch >= self.floor(device));
+        valid.map(|((_, deployment), (stamp, ..))| digest(DEPLOYMENTS[*deployment], *stamp)).fold(0, u64::wrapping_add)
     }
 }
 
@@ -120,17 +142,21 @@ fn apply(aggregator: &mut Aggregator, naive: &Naive, step: &Step) -> Option<Appl
         Step::Info { device, stamp, floor, labels } => {
             Input::Info { device: DEVICES[*device], stamp: *stamp, floor: *floor, labels: labels.as_ref() }
         }
-        Step::State { device, deployment, stamp, phase } => Input::State {
+        Step::State { device, deployment, stamp, phase, term } => Input::State {
             device: DEVICES[*device],
             deployment: DEPLOYMENTS[*deployment],
             stamp: *stamp,
             phase: *phase,
             at: Timestamp::from_millis(i64::from(stamp.counter)),
             error: (*phase == Phase::Failed).then_some("it failed"),
+            term: *term,
         },
         Step::Heartbeat(device) => Input::Heartbeat { device: DEVICES[*device], digest: naive.digest(*device) },
-        Step::Deployment { deployment, selector } => {
-            Input::Deployment { name: DEPLOYMENTS[*deployment], selector: selector.as_ref() }
+        Step::Deployment { deployment, selector, is_once } => {
+            Input::Deployment { name: DEPLOYMENTS[*deployment], selector: selector.as_ref(), is_once: *is_once }
+        }
+        Step::Lease { deployment, owner, term } => {
+            Input::Lease { deployment: DEPLOYMENTS[*deployment], owner: owner.map(|owner| DEVICES[owner]), term: *term }
         }
         Step::Tick(_) => {
             aggregator.tick(naive.now);
@@ -173,11 +199,13 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => (device(), stamp(), 0_u32..4, prop::option::weighted(0.8, labels()))
             .prop_map(|(device, stamp, floor, labels)| Step::Info { device, stamp, floor, labels }),
-        6 => (device(), 0..DEPLOYMENTS.len(), stamp(), phase)
-            .prop_map(|(device, deployment, stamp, phase)| Step::State { device, deployment, stamp, phase }),
+        6 => (device(), 0..DEPLOYMENTS.len(), stamp(), phase, 0_u64..3)
+            .prop_map(|(device, deployment, stamp, phase, term)| Step::State { device, deployment, stamp, phase, term }),
+        2 => (0..DEPLOYMENTS.len(), prop::option::weighted(0.8, device()), 0_u64..3)
+            .prop_map(|(deployment, owner, term)| Step::Lease { deployment, owner, term }),
         2 => device().prop_map(Step::Heartbeat),
-        2 => (0..DEPLOYMENTS.len(), prop::option::weighted(0.8, selector()))
-            .prop_map(|(deployment, selector)| Step::Deployment { deployment, selector }),
+        2 => (0..DEPLOYMENTS.len(), prop::option::weighted(0.8, selector()), any::<bool>())
+            .prop_map(|(deployment, selector, is_once)| Step::Deployment { deployment, selector, is_once }),
         1 => (1_u32..400).prop_map(Step::Tick),
         1 => (1_usize..20).prop_map(Step::Again),
     ]
@@ -247,14 +275,14 @@ fn at(epoch: u32, counter: u32) -> Stamp {
 
 fn state<'a>(device: &'a str, counter: u32, phase: Phase, error: Option<&'a str>) -> Input<'a> {
     let time = Timestamp::from_millis(i64::from(counter));
-    Input::State { device, deployment: "dns", stamp: at(1, counter), phase, at: time, error }
+    Input::State { device, deployment: "dns", stamp: at(1, counter), phase, at: time, error, term: 0 }
 }
 
 /// An aggregator with one deployment for all devices, and some devices.
 fn all_of(devices: &[&str]) -> Aggregator {
     let mut aggregator = Aggregator::new(0);
     aggregator.match_devices();
-    aggregator.apply(&Input::Deployment { name: "dns", selector: Some(&Selector::default()) });
+    aggregator.apply(&Input::Deployment { name: "dns", selector: Some(&Selector::default()), is_once: false });
     for device in devices {
         let labels = Labels::new();
         aggregator.apply(&Input::Info { device, stamp: at(1, 1), floor: 1, labels: Some(&labels) });
@@ -309,6 +337,7 @@ fn an_agent_cannot_invent_deployments_without_end() {
             phase: Phase::Failed,
             at: Timestamp::from_millis(0),
             error: None,
+            term: 0,
         };
         refused.insert(aggregator.apply(&input) == Applied::Refused);
         assert_eq!(aggregator.aggregate(&name).is_some(), (n as usize) < fleet::LEGROOM);
@@ -328,4 +357,32 @@ fn a_heartbeat_reveals_a_record_that_was_lost() {
     assert_eq!(aggregator.apply(&beat(at(1, 3))), Applied::Differs);
     aggregator.apply(&state("a", 3, Phase::Failed, None));
     assert_eq!(aggregator.apply(&beat(at(1, 3))), Applied::Same);
+}
+
+#[test]
+fn only_the_holder_of_the_lease_counts_and_only_under_its_present_term() {
+    let mut aggregator = all_of(&["a", "b"]);
+    aggregator.apply(&Input::Deployment { name: "dns", selector: Some(&Selector::default()), is_once: true });
+    let mut counted = |inputs: &[Input<'_>]| {
+        for input in inputs {
+            aggregator.apply(input);
+        }
+        let found = aggregator.aggregate("dns").unwrap();
+        (found.succeeded, found.failed, found.unreported, found.recent.len())
+    };
+    let under = |term: u64, state: Input<'static>| match state {
+        Input::State { device, deployment, stamp, phase, at, error, .. } => {
+            Input::State { device, deployment, stamp, phase, at, error, term }
+        }
+        other => other,
+    };
+    let lease = |owner: &'static str, term| Input::Lease { deployment: "dns", owner: Some(owner), term };
+    assert_eq!(counted(&[under(1, state("a", 2, Phase::Succeeded, None))]), (0, 0, 2, 0));
+    assert_eq!(counted(&[lease("a", 1)]), (1, 0, 1, 0));
+    // The lease moves. What the earlier holder sends afterwards neither counts nor is shown.
+    assert_eq!(counted(&[lease("b", 2), under(1, state("a", 3, Phase::Failed, Some("stale")))]), (0, 0, 2, 0));
+    assert_eq!(counted(&[under(2, state("b", 2, Phase::Succeeded, None))]), (1, 0, 1, 1));
+    // The earlier holder has it again; its report of the earlier term does not count.
+    assert_eq!(counted(&[lease("a", 3)]), (0, 0, 2, 1));
+    assert_eq!(counted(&[under(3, state("a", 4, Phase::Failed, Some("now")))]), (0, 1, 1, 1));
 }

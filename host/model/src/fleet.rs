@@ -43,6 +43,8 @@ pub struct DeploymentReport {
     pub at: Timestamp,
     /// Why it failed.
     pub error: Option<String>,
+    /// The term of the lease under which this host polls; 0 for a deployment that needs none.
+    pub term: u64,
 }
 
 /// A record from this host for the operator.

@@ -1,10 +1,10 @@
 //! This host in a fleet: the agent and the operator over the host's database and configuration.
 
-use broker::{Agent, AgentHost, AgentLink, Description, Link, Operator};
+use broker::{Agent, AgentHost, AgentLink, Description, Granted, Learned, Link, Operator};
 use config::{Config, FleetConfig, Made, Problem, made_by};
 use engine::{Clock, Reconfigurer, random_bytes};
 use fleet::names::{RULE, is_name};
-use fleet::wire::Assigned;
+use fleet::wire::Deployment;
 use fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, read_deployment};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -121,16 +121,18 @@ impl Fleet {
         let mut operator = None;
         if fleet.role.is_operator() {
             let now = move || clock.wall();
-            let connected = Operator::connect(link(&fleet, "operator")?, fleet.replicas, now).await;
-            let (handle, work) = connected.map_err(refused)?;
+            let name = (operator_name(&fleet), fleet.replicas);
+            let connected = Operator::connect(link(&fleet, "operator")?, name, now).await;
+            let (handle, learned, work) = connected.map_err(refused)?;
             for (key, text) in store.reader().settings()? {
                 let Some(Made::Deployment(name)) = made_by(&key) else { continue };
                 match fleet::read_stored(&text) {
-                    Ok(deployment) => handle.define(name, Some(deployment)),
+                    Ok(deployment) => handle.define(name, deployment),
                     Err(why) => tracing::error!("the deployment {name} is not valid and not active: {why}"),
                 }
             }
             tokio::spawn(ending.clone().run_until_cancelled_owned(work));
+            tokio::spawn(learn(reconfigurer.clone(), learned));
             operator = Some(handle);
         }
         let mut agent = None;
@@ -154,21 +156,45 @@ impl Fleet {
             return Err(CommandError::Invalid(format!("{name:?} cannot be the name of a deployment: use {RULE}")));
         }
         // A version is larger than any before, also if the clock was set.
-        let known = operator.deployment(&name).map_or(0, |known| known.definition.version);
-        let version = u64::try_from(self.clock.wall().as_millis()).unwrap_or_default().max(known + 1);
-        let Some(text) = definition else {
-            if known == 0 {
+        let now = u64::try_from(self.clock.wall().as_millis()).unwrap_or_default();
+        let version = now.max(operator.version(&name) + 1);
+        let deployment = match definition {
+            Some(text) => read_deployment(&text, version).map_err(CommandError::Invalid)?,
+            None if operator.deployment(&name).is_none() => {
                 return Err(CommandError::Missing(format!("there is no deployment {name:?}")));
             }
-            self.reconfigurer.clone().deploy(name.clone(), None).await?;
-            operator.define(&name, None);
-            return Ok(());
+            None => Deployment::deleted(version),
         };
-        let deployment = read_deployment(&text, version).map_err(CommandError::Invalid)?;
-        self.reconfigurer.clone().deploy(name.clone(), Some(fleet::stored(&deployment))).await?;
-        operator.define(&name, Some(deployment));
+        self.reconfigurer.clone().deploy(name.clone(), kept(&deployment)).await?;
+        operator.define(&name, deployment);
         Ok(())
     }
+}
+
+/// The text that this host keeps of a deployment; `None` if it is deleted.
+fn kept(deployment: &Deployment) -> Option<String> {
+    (!deployment.is_deleted()).then(|| fleet::stored(deployment))
+}
+
+/// Stores the deployments that other operators made.
+async fn learn(reconfigurer: Arc<Reconfigurer>, mut learned: Learned) {
+    while let Some((name, deployment)) = learned.recv().await {
+        if let Err(why) = reconfigurer.clone().deploy(name.clone(), kept(&deployment)).await {
+            tracing::error!("the deployment {name}, which another operator made, could not be stored: {why}");
+        }
+    }
+}
+
+/// The name of this host among the operators: the id of the device if it is one, else the name of the machine.
+fn operator_name(fleet: &FleetConfig) -> String {
+    if !fleet.device.is_empty() {
+        return fleet.device.clone();
+    }
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let fits = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let name: String = machine.trim().to_lowercase().chars().map(|c| if fits(c) { c } else { '-' }).take(50).collect();
+    let name = name.trim_matches('-').to_owned();
+    if is_name(&name) { name } else { "operator".to_owned() }
 }
 
 impl web::Fleet for Fleet {
@@ -232,10 +258,10 @@ impl AgentHost for AgentStore {
         &self.reported
     }
 
-    async fn assign(&self, deployments: Vec<Assigned>) -> Result<(), String> {
+    async fn assign(&self, deployments: Vec<Granted>) -> Result<(), String> {
         let Some(reconfigurer) = &self.reconfigurer else { return Ok(()) };
-        let list = |assigned: Assigned| (assigned.name, format!("[{}]", assigned.targets.join(",")));
-        let deployments: BTreeMap<String, String> = deployments.into_iter().map(list).collect();
+        let stored = |Granted { assigned, term }| (assigned.name, config::stored_assignment(term, &assigned.targets));
+        let deployments: BTreeMap<String, String> = deployments.into_iter().map(stored).collect();
         reconfigurer.clone().assign(deployments).await.map_err(|error| error.to_string())
     }
 

@@ -45,9 +45,10 @@ const V7: [&str; 2] = [token::V7, session::V7];
 
 /// Adds the records for the operator of a fleet.
 const V8: [&str; 1] = [fleet::V8];
+const V9: [&str; 1] = [fleet::V9];
 
 /// The statements of every version.
-const VERSIONS: [&[&str]; 8] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7, &V8];
+const VERSIONS: [&[&str]; 9] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7, &V8, &V9];
 
 /// The application id in the header of our databases, from version 3 on: "Pllw" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;

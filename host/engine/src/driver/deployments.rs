@@ -4,7 +4,7 @@
 //! transaction of the change that led to it.
 
 use super::{Driver, Tracked};
-use config::AssignedTarget;
+use config::AssignedDeployment;
 use model::{DeploymentReport, FleetChange, FleetRecord, Phase, Status, TargetId, Timestamp};
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ impl Driver {
     /// Returns the report about the deployment of a target if it changed. The texts of some errors change with each
     /// poll, so a changed text alone counts only if something `else` is written.
     pub(super) fn report_of(&mut self, target: &TargetId, else_written: Else) -> Option<DeploymentReport> {
-        if self.deployments.targets.is_empty() {
+        if self.deployments.assigned.is_empty() {
             return None;
         }
         let name = self.deployments.of(target)?.clone();
@@ -20,8 +20,8 @@ impl Driver {
     }
 
     /// Takes over the deployments of a new configuration, and reports what changed.
-    pub(super) fn deploy(&mut self, targets: BTreeMap<String, Vec<AssignedTarget>>) {
-        self.deployments.targets = targets;
+    pub(super) fn deploy(&mut self, assigned: BTreeMap<String, AssignedDeployment>) {
+        self.deployments.assigned = assigned;
         self.report_deployments();
     }
 
@@ -29,7 +29,7 @@ impl Driver {
     pub(super) fn report_deployments(&mut self) {
         let at = self.wiring.clock.wall();
         let reported = self.deployments.reported.keys();
-        let names: Vec<String> = self.deployments.targets.keys().chain(reported).cloned().collect();
+        let names: Vec<String> = self.deployments.assigned.keys().chain(reported).cloned().collect();
         for name in names {
             if let Some(report) = self.changed_report(&name, at, Else::Written) {
                 let record = FleetChange::Record(FleetRecord::Report(report));
@@ -45,7 +45,7 @@ impl Driver {
         let report = self.report(name, at);
         let same = |held: &&DeploymentReport| {
             let is_same_text = else_written == Else::Nothing || held.error == report.error;
-            is_same_text && (held.phase, held.counts) == (report.phase, report.counts)
+            is_same_text && (held.phase, held.counts, held.term) == (report.phase, report.counts, report.term)
         };
         if self.deployments.reported.get(name).filter(same).is_some() {
             return None;
@@ -55,10 +55,10 @@ impl Driver {
     }
 
     fn report(&self, name: &str, at: Timestamp) -> DeploymentReport {
-        let mut report =
-            DeploymentReport { deployment: name.to_owned(), phase: Phase::Removed, counts: [0; 4], at, error: None };
-        let Some(targets) = self.deployments.targets.get(name) else { return report };
-        report.phase = Phase::Succeeded;
+        let (deployment, phase) = (name.to_owned(), Phase::Removed);
+        let mut report = DeploymentReport { deployment, phase, counts: [0; 4], at, error: None, term: 0 };
+        let Some(AssignedDeployment { term, targets }) = self.deployments.assigned.get(name) else { return report };
+        (report.phase, report.term) = (Phase::Succeeded, *term);
         for target in targets {
             let id = TargetId::new(&target.id).ok();
             let state = match (&target.problem, id.and_then(|id| self.targets.get(&id))) {

@@ -55,7 +55,8 @@ impl Reconfigurer {
         changed.await.map_err(|_| ending())?
     }
 
-    /// Applies the deployments that the operator of the fleet assigned, by name: each with its targets as a JSON list.
+    /// Applies the deployments that the operator of the fleet assigned, by name: each as
+    /// [`config::stored_assignment`] returns it.
     /// Deployments that are not among them end. Targets that do not fit are not polled, and the report about their
     /// deployment names the reason.
     ///

@@ -105,7 +105,8 @@ impl Aggregator {
         let mut deployments: Vec<_> = matched
             .map(|record| {
                 let name = self.deployment_names.text(record.deployment).to_owned();
-                (name, reported(record.stamp, record.phase))
+                let counts = self.has_right(device, record.deployment);
+                (name, reported(record.stamp, record.phase).filter(|_| counts))
             })
             .collect();
         deployments.sort();

@@ -103,6 +103,9 @@ fn status(found: &Value) -> anyhow::Result<()> {
             operator["devices"],
             operator["stale"]
         ))?;
+        if let Some(other) = operator["waitsFor"].as_str() {
+            print(&format!("the operator {other} assigns deployments to devices; this one counts, and waits"))?;
+        }
         if operator["complete"] == false {
             print("the records of the fleet are still being read; counters are too low until then")?;
         }

@@ -11,7 +11,7 @@ use crate::plugins;
 use crate::web_host::{ENDING, RunningHost, TESTS};
 use anyhow::Context;
 use catalog::{PluginSet, PluginWatcher, Uncompiled};
-use config::{Config, Document, Overrides, Problem, ProxyConfig, Reading, made_by};
+use config::{Config, Document, Overrides, Problem, ProxyConfig, Reading, made_by, needs_lease};
 use egress::Egress;
 use engine::{
     Bus, Candidate, Clock, Driver, Files, Fit, Health, Inbox, Initial, Log, Mailbox, Message, NamedFiles, Parts,
@@ -19,7 +19,7 @@ use engine::{
     warn_about,
 };
 use metrics::Metrics;
-use model::{Event, EventKind, Pulse, SequencedEvent};
+use model::{Event, EventKind, Pulse, SequencedEvent, Timestamp};
 use sandbox::{Plugin, Sandbox};
 use scheduler::Scheduler;
 use std::net::SocketAddr;
@@ -136,10 +136,14 @@ async fn with_settings(
     candidate: Candidate,
     store: &Store,
 ) -> Result<Candidate, Vec<Problem>> {
-    let overrides = match store.reader().settings() {
+    let mut overrides = match store.reader().settings() {
         Ok(overrides) => overrides,
         Err(error) => return Err(vec![Problem { place: "the database".to_owned(), message: error.to_string() }]),
     };
+    // Another host may have the lease by now. The agent polls these again once it has it.
+    for (key, _) in overrides.extract_if(.., |key, text| needs_lease(key, text)) {
+        drop(store.writer().settings(vec![(key, None)], Vec::new(), Timestamp::default()));
+    }
     if overrides.is_empty() {
         return Ok(candidate);
     }

@@ -35,6 +35,9 @@ CREATE TABLE fleet_key (
 CREATE INDEX fleet_dirty ON fleet_key (epoch, counter) WHERE dirty = 1;
 ";
 
+/// The term of the lease under which the host polls a deployment.
+pub(crate) const V9: &str = "ALTER TABLE fleet_key ADD COLUMN term INTEGER NOT NULL DEFAULT 0;";
+
 /// Applies a change. A host that has not begun as an agent has no records.
 pub(crate) fn apply(connection: &Connection, change: &FleetChange) -> rusqlite::Result<()> {
     match change {
@@ -84,18 +87,21 @@ fn put(connection: &Connection, record: &FleetRecord) -> rusqlite::Result<()> {
     let sql = "UPDATE fleet_self SET counter = counter + 1 RETURNING epoch, counter";
     let stamp = connection.prepare_cached(sql)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)));
     let Some((epoch, counter)): Option<(u32, u32)> = stamp.optional()? else { return Ok(()) };
-    let (phase, [ok, warning, critical, unknown], at, text) = match record {
-        FleetRecord::Description(text) => (Phase::Succeeded, [0; 4], Timestamp::default(), Some(text)),
-        FleetRecord::Report(report) => (report.phase, report.counts, report.at, report.error.as_ref()),
+    let (phase, [ok, warning, critical, unknown], at, text, term) = match record {
+        FleetRecord::Description(text) => (Phase::Succeeded, [0; 4], Timestamp::default(), Some(text), 0),
+        FleetRecord::Report(DeploymentReport { phase, counts, at, error, term, .. }) => {
+            (*phase, *counts, *at, error.as_ref(), *term)
+        }
     };
+    let term = term.cast_signed();
     let phase = Phase::ALL.iter().position(|other| *other == phase).unwrap_or_default() as i64;
     let sql = "INSERT INTO fleet_key
-               (deployment, epoch, counter, phase, ok, warning, critical, unknown, at, text, dirty)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 1)
+               (deployment, epoch, counter, phase, ok, warning, critical, unknown, at, text, term, dirty)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, 1)
                ON CONFLICT (deployment) DO UPDATE SET epoch = ?2, counter = ?3, phase = ?4, ok = ?5, warning = ?6,
-               critical = ?7, unknown = ?8, at = ?9, text = ?10, dirty = 1";
+               critical = ?7, unknown = ?8, at = ?9, text = ?10, term = ?11, dirty = 1";
     let values =
-        params![record.deployment(), epoch, counter, phase, ok, warning, critical, unknown, at.as_millis(), text];
+        params![record.deployment(), epoch, counter, phase, ok, warning, critical, unknown, at.as_millis(), text, term];
     connection.prepare_cached(sql)?.execute(values).map(drop)
 }
 
@@ -103,7 +109,7 @@ fn put(connection: &Connection, record: &FleetRecord) -> rusqlite::Result<()> {
 fn is_same(held: &FleetRecord, new: &FleetRecord) -> bool {
     match (held, new) {
         (FleetRecord::Report(held), FleetRecord::Report(new)) => {
-            (held.phase, held.counts, &held.error) == (new.phase, new.counts, &new.error)
+            (held.phase, held.counts, &held.error, held.term) == (new.phase, new.counts, &new.error, new.term)
         }
         (held, new) => held == new,
     }
@@ -139,6 +145,7 @@ fn read_record(row: &Row<'_>) -> rusqlite::Result<FleetRecord> {
         counts: [row.get("ok")?, row.get("warning")?, row.get("critical")?, row.get("unknown")?],
         at: Timestamp::from_millis(row.get("at")?),
         error: text,
+        term: row.get::<_, i64>("term")?.cast_unsigned(),
     }))
 }
 
@@ -206,7 +213,7 @@ mod tests {
     fn report(deployment: &str, phase: Phase, error: Option<&str>, at: i64) -> FleetChange {
         let (counts, error) = ([1, 0, 0, 0], error.map(ToOwned::to_owned));
         let (deployment, at) = (deployment.to_owned(), Timestamp::from_millis(at));
-        FleetChange::Record(FleetRecord::Report(DeploymentReport { deployment, phase, counts, at, error }))
+        FleetChange::Record(FleetRecord::Report(DeploymentReport { deployment, phase, counts, at, error, term: 0 }))
     }
 
     fn acknowledged(queued: &QueuedRecord, revision: u64, is_stored: bool) -> FleetChange {
@@ -216,7 +223,7 @@ mod tests {
 
     fn agent() -> Connection {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(V8).unwrap();
+        connection.execute_batch(&format!("{V8}{V9}")).unwrap();
         apply(&connection, &FleetChange::Begin(100)).unwrap();
         apply(&connection, &FleetChange::Record(FleetRecord::Description("labels".to_owned()))).unwrap();
         connection
@@ -283,7 +290,7 @@ mod tests {
     #[test]
     fn a_host_that_is_no_agent_queues_nothing() {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(V8).unwrap();
+        connection.execute_batch(&format!("{V8}{V9}")).unwrap();
         apply(&connection, &report("a", Phase::Pending, None, 7)).unwrap();
         assert_eq!((outbox(&connection), place(&connection).unwrap()), (Vec::new(), None));
     }

@@ -72,12 +72,16 @@ struct OperatorWire {
     refused_reason: Option<String>,
     /// Devices that did not receive their deployments, with the reason.
     unassigned: BTreeMap<String, String>,
+    /// The operator that assigns deployments to devices; null if it is this one.
+    waits_for: Option<String>,
 }
 
 impl From<FleetView> for OperatorWire {
     fn from(view: FleetView) -> Self {
-        let FleetView { link, is_complete, devices, stale, refused: (refused, refused_reason), unassigned } = view;
-        Self { broker: link.into(), complete: is_complete, devices, stale, refused, refused_reason, unassigned }
+        let FleetView { link, is_complete, devices, stale, refused, unassigned, waits_for } = view;
+        let (refused, refused_reason) = refused;
+        let (broker, complete) = (link.into(), is_complete);
+        Self { broker, complete, devices, stale, refused, refused_reason, unassigned, waits_for }
     }
 }
 
@@ -168,12 +172,23 @@ struct DeploymentWire {
     unreported: u32,
     /// Devices that were not heard for 5 minutes.
     stale: u32,
+    /// The device that polls, if one device polls at a time; else null.
+    holder: Option<HolderWire>,
     last_error: Option<HappenedWire>,
     /// The latest changes, newest first, at most ten.
     recent: Vec<HappenedWire>,
     version: u64,
     /// As it was sent, with the defaults.
     definition: Value,
+}
+
+/// The device that polls a deployment which one device polls at a time.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Holder)]
+struct HolderWire {
+    device: String,
+    /// Grows with each new holder. Reports of an earlier term do not count.
+    term: u64,
 }
 
 /// A change of a device's phase.
@@ -211,6 +226,7 @@ impl From<DeploymentView> for DeploymentWire {
             failed: counted.failed,
             unreported: counted.unreported,
             stale: counted.stale,
+            holder: counted.holder.map(|(device, term)| HolderWire { device, term }),
             last_error: counted.last_error.as_ref().map(HappenedWire::from),
             recent: counted.recent.iter().map(HappenedWire::from).collect(),
             version: view.definition.version,
@@ -336,6 +352,9 @@ struct Wanted {
     /// The number of devices that must fail for the deployment to fail; without it, one.
     #[schema(minimum = 1)]
     quorum: Option<u32>,
+    /// Whether one device polls at a time; another takes over within 30 s. Not together with `quorum`.
+    #[serde(default)]
+    once: bool,
     /// The targets, with the keys of a `[[target]]`. In their texts, `${device.id}` and `${device.label.NAME}` stand
     /// for the id and a label of the device. Secrets are those of the device's `[secrets]`.
     #[schema(min_items = 1)]

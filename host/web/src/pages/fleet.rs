@@ -92,6 +92,9 @@ fn overview(fleet: &dyn Fleet, view: &FleetView) -> Markup {
         @if view.link.is_connected && !view.is_complete {
             p.problem role="status" { "The records of the fleet are being read. Counters are too low until then." }
         }
+        @if let Some(other) = &view.waits_for {
+            p.note { "The operator " strong { (other) } " assigns deployments to devices. This one counts, and takes over if that one is not heard." }
+        }
         @if view.refused.0 > 0 {
             p.problem role="alert" { (view.refused.0) " records were refused; the last one: " (view.refused.1.as_deref().unwrap_or_default()) }
         }
@@ -298,6 +301,13 @@ fn deployment_content(shared: &Shared, name: &str) -> Option<Markup> {
             (tag(Some(view.phase()))) " " (counted.failed) " of " (counted.matched) " devices failed, " (counted.succeeded) " succeeded, "
             (counted.pending) " pending, " (counted.unreported) " unreported, " (counted.stale) " not heard. "
             @if let ModeWire::Quorum(needed) = view.definition.mode { "It fails as a whole if " (needed) " devices fail." }
+            @if view.definition.mode == ModeWire::Once {
+                "One device polls at a time: "
+                @match &counted.holder {
+                    Some((device, term)) => { a href={ "/fleet/devices/" (encoded(device)) } { (device) } " now, in term " (term) ". The others stand by." },
+                    None => "none now.",
+                }
+            }
         }
         @if let Some(error) = &counted.last_error { p { "Last error: " (happened(error)) } }
         section.target {
@@ -345,6 +355,7 @@ async fn device_content(shared: &Shared, id: &str) -> Option<Markup> {
         counts: state.counts,
         at: state.at(),
         error: state.error.clone(),
+        term: state.term,
     });
     Some(html! {
         (problems(shared))

@@ -186,8 +186,8 @@ async fn operate(url: &str, size: &Size, clock: Clock) -> anyhow::Result<Running
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let Ok(runtime) = runtime else { return };
         runtime.block_on(async {
-            match Operator::connect(link, 1, move || clock.wall()).await {
-                Ok((handle, work)) => {
+            match Operator::connect(link, ("operator".to_owned(), 1), move || clock.wall()).await {
+                Ok((handle, _, work)) => {
                     // The receiver may have left; then nothing else is to be done.
                     if give.send(Ok(Running { handle, folder, ending: ending.clone() })).is_ok() {
                         ending.run_until_cancelled(work).await;
@@ -199,7 +199,7 @@ async fn operate(url: &str, size: &Size, clock: Clock) -> anyhow::Result<Running
     })?;
     let running = given.await.context("the operator did not start")?.map_err(anyhow::Error::msg)?;
     for number in 0..size.deployments {
-        running.handle.define(&deployment_name(number), Some(definition(number)));
+        running.handle.define(&deployment_name(number), definition(number));
     }
     Ok(running)
 }
@@ -242,7 +242,7 @@ impl Device {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
         let error = (phase == Phase::Failed).then(|| "connect: refused".to_owned());
         let deployment = deployment_name(deployment);
-        let report = DeploymentReport { deployment, phase, counts: [1, 0, 0, 0], at: clock.wall(), error };
+        let report = DeploymentReport { deployment, phase, counts: [1, 0, 0, 0], at: clock.wall(), error, term: 0 };
         self.host.record(FleetRecord::Report(report));
     }
 

@@ -1,0 +1,127 @@
+//! Where one of several hosts acts: deployments that one device polls at a time, and operators.
+
+use crate::support::{self, Answer, Host, Server, TOKEN, always, folder, ok, send, until};
+use crate::{CRITICAL, Fleet, HEALTHY, switched, target};
+use serde_json::{Value, json};
+use std::fs;
+
+const NAMES: [&str; 3] = ["host-1", "host-2", "host-3"];
+
+fn holder(view: &Value) -> Option<usize> {
+    NAMES.iter().position(|name| view["holder"]["device"] == *name)
+}
+
+#[test]
+fn one_of_several_devices_polls_and_another_takes_over_while_it_is_stopped() {
+    let (_keep, place) = folder();
+    let broken = NAMES.map(|name| place.join(format!("broken-{name}")));
+    let answer = |n: usize| -> Answer { switched(broken[n].clone()) };
+    let server = Server::start(vec![("/host-1", answer(0)), ("/host-2", answer(1)), ("/host-3", answer(2))]);
+    let fleet = Fleet::start_with_accounts(&place, &NAMES);
+    let hosts = NAMES.map(|name| fleet.agent(name, "", ""));
+    let target = target("web", &server.url("/${device.id}"));
+    fleet.deploy("web", &json!({ "once": true, "targets": [target] }));
+    let first = holder(&fleet.counts("web", [1, 0, 0, 2])).unwrap();
+    let polls = |n: usize| server.count(["/host-1", "/host-2", "/host-3"][n]);
+    assert!((0..3).all(|n| (polls(n) > 0) == (n == first)), "only the holder polls");
+
+    // It is stopped. When it continues, it finds the service broken, which must not count.
+    hosts[first].signal("STOP");
+    let stopped = std::time::Instant::now();
+    let next = |view: &Value| holder(view).is_some_and(|now| now != first) && view["succeeded"] == 1;
+    let view = until("another device polls", || fleet.deployment("web"), next);
+    eprintln!("another device polls {:.1} s after the stop", stopped.elapsed().as_secs_f64());
+    let second = holder(&view).unwrap();
+    assert!(view["holder"]["term"].as_u64() > Some(1), "{view}");
+    fs::write(&broken[first], "").unwrap();
+    let before = polls(first);
+    hosts[first].signal("CONT");
+    let idle = |found: &(Value, Value)| found.0 == 0 && found.1["agent"]["queued"] == 0;
+    until(
+        "it stops polling",
+        || (hosts[first].get("/api/v1/targets")["total"].clone(), hosts[first].get("/api/v1/fleet")),
+        idle,
+    );
+    eprintln!("it polled {} times more", polls(first) - before);
+    let view = fleet.counts("web", [1, 0, 0, 2]);
+    assert_eq!((holder(&view), &view["lastError"]), (Some(second), &Value::Null), "{view}");
+    let recent = view["recent"].as_array().unwrap();
+    let by: Vec<&Value> = recent.iter().map(|change| &change["device"]).collect();
+    let turn = by.iter().position(|device| **device == NAMES[first]).unwrap();
+    assert!(by[turn..].iter().all(|device| **device == NAMES[first]), "no stale report after a newer one: {view}");
+
+    // Killed and started again, a host has its lease at once, in a new term.
+    let term = view["holder"]["term"].as_u64().unwrap();
+    let mut hosts: Vec<Option<Host>> = hosts.into_iter().map(Some).collect();
+    hosts[second].take().unwrap().kill();
+    hosts[second] = Some(fleet.agent(NAMES[second], "", ""));
+    let again =
+        |view: &Value| holder(view) == Some(second) && view["succeeded"] == 1 && view["holder"]["term"] == term + 1;
+    until("it polls in a new term", || fleet.deployment("web"), again);
+    // Ended properly, it gives the lease up.
+    assert_eq!(hosts[second].take().unwrap().terminate(), 0);
+    let third = |view: &Value| holder(view).is_some_and(|now| now != second) && view["holder"]["term"] == term + 2;
+    until("another device polls", || fleet.deployment("web"), third);
+}
+
+#[test]
+fn a_second_operator_waits_and_takes_over_with_all_definitions() {
+    let (_keep, place) = folder();
+    let server = Server::start(vec![("/", always(ok(HEALTHY))), ("/bad", always(ok(CRITICAL)))]);
+    let mut fleet = Fleet::start(&place);
+    fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
+    let agent = fleet.agent("host-1", "", "");
+    fleet.counts("web", [1, 0, 0, 0]);
+
+    let more = format!("[fleet]\nrole = \"operator\"\ndevice = \"second\"\nurl = \"{}\"\n", fleet.broker.url());
+    let second = Host::start(&fleet.folder("second"), &more);
+    let waits = |view: &Value| view["operator"]["waitsFor"].is_string() && view["operator"]["complete"] == true;
+    let own = until("it waits", || second.get("/api/v1/fleet"), waits);
+    assert_eq!(own["operator"]["devices"], 1, "{own}");
+    let counted = |name: &str, state: &str| second.get(&format!("/api/v1/fleet/deployments/{name}"))[state].clone();
+    until("it counts", || counted("web", "succeeded"), |count| *count == 1);
+    let (_, page) = support::get(&second.api, "/fleet", Some(TOKEN));
+    assert!(page.contains("takes over if that one is not heard"), "{page}");
+    let (code, out, _) = second.command(&fleet.folder("second"), &["fleet", "status"]);
+    assert!(code == 0 && out.contains("this one counts, and waits"), "{out}");
+
+    // A definition that is made there is assigned by the other one.
+    let put = |host: &Host, name: &str, path: &str| {
+        let body = json!({ "targets": [target(name, &server.url(path))] }).to_string();
+        let headers = format!("Authorization: Bearer {TOKEN}\r\n");
+        let path = format!("/api/v1/fleet/deployments/{name}");
+        let (status, body) = send(&host.api, ("PUT", &path), &headers, body);
+        assert_eq!(status, 200, "{body}");
+    };
+    put(&second, "more", "/bad");
+    let total = || fleet.operator().get("/api/v1/fleet/deployments")["total"].clone();
+    until("the first operator knows it", total, |total| *total == 2);
+    fleet.counts("more", [0, 1, 0, 0]);
+
+    // The first one is killed: the second assigns.
+    fleet.operator.take().unwrap().kill();
+    put(&second, "late", "/");
+    until("the second operator assigns", || counted("late", "succeeded"), |count| *count == 1);
+    let status = second.get("/api/v1/fleet");
+    assert!(status["operator"]["waitsFor"].is_null(), "{status}");
+    let headers = format!("Authorization: Bearer {TOKEN}\r\n");
+    let (gone, _) = send(&second.api, ("DELETE", "/api/v1/fleet/deployments/more"), &headers, "");
+    assert_eq!(gone, 200);
+
+    // The first one is back with an old database: it waits, and learns what it missed.
+    fleet.operate();
+    let names = || {
+        let all = fleet.operator().get("/api/v1/fleet/deployments");
+        let all = all["deployments"].as_array().unwrap().iter();
+        all.map(|view| view["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    until("it knows all definitions", names, |names| *names == ["late", "web"]);
+    until("it waits", || fleet.operator().get("/api/v1/fleet"), waits);
+    until("two targets are left", || agent.get("/api/v1/targets")["total"].clone(), |total| *total == 2);
+    // Also after a further start, from its database.
+    fleet.operator.take().unwrap().kill();
+    fleet.broker.down();
+    fleet.operate();
+    let all = fleet.operator().get("/api/v1/fleet/deployments");
+    assert_eq!(all["total"], 2, "{all}");
+}
