@@ -149,6 +149,22 @@ fn devices_poll_what_they_are_assigned_and_the_operator_counts_it() {
     let view = fleet.counts("web", [1, 1, 0, 0]);
     assert_eq!((&view["phase"], &view["lastError"]["device"]), (&json!("failed"), &json!("basel-1")), "{view}");
     assert!(view["lastError"]["error"].as_str().unwrap().contains("db is critical"), "{view}");
+    let event = until(
+        "the operator has an event",
+        || fleet.operator().get("/api/v1/event-log?event=fleet:deployment")["events"][0]["event"].clone(),
+        |event| event["currentPhase"] == "failed",
+    );
+    assert!(event["deployment"] == "web" && event["error"].as_str().unwrap().starts_with("basel-1: "), "{event}");
+    let (_, metrics) = support::get(&fleet.operator().metrics, "/metrics", None);
+    for line in [
+        "polliwog_fleet_broker_up 1.0",
+        "polliwog_fleet_devices 2.0",
+        "polliwog_fleet_assigning 1.0",
+        "polliwog_fleet_deployment_devices{deployment=\"web\",state=\"failed\"} 1.0",
+        "polliwog_fleet_deployment_failed{deployment=\"web\"} 1.0",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
+    }
     let device = fleet.operator().get("/api/v1/fleet/devices/basel-1");
     assert_eq!(device["reports"][0]["dependencies"]["critical"], 1, "{device}");
 

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 const LAPSE: Duration = Duration::from_secs(12);
 /// The time between two renewals, and between two reads of the leases of others.
 const LOOK: Duration = Duration::from_secs(4);
-/// A host takes a lease that it has not seen change for this time: longer than [`LAPSE`], because clocks differ in rate.
+/// A host takes a lease that it has not seen change for this time: longer than [`LAPSE`], because clocks differ.
 const TAKE: Duration = Duration::from_secs(15);
 /// The first look is delayed by up to this time, so that the leases of several deployments go to several hosts.
 const SPREAD: Duration = Duration::from_millis(500);
@@ -175,7 +175,7 @@ impl Candidate {
             return None;
         }
         self.held = None;
-        // An earlier process of this host, or this one while it was stopped. Another host with the same name has to wait.
+        // An earlier process of this host, or this one while it was stopped. Another host with the same name waits.
         let is_former = is_own && (self.seen.is_none() && self.own.is_none() || self.own == Some(lease.term));
         let is_free = lease.is_free || is_former;
         let seen = match self.seen.take().filter(|seen| seen.revision == revision) {

@@ -22,4 +22,4 @@ mod record;
 pub use accounts::{OPERATOR, accounts, name as account_name};
 pub use agent::{Agent, AgentHost, AgentLink, Description, Granted};
 pub use connection::Link;
-pub use operator::{Learned, Operator};
+pub use operator::{Noticed, Operator};

@@ -10,6 +10,7 @@
 //! version of each; the one with the lease assigns.
 
 mod assignments;
+mod noticed;
 mod state;
 
 use crate::bucket::{Bucket, LEADER, META, assigned, definition, of_definition, of_heartbeat, of_shard, resync};
@@ -24,8 +25,10 @@ use fleet::names::{info_key, of_info_key, of_state_key, state_key};
 use fleet::wire::{Assignment, Deployment, DeploymentState, DeviceInfo, HeartbeatPayload, Lease, decode};
 use fleet::{Applied, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, Input};
 use futures_util::StreamExt;
-use model::Timestamp;
-use state::{Caught, State};
+use model::{EventKind, Timestamp};
+pub use noticed::Noticed;
+use noticed::Phases;
+use state::State;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -39,9 +42,6 @@ const DISAGREEMENTS: u8 = 3;
 /// A clock of a device that differs by more than this is shown.
 const SKEW: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
-
-/// The definitions that other operators made, by the names of the deployments.
-pub type Learned = mpsc::UnboundedReceiver<(String, Deployment)>;
 
 /// A handle of the operator, for readers and for definitions.
 #[derive(Clone)]
@@ -58,7 +58,7 @@ struct Shared {
 }
 
 impl Operator {
-    /// Begins to connect, and returns the handle, the definitions that other operators made, and the loop, which runs
+    /// Begins to connect, and returns the handle, the changes that the host stores, and the loop, which runs
     /// until it is dropped. `name` differs from those of other operators.
     ///
     /// # Errors
@@ -67,13 +67,13 @@ impl Operator {
         link: Link,
         (name, replicas): (String, usize),
         now: impl Fn() -> Timestamp + Send + Sync + 'static,
-    ) -> Result<(Self, Learned, impl Future<Output = ()> + Send), String> {
+    ) -> Result<(Self, mpsc::UnboundedReceiver<Noticed>, impl Future<Output = ()> + Send), String> {
         let connection = Connection::open(&link).await?;
         let (leases, competing) = leases(connection.clone(), name, link.seed);
         leases.wanted.send_replace(BTreeSet::from([LEADER.to_owned()]));
         // It ends when the loop is dropped.
         tokio::spawn(competing);
-        let (learned, learn) = mpsc::unbounded_channel();
+        let (notices, noticed) = mpsc::unbounded_channel();
         let state = Mutex::new(State::new());
         let shared = Arc::new(Shared { connection, state, began: Instant::now(), defined: Notify::new() });
         let work = Work {
@@ -81,12 +81,13 @@ impl Operator {
             now: Box::new(now),
             leases,
             term: None,
-            learned,
+            notices,
+            phases: Phases::default(),
             assignments: Assignments::default(),
             unsigned: None,
             disagreeing: HashMap::new(),
         };
-        Ok((Self { shared }, learn, work.run(replicas)))
+        Ok((Self { shared }, noticed, work.run(replicas)))
     }
 
     /// Takes over a definition of a deployment, unless a later version is known.
@@ -108,10 +109,9 @@ impl Operator {
     pub fn view(&self) -> FleetView {
         let state = self.shared.state();
         let (devices, stale) = state.aggregator.device_counts();
-        let Caught { info, state: states, assignments, leases } = state.caught;
         FleetView {
             link: self.shared.connection.state(),
-            is_complete: info && states && assignments && leases,
+            is_complete: state.is_complete(),
             devices,
             stale,
             refused: state.refused.clone(),
@@ -187,7 +187,8 @@ struct Work {
     leases: Leases,
     /// The term under which this operator assigned last; `None` while it waits.
     term: Option<u64>,
-    learned: mpsc::UnboundedSender<(String, Deployment)>,
+    notices: mpsc::UnboundedSender<Noticed>,
+    phases: Phases,
     assignments: Assignments,
     /// The text by which agents know the stream of states, while it is not written.
     unsigned: Option<String>,
@@ -225,12 +226,7 @@ impl Work {
                     self.assigned(results).await;
                 }
                 _ = second.tick() => {
-                    let seconds = self.shared.seconds();
-                    {
-                        let mut state = self.shared.state();
-                        state.aggregator.tick(seconds);
-                        state.aggregator.drain();
-                    }
+                    self.tick();
                     self.sign().await;
                 }
                 else => return,
@@ -244,6 +240,23 @@ impl Work {
                     tokio::spawn(async move { drop(done.send(write(context, drafts).await).await) });
                 }
             }
+        }
+    }
+
+    /// A second has passed: devices may be stale now, and changes of the last second are shown.
+    fn tick(&mut self) {
+        let seconds = self.shared.seconds();
+        let mut state = self.shared.state();
+        state.aggregator.tick(seconds);
+        let changed = state.aggregator.drain();
+        let stale = state.aggregator.take_restaled().into_iter().map(|(device, is_stale)| match is_stale {
+            true => EventKind::FleetDeviceStale { device },
+            false => EventKind::FleetDeviceHeard { device },
+        });
+        let phases = self.phases.changes(&state, changed.into_iter().map(|patch| patch.deployment));
+        for event in phases.into_iter().chain(stale) {
+            // The host stores it, unless it is ending.
+            let _ = self.notices.send(Noticed::Happened(event));
         }
     }
 
@@ -261,20 +274,23 @@ impl Work {
             }
             Fed::Record(bucket, key, payload, revision) => self.record(bucket, &key, &payload, revision),
             Fed::CaughtUp(bucket) => {
-                let mut state = self.shared.state();
-                match bucket {
-                    Bucket::Info => {
-                        state.caught.info = true;
-                        state.aggregator.match_devices();
-                    }
-                    Bucket::State => state.caught.state = true,
-                    Bucket::Leases => state.caught.leases = true,
-                    Bucket::Assignments => {
-                        state.caught.assignments = true;
-                        drop(state);
-                        self.recheck_all();
+                {
+                    let mut state = self.shared.state();
+                    match bucket {
+                        Bucket::Info => {
+                            state.caught.info = true;
+                            state.aggregator.match_devices();
+                        }
+                        Bucket::State => state.caught.state = true,
+                        Bucket::Leases => state.caught.leases = true,
+                        Bucket::Assignments => state.caught.assignments = true,
                     }
                 }
+                if bucket == Bucket::Assignments {
+                    self.recheck_all();
+                }
+                // Every later change is one that happened while this operator counted.
+                self.tick();
             }
             Fed::Failed(bucket, why) => {
                 if bucket == Bucket::Assignments {
@@ -288,8 +304,8 @@ impl Work {
         }
     }
 
-    /// Writes the text by which agents know the stream, if it is not there. Until then, they wait: it is tried again each
-    /// second.
+    /// Writes the text by which agents know the stream, if it is not there. Agents wait until then: it is tried again
+    /// each second.
     async fn sign(&mut self) {
         let Some(incarnation) = self.unsigned.clone() else { return };
         let message = PublishMessage::build().payload(incarnation.into()).expected_last_subject_sequence(0);
@@ -362,7 +378,7 @@ impl Work {
             Ok(found) if state.define(name, found.clone()) => {
                 tracing::info!("another operator changed the deployment {name}");
                 // The host stores it, unless it is ending.
-                let _ = self.learned.send((name.to_owned(), found));
+                let _ = self.notices.send(Noticed::Defined(name.to_owned(), found));
             }
             Ok(_) => {}
             Err(why) => state.refuse(key, why),

@@ -99,6 +99,8 @@ pub struct Aggregator {
     dirty: Vec<u32>,
     /// Devices whose deployments changed.
     reassigned: Vec<u32>,
+    /// Devices that became stale, or were heard again.
+    restaled: Vec<u32>,
     wheel: Wheel,
     /// Devices are loaded and not matched yet.
     is_loading: bool,
@@ -120,6 +122,7 @@ impl Aggregator {
             terms: HashMap::new(),
             dirty: Vec::new(),
             reassigned: Vec::new(),
+            restaled: Vec::new(),
             wheel: Wheel::new(now, STALE_AFTER),
             is_loading: true,
         }
@@ -426,6 +429,7 @@ impl Aggregator {
             self.count(device, record, false);
         }
         self.devices[device as usize].is_stale = is_stale;
+        self.restaled.push(device);
         for record in &records {
             self.count(device, record, true);
         }

@@ -3,7 +3,7 @@
 //! A new kind of event is three edits: an entry in the table below, an entry in the table of `store`'s stored events,
 //! and its fields on the wire in `web`.
 
-use crate::{DeadReason, FailureCategory, Kind, Status, TargetId, Timestamp};
+use crate::{DeadReason, FailureCategory, Kind, Phase, Status, TargetId, Timestamp};
 
 /// An event and its time.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,6 +164,27 @@ events! {
         PluginReleased "plugin:released" {
             /// The kind that it serves.
             plugin: Kind,
+        }
+        /// A deployment of the fleet failed as a whole, or works again.
+        FleetDeployment "fleet:deployment" {
+            /// The deployment's name.
+            deployment: String,
+            /// The phase before.
+            previous: Phase,
+            /// The phase after.
+            current: Phase,
+            /// The latest failure with its device; `None` if it works.
+            error: Option<String>,
+        }
+        /// A device of the fleet was not heard for a while.
+        FleetDeviceStale "fleet:device-stale" {
+            /// The device's id.
+            device: String,
+        }
+        /// A device of the fleet that was not heard is heard again.
+        FleetDeviceHeard "fleet:device-heard" {
+            /// The device's id.
+            device: String,
         }
         /// A setting changed, or the configuration was read again.
         SettingsChanged "settings:changed" {

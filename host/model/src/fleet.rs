@@ -19,6 +19,11 @@ impl Phase {
     /// All phases.
     pub const ALL: [Self; 4] = [Self::Pending, Self::Succeeded, Self::Failed, Self::Removed];
 
+    /// Returns the phase with this word; `None` for other words.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == word)
+    }
+
     /// The word in pages, API and command line.
     pub const fn as_str(self) -> &'static str {
         match self {

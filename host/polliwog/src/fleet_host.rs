@@ -1,6 +1,6 @@
 //! This host in a fleet: the agent and the operator over the host's database and configuration.
 
-use broker::{Agent, AgentHost, AgentLink, Description, Granted, Learned, Link, Operator};
+use broker::{Agent, AgentHost, AgentLink, Description, Granted, Link, Noticed, Operator};
 use config::{Config, FleetConfig, Made, Problem, made_by};
 use engine::{Clock, Reconfigurer, random_bytes};
 use fleet::names::{RULE, is_name};
@@ -8,13 +8,14 @@ use fleet::wire::Deployment;
 use fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, read_deployment};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use model::{CommandError, FleetChange, FleetPlace, FleetRecord, QueuedRecord, Timestamp};
+use model::{CommandError, Event, FleetChange, FleetPlace, FleetRecord, QueuedRecord, Timestamp};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 /// The agent waits this long for a change to be on disk.
@@ -123,7 +124,7 @@ impl Fleet {
             let now = move || clock.wall();
             let name = (operator_name(&fleet), fleet.replicas);
             let connected = Operator::connect(link(&fleet, "operator")?, name, now).await;
-            let (handle, learned, work) = connected.map_err(refused)?;
+            let (handle, noticed, work) = connected.map_err(refused)?;
             for (key, text) in store.reader().settings()? {
                 let Some(Made::Deployment(name)) = made_by(&key) else { continue };
                 match fleet::read_stored(&text) {
@@ -132,7 +133,7 @@ impl Fleet {
                 }
             }
             tokio::spawn(ending.clone().run_until_cancelled_owned(work));
-            tokio::spawn(learn(reconfigurer.clone(), learned));
+            tokio::spawn(keep(store.clone(), reconfigurer.clone(), clock, noticed));
             operator = Some(handle);
         }
         let mut agent = None;
@@ -176,11 +177,22 @@ fn kept(deployment: &Deployment) -> Option<String> {
     (!deployment.is_deleted()).then(|| fleet::stored(deployment))
 }
 
-/// Stores the deployments that other operators made.
-async fn learn(reconfigurer: Arc<Reconfigurer>, mut learned: Learned) {
-    while let Some((name, deployment)) = learned.recv().await {
-        if let Err(why) = reconfigurer.clone().deploy(name.clone(), kept(&deployment)).await {
-            tracing::error!("the deployment {name}, which another operator made, could not be stored: {why}");
+/// Stores what the operator notices: deployments that other operators made, and events.
+async fn keep(
+    store: Arc<Store>,
+    reconfigurer: Arc<Reconfigurer>,
+    clock: Clock,
+    mut noticed: UnboundedReceiver<Noticed>,
+) {
+    while let Some(noticed) = noticed.recv().await {
+        match noticed {
+            Noticed::Happened(kind) => store.writer().event(Event { at: clock.wall(), kind }),
+            Noticed::Defined(name, deployment) => {
+                if let Err(why) = reconfigurer.clone().deploy(name.clone(), kept(&deployment)).await {
+                    let made = "which another operator made, could not be stored";
+                    tracing::error!("the deployment {name}, {made}: {why}");
+                }
+            }
         }
     }
 }

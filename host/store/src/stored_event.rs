@@ -1,6 +1,6 @@
 //! The stored form of events: a table of the stored kinds, and the conversions derived from it.
 
-use model::{DeadReason, Event, EventKind, FailureCategory, Kind, Status, TargetId, Timestamp};
+use model::{DeadReason, Event, EventKind, FailureCategory, Kind, Phase, Status, TargetId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A field of an event and its form in JSON.
@@ -53,6 +53,7 @@ as_text! {
     Status, Self::from_word;
     FailureCategory, Self::from_word;
     DeadReason, Self::from_word;
+    Phase, Self::from_word;
 }
 
 /// Defines [`EventWire`] with its conversions. Variant and field names appear in the database and must not change.
@@ -103,6 +104,9 @@ stored_events! {
     PluginRefused { file: String, reason: String }
     PluginQuarantined { plugin: Kind, targets: u32 }
     PluginReleased { plugin: Kind }
+    FleetDeployment { deployment: String, previous: Phase, current: Phase, error: Option<String> }
+    FleetDeviceStale { device: String }
+    FleetDeviceHeard { device: String }
     SettingsChanged { what: String, value: Option<String> }
 }
 
@@ -127,6 +131,15 @@ mod tests {
             (
                 EventKind::DeadLetter { target, reason: DeadReason::Permanent },
                 r#"{"event":"DeadLetter","target":"a","reason":"permanent_failure"}"#,
+            ),
+            (
+                EventKind::FleetDeployment {
+                    deployment: "web".to_owned(),
+                    previous: Phase::Succeeded,
+                    current: Phase::Failed,
+                    error: Some("a: gone".to_owned()),
+                },
+                r#"{"event":"FleetDeployment","deployment":"web","previous":"succeeded","current":"failed","error":"a: gone"}"#,
             ),
             (
                 EventKind::SettingsChanged { what: "scheduler.cadence".to_owned(), value: None },

@@ -49,6 +49,13 @@ pub fn event_json(event: &Event, name_of: impl Fn(&TargetId) -> Option<String>) 
         }
         EventKind::PluginReleased { plugin } => (json!({ "plugin": plugin.as_str() }), json!({})),
         EventKind::PluginRefused { file, reason } => (json!({ "file": file }), json!({ "reason": reason })),
+        EventKind::FleetDeployment { deployment, previous, current, error } => (
+            json!({ "deployment": deployment }),
+            json!({ "previousPhase": previous.as_str(), "currentPhase": current.as_str(), "error": error }),
+        ),
+        EventKind::FleetDeviceStale { device } | EventKind::FleetDeviceHeard { device } => {
+            (json!({ "device": device }), json!({}))
+        }
         EventKind::SettingsChanged { what, value } => (json!({ "setting": what }), json!({ "value": value })),
     };
     let mut payload = json!({ "event": event.kind.name(), "timestamp": time(event.at) });
@@ -85,6 +92,12 @@ pub(crate) fn sentence(kind: &EventKind) -> String {
         }
         EventKind::PluginReleased { plugin } => format!("{plugin} works again"),
         EventKind::PluginRefused { file, reason } => format!("{file}: {reason}"),
+        EventKind::FleetDeployment { deployment, previous, current, error } => {
+            let why = error.as_ref().map(|error| format!("; {error}")).unwrap_or_default();
+            format!("deployment {deployment}: {} → {}{why}", previous.as_str(), current.as_str())
+        }
+        EventKind::FleetDeviceStale { device } => format!("device {device} was not heard for 5 minutes"),
+        EventKind::FleetDeviceHeard { device } => format!("device {device} is heard again"),
         EventKind::SettingsChanged { what, value } => match value {
             Some(value) => format!("{what} = {value}"),
             None => format!("{what} is no longer set"),

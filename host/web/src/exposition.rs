@@ -3,6 +3,7 @@
 //! Counters come from [`Metrics`]. States are read from the host at each scrape, so that the series of a removed target
 //! disappear.
 
+mod fleet;
 mod format;
 mod labels;
 mod samples;
@@ -67,6 +68,9 @@ fn states(prefix: &str, host: &dyn Host) -> Registry {
         register_value(&mut states, kind, name, help, value);
     }
     plugins(&mut states, prefix, host.plugins());
+    if let Some(fleet) = host.fleet() {
+        fleet::register_all(&mut states, fleet);
+    }
     samples::register_all(&mut states, &targets);
     states
 }

@@ -52,6 +52,12 @@ impl State {
         }
     }
 
+    /// Whether everything at the broker has been read. Until then, counters are too low.
+    pub(super) fn is_complete(&self) -> bool {
+        let Caught { info, state, assignments, leases } = self.caught;
+        info && state && assignments && leases
+    }
+
     /// Takes over a definition. Returns whether it is newer than the known one.
     pub(super) fn define(&mut self, name: &str, deployment: Deployment) -> bool {
         if self.version(name) >= deployment.version {
@@ -106,8 +112,8 @@ impl State {
         self.refused = (self.refused.0 + 1, Some(why));
     }
 
-    /// The record of a key among the assignments, as bytes, and a hash of what it means. `right` is the term under which
-    /// this operator assigns deployments to devices.
+    /// The record of a key among the assignments, as bytes, and a hash of what it means. `right` is the term under
+    /// which this operator assigns deployments to devices.
     pub(super) fn record(&mut self, key: &str, right: Option<u64>) -> Option<(Vec<u8>, u64)> {
         if let Some(name) = of_definition(key) {
             // It was checked when it was made.

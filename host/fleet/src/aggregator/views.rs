@@ -86,6 +86,17 @@ impl Aggregator {
         taken.into_iter().map(|device| self.device_names.text(device).to_owned()).collect()
     }
 
+    /// Returns the devices that became stale or were heard again since the last call, in order, with what they are now.
+    /// A device that was both has its present state only.
+    pub fn take_restaled(&mut self) -> Vec<(String, bool)> {
+        let mut taken = std::mem::take(&mut self.restaled);
+        taken.sort_unstable();
+        taken.dedup();
+        let members = taken.into_iter().filter(|device| self.devices[*device as usize].is_member);
+        let state = |device: u32| (self.device_names.text(device).to_owned(), self.devices[device as usize].is_stale);
+        members.map(state).collect()
+    }
+
     /// Returns the names of the deployments that choose a device, in order.
     pub fn deployments_of(&self, id: &str) -> Vec<String> {
         let view = self.device_view(id);

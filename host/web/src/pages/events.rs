@@ -7,7 +7,7 @@ use crate::wire::time;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use maud::{Markup, html};
-use model::{EventKind, SequencedEvent, TargetId};
+use model::{EventKind, Phase, SequencedEvent, TargetId};
 use serde::{Deserialize, Serialize};
 
 /// The number of events of a page.
@@ -125,9 +125,14 @@ fn class(kind: &EventKind) -> &'static str {
         | EventKind::CircuitOpen { .. }
         | EventKind::DeadLetter { .. }
         | EventKind::PluginQuarantined { .. }
-        | EventKind::PluginRefused { .. } => "critical",
-        EventKind::DependencyMissing { .. } => "warning",
-        EventKind::Reachable { .. } | EventKind::CircuitClose { .. } | EventKind::Revived { .. } => "ok",
+        | EventKind::PluginRefused { .. }
+        | EventKind::FleetDeployment { current: Phase::Failed, .. } => "critical",
+        EventKind::DependencyMissing { .. } | EventKind::FleetDeviceStale { .. } => "warning",
+        EventKind::FleetDeployment { .. }
+        | EventKind::FleetDeviceHeard { .. }
+        | EventKind::Reachable { .. }
+        | EventKind::CircuitClose { .. }
+        | EventKind::Revived { .. } => "ok",
         _ => "pending",
     }
 }
