@@ -176,9 +176,20 @@ impl Host {
     }
 
     fn launch(folder: &Path, config: &str, environment: &[(&str, &str)]) -> Result<Self, String> {
+        Self::launch_with(folder, config, environment, &[])
+    }
+
+    /// Like [`Host::start_with`], with further arguments.
+    pub(crate) fn launch_with(
+        folder: &Path,
+        config: &str,
+        environment: &[(&str, &str)],
+        more: &[&str],
+    ) -> Result<Self, String> {
         Self::configure(folder, config);
         copy_compiled_plugins(&folder.join("data"));
-        let mut child = polliwog(folder, &["run", "--data-dir", "data"])
+        let arguments: Vec<&str> = ["run", "--data-dir", "data"].iter().chain(more).copied().collect();
+        let mut child = polliwog(folder, &arguments)
             .env("POLLIWOG_ADMIN_TOKEN", TOKEN)
             .envs(environment.iter().copied())
             .stdout(Stdio::null())

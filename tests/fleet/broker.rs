@@ -13,8 +13,13 @@ pub(crate) struct Broker {
     child: Option<Child>,
 }
 
+/// The program that `NATS_SERVER` names, or `nats-server`.
+pub(crate) fn program() -> String {
+    std::env::var("NATS_SERVER").unwrap_or_else(|_| "nats-server".to_owned())
+}
+
 impl Broker {
-    /// Starts the program that `NATS_SERVER` names, or `nats-server`, with its store in a folder.
+    /// Starts the broker with its store in a folder.
     pub(crate) fn start(folder: &Path) -> Self {
         Self::start_with(folder, "")
     }
@@ -47,7 +52,7 @@ impl Broker {
             self.more
         );
         std::fs::write(&config, text).unwrap();
-        let program = std::env::var("NATS_SERVER").unwrap_or_else(|_| "nats-server".to_owned());
+        let program = program();
         let mut command = Command::new(&program);
         command.arg("-c").arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn();

@@ -341,3 +341,32 @@ fn an_agent_cannot_reach_the_records_of_another_one() {
     let _bad = fleet.agent("bad", "", "");
     fleet.counts("web", [2, 0, 0, 0]);
 }
+
+#[test]
+fn the_demo_has_a_fleet_or_says_what_it_lacks() {
+    let (_keep, place) = folder();
+    let programs = place.join("programs");
+    fs::create_dir_all(&programs).unwrap();
+    let arguments = ["--demo", "--demo-port", "17492", "--fleet"];
+    let path = format!("{}:/usr/bin:/bin:/usr/sbin", programs.display());
+    let lacking = Host::launch_with(&place, "", &[("PATH", "/nowhere")], &arguments);
+    let why = lacking.err().unwrap();
+    assert!(why.contains("the demo of a fleet needs a broker") && why.contains("install nats-server"), "{why}");
+
+    // The demo uses the program in PATH; the tests may be given another one.
+    if Path::new(&broker::program()).is_absolute() {
+        std::os::unix::fs::symlink(broker::program(), programs.join("nats-server")).unwrap();
+    }
+    let host = Host::launch_with(&place, "", &[("PATH", &path)], &arguments).unwrap();
+    let counted = || host.get("/api/v1/fleet/deployments");
+    let well = |all: &Value, name: &str, succeeded: u64| {
+        let found = all["deployments"].as_array().unwrap().iter().find(|view| view["name"] == name);
+        found.is_some_and(|view| view["succeeded"] == succeeded && view["phase"] == "succeeded")
+    };
+    until("all poll", counted, |all| well(all, "uplink", 5) && well(all, "printers", 2) && well(all, "shop", 1));
+    assert_eq!(host.terminate(), 0);
+    // With a fleet of its own in the file, the demo does not guess.
+    let own = "[fleet]\nrole = \"operator\"\nurl = \"nats://127.0.0.1:1\"\n";
+    let why = Host::launch_with(&place, own, &[("PATH", &path)], &arguments).err().unwrap();
+    assert!(why.contains("the demo has a fleet already"), "{why}");
+}

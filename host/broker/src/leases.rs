@@ -23,6 +23,8 @@ use tokio::time::Instant;
 const LAPSE: Duration = Duration::from_secs(12);
 /// The time between two renewals, and between two reads of the leases of others.
 const LOOK: Duration = Duration::from_secs(4);
+/// The delay before a lease is read again that could not be read.
+const RETRY: Duration = Duration::from_millis(500);
 /// A host takes a lease that it has not seen change for this time: longer than [`LAPSE`], because clocks differ.
 const TAKE: Duration = Duration::from_secs(15);
 /// The first look is delayed by up to this time, so that the leases of several deployments go to several hosts.
@@ -98,7 +100,9 @@ async fn compete(
                     // A broker that does not answer must not delay the end of a lease.
                     () = &mut lapsed => {}
                 }
-                look_at = Instant::now() + LOOK.mul_f64(jitter.between(0.8, 1.0));
+                // The broker may not be ready yet.
+                let is_known = candidates.values().all(Candidate::is_known);
+                look_at = Instant::now() + if is_known { LOOK } else { RETRY }.mul_f64(jitter.between(0.8, 1.0));
             }
             changed = wanted.changed() => {
                 is_over = changed.is_err();
@@ -153,6 +157,11 @@ struct Seen {
 }
 
 impl Candidate {
+    /// Whether its record has been read or written.
+    fn is_known(&self) -> bool {
+        self.held.is_some() || self.seen.is_some()
+    }
+
     fn until(&self) -> Option<Instant> {
         self.held.as_ref().map(|held| held.until)
     }

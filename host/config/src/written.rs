@@ -6,6 +6,7 @@
 use crate::Problem;
 use crate::changed_part::ChangedPart;
 use crate::checked::{Config, checked, line, scheduler};
+use crate::fleet_section::FleetConfig;
 use crate::places::{Places, data_dir};
 use crate::reader::{Notes, Overrides, Section};
 use crate::target_config::TargetConfig;
@@ -22,6 +23,8 @@ pub struct Extra {
     pub targets: Vec<TargetConfig>,
     /// Names of dependencies, and their canonical names.
     pub aliases: Vec<(String, String)>,
+    /// The part of this host in a fleet.
+    pub fleet: Option<FleetConfig>,
 }
 
 /// Looks up an environment variable.
@@ -144,6 +147,12 @@ impl Written {
     /// The problems of targets that do not fit the scheduler's settings.
     pub fn with_extra(mut self, extra: Extra) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
+        if extra.fleet.is_some() && self.config.fleet.is_some() {
+            let place = format!("{}: [fleet]", self.config.file);
+            let message = "the demo has a fleet already: remove [fleet], or start without --fleet".to_owned();
+            problems.push(Problem { place, message });
+        }
+        self.config.fleet = self.config.fleet.or(extra.fleet);
         let ids: HashSet<_> = self.config.targets.iter().map(|target| target.id.clone()).collect();
         for (name, canonical) in extra.aliases {
             self.config.aliases.entry(name).or_insert(canonical);

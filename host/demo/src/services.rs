@@ -1,6 +1,7 @@
 //! The answers of the simulated services.
 
 use axum::Router;
+use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
@@ -27,12 +28,22 @@ pub(crate) fn router(start: Instant) -> Router {
         .route("/aspnet/health", get(async move || health(&aspnet(seconds()), "Unhealthy")))
         .route("/status", get(async move || body(&status_page(seconds()))))
         .route("/queues", get(async move || body(&queues(seconds()))))
+        .route("/sites/{site}/{part}", get(async move |Path((site, _)): Path<(String, String)>| line(&site, seconds())))
         .route("/flaky", get(async move || flaky(requests.fetch_add(1, Ordering::Relaxed))))
         .route("/slow", get(slow))
         .route(
             "/vault",
             get(async || (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], "token required")),
         )
+}
+
+/// The line of one site is cut for a minute in three.
+fn line(site: &str, seconds: u64) -> Response {
+    const PERIOD: u64 = 180;
+    match site == "basel-1" && (60..120).contains(&(seconds % PERIOD)) {
+        true => (StatusCode::BAD_GATEWAY, "the provider of this site does not answer").into_response(),
+        false => body(&json!({ "site": site, "line": "up" })),
+    }
 }
 
 /// Returns a router of the service that stops and restarts.

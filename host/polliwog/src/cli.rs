@@ -349,7 +349,7 @@ pub(crate) enum SettingsCommand {
 }
 
 /// The arguments of `run`.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 pub(crate) struct RunArguments {
     #[command(flatten)]
     pub common: Common,
@@ -362,6 +362,12 @@ pub(crate) struct RunArguments {
     /// Simulate a past of this length for the demo, for example 400d; only at its first start
     #[arg(long, value_name = "TIME", requires = "demo", value_parser = past)]
     pub history: Option<i64>,
+    /// Add a fleet to the demo: a broker (nats-server must be installed), and five agents
+    #[arg(long, requires = "demo")]
+    pub fleet: bool,
+    /// Whether it is an agent of the demo, in the process of its operator.
+    #[arg(skip)]
+    pub is_embedded: bool,
 }
 
 /// Parses the length of a past, in days.

@@ -3,8 +3,8 @@
 use crate::cli::Common;
 use anyhow::{anyhow, bail};
 use config::{
-    Config, Document, Extra, Invalid, Places, Problem, Reading, SecretSource, TargetConfig, Written, environment, find,
-    misspelt,
+    Config, Document, Extra, FleetConfig, Invalid, Places, Problem, Reading, SecretSource, TargetConfig, Written,
+    environment, find, misspelt,
 };
 use model::{Kind, TargetId};
 use std::collections::BTreeMap;
@@ -88,8 +88,8 @@ pub(crate) fn unknown_variables(config: &Config) -> Vec<Problem> {
     misspelt(set.iter().map(String::as_str), &config.variables)
 }
 
-/// The demo's targets and aliases.
-pub(crate) fn demo(port: u16) -> Arc<Extra> {
+/// The demo's targets and aliases, and its part in a fleet, if it has one.
+pub(crate) fn demo(port: u16, fleet: Option<FleetConfig>) -> Arc<Extra> {
     let target = |simulated: demo::DemoTarget| TargetConfig {
         name: simulated.name.to_owned(),
         interval: Some(simulated.interval),
@@ -113,5 +113,6 @@ pub(crate) fn demo(port: u16) -> Arc<Extra> {
     Arc::new(Extra {
         targets: demo::targets(port).into_iter().map(target).collect(),
         aliases: demo::ALIASES.into_iter().map(alias).collect(),
+        fleet,
     })
 }

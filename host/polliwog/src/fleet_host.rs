@@ -148,6 +148,14 @@ impl Fleet {
         Ok(Some(Self { config: fleet, operator, agent, store, reconfigurer, clock }))
     }
 
+    /// Makes deployments that this operator does not know, not even as deleted ones.
+    pub(crate) fn introduce(&self, deployments: &[(&str, Deployment)]) {
+        let Some(operator) = &self.operator else { return };
+        for (name, deployment) in deployments {
+            operator.define(name, deployment.clone());
+        }
+    }
+
     async fn define(&self, name: String, definition: Option<String>) -> Result<(), CommandError> {
         let Some(operator) = &self.operator else {
             let why = "this host is not the operator of its fleet: change deployments there";

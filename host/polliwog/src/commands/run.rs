@@ -3,6 +3,7 @@
 use crate::admin::{self, ADMIN_TOKEN, AdminToken};
 use crate::cli::RunArguments;
 use crate::configuration::{demo, document, unknown_variables};
+use crate::demo_fleet;
 use crate::demo_past;
 use crate::fleet_host::{self, Fleet};
 use crate::means;
@@ -18,6 +19,7 @@ use engine::{
     ReadModel, Reconfigurer, Restored, Targets, Validator, Wiring, keep_recent, misfit, random_bytes, restore, seconds,
     warn_about,
 };
+use fleet::wire::Deployment;
 use metrics::Metrics;
 use model::{Event, EventKind, Pulse, SequencedEvent, Timestamp};
 use sandbox::{Plugin, Sandbox};
@@ -28,6 +30,7 @@ use std::time::Duration;
 use store::{Locked, Opened, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, Semaphore, oneshot};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use web::{Listening, Port};
 
@@ -41,8 +44,10 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     means::raise_descriptors()?;
     means::keep_private();
     let clock = Clock::start();
-    let reading =
-        Reading { places: arguments.common.places(), extra: arguments.demo.then(|| demo(arguments.demo_port)) };
+    let broker = arguments.fleet.then(demo_fleet::broker).transpose()?;
+    let part = broker.as_ref().map(|broker| demo_fleet::operator(broker.url()));
+    let extra = arguments.demo.then(|| demo(arguments.demo_port, part));
+    let reading = Reading { places: arguments.common.places(), extra };
     let document = document(&reading.places, arguments.demo)?;
     let written = match document.parse(&reading) {
         Ok(written) => Arc::new(written),
@@ -57,6 +62,11 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     if arguments.demo {
         demo::start(arguments.demo_port, seconds).await?;
     }
+    let agents = match &broker {
+        Some(broker) => demo_fleet::agents(broker, &config.data_dir)?,
+        None => Vec::new(),
+    };
+    let agents: Vec<_> = agents.into_iter().map(|arguments| start_agent(arguments, log.clone())).collect();
     let bus = Bus::default();
     let locked = lock(config)?;
     let (announcing, now) = (bus.clone(), clock.wall());
@@ -64,18 +74,8 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
     // A large database is read while the plugins are loaded.
     let opening = tokio::task::spawn_blocking(move || locked.open(now, Box::new(announce)));
     announce_start(config);
-    // Users copy plugins into it. Another directory that was configured may be misspelt.
-    if !config.sources.contains_key("plugins.dir")
-        && let Err(error) = std::fs::create_dir_all(&config.plugin_dir)
-    {
-        tracing::warn!("the plugin directory {} cannot be created ({error})", config.plugin_dir.display());
-    }
-    let egress = Egress::new(egress::Config {
-        max_requests_per_host: config.max_requests_per_host,
-        max_body_bytes_in_flight: config.max_body_bytes_in_flight,
-        max_connections: means::connections(),
-        own_listeners: vec![config.listen, config.metrics_listen],
-    });
+    make_plugin_dir(config);
+    let egress = egress_of(config);
     let slots = sandbox::Config { instance_slots: config.instance_slots, ..sandbox::Config::default() };
     let sandbox = Arc::new(Sandbox::new(slots, plugins::compiler(&config.data_dir)?, &egress)?);
     let mut watcher = plugins::load(config, sandbox.clone(), Uncompiled::Defer).await;
@@ -93,7 +93,50 @@ pub(crate) async fn run(arguments: RunArguments, log: Arc<Log>) -> anyhow::Resul
         past_of_demo(&mut opened, &candidate, (&watcher, &sandbox), (&clock, days)).await?;
     }
     let start = Start { clock, document, candidate, watcher, opened, egress, sandbox, validator, bus, named, log };
-    start.serve(ports).await
+    let occasion = Occasion {
+        deployments: if arguments.fleet { demo_fleet::deployments(arguments.demo_port) } else { Vec::new() },
+        is_embedded: arguments.is_embedded,
+    };
+    let code = start.serve(ports, occasion).await?;
+    for agent in agents {
+        // The signal that ended this host ends them too.
+        agent.await??;
+    }
+    Ok(code)
+}
+
+/// Makes the default directory for plugins, into which users copy them. Another one that was configured may be
+/// misspelt.
+fn make_plugin_dir(config: &Config) {
+    if !config.sources.contains_key("plugins.dir")
+        && let Err(error) = std::fs::create_dir_all(&config.plugin_dir)
+    {
+        tracing::warn!("the plugin directory {} cannot be created ({error})", config.plugin_dir.display());
+    }
+}
+
+fn egress_of(config: &Config) -> Egress {
+    Egress::new(egress::Config {
+        max_requests_per_host: config.max_requests_per_host,
+        max_body_bytes_in_flight: config.max_body_bytes_in_flight,
+        max_connections: means::connections(),
+        own_listeners: vec![config.listen, config.metrics_listen],
+    })
+}
+
+/// Starts another host in this process, on a thread of its runtime.
+fn start_agent(arguments: RunArguments, log: Arc<Log>) -> JoinHandle<anyhow::Result<u8>> {
+    let runtime = tokio::runtime::Handle::current();
+    // The compiler cannot show that the future may move between threads.
+    tokio::task::spawn_blocking(move || runtime.block_on(Box::pin(run(arguments, log))))
+}
+
+/// The difference between a start and that of a host with its own configuration.
+struct Occasion {
+    /// Deployments of the demo.
+    deployments: Vec<(&'static str, Deployment)>,
+    /// Whether it is an agent in the process of its operator.
+    is_embedded: bool,
 }
 
 /// Simulates a past of the demo, unless there is a true one.
@@ -177,7 +220,7 @@ struct Start {
 
 impl Start {
     /// Connects the parts and serves until a signal ends the host.
-    async fn serve(self, ports: (Port, Port)) -> anyhow::Result<u8> {
+    async fn serve(self, ports: (Port, Port), occasion: Occasion) -> anyhow::Result<u8> {
         let Self { clock, document, candidate, watcher, opened, egress, sandbox, validator, bus, named, log } = self;
         let Opened { store, targets: loaded, forgotten_until } = opened;
         let (store, plugins) = (Arc::new(store), Arc::new(watcher.set().clone()));
@@ -223,6 +266,7 @@ impl Start {
         let ending = CancellationToken::new();
         let parts = (store.clone(), reconfigurer.clone());
         let fleet = Fleet::start(&config, parts, (reported, clock), &ending).await?;
+        fleet.iter().for_each(|fleet| fleet.introduce(&occasion.deployments));
         let host = Arc::new(RunningHost {
             clock,
             sandbox,
@@ -245,7 +289,7 @@ impl Start {
             Running { ending, clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named };
         let auth = admin.auth.behind(config.proxy.as_ref().map(proxy));
         let surfaces = Surfaces { host, metrics, auth, token: admin.token, gauges, config };
-        running.until_asked(ports, surfaces, targets.len()).await
+        running.until_asked(ports, surfaces, (targets.len(), occasion.is_embedded)).await
     }
 }
 
@@ -284,7 +328,8 @@ struct Surfaces {
 
 impl Running {
     /// Listens, polls and watches until a signal asks for the end; then shuts down gracefully.
-    async fn until_asked(self, ports: (Port, Port), surfaces: Surfaces, targets: usize) -> anyhow::Result<u8> {
+    async fn until_asked(self, ports: (Port, Port), surfaces: Surfaces, of: (usize, bool)) -> anyhow::Result<u8> {
+        let (targets, is_embedded) = of;
         let Self { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named, ending } = self;
         let Surfaces { host, metrics, auth, token, gauges, config } = surfaces;
         // Install the signal handlers before the host is visible, so that an early signal saves everything as well.
@@ -294,7 +339,12 @@ impl Running {
             Listening { hosts: config.hosts.clone(), connections: means::served(), gauges, ending: ending.clone() };
         let listening = web::serve(ports.0, host.clone(), auth, both.clone())?;
         let measured = web::serve_metrics(ports.1, host, metrics, both)?;
-        greet(listening, measured, targets, &token);
+        if !is_embedded {
+            greet(listening, measured, targets, &token);
+        } else {
+            let device = config.fleet.as_ref().map_or("", |fleet| &fleet.device);
+            tracing::info!("the pages of device {device} are at http://{listening}/");
+        }
         let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(move || driver.run(&inbox, &pulse))?;
         health.clone().watch(clock)?;
 

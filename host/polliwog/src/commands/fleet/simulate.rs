@@ -1,6 +1,7 @@
 //! `fleet simulate`: the agents' code of many devices in one process, through a real broker and a real operator.
 
 use crate::fleet_host::AgentStore;
+use crate::local_broker::LocalBroker;
 use crate::means;
 use crate::output::{print, print_json};
 use anyhow::{Context, bail};
@@ -11,9 +12,7 @@ use fleet::wire::{Deployment, ModeWire};
 use model::{DeploymentReport, FleetChange, FleetRecord, Phase};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::Store;
@@ -26,42 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const DESCRIPTORS: u64 = 11;
 /// Lags are sampled this often.
 const SAMPLE: Duration = Duration::from_millis(2);
-
-/// A nats-server with its store in a temporary folder, which is killed when dropped.
-struct Broker {
-    child: Child,
-    port: u16,
-}
-
-impl Broker {
-    fn start(program: &Path, folder: &Path) -> anyhow::Result<Self> {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let config = folder.join("nats.conf");
-        let store = folder.join("jetstream");
-        let text = format!("listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\n", store.display());
-        std::fs::write(&config, text)?;
-        let mut command = Command::new(program);
-        command.arg("-c").arg(&config).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().with_context(|| {
-            format!("cannot start {}: install nats-server, or name it with --server", program.display())
-        })?;
-        let broker = Self { child, port };
-        for _ in 0..1000 {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Ok(broker);
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        bail!("{} does not listen: `{} -c {}` shows why", program.display(), program.display(), config.display())
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// The size of a simulation.
 pub(super) struct Size {
@@ -113,11 +76,11 @@ pub(super) async fn simulate(size: &Size, server: &Path, is_json: bool) -> anyho
     }
     let folder = tempfile::tempdir()?;
     let clock = Clock::start();
-    let broker = Broker::start(server, folder.path())?;
-    let url = format!("nats://127.0.0.1:{}", broker.port);
+    let broker = LocalBroker::start(server)?;
+    let url = broker.url();
     let operator = operate(&url, size, clock).await?;
     let own = format!("/proc/{}", std::process::id());
-    let of_broker = format!("/proc/{}", broker.child.id());
+    let of_broker = format!("/proc/{}", broker.process());
 
     let begun = clock.now();
     let mut agents = Vec::with_capacity(size.devices);
