@@ -22,6 +22,9 @@ fn one_of_several_devices_polls_and_another_takes_over_while_it_is_stopped() {
     let target = target("web", &server.url("/${device.id}"));
     fleet.deploy("web", &json!({ "once": true, "targets": [target] }));
     let first = holder(&fleet.counts("web", [1, 0, 0, 2])).unwrap();
+    // Through the accounts at the broker too.
+    let log = fleet.operator().get("/api/v1/fleet/devices/host-2/logs");
+    assert!(log["lines"].as_array().is_some_and(|lines| !lines.is_empty()), "{log}");
     let polls = |n: usize| server.count(["/host-1", "/host-2", "/host-3"][n]);
     assert!((0..3).all(|n| (polls(n) > 0) == (n == first)), "only the holder polls");
 

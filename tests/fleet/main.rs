@@ -168,14 +168,29 @@ fn devices_poll_what_they_are_assigned_and_the_operator_counts_it() {
     let device = fleet.operator().get("/api/v1/fleet/devices/basel-1");
     assert_eq!(device["reports"][0]["dependencies"]["critical"], 1, "{device}");
 
+    // The log of a device, read from the operator.
+    let folder = fleet.folder("operator");
+    let (code, out, why) = fleet.operator().command(&folder, &["fleet", "logs", "basel-1", "--last", "1000"]);
+    assert!(code == 0 && out.contains("the assignment of deployment web is active"), "{out}{why}");
+    let logs = |query: &str| fleet.operator().get(&format!("/api/v1/fleet/devices/basel-1/logs?{query}"));
+    let all = logs("limit=10000");
+    let count = all["lines"].as_array().unwrap().len();
+    assert_eq!((&all["lines"][0]["number"], &all["next"], &all["dropped"]), (&json!(1), &json!(count), &json!(0)));
+    let part = logs("after=1&limit=2");
+    assert_eq!((&part["lines"][0], part["lines"].as_array().unwrap().len()), (&all["lines"][1], 2));
+    let (none, body) = support::get(&fleet.operator().api, "/api/v1/fleet/devices/unknown/logs", Some(TOKEN));
+    assert_eq!(none, 404, "{body}");
+
     // A change of the selector withdraws the targets, and a deleted deployment all of them.
     let selector = json!({ "matchLabels": { "site": "zurich" } });
     fleet.deploy("web", &json!({ "selector": selector, "targets": [target("web", &url)] }));
     fleet.counts("web", [1, 0, 0, 0]);
     until("basel polls nothing", || basel.get("/api/v1/targets")["total"].clone(), |total| *total == 0);
-    let folder = fleet.folder("operator");
     let (code, out, why) = fleet.operator().command(&folder, &["fleet", "delete", "web"]);
     assert!(code == 0 && out.contains("is deleted"), "{out}{why}");
+    basel.kill();
+    let (silent, body) = support::get(&fleet.operator().api, "/api/v1/fleet/devices/basel-1/logs", Some(TOKEN));
+    assert!(silent == 504 && body.contains("device basel-1 does not answer"), "{silent} {body}");
     until("zurich polls nothing", || zurich.get("/api/v1/targets")["total"].clone(), |total| *total == 0);
 }
 
@@ -365,7 +380,7 @@ fn the_demo_has_a_fleet_or_says_what_it_lacks() {
     };
     until("all poll", counted, |all| well(all, "uplink", 5) && well(all, "printers", 2) && well(all, "shop", 1));
     assert_eq!(host.terminate(), 0);
-    // With a fleet of its own in the file, the demo does not guess.
+    // If the file has a fleet too, the demo does not guess.
     let own = "[fleet]\nrole = \"operator\"\nurl = \"nats://127.0.0.1:1\"\n";
     let why = Host::launch_with(&place, own, &[("PATH", &path)], &arguments).err().unwrap();
     assert!(why.contains("the demo has a fleet already"), "{why}");

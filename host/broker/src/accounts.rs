@@ -51,7 +51,7 @@ pub fn name(device: &str) -> String {
 }
 
 /// The subjects of the operator's account that an agent may publish to.
-fn services(device: &str) -> [String; 6] {
+fn services(device: &str) -> [String; 7] {
     let states = state_key(device, ">");
     [
         Bucket::State.subject(&states),
@@ -60,6 +60,7 @@ fn services(device: &str) -> [String; 6] {
         direct(Bucket::Info, &info_key(device)),
         direct(Bucket::Assignments, device),
         heartbeat(device),
+        format!("logs.{device}.*"),
     ]
 }
 
@@ -82,7 +83,7 @@ mod tests {
         let passwords = ["host-1", "host-2"].map(|device| (device.to_owned(), format!("{device}-secret")));
         let text = accounts("hub-secret", &passwords.into());
         let own = text.split("\"agent-host-1\": {").nth(1).unwrap().split("\n  }").next().unwrap();
-        assert_eq!(own.matches("service:").count(), 9);
+        assert_eq!(own.matches("service:").count(), 10);
         assert!(own.contains("\"$KV.device-state.state.host-1.>\"") && own.contains("host-1-secret"), "{own}");
         assert!(!own.contains("host-2") && !own.contains("hub-secret") && !own.contains("\">\""), "{own}");
         assert_eq!(text.matches("accounts: [ \"agent-host-1\", \"agent-host-2\" ]").count(), 2);

@@ -10,6 +10,8 @@
 //! Invariant: nothing is withdrawn because the broker does not have it. Deployments stay until a newer assignment lacks
 //! them.
 
+mod logs;
+
 use crate::bucket::{Bucket, META, heartbeat, of_agent, shard};
 use crate::connection::{Connection, Link};
 use crate::leases::{Leases, Standing, leases};
@@ -22,7 +24,8 @@ use fleet::wire::{
 };
 use fleet::{Labels, LinkState, Stamp, digest};
 use futures_util::StreamExt;
-use model::{Acknowledged, FleetChange, FleetPlace, FleetRecord, QueuedRecord, Timestamp};
+use logs::Logs;
+use model::{Acknowledged, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
@@ -64,6 +67,9 @@ pub trait AgentHost: Send + Sync + 'static {
 
     /// Applies the deployments of this device; those that are not in the list end.
     fn assign(&self, deployments: Vec<Granted>) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// At most `limit` lines of the log: those after the line with a number, or the newest.
+    fn log(&self, after: Option<u64>, limit: usize) -> LogPage;
 
     /// The present time.
     fn now(&self) -> Timestamp;
@@ -172,6 +178,7 @@ impl<H: AgentHost> Agent<H> {
         };
         let mut connected = self.connection.connected();
         let host = self.host.clone();
+        let logs = Logs::new(self.connection.client.clone(), device);
         let (mut check_at, mut beat_at) = (Instant::now(), Instant::now());
         let mut is_checked = false;
         loop {
@@ -197,8 +204,13 @@ impl<H: AgentHost> Agent<H> {
                         check_at = Instant::now() + RETRY;
                     }
                 }
-                message = asked.next() => {
-                    if message.is_some_and(|message| message.subject.ends_with(".resync")) {
+                Some(message) = asked.next() => {
+                    if message.subject.ends_with(".logs") {
+                        let host = host.clone();
+                        logs.answer(&message.payload, move |after, limit| host.log(after, limit));
+                        continue;
+                    }
+                    if message.subject.ends_with(".resync") {
                         tracing::info!("the operator asked for all records of this device");
                         self.send_again(None).await;
                     }

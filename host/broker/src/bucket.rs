@@ -129,6 +129,16 @@ pub(crate) fn assigned(device: &str) -> String {
     format!("agent.{device}.assigned")
 }
 
+/// The subject on which an operator asks an agent for lines of its log.
+pub(crate) fn log_request(device: &str) -> String {
+    format!("agent.{device}.logs")
+}
+
+/// The subject of the answer to a request for lines of a log.
+pub(crate) fn logs(device: &str, token: u64) -> String {
+    format!("logs.{device}.{token}")
+}
+
 /// The subject on which an operator asks an agent to send all its records.
 pub(crate) fn resync(device: &str) -> String {
     format!("agent.{device}.resync")

@@ -10,6 +10,7 @@
 //! version of each; the one with the lease assigns.
 
 mod assignments;
+mod logs;
 mod noticed;
 mod state;
 
@@ -25,7 +26,7 @@ use fleet::names::{info_key, of_info_key, of_state_key, state_key};
 use fleet::wire::{Assignment, Deployment, DeploymentState, DeviceInfo, HeartbeatPayload, Lease, decode};
 use fleet::{Applied, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, Input};
 use futures_util::StreamExt;
-use model::{EventKind, Timestamp};
+use model::{EventKind, LogPage, Timestamp};
 pub use noticed::Noticed;
 use noticed::Phases;
 use state::State;
@@ -139,6 +140,15 @@ impl Operator {
     /// Returns the devices from a number on that are wanted, at most `limit`, and the number of the next one, if any.
     pub fn devices_from(&self, first: u32, filter: &DeviceFilter, limit: usize) -> (Vec<DeviceView>, Option<u32>) {
         self.shared.state().aggregator.devices_from(first, |device| filter.takes(device), limit)
+    }
+
+    /// Returns lines of a device's log, which the device answers: those after the line with a number, or the newest, at
+    /// most `limit`. The answer may be delayed by `wait`, until there is a line.
+    ///
+    /// # Errors
+    /// If the device does not answer; the reason in words.
+    pub async fn log(&self, id: &str, of: (Option<u64>, u32), wait: Duration) -> Result<LogPage, String> {
+        logs::read(&self.shared.connection.client, id, of, wait).await
     }
 
     /// Returns the seconds since a second of the aggregator's clock.

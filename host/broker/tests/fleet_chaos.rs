@@ -15,7 +15,7 @@ mod server;
 use broker::{Agent, AgentHost, Description, Granted, Link, Operator};
 use fleet::wire::{Deployment, ModeWire, RequirementWire};
 use fleet::{Labels, Phase};
-use model::{DeploymentReport, FleetChange, FleetPlace, FleetRecord, QueuedRecord, Timestamp};
+use model::{DeploymentReport, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Timestamp};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use server::Broker;
@@ -79,6 +79,10 @@ impl AgentHost for Database {
 
     async fn assign(&self, _: Vec<Granted>) -> Result<(), String> {
         Ok(())
+    }
+
+    fn log(&self, _: Option<u64>, _: usize) -> LogPage {
+        LogPage::default()
     }
 
     fn now(&self) -> Timestamp {

@@ -20,6 +20,7 @@ mod deployments;
 mod driver;
 mod examine;
 mod inspect;
+mod log_ring;
 mod mailbox;
 mod message;
 mod prepare;

@@ -4,6 +4,8 @@
 //! not read), the line is dropped and counted, and the host continues. The next successful line reports the number of
 //! missing lines.
 
+use crate::log_ring::LogRing;
+use model::LogPage;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -28,6 +30,7 @@ pub struct Log {
 #[derive(Clone, Debug)]
 pub struct LogLines {
     queue: Arc<Mutex<Option<SyncSender<Vec<u8>>>>>,
+    latest: Arc<Mutex<LogRing>>,
     lost: Arc<AtomicU64>,
 }
 
@@ -46,13 +49,18 @@ impl Log {
             let _ = done.send(());
         };
         std::thread::Builder::new().name("log".to_owned()).spawn(write)?;
-        let lines = LogLines { queue: Arc::new(Mutex::new(Some(queue))), lost };
+        let lines = LogLines { queue: Arc::new(Mutex::new(Some(queue))), latest: Arc::default(), lost };
         Ok(Self { lines, written: Mutex::new(written) })
     }
 
     /// Returns the queue; each write to it is one line.
     pub fn lines(&self) -> &LogLines {
         &self.lines
+    }
+
+    /// Returns at most `limit` of the latest lines: those after the line with a number, oldest first; or the newest.
+    pub fn page(&self, after: Option<u64>, limit: usize) -> LogPage {
+        self.lines.latest.lock().unwrap_or_else(PoisonError::into_inner).page(after, limit)
     }
 
     /// Returns the number of lines dropped so far.
@@ -70,6 +78,7 @@ impl Drop for Log {
 
 impl Write for LogLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.as_ref().is_none_or(|queue| queue.try_send(line.to_vec()).is_err()) {
             self.lost.fetch_add(1, Ordering::Relaxed);

@@ -7,9 +7,12 @@
 //!
 //! Texts come from agents, which may be hostile: [`decode`] checks names, labels and lengths before a record is used.
 
+mod logs;
+
 use crate::labels::{InvalidLabel, check};
 use crate::names::{self, is_name};
 use crate::{Labels, Phase, Requirement, Selector, Stamp};
+pub use logs::{LogChunk, LogQuery, MOST_LINES, chunks};
 use model::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -487,6 +490,8 @@ mod tests {
             let _ = decode::<LogEvent>(&bytes);
             let _ = decode::<Deployment>(&bytes);
             let _ = decode::<Lease>(&bytes);
+            let _ = decode::<LogQuery>(&bytes);
+            let _ = decode::<LogChunk>(&bytes);
         }
     }
 }

@@ -24,7 +24,7 @@ mod token;
 
 pub use event::{Event, EventKind, SequencedEvent};
 pub use examination::{TestStep, Tested, TestedCertificate};
-pub use fleet::{Acknowledged, DeploymentReport, FleetChange, FleetPlace, FleetRecord, Phase, QueuedRecord};
+pub use fleet::{Acknowledged, DeploymentReport, FleetChange, FleetPlace, FleetRecord, LogPage, Phase, QueuedRecord};
 pub use history::{ErrorChange, History, PollChange, StatusChange};
 pub use ids::{InvalidId, Kind, TargetId};
 pub use latency::{LATENCY_WINDOW, LatencyPoint, LatencySummary, LatencyWindow, Sketch};

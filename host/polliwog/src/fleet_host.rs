@@ -2,13 +2,13 @@
 
 use broker::{Agent, AgentHost, AgentLink, Description, Granted, Link, Noticed, Operator};
 use config::{Config, FleetConfig, Made, Problem, made_by};
-use engine::{Clock, Reconfigurer, random_bytes};
+use engine::{Clock, Log, Reconfigurer, random_bytes};
 use fleet::names::{RULE, is_name};
 use fleet::wire::Deployment;
 use fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, read_deployment};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use model::{CommandError, Event, FleetChange, FleetPlace, FleetRecord, QueuedRecord, Timestamp};
+use model::{CommandError, Event, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Timestamp};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,13 +40,15 @@ pub(crate) struct AgentStore {
     /// Applies assignments; `None` for a simulated device, which has no targets.
     reconfigurer: Option<Arc<Reconfigurer>>,
     reported: Arc<Notify>,
+    /// `None` for a simulated device.
+    log: Option<Arc<Log>>,
     clock: Clock,
 }
 
 impl AgentStore {
     /// Returns the host of a simulated device.
     pub(crate) fn new(store: Arc<Store>, clock: Clock) -> Self {
-        Self { store, reconfigurer: None, reported: Arc::new(Notify::new()), clock }
+        Self { store, reconfigurer: None, reported: Arc::new(Notify::new()), log: None, clock }
     }
 
     /// Queues a record, and notifies the agent. The agent sends it once it is on disk.
@@ -114,7 +116,7 @@ impl Fleet {
     pub(crate) async fn start(
         config: &Config,
         (store, reconfigurer): (Arc<Store>, Arc<Reconfigurer>),
-        (reported, clock): (Arc<Notify>, Clock),
+        (reported, log, clock): (Arc<Notify>, Arc<Log>, Clock),
         ending: &CancellationToken,
     ) -> anyhow::Result<Option<Self>> {
         let Some(fleet) = config.fleet.clone() else { return Ok(None) };
@@ -139,7 +141,7 @@ impl Fleet {
         let mut agent = None;
         if fleet.role.is_agent() {
             let (store, reconfigurer) = (store.clone(), Some(reconfigurer.clone()));
-            let host = AgentStore { store, reconfigurer, reported, clock };
+            let host = AgentStore { store, reconfigurer, reported, log: Some(log), clock };
             let connecting = Agent::connect(Arc::new(host), description(&fleet), link(&fleet, "agent")?);
             let connected = connecting.await.map_err(refused)?;
             agent = Some(connected.link());
@@ -255,6 +257,14 @@ impl web::Fleet for Fleet {
         async move { self.operator.as_ref()?.device(&id).await }.boxed()
     }
 
+    fn log(&self, id: String, of: (Option<u64>, u32), wait: Duration) -> BoxFuture<'_, Result<LogPage, String>> {
+        async move {
+            let operator = self.operator.as_ref().ok_or("this host is not the operator of its fleet")?;
+            operator.log(&id, of, wait).await
+        }
+        .boxed()
+    }
+
     fn define(&self, name: String, definition: Option<String>) -> BoxFuture<'_, Result<(), CommandError>> {
         self.define(name, definition).boxed()
     }
@@ -283,6 +293,10 @@ impl AgentHost for AgentStore {
         let stored = |Granted { assigned, term }| (assigned.name, config::stored_assignment(term, &assigned.targets));
         let deployments: BTreeMap<String, String> = deployments.into_iter().map(stored).collect();
         reconfigurer.clone().assign(deployments).await.map_err(|error| error.to_string())
+    }
+
+    fn log(&self, after: Option<u64>, limit: usize) -> LogPage {
+        self.log.as_ref().map(|log| log.page(after, limit)).unwrap_or_default()
     }
 
     fn now(&self) -> Timestamp {

@@ -2,7 +2,7 @@
 
 use ::fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView};
 use futures_util::future::BoxFuture;
-use model::CommandError;
+use model::{CommandError, LogPage};
 use std::time::Duration;
 
 /// A host's part in a fleet. Reads are answered from memory and the host's database, except [`Fleet::device`].
@@ -30,6 +30,10 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// The device with this id and what it reports, read from the broker; `None` if the id is unknown.
     fn device(&self, id: String) -> BoxFuture<'_, Option<DeviceDetail>>;
+
+    /// Lines of a device's log, which the device answers: those after the line with a number, or the newest, at most
+    /// `limit`. The answer may be delayed by `wait`, until there is a line. Fails with the reason in words.
+    fn log(&self, id: String, of: (Option<u64>, u32), wait: Duration) -> BoxFuture<'_, Result<LogPage, String>>;
 
     /// Makes or changes a deployment from its definition as JSON; without one, deletes it.
     fn define(&self, name: String, definition: Option<String>) -> BoxFuture<'_, Result<(), CommandError>>;

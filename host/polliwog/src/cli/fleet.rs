@@ -26,6 +26,17 @@ pub(crate) enum FleetCommand {
         /// The device's id
         id: String,
     },
+    /// Print the latest lines of a device's log
+    Logs {
+        /// The device's id
+        id: String,
+        /// The number of lines
+        #[arg(long, value_name = "LINES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        last: u32,
+        /// Print further lines as they come, until the command is ended
+        #[arg(long, short)]
+        follow: bool,
+    },
     /// List the deployments with their counters
     Deployments,
     /// Make or change the deployments of a TOML file

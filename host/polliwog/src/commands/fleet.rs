@@ -5,9 +5,10 @@ mod simulate;
 
 use super::remote::{answer, ask, every, part, table, text};
 use crate::cli::{FleetCommand, Remote};
-use crate::output::{counted, print};
+use crate::output::{complain, counted, print, print_json};
 use anyhow::Context;
 use egress::Method;
+use fleet::wire::MOST_LINES;
 use serde_json::{Value, json};
 use simulate::{Size, simulate};
 use std::path::Path;
@@ -53,6 +54,7 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
                 reports(&found["reports"])
             })
         }
+        FleetCommand::Logs { id, last, follow } => logs(remote, &id, last, follow).await,
         FleetCommand::Deployments => {
             let found = every(remote, "/api/v1/fleet/deployments?", "deployments").await?;
             answer(remote, &found, deployments)
@@ -73,6 +75,25 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
             let deleted = ask(remote, Method::Delete, &path, None).await?;
             answer(remote, &deleted, |_| print(&format!("the deployment {name} is deleted")))
         }
+    }
+}
+
+/// Prints lines of a device's log; with `follow`, also further ones until the command is ended.
+async fn logs(remote: &Remote, id: &str, last: u32, follow: bool) -> anyhow::Result<u8> {
+    let path = format!("/api/v1/fleet/devices/{}/logs", part(id));
+    let mut found = ask(remote, Method::Get, &format!("{path}?limit={last}"), None).await?;
+    loop {
+        if let Some(dropped) = found["dropped"].as_u64().filter(|dropped| *dropped > 0) {
+            complain(format!("{dropped} lines are missing here: the device no longer keeps them"));
+        }
+        for line in found["lines"].as_array().into_iter().flatten() {
+            if remote.json { print_json(line) } else { print(&text(&line["text"])) }?;
+        }
+        if !follow {
+            return Ok(0);
+        }
+        let next = format!("{path}?limit={MOST_LINES}&wait=10&after={}", found["next"]);
+        found = ask(remote, Method::Get, &next, None).await?;
     }
 }
 

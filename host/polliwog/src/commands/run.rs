@@ -265,7 +265,7 @@ impl Start {
         let gauges = Arc::new(web::Gauges::default());
         let ending = CancellationToken::new();
         let parts = (store.clone(), reconfigurer.clone());
-        let fleet = Fleet::start(&config, parts, (reported, clock), &ending).await?;
+        let fleet = Fleet::start(&config, parts, (reported, log.clone(), clock), &ending).await?;
         fleet.iter().for_each(|fleet| fleet.introduce(&occasion.deployments));
         let host = Arc::new(RunningHost {
             clock,

@@ -1,5 +1,8 @@
 //! The fleet: devices, deployments, and this host as an agent.
 
+mod common;
+mod logs;
+
 use super::commands::DeletedWire;
 use super::query::{PageQuery, Queried, body, checked_limit, page, queried, wrong};
 use super::words;
@@ -12,7 +15,7 @@ use ::fleet::{AgentView, DeploymentView, DeviceFilter, DeviceView, FleetView, Ha
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use common::{DevicePath, missing, operated};
 use model::{DeploymentReport, Phase, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(deployment, put, delete))
         .routes(routes!(devices))
         .routes(routes!(device))
+        .routes(routes!(logs::logs))
 }
 
 /// This host's part in a fleet.
@@ -330,16 +334,6 @@ struct DeploymentPath {
     name: String,
 }
 
-/// The device in a path.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "describes the path")]
-struct DevicePath {
-    /// The id of a device.
-    #[param(pattern = "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-    id: String,
-}
-
 /// A deployment to make.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -469,17 +463,4 @@ async fn device(State(shared): State<Shared>, Path(id): Path<String>) -> Result<
         clock_ahead_ms: found.skew,
         reports: found.states.into_iter().map(ReportWire::from).collect(),
     }))
-}
-
-/// The fleet that this host operates.
-fn operated(shared: &Shared) -> Result<&dyn Fleet, ApiError> {
-    let found = shared.host.fleet().filter(|fleet| fleet.operator().is_some());
-    found.ok_or_else(|| {
-        let message = "this host does not operate a fleet: add [fleet] with role = \"operator\" to its configuration";
-        ApiError::new(StatusCode::CONFLICT, "no_fleet", message)
-    })
-}
-
-fn missing(message: String) -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
 }

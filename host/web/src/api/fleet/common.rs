@@ -1,0 +1,31 @@
+//! The parts that all routes of the fleet share.
+
+use crate::error::ApiError;
+use crate::fleet::Fleet;
+use crate::state::Shared;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// The device in a path.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "describes the path")]
+pub(super) struct DevicePath {
+    /// The id of a device.
+    #[param(pattern = "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+    id: String,
+}
+
+/// The fleet that this host operates.
+pub(super) fn operated(shared: &Shared) -> Result<&dyn Fleet, ApiError> {
+    let found = shared.host.fleet().filter(|fleet| fleet.operator().is_some());
+    found.ok_or_else(|| {
+        let message = "this host does not operate a fleet: add [fleet] with role = \"operator\" to its configuration";
+        ApiError::new(StatusCode::CONFLICT, "no_fleet", message)
+    })
+}
+
+pub(super) fn missing(message: String) -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+}
