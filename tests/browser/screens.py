@@ -20,6 +20,7 @@ PAGES = {
     "dependency": "/dependencies/PostgreSQL%20main", "graph": "/graph", "events": "/events", "scheduler": "/scheduler",
     "plugins": "/plugins", "settings": "/settings", "new-target": "/targets/new?kind=http", "wall": "/wall",
     "replay": "/scheduler/replay?range=24h", "status": "/status/public",
+    "fleet": "/fleet?label=site", "fleet-deployment": "/fleet/deployments/provider", "fleet-device": "/fleet/devices/basel-1",
 }
 # Width and height in CSS pixels, and the preferred colours.
 MODES = {"light": (1280, 900, "light"), "dark": (1280, 900, "dark"), "phone": (390, 844, "light")}
@@ -35,7 +36,7 @@ def main():
                        '[[status_page]]\nname = "public"\ntitle = "Our services"\ntargets = ["shop", "website", "flaky", "phoenix"]\n')
         token = "pictures-" + os.urandom(16).hex()
         host = subprocess.Popen(
-            [PROGRAM, "run", "--demo", "--demo-port", "17473", "--history", "400d", "--config", f"{folder}/demo.toml",
+            [PROGRAM, "run", "--demo", "--demo-port", "17473", "--history", "400d", "--fleet", "--config", f"{folder}/demo.toml",
              "--data-dir", f"{folder}/data"],
             env={**os.environ, "POLLIWOG_ADMIN_TOKEN": token}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
         try:

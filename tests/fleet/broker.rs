@@ -42,6 +42,11 @@ impl Broker {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
+    /// The URL of a broker that was started with a certificate.
+    pub(crate) fn tls_url(&self) -> String {
+        format!("tls://localhost:{}", self.port)
+    }
+
     /// Starts it again on the same port.
     pub(crate) fn up(&mut self) {
         let (port, store) = (self.port, self.folder.join("jetstream"));

@@ -6,6 +6,8 @@
 mod attack;
 mod broker;
 mod leases;
+mod network;
+mod proxy;
 #[path = "../end_to_end/support.rs"]
 #[allow(dead_code, reason = "it has more than these tests need")]
 mod support;
@@ -355,6 +357,34 @@ fn an_agent_cannot_reach_the_records_of_another_one() {
     // Its agent repairs the record that the attacker damaged, because it no longer stands at its revision.
     let _bad = fleet.agent("bad", "", "");
     fleet.counts("web", [2, 0, 0, 0]);
+}
+
+#[test]
+fn the_certificate_of_the_broker_is_verified_by_the_rules_for_targets() {
+    let (_keep, place) = folder();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (place.join("broker.pem"), place.join("broker.key"));
+    fs::write(&certificate, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let tls = format!("tls {{ cert_file: \"{}\", key_file: \"{}\" }}", certificate.display(), key.display());
+    let broker = Broker::start_with(&place, &tls);
+    let operator = |name: &str, tls: &str| {
+        let config =
+            format!("[fleet]\nrole = \"operator\"\ndevice = \"{name}\"\nurl = \"{}\"\n{tls}", broker.tls_url());
+        let folder = place.join(name);
+        fs::create_dir_all(&folder).unwrap();
+        Host::start(&folder, &config)
+    };
+    let link = |host: &Host| host.get("/api/v1/fleet")["operator"]["broker"].clone();
+    let unknown = operator("unknown", "");
+    let refused = |link: &Value| link["problem"].as_str().is_some_and(|why| why.contains("certificate"));
+    let shown = until("the certificate is refused", || link(&unknown), refused);
+    assert!(shown["problem"].as_str().unwrap().contains("localhost: the certificate with the fingerprint "), "{shown}");
+    assert_eq!(shown["connected"], false, "{shown}");
+    let other = operator("other", &format!("tls = {{ fingerprint = \"{}\" }}\n", "ab".repeat(32)));
+    until("the other certificate is refused", || link(&other), refused);
+    let known = operator("known", &format!("tls = {{ ca_file = \"{}\" }}\n", certificate.display()));
+    until("it is connected", || link(&known), |link| link["connected"] == true && link["problem"].is_null());
 }
 
 #[test]

@@ -13,8 +13,9 @@
 mod logs;
 
 use crate::bucket::{Bucket, META, heartbeat, of_agent, shard};
-use crate::connection::{Connection, Link};
+use crate::connection::Connection;
 use crate::leases::{Leases, Standing, leases};
+use crate::link::Link;
 use crate::record::{Answer, answer, last};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Stream;

@@ -1,9 +1,12 @@
 //! The connection to the broker, and what is wrong with it.
 
+use crate::diagnosis::diagnose;
 use crate::jitter::Jitter;
+use crate::link::Link;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions, Event};
 use fleet::LinkState;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -16,19 +19,6 @@ const ANSWER: Duration = Duration::from_secs(5);
 const RECONNECT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(6400));
 /// Messages that wait for a reader, for each subscription. Many agents run in one process in simulations.
 const WAITING: usize = 4096;
-
-/// How to reach the broker.
-#[derive(Clone, Debug)]
-pub struct Link {
-    /// The URL, for example `nats://broker:4222` or `tls://broker:4222`.
-    pub url: String,
-    /// User and password.
-    pub credentials: Option<(String, String)>,
-    /// The name of this client, for the broker's lists.
-    pub name: String,
-    /// Makes the delays of this client differ from those of others.
-    pub seed: u64,
-}
 
 /// A connection that is made again whenever it is lost.
 #[derive(Clone)]
@@ -51,6 +41,7 @@ impl Connection {
         let (count, connected) = watch::channel(0_u64);
         let jitter = Jitter::new(link.seed);
         let (noted, count) = (state.clone(), Arc::new(count));
+        let diagnosed = Arc::new((link.clone(), AtomicBool::new(false)));
         let mut options = ConnectOptions::new()
             .name(&link.name)
             .retry_on_initial_connect()
@@ -60,11 +51,17 @@ impl Connection {
             .reconnect_delay_callback(move |attempt| delay(attempt, &jitter))
             .event_callback(move |event| {
                 note(&noted, &event);
+                if matches!(event, Event::ClientError(_)) {
+                    explain(&diagnosed, &noted);
+                }
                 if event == Event::Connected {
                     count.send_modify(|count| *count += 1);
                 }
                 std::future::ready(())
             });
+        if let Some(tls) = &link.tls {
+            options = options.tls_client_config(tls.clone());
+        }
         if let Some((user, password)) = &link.credentials {
             // A client may subscribe to its own answers only.
             options =
@@ -110,18 +107,28 @@ fn note(state: &Mutex<LinkState>, event: &Event) {
             tracing::error!("the broker of the fleet refuses: {error}");
             state.problem = Some(format!("the broker refuses: {error}"));
         }
-        Event::ClientError(error) => {
-            let text = format!("the broker cannot be reached: {error}");
-            if state.problem.as_deref() != Some(&text) {
-                tracing::warn!("{text}");
-            }
-            state.problem = Some(text);
-        }
         Event::SlowConsumer(_) => {
             tracing::warn!("messages of the fleet arrive faster than they are read; some are lost");
         }
         _ => {}
     }
+}
+
+/// Notes why the broker cannot be reached; at most one attempt to find out runs at a time.
+fn explain(diagnosed: &Arc<(Link, AtomicBool)>, state: &Arc<Mutex<LinkState>>) {
+    if diagnosed.1.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let (diagnosed, state) = (diagnosed.clone(), state.clone());
+    tokio::spawn(async move {
+        let text = format!("the broker cannot be reached: {}", diagnose(&diagnosed.0).await);
+        diagnosed.1.store(false, Ordering::Relaxed);
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.is_connected && state.problem.as_deref() != Some(&text) {
+            tracing::warn!("{text}");
+            state.problem = Some(text);
+        }
+    });
 }
 
 /// The delay before a further attempt, with jitter: half to all of it, so that a thousand agents do not return at once.

@@ -13,13 +13,15 @@ mod accounts;
 mod agent;
 mod bucket;
 mod connection;
+mod diagnosis;
 mod feed;
 mod jitter;
 mod leases;
+mod link;
 mod operator;
 mod record;
 
 pub use accounts::{OPERATOR, accounts, name as account_name};
 pub use agent::{Agent, AgentHost, AgentLink, Description, Granted};
-pub use connection::Link;
+pub use link::Link;
 pub use operator::{Noticed, Operator};

@@ -15,9 +15,10 @@ mod noticed;
 mod state;
 
 use crate::bucket::{Bucket, LEADER, META, assigned, definition, of_definition, of_heartbeat, of_shard, resync};
-use crate::connection::{Connection, Link};
+use crate::connection::Connection;
 use crate::feed::{Fed, feed};
 use crate::leases::{Leases, Standing, leases};
+use crate::link::Link;
 use crate::record::{Answer, answer, last};
 use assignments::{Assignments, Draft, Outcome, hash, meaning, write};
 use async_nats::jetstream::message::PublishMessage;

@@ -126,7 +126,7 @@ impl Scene {
     }
 
     fn link(&mut self, name: &str) -> Link {
-        Link { url: self.broker.url(), credentials: None, name: name.to_owned(), seed: self.random.random() }
+        Link { url: self.broker.url(), credentials: None, tls: None, name: name.to_owned(), seed: self.random.random() }
     }
 
     async fn operate(&mut self) {

@@ -164,6 +164,7 @@ mod tests {
             labels: [("site".to_owned(), "zurich".to_owned())].into(),
             credentials: None,
             replicas: 1,
+            tls: crate::target_config::TlsConfig::default(),
         };
         let mut value =
             json!({ "url": "http://${device.id}.${device.label.site}/", "n": 1, "list": ["${device.id}", "$x"] });

@@ -1,6 +1,8 @@
 //! Reads `[fleet]`: the part of this host in a fleet.
 
 use crate::reader::{Notes, Section, text};
+use crate::target_config::TlsConfig;
+use crate::target_parts::tls;
 use crate::value::{Entry, Value};
 use fleet::Labels;
 use fleet::names::{RULE, is_name};
@@ -22,6 +24,8 @@ pub struct FleetConfig {
     pub credentials: Option<PathBuf>,
     /// The number of servers that keep each record.
     pub replicas: usize,
+    /// The verification of the broker's certificate.
+    pub tls: TlsConfig,
 }
 
 /// The tasks of a host in a fleet.
@@ -95,11 +99,20 @@ pub(crate) fn fleet_section(notes: &Notes<'_>, document: &[Entry]) -> Option<Fle
         replicas @ (1 | 3 | 5) => Ok(replicas as usize),
         replicas => Err(format!("{replicas} replicas: use 1, or 3 or 5 with as many servers")),
     });
+    let tls = section.table("tls").map(|entries| tls(notes, entries)).unwrap_or_default();
+    let tls_line = section.line("tls");
     let line = section.line("role");
     let [has_role, has_url, has_device] = ["role", "url", "device"].map(|key| section.has(key));
     section.finish();
     if !has_role && !has_url && !has_device {
         return None;
+    }
+    if tls.insecure {
+        let remedy = "write fingerprint or ca_file";
+        notes.at(tls_line, format!("[fleet] tls: insecure would give the password to any server: {remedy}"));
+    }
+    if tls != TlsConfig::default() && url.as_ref().is_some_and(|url| !url.starts_with("tls:")) {
+        notes.at(tls_line, "[fleet] tls: the URL does not use TLS: write tls://HOST:4222");
     }
     let missing = |key: &str, meaning: &str| notes.at(line, format!("[fleet] has no {key}: {meaning}"));
     if !has_role {
@@ -118,6 +131,7 @@ pub(crate) fn fleet_section(notes: &Notes<'_>, document: &[Entry]) -> Option<Fle
         labels,
         credentials,
         replicas: replicas.unwrap_or(1),
+        tls,
     })
 }
 

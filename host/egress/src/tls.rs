@@ -150,6 +150,13 @@ impl Tls {
         Ok(Self { identity: identity.into(), config: config.into() })
     }
 
+    /// Returns the settings for a connection that does not speak HTTP.
+    pub fn for_other_protocols(&self) -> ClientConfig {
+        let mut config = (*self.config).clone();
+        config.alpn_protocols.clear();
+        config
+    }
+
     /// Returns a text that is equal for equal settings. Connections are shared by it.
     pub(crate) fn identity(&self) -> &Arc<str> {
         &self.identity

@@ -3,7 +3,7 @@
 use crate::cli::{Common, RunArguments};
 use crate::local_broker::LocalBroker;
 use anyhow::Context;
-use config::{FleetConfig, FleetRole};
+use config::{FleetConfig, FleetRole, TlsConfig};
 use fleet::Labels;
 use fleet::wire::Deployment;
 use serde_json::json;
@@ -23,7 +23,15 @@ pub(crate) fn broker() -> anyhow::Result<LocalBroker> {
 /// The part of this host in the fleet.
 pub(crate) fn operator(url: String) -> FleetConfig {
     let (device, labels) = (String::new(), Labels::new());
-    FleetConfig { role: FleetRole::Operator, url, device, labels, credentials: None, replicas: 1 }
+    FleetConfig {
+        role: FleetRole::Operator,
+        url,
+        device,
+        labels,
+        credentials: None,
+        replicas: 1,
+        tls: TlsConfig::default(),
+    }
 }
 
 /// The deployments at the first start.

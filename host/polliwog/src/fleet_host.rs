@@ -85,7 +85,8 @@ fn link(fleet: &FleetConfig, part: &str) -> anyhow::Result<Link> {
     let credentials = fleet.credentials.as_deref().map(credentials).transpose();
     let credentials = credentials.map_err(|why| anyhow::anyhow!("[fleet] credentials: {why}"))?;
     let name = format!("polliwog {part} {}", fleet.device);
-    Ok(Link { url: fleet.url.clone(), credentials, name, seed: u64::from_le_bytes(random_bytes()) })
+    let tls = fleet.tls.build().map_err(|why| anyhow::anyhow!("[fleet] tls: {why}"))?.for_other_protocols();
+    Ok(Link { url: fleet.url.clone(), credentials, tls: Some(tls), name, seed: u64::from_le_bytes(random_bytes()) })
 }
 
 /// Reads the file with the user and the password for the broker.

@@ -324,7 +324,7 @@ fn deployment_content(shared: &Shared, name: &str) -> Option<Markup> {
             } }
             @if devices.len() == LISTED { p.note { "The first " (LISTED) " devices." } }
         }
-        section.target { h2 { "Definition" } pre { (definition) } }
+        section.target { h2 { "Definition" } div.scroll { pre { (definition) } } }
         p { a href="/fleet" { "The whole fleet" } }
     })
 }

@@ -168,7 +168,13 @@ async fn operate(url: &str, size: &Size, clock: Clock) -> anyhow::Result<Running
 }
 
 fn link(url: &str, name: &str) -> Link {
-    Link { url: url.to_owned(), credentials: None, name: name.to_owned(), seed: u64::from_le_bytes(random_bytes()) }
+    Link {
+        url: url.to_owned(),
+        credentials: None,
+        tls: None,
+        name: name.to_owned(),
+        seed: u64::from_le_bytes(random_bytes()),
+    }
 }
 
 /// A device: an agent and its database.

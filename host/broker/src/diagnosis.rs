@@ -1,0 +1,89 @@
+//! The reason why a connection fails. The client's library says "IO error" for a name that does not exist, a port on
+//! which no server listens, and a certificate that is refused.
+
+use crate::link::Link;
+use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use url::Url;
+
+/// The port of a URL without one.
+const PORT: u16 = 4222;
+/// The longest time for all steps.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The server's first line is not longer.
+const FIRST_LINE: u64 = 64 << 10;
+
+/// Connects as the client does, and returns the reason why that fails.
+pub(crate) async fn diagnose(link: &Link) -> String {
+    match tokio::time::timeout(PATIENCE, steps(link)).await {
+        Ok(Ok(())) => "the server ends the connection".to_owned(),
+        Ok(Err(why)) => why,
+        Err(_) => "it does not answer".to_owned(),
+    }
+}
+
+async fn steps(link: &Link) -> Result<(), String> {
+    let url = Url::parse(&link.url).map_err(|error| error.to_string())?;
+    let (host, port) = (url.host_str().unwrap_or_default(), url.port().unwrap_or(PORT));
+    let stream = TcpStream::connect((host, port)).await.map_err(|error| format!("{host}:{port}: {error}"))?;
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    let read = (&mut stream).take(FIRST_LINE).read_until(b'\n', &mut line).await;
+    if read.is_err() || !line.starts_with(b"INFO ") {
+        return Err(format!("{host}:{port} is not a NATS server, or it refuses this connection"));
+    }
+    match &link.tls {
+        Some(tls) if url.scheme() == "tls" => handshake(stream.into_inner(), host, tls.clone()).await,
+        _ => Ok(()),
+    }
+}
+
+async fn handshake(stream: TcpStream, host: &str, tls: ClientConfig) -> Result<(), String> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+    let done = TlsConnector::from(Arc::new(tls)).connect(name, stream).await;
+    done.map(drop).map_err(|error| {
+        let found = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match found {
+            // The verifier's own words.
+            Some(rustls::Error::InvalidCertificate(CertificateError::Other(why))) => {
+                format!("{host}: {}", why.0)
+            }
+            _ => format!("TLS with {host} fails: {error}"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    async fn reason(url: String) -> String {
+        diagnose(&Link { url, credentials: None, tls: None, name: String::new(), seed: 0 }).await
+    }
+
+    #[tokio::test]
+    async fn the_reason_names_the_step_that_failed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("nats://{}", listener.local_addr().unwrap());
+        for (first, expected) in
+            [("INFO {}\r\n", "ends the connection"), ("SSH-2.0\r\n", "not a NATS server"), ("", "not a NATS server")]
+        {
+            let serve = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.write_all(first.as_bytes()).await.unwrap();
+            };
+            let (found, ()) = tokio::join!(reason(url.clone()), serve);
+            assert!(found.contains(expected), "{first:?}: {found}");
+        }
+        drop(listener);
+        assert!(reason(url).await.to_lowercase().contains("connection refused"));
+        assert!(reason("nats://no-such-host.invalid".to_owned()).await.contains("no-such-host.invalid:4222: "));
+    }
+}

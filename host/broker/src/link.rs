@@ -1,0 +1,18 @@
+//! The way to the broker.
+
+use rustls::ClientConfig;
+
+/// How to reach the broker.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// The URL, for example `nats://broker:4222` or `tls://broker:4222`.
+    pub url: String,
+    /// User and password.
+    pub credentials: Option<(String, String)>,
+    /// The verification of the broker's certificate; `None` for that of the client's library.
+    pub tls: Option<ClientConfig>,
+    /// The name of this client, for the broker's lists.
+    pub name: String,
+    /// Makes the delays of this client differ from those of others.
+    pub seed: u64,
+}

@@ -1,0 +1,84 @@
+//! Networks that are slow or cut.
+
+use crate::proxy::Proxy;
+use crate::support::{self, Host, Server, TOKEN, folder, until};
+use crate::{Fleet, post, switched, target};
+use serde_json::json;
+use std::fs;
+
+fn agent_over(fleet: &Fleet, proxy: &Proxy, device: &str) -> Host {
+    let config = format!(
+        "[egress]\napi_target_cidrs = [\"127.0.0.0/8\"]\n[fleet]\nrole = \"agent\"\nurl = \"{}\"\ndevice = \"{device}\"\n",
+        proxy.url()
+    );
+    Host::start(&fleet.folder(device), &config)
+}
+
+#[test]
+fn a_write_that_is_overtaken_by_a_newer_one_is_refused() {
+    let (_keep, place) = folder();
+    let broken = place.join("broken");
+    let server = Server::start(vec![("/", switched(broken.clone()))]);
+    let mut fleet = Fleet::start(&place);
+    let proxy = Proxy::start(fleet.broker.port());
+    fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
+    let agent = agent_over(&fleet, &proxy, "host-1");
+    fleet.counts("web", [1, 0, 0, 0]);
+
+    // The report of a failure is on its way for long; meanwhile its process is killed, and another one repairs it.
+    proxy.hold();
+    fs::write(&broken, "").unwrap();
+    post(&agent, "/api/v1/targets/web/poll");
+    until("the report is on its way", || proxy.held(), |held| held.contains("$KV.device-state.state.host-1.web"));
+    agent.kill();
+    let agent = fleet.agent("host-1", "", "");
+    fleet.counts("web", [0, 1, 0, 0]);
+    fs::remove_file(&broken).unwrap();
+    post(&agent, "/api/v1/targets/web/poll");
+    fleet.counts("web", [1, 0, 0, 0]);
+
+    proxy.release();
+    let answers = until("the broker answers", || proxy.answers(), |answers| answers.contains("\"stream\""));
+    assert!(answers.contains("wrong last sequence"), "{answers}");
+    // An operator without memory reads what stands at the broker.
+    fleet.operator.take().unwrap().kill();
+    fleet.operate();
+    let complete = || fleet.operator().get("/api/v1/fleet")["operator"]["complete"].clone();
+    until("everything is read", complete, |complete| *complete == true);
+    assert_eq!(fleet.deployment("web")["succeeded"], 1);
+}
+
+#[test]
+fn a_quorum_tells_the_service_from_the_line_of_one_device() {
+    let (_keep, place) = folder();
+    let names = ["host-1", "host-2", "host-3"];
+    let broken = names.map(|name| place.join(format!("broken-{name}")));
+    let answer = |n: usize| switched(broken[n].clone());
+    let server = Server::start(vec![("/host-1", answer(0)), ("/host-2", answer(1)), ("/host-3", answer(2))]);
+    let fleet = Fleet::start(&place);
+    let proxies = names.map(|_| Proxy::start(fleet.broker.port()));
+    let target = target("web", &server.url("/${device.id}"));
+    fleet.deploy("web", &json!({ "quorum": 2, "targets": [target] }));
+    let agents: Vec<Host> = names.iter().zip(&proxies).map(|(name, proxy)| agent_over(&fleet, proxy, name)).collect();
+    assert_eq!(fleet.counts("web", [3, 0, 0, 0])["phase"], "succeeded");
+
+    // The line of one device is cut: it sees the service as broken. That is not a failure of the service.
+    fs::write(&broken[0], "").unwrap();
+    post(&agents[0], "/api/v1/targets/web/poll");
+    assert_eq!(fleet.counts("web", [2, 1, 0, 0])["phase"], "succeeded");
+
+    // A partition: the second device sees the failure too, but cannot say so.
+    proxies[1].cut(true);
+    let away = |host: &Host| host.get("/api/v1/fleet")["agent"].clone();
+    until("it is cut off", || away(&agents[1]), |agent| agent["broker"]["connected"] == false);
+    fs::write(&broken[1], "").unwrap();
+    post(&agents[1], "/api/v1/targets/web/poll");
+    let known = until("it knows", || away(&agents[1]), |agent| agent["reports"][0]["phase"] == "failed");
+    assert!(known["broker"]["problem"].as_str().is_some_and(|why| !why.is_empty()), "{known}");
+    let (_, page) = support::get(&agents[1].api, "/fleet", Some(TOKEN));
+    assert!(page.contains("Polls continue, and reports are sent when it is back."), "{page}");
+    assert_eq!(fleet.deployment("web")["phase"], "succeeded");
+    proxies[1].cut(false);
+    let view = fleet.counts("web", [1, 2, 0, 0]);
+    assert_eq!(view["phase"], "failed", "{view}");
+}
