@@ -95,7 +95,10 @@ impl Driver {
             };
             counts[slot] += 1;
             if reported.status == Status::Critical && !reported.skipped {
-                critical.get_or_insert_with(|| reported.name.clone());
+                critical.get_or_insert_with(|| match &reported.error_message {
+                    Some(why) => format!("{} is critical: {why}", reported.name),
+                    None => format!("{} is critical", reported.name),
+                });
             }
         }
         if !status.enabled {
@@ -108,7 +111,7 @@ impl Driver {
             }
             (Some(failure), _) if status.unreachable => PartState::Failed(failure.message.clone()),
             (None, _) if status.unreachable => PartState::Failed("the polls fail".to_owned()),
-            (_, Some(name)) => PartState::Failed(format!("{name} is critical")),
+            (_, Some(why)) => PartState::Failed(why),
             _ if status.schedule.last_success.is_none() => PartState::Pending,
             _ => PartState::Succeeded,
         }

@@ -162,6 +162,12 @@ fn tag(phase: Option<Phase>) -> Markup {
     html! { span class={ "tag " (class) } { (sign) " " (word) } }
 }
 
+/// The phase of a deployment on a device. A device without a report stands by if another one polls.
+fn tag_on_device(fleet: &dyn Fleet, deployment: &str, phase: Option<Phase>) -> Markup {
+    let is_once = || fleet.deployment(deployment).is_some_and(|view| view.definition.mode == ModeWire::Once);
+    html! { @if phase.is_none() && is_once() { span.tag.disabled { "‖ stands by" } } @else { (tag(phase)) } }
+}
+
 fn devices(shared: &Shared, fleet: &dyn Fleet, wanted: &Wanted) -> Markup {
     let (found, next) = fleet.devices(wanted.from, &wanted.filter(), LISTED);
     let states = [("", "all"), ("failed", "with a failure"), ("stale", "not heard")];
@@ -195,7 +201,7 @@ fn device_row(shared: &Shared, fleet: &dyn Fleet, device: &DeviceView) -> Markup
             th scope="row" { a href={ "/fleet/devices/" (encoded(&device.device)) } { (device.device) } }
             td { (labels(&device.labels)) }
             td { (heard(shared, fleet, device)) }
-            td { @for (name, phase) in &device.deployments { (tag(*phase)) " " a href={ "/fleet/deployments/" (encoded(name)) } { (name) } " " } }
+            td { @for (name, phase) in &device.deployments { (tag_on_device(fleet, name, *phase)) " " a href={ "/fleet/deployments/" (encoded(name)) } { (name) } " " } }
         }
     }
 }
@@ -373,7 +379,7 @@ async fn device_content(shared: &Shared, id: &str) -> Option<Markup> {
         section.target {
             h2 { "Deployments" }
             (reports(states))
-            @for (name, _) in unreported { p { (tag(None)) " " (name) } }
+            @for (name, _) in unreported { p { (tag_on_device(fleet, name, None)) " " (name) } }
         }
         p { a href="/fleet" { "The whole fleet" } }
     })
