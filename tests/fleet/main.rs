@@ -5,6 +5,7 @@
 
 mod attack;
 mod broker;
+mod cluster;
 mod leases;
 mod network;
 mod proxy;

@@ -67,7 +67,7 @@ impl Connection {
             options =
                 options.user_and_password(user.clone(), password.clone()).custom_inbox_prefix(format!("_INBOX_{user}"));
         }
-        let client = options.connect(&link.url).await.map_err(|error| format!("{}: {error}", link.url))?;
+        let client = options.connect(link.servers()).await.map_err(|error| format!("{}: {error}", link.url))?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ANSWER);
         Ok(Self { client, context, state, connected })

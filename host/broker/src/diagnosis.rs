@@ -13,22 +13,27 @@ use url::Url;
 
 /// The port of a URL without one.
 const PORT: u16 = 4222;
-/// The longest time for all steps.
+/// The longest time for one server.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The server's first line is not longer.
 const FIRST_LINE: u64 = 64 << 10;
 
-/// Connects as the client does, and returns the reason why that fails.
+/// Connects to each server as the client does, and returns the reasons why that fails.
 pub(crate) async fn diagnose(link: &Link) -> String {
-    match tokio::time::timeout(PATIENCE, steps(link)).await {
-        Ok(Ok(())) => "the server ends the connection".to_owned(),
-        Ok(Err(why)) => why,
-        Err(_) => "it does not answer".to_owned(),
+    let mut reasons = Vec::new();
+    for url in link.servers() {
+        let reason = match tokio::time::timeout(PATIENCE, steps(link, &url)).await {
+            Ok(Ok(())) => format!("{url} ends the connection"),
+            Ok(Err(why)) => why,
+            Err(_) => format!("{url} does not answer"),
+        };
+        reasons.push(reason);
     }
+    reasons.join("; ")
 }
 
-async fn steps(link: &Link) -> Result<(), String> {
-    let url = Url::parse(&link.url).map_err(|error| error.to_string())?;
+async fn steps(link: &Link, url: &str) -> Result<(), String> {
+    let url = Url::parse(url).map_err(|error| error.to_string())?;
     let (host, port) = (url.host_str().unwrap_or_default(), url.port().unwrap_or(PORT));
     let stream = TcpStream::connect((host, port)).await.map_err(|error| format!("{host}:{port}: {error}"))?;
     let mut stream = BufReader::new(stream);

@@ -5,7 +5,7 @@ use rustls::ClientConfig;
 /// How to reach the broker.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The URL, for example `nats://broker:4222` or `tls://broker:4222`.
+    /// The URL, for example `nats://broker:4222` or `tls://broker:4222`; those of several servers with commas.
     pub url: String,
     /// User and password.
     pub credentials: Option<(String, String)>,
@@ -15,4 +15,11 @@ pub struct Link {
     pub name: String,
     /// Makes the delays of this client differ from those of others.
     pub seed: u64,
+}
+
+impl Link {
+    /// The URLs of the broker's servers.
+    pub(crate) fn servers(&self) -> Vec<String> {
+        self.url.split(',').map(|url| url.trim().to_owned()).collect()
+    }
 }

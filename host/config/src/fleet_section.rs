@@ -14,7 +14,7 @@ use url::Url;
 pub struct FleetConfig {
     /// The tasks of the host.
     pub role: FleetRole,
-    /// The URL of the broker.
+    /// The URL of the broker, or those of its servers, with commas between them.
     pub url: String,
     /// The id of this host among the devices; empty if it is not one.
     pub device: String,
@@ -135,14 +135,20 @@ pub(crate) fn fleet_section(notes: &Notes<'_>, document: &[Entry]) -> Option<Fle
     })
 }
 
+/// The URL of the broker, or those of its servers, with commas between them.
 fn broker(value: &Value) -> Result<String, String> {
-    let url = text(value)?;
-    let parsed = Url::parse(&url).map_err(|error| format!("{url:?} is not a URL: {error}"))?;
+    let urls = text(value)?;
+    urls.split(',').map(str::trim).try_for_each(server)?;
+    Ok(urls)
+}
+
+fn server(url: &str) -> Result<(), String> {
+    let parsed = Url::parse(url).map_err(|error| format!("{url:?} is not a URL: {error}"))?;
     if !parsed.username().is_empty() || parsed.password().is_some() {
         return Err("user and password are in the file of credentials, not in the URL".to_owned());
     }
     match parsed.scheme() {
-        "nats" | "tls" if parsed.host_str().is_some_and(|host| !host.is_empty()) => Ok(url),
+        "nats" | "tls" if parsed.host_str().is_some_and(|host| !host.is_empty()) => Ok(()),
         _ => Err(format!("{url:?} is not the address of a broker: write nats://HOST:4222 or tls://HOST:4222")),
     }
 }

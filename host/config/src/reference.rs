@@ -148,7 +148,12 @@ fn scheduler() -> Section {
 fn fleet() -> Section {
     let keys = vec![
         key("role", "agent, operator or both", "required", "Whether this host reports, assigns and counts, or both."),
-        key("url", "URL", "required", "The broker: `nats://HOST:4222`, or `tls://HOST:4222`."),
+        key(
+            "url",
+            "URL",
+            "required",
+            "The broker: `nats://HOST:4222`, or `tls://HOST:4222`; those of several servers with commas.",
+        ),
         key("device", "`[a-z0-9-]`, at most 63", "required for an agent", "The id of this host, unique in the fleet."),
         key("labels", "`{ NAME = \"text\" }`", "", "Labels of this host, by which deployments choose it."),
         key("credentials", "file", "", "A TOML file with `user` and `password` for the broker."),
