@@ -34,8 +34,11 @@ struct Fleet {
 
 impl Fleet {
     fn start(place: &Path) -> Self {
-        let mut fleet =
-            Self { place: place.to_owned(), broker: Broker::start(place), operator: None, credentials: None };
+        Self::start_on(place, Broker::start(place))
+    }
+
+    fn start_on(place: &Path, broker: Broker) -> Self {
+        let mut fleet = Self { place: place.to_owned(), broker, operator: None, credentials: None };
         fleet.operate();
         fleet
     }

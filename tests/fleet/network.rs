@@ -1,5 +1,6 @@
 //! Networks that are slow or cut.
 
+use crate::broker::Broker;
 use crate::proxy::Proxy;
 use crate::support::{self, Host, Server, TOKEN, folder, until};
 use crate::{Fleet, post, switched, target};
@@ -81,4 +82,24 @@ fn a_quorum_tells_the_service_from_the_line_of_one_device() {
     proxies[1].cut(false);
     let view = fleet.counts("web", [1, 2, 0, 0]);
     assert_eq!(view["phase"], "failed", "{view}");
+}
+
+#[test]
+fn a_broker_that_cannot_keep_records_is_named_on_every_host() {
+    let cases = [
+        ("accounts { a { users: [ { user: a, password: a } ] } }\nno_auth_user: a", "JetStream"),
+        ("jetstream { max_file_store: 100MB }", "storage"),
+    ];
+    for (more, expected) in cases {
+        let (_keep, place) = folder();
+        let fleet = Fleet::start_on(&place, Broker::start_with(&place, more));
+        let agent = fleet.agent("host-1", "", "");
+        let of_operator = || fleet.operator().get("/api/v1/fleet")["operator"]["broker"]["problem"].clone();
+        let why =
+            until("the operator says it", of_operator, |why| why.as_str().is_some_and(|why| why.contains(expected)));
+        let of_agent = || agent.get("/api/v1/fleet")["agent"]["broker"]["problem"].clone();
+        let said =
+            until("the agent says it", of_agent, |said| said.as_str().is_some_and(|said| said.contains("no operator")));
+        assert!(why.as_str().unwrap().contains("max_file_store") == (expected == "storage"), "{why}, {said}");
+    }
 }

@@ -38,6 +38,8 @@ use tokio::time::Instant;
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// The time between two checks of what the broker holds, besides those after each connection.
 const CHECK: Duration = Duration::from_secs(30);
+/// An assignment of an earlier term is applied if it stands for this time.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// The delay before a failed step is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// The number of records that are sent before their acknowledgements are awaited.
@@ -132,6 +134,8 @@ pub struct Agent<H> {
     leases: Leases,
     /// The last assignment that was received.
     assignment: Option<Assignment>,
+    /// Since when the broker holds an assignment of an earlier term.
+    earlier_since: Option<Instant>,
     /// The deployments that the host polls; `None` before the first assignment.
     granted: Option<Vec<Granted>>,
     /// Whether another host reports as this device.
@@ -160,7 +164,17 @@ impl<H: AgentHost> Agent<H> {
         let (leases, competing) = leases(connection.clone(), description.device.clone(), link.seed);
         // It ends when the agent is dropped.
         tokio::spawn(competing);
-        Ok(Self { host, description, connection, jitter, leases, assignment: None, granted: None, is_doubled: false })
+        Ok(Self {
+            host,
+            description,
+            connection,
+            jitter,
+            leases,
+            assignment: None,
+            earlier_since: None,
+            granted: None,
+            is_doubled: false,
+        })
     }
 
     /// Returns a handle for readers.
@@ -233,14 +247,19 @@ impl<H: AgentHost> Agent<H> {
 
     /// Checks what the broker holds; shows why that failed. Returns whether records may be sent.
     async fn checked(&mut self) -> bool {
-        let problem = self.check().await.err();
+        let checked = self.check().await;
         if !self.connection.state().is_connected {
             return false;
         }
+        let is_ready = checked.is_ok();
+        // An assignment that cannot be read or applied does not stop the reports.
+        let problem = match checked {
+            Ok(()) => self.receive().await.err(),
+            Err(why) => Some(why),
+        };
         if let Some(why) = &problem {
             tracing::debug!("the broker of the fleet: {why}");
         }
-        let is_ready = problem.is_none();
         // A device id that is used twice stays a problem, although everything works.
         if !self.is_doubled || problem.is_some() {
             self.connection.set_problem(problem);
@@ -251,9 +270,13 @@ impl<H: AgentHost> Agent<H> {
     async fn check(&mut self) -> Result<(), String> {
         let place = self.place().await?;
         let states = self.stream(Bucket::State).await?;
-        let meta = match last(&states, Bucket::State, META).await? {
-            Some((payload, _)) => String::from_utf8_lossy(&payload).into_owned(),
-            None => return Err("no operator has prepared the broker yet".to_owned()),
+        let unprepared =
+            || "no operator has prepared the broker yet: `polliwog fleet status` there says why".to_owned();
+        let meta = match last(&states, Bucket::State, META).await {
+            Ok(Some((payload, _))) => String::from_utf8_lossy(&payload).into_owned(),
+            Ok(None) => return Err(unprepared()),
+            // Without the stream, the broker does not answer.
+            Err(why) => return Err(format!("{}; {why}", unprepared())),
         };
         self.look_for_others(&place, &meta).await?;
         if place.incarnation.as_ref() != Some(&meta) {
@@ -273,7 +296,7 @@ impl<H: AgentHost> Agent<H> {
                 self.send_again(Some(meta)).await;
             }
         }
-        self.receive().await
+        Ok(())
     }
 
     async fn place(&self) -> Result<FleetPlace, String> {
@@ -324,13 +347,14 @@ impl<H: AgentHost> Agent<H> {
             return Ok(());
         };
         let assignment = decode::<Assignment>(&payload).map_err(|error| format!("the assignment: {error}"))?;
-        let term = self.assignment.as_ref().map_or(0, |known| known.term);
-        if assignment.term < term {
-            return Err(format!(
-                "an operator of term {} wrote the assignment, after one of term {term}: it is not applied",
-                assignment.term
-            ));
+        // An operator that was stopped may write again before it notices that another one acts, which then replaces
+        // it. If none does, the broker was restored from a copy, and the terms have begun again.
+        let is_earlier = self.assignment.as_ref().is_some_and(|known| assignment.term < known.term);
+        if is_earlier && self.earlier_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+            tracing::warn!("the assignment is from an earlier operator; another one is awaited");
+            return Ok(());
         }
+        self.earlier_since = None;
         let wanted = assignment.deployments.iter().filter(|assigned| assigned.is_once);
         let wanted: BTreeSet<String> = wanted.map(|assigned| shard(&assigned.name)).collect();
         self.leases.wanted.send_if_modified(|known| {

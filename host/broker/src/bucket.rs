@@ -7,8 +7,6 @@
 use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use std::time::Duration;
 
-/// The number of bytes of all records of a bucket. A broker without a bound would fill its disk.
-const BUCKET_BYTES: i64 = 4 << 30;
 /// The shortest time that the broker accepts. It would be memory for message ids, which are not used.
 const DUPLICATES: Duration = Duration::from_secs(2);
 
@@ -61,6 +59,16 @@ impl Bucket {
         }
     }
 
+    /// The maximum size of the stream in bytes: a million devices with two states each fit. A broker reserves it on its
+    /// disk, so that together they must fit on a small one.
+    pub(crate) const fn bytes(self) -> i64 {
+        match self {
+            Self::Info => 256 << 20,
+            Self::State | Self::Assignments => 1 << 30,
+            Self::Leases => 16 << 20,
+        }
+    }
+
     /// The settings with which the operator makes the stream.
     pub(crate) fn config(self, replicas: usize) -> Config {
         Config {
@@ -75,7 +83,7 @@ impl Bucket {
             num_replicas: replicas,
             duplicate_window: DUPLICATES,
             max_message_size: i32::try_from(self.largest()).unwrap_or(i32::MAX),
-            max_bytes: BUCKET_BYTES,
+            max_bytes: self.bytes(),
             max_messages: -1,
             max_consumers: -1,
             ..Config::default()

@@ -6,7 +6,9 @@
 
 use crate::bucket::Bucket;
 use crate::connection::Connection;
+use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
+use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use std::time::Duration;
@@ -64,7 +66,8 @@ async fn read(
     replicas: usize,
     into: &mpsc::Sender<Fed>,
 ) -> Result<Closed, String> {
-    let stream = connection.context.get_or_create_stream(bucket.config(replicas)).await.map_err(|e| e.to_string())?;
+    let made = connection.context.get_or_create_stream(bucket.config(replicas)).await;
+    let stream = made.map_err(|error| explained(bucket, &error))?;
     let info = stream.get_info().await.map_err(|e| e.to_string())?;
     check(bucket, &info.config)?;
     let last = info.state.last_sequence;
@@ -118,6 +121,32 @@ async fn read(
         }
     }
 }
+
+/// The reason why a stream cannot be made, and the remedy.
+fn explained(bucket: Bucket, error: &CreateStreamError) -> String {
+    let code = match error.kind() {
+        CreateStreamErrorKind::JetStream(answer) => Some(answer.error_code()),
+        _ => None,
+    };
+    match code {
+        Some(ErrorCode::JETSTREAM_NOT_ENABLED | ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT) => {
+            NO_JETSTREAM.to_owned()
+        }
+        // A server without JetStream does not answer such a request.
+        None if error.kind() == CreateStreamErrorKind::JetStreamUnavailable => NO_JETSTREAM.to_owned(),
+        Some(ErrorCode::STORAGE_RESOURCES_EXCEEDED) => format!(
+            "the broker has no storage for the stream {}, which may need {} MiB: give its JetStream a larger max_file_store, or \
+             a larger disk",
+            bucket.stream(),
+            bucket.bytes() >> 20
+        ),
+        _ => format!("the stream {} cannot be made: {error}", bucket.stream()),
+    }
+}
+
+/// Shown if the broker has no JetStream.
+const NO_JETSTREAM: &str = "the broker runs without JetStream, which keeps the records of the fleet: add \
+    jetstream { store_dir: \"jetstream\" } to its configuration, or give it to the operator's account";
 
 async fn alive(consumer: &mut Consumer<pull::Config>) -> Result<(), String> {
     consumer.info().await.map(drop).map_err(|error| format!("the broker no longer knows this reader: {error}"))

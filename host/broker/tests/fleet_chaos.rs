@@ -12,7 +12,7 @@
 #[allow(dead_code, reason = "it has more than these tests need")]
 mod server;
 
-use broker::{Agent, AgentHost, Description, Granted, Link, Operator};
+use broker::{Agent, AgentHost, AgentLink, Description, Granted, Link, Operator};
 use fleet::wire::{Deployment, ModeWire, RequirementWire};
 use fleet::{Labels, Phase};
 use model::{DeploymentReport, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Timestamp};
@@ -95,6 +95,7 @@ struct Device {
     name: String,
     labels: Labels,
     database: Arc<Database>,
+    link: AgentLink,
     task: JoinHandle<()>,
 }
 
@@ -157,7 +158,8 @@ impl Scene {
         database.record(FleetRecord::Description(description.text()));
         let link = self.link(&name);
         let agent = Agent::connect(database.clone(), description, link).await.unwrap();
-        self.devices.push(Device { name, labels, database, task: tokio::spawn(agent.run()) });
+        let link = agent.link();
+        self.devices.push(Device { name, labels, database, link, task: tokio::spawn(agent.run()) });
     }
 
     /// Ends a random agent in the middle of whatever it does, and starts it again.
@@ -331,6 +333,11 @@ async fn run(seed: u64, length: Duration) -> bool {
     println!("seed {seed}: {word} after {:.1} s; {reports} reports; {:?}", ended.elapsed().as_secs_f64(), scene.done);
     if !is_equal {
         println!("  expected {expected:?}\n  found    {:?}", scene.found());
+        println!("  operator {:?}", scene.operator.as_ref().unwrap().0.view());
+        for device in &scene.devices {
+            let place = device.database.place().unwrap().unwrap();
+            println!("  {} {:?} {:?} {place:?}", device.name, device.labels, device.link.state());
+        }
     }
     for device in scene.devices {
         device.task.abort();

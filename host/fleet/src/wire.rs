@@ -169,7 +169,7 @@ pub enum RequirementWire {
 /// The deployments of a device: `<device>` in the bucket of assignments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// The term of the operator that wrote it. A device refuses one of an earlier term than the last.
+    /// The term of the operator that wrote it. A device waits before it applies one of an earlier term than the last.
     pub term: u64,
     /// Every deployment that chooses the device.
     pub deployments: Vec<Assigned>,
