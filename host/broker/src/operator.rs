@@ -72,7 +72,6 @@ impl Operator {
     ) -> Result<(Self, mpsc::UnboundedReceiver<Noticed>, impl Future<Output = ()> + Send), String> {
         let connection = Connection::open(&link).await?;
         let (leases, competing) = leases(connection.clone(), name, link.seed);
-        leases.wanted.send_replace(BTreeSet::from([LEADER.to_owned()]));
         // It ends when the loop is dropped.
         tokio::spawn(competing);
         let (notices, noticed) = mpsc::unbounded_channel();
@@ -280,6 +279,10 @@ impl Work {
                 }
                 if bucket == Bucket::Assignments {
                     self.assignments.forget();
+                }
+                if bucket == Bucket::Leases {
+                    // Before the stream is there, a read of the lease is not answered, and would cost its whole time.
+                    self.leases.wanted.send_replace(BTreeSet::from([LEADER.to_owned()]));
                 }
                 self.shared.connection.set_problem(None);
             }
