@@ -14,6 +14,7 @@ mod logs;
 
 use crate::bucket::{Bucket, META, heartbeat, of_agent, shard};
 use crate::connection::Connection;
+use crate::description::Description;
 use crate::leases::{Leases, Standing, leases};
 use crate::link::Link;
 use crate::record::{Answer, answer, last};
@@ -21,13 +22,13 @@ use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Stream;
 use fleet::names::{info_key, state_key};
 use fleet::wire::{
-    self, Assigned, Assignment, DeploymentState, DeviceInfo, HeartbeatPayload, Record, decode, encode, fitting,
+    Assigned, Assignment, DeploymentState, DeviceInfo, HeartbeatPayload, Record, decode, encode, fitting,
 };
-use fleet::{Labels, LinkState, Stamp, digest};
+use fleet::{LinkState, Stamp, digest};
 use futures_util::StreamExt;
 use logs::Logs;
 use model::{Acknowledged, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,9 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 const CHECK: Duration = Duration::from_secs(30);
 /// An assignment of an earlier term is applied if it stands for this time.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The time that the broker has for the first read of the stream's identity, and the longest time that it has.
+const FIRST_READ: Duration = Duration::from_millis(500);
+const LONGEST_READ: Duration = Duration::from_secs(5);
 /// The delay before a failed step is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// The number of records that are sent before their acknowledgements are awaited.
@@ -87,44 +91,6 @@ pub struct Granted {
     pub term: u64,
 }
 
-/// The description of a device.
-#[derive(Clone, Debug)]
-pub struct Description {
-    /// The device's id.
-    pub device: String,
-    /// The labels that selectors match.
-    pub labels: Labels,
-    /// Facts for people.
-    pub inventory: BTreeMap<String, String>,
-    /// The version of the program.
-    pub version: String,
-}
-
-impl Description {
-    /// Checks that it can be sent.
-    ///
-    /// # Errors
-    /// Which part breaks which rule.
-    pub fn check(&self) -> Result<(), wire::WireError> {
-        encode(&self.record(Stamp { epoch: 0, counter: 1 }, 0)).map(drop)
-    }
-
-    /// Returns a text that differs if the description does.
-    pub fn text(&self) -> String {
-        format!("{:?} {:?} {}", self.labels, self.inventory, self.version)
-    }
-
-    fn record(&self, Stamp { epoch, counter }: Stamp, floor: u32) -> DeviceInfo {
-        DeviceInfo {
-            stamp: (epoch, counter),
-            floor,
-            labels: self.labels.clone(),
-            inventory: self.inventory.clone(),
-            version: self.version.clone(),
-        }
-    }
-}
-
 /// A running agent.
 pub struct Agent<H> {
     host: Arc<H>,
@@ -136,6 +102,8 @@ pub struct Agent<H> {
     assignment: Option<Assignment>,
     /// Since when the broker holds an assignment of an earlier term.
     earlier_since: Option<Instant>,
+    /// The time that the broker has for the next read of the stream's identity.
+    patience: Duration,
     /// The deployments that the host polls; `None` before the first assignment.
     granted: Option<Vec<Granted>>,
     /// Whether another host reports as this device.
@@ -172,6 +140,7 @@ impl<H: AgentHost> Agent<H> {
             leases,
             assignment: None,
             earlier_since: None,
+            patience: FIRST_READ,
             granted: None,
             is_doubled: false,
         })
@@ -272,7 +241,10 @@ impl<H: AgentHost> Agent<H> {
         let states = self.stream(Bucket::State).await?;
         let unprepared =
             || "no operator has prepared the broker yet: `polliwog fleet status` there says why".to_owned();
-        let meta = match last(&states, Bucket::State, META).await {
+        // The broker does not answer a read of a stream that does not exist yet: the first reads do not wait for long.
+        let read = tokio::time::timeout(self.patience, last(&states, Bucket::State, META)).await;
+        self.patience = if read.is_ok() { FIRST_READ } else { (self.patience * 2).min(LONGEST_READ) };
+        let meta = match read.unwrap_or_else(|_| Err("the broker does not answer".to_owned())) {
             Ok(Some((payload, _))) => String::from_utf8_lossy(&payload).into_owned(),
             Ok(None) => return Err(unprepared()),
             // Without the stream, the broker does not answer.

@@ -13,6 +13,7 @@ mod accounts;
 mod agent;
 mod bucket;
 mod connection;
+mod description;
 mod diagnosis;
 mod feed;
 mod jitter;
@@ -22,6 +23,7 @@ mod operator;
 mod record;
 
 pub use accounts::{OPERATOR, accounts, name as account_name};
-pub use agent::{Agent, AgentHost, AgentLink, Description, Granted};
+pub use agent::{Agent, AgentHost, AgentLink, Granted};
+pub use description::Description;
 pub use link::Link;
 pub use operator::{Noticed, Operator};
