@@ -8,7 +8,7 @@ use std::time::Duration;
 use store::{ReadError, Reader};
 
 /// The maximum number of polls of one replay at the targets' intervals. Five replays of them take a few seconds.
-const POLLS: f64 = 600_000.0;
+const POLLS: f64 = 300_000.0;
 /// The share of them for targets with changes. Others show only what a cadence costs.
 const OF_CHANGED: f64 = 0.75;
 /// At least this number of targets is replayed, in a shorter time if need be.
