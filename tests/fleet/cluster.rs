@@ -1,8 +1,8 @@
 //! A broker of three servers that loses one.
 
 use crate::broker::program;
-use crate::support::{Host, Server, TOKEN, folder, send, until};
-use crate::{post, switched, target};
+use crate::support::{Host, folder, until};
+use crate::{NAMES, deploy, post, server_for_each, target};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
@@ -68,10 +68,7 @@ impl Drop for Cluster {
 #[test]
 fn nothing_is_lost_when_any_of_three_servers_is_killed() {
     let (_keep, place) = folder();
-    let names = ["host-1", "host-2", "host-3"];
-    let broken = names.map(|name| place.join(format!("broken-{name}")));
-    let answer = |n: usize| switched(broken[n].clone());
-    let server = Server::start(vec![("/host-1", answer(0)), ("/host-2", answer(1)), ("/host-3", answer(2))]);
+    let (server, broken) = server_for_each(&place);
     let mut cluster = Cluster::start(&place);
     let start = |name: &str, part: &str| {
         let folder = place.join(name);
@@ -81,11 +78,8 @@ fn nothing_is_lost_when_any_of_three_servers_is_killed() {
         Host::start(&folder, &format!("{egress}\n[fleet]\nurl = \"{url}\"\n{part}\n"))
     };
     let operator = start("operator", "role = \"operator\"\nreplicas = 3");
-    let agents = names.map(|name| start(name, &format!("role = \"agent\"\ndevice = \"{name}\"")));
-    let body = json!({ "targets": [target("web", &server.url("/${device.id}"))] }).to_string();
-    let headers = format!("Authorization: Bearer {TOKEN}\r\n");
-    let (status, body) = send(&operator.api, ("PUT", "/api/v1/fleet/deployments/web"), &headers, body);
-    assert_eq!(status, 200, "{body}");
+    let agents = NAMES.map(|name| start(name, &format!("role = \"agent\"\ndevice = \"{name}\"")));
+    deploy(&operator, "web", &json!({ "targets": [target("web", &server.url("/${device.id}"))] }));
     let counts = |expected: [u64; 2]| {
         let view = || operator.get("/api/v1/fleet/deployments/web");
         let is = |view: &Value| [&view["succeeded"], &view["failed"]] == [&json!(expected[0]), &json!(expected[1])];

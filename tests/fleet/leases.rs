@@ -1,11 +1,9 @@
 //! Where one of several hosts acts: deployments that one device polls at a time, and operators.
 
-use crate::support::{self, Answer, Host, Server, TOKEN, always, folder, ok, send, until};
-use crate::{CRITICAL, Fleet, HEALTHY, switched, target};
+use crate::support::{self, Host, Server, TOKEN, always, folder, ok, send, until};
+use crate::{CRITICAL, Fleet, HEALTHY, NAMES, deploy, server_for_each, target};
 use serde_json::{Value, json};
 use std::fs;
-
-const NAMES: [&str; 3] = ["host-1", "host-2", "host-3"];
 
 fn holder(view: &Value) -> Option<usize> {
     NAMES.iter().position(|name| view["holder"]["device"] == *name)
@@ -14,9 +12,7 @@ fn holder(view: &Value) -> Option<usize> {
 #[test]
 fn one_of_several_devices_polls_and_another_takes_over_while_it_is_stopped() {
     let (_keep, place) = folder();
-    let broken = NAMES.map(|name| place.join(format!("broken-{name}")));
-    let answer = |n: usize| -> Answer { switched(broken[n].clone()) };
-    let server = Server::start(vec![("/host-1", answer(0)), ("/host-2", answer(1)), ("/host-3", answer(2))]);
+    let (server, broken) = server_for_each(&place);
     let fleet = Fleet::start_with_accounts(&place, &NAMES);
     let hosts = NAMES.map(|name| fleet.agent(name, "", ""));
     let target = target("web", &server.url("/${device.id}"));
@@ -90,11 +86,7 @@ fn a_second_operator_waits_and_takes_over_with_all_definitions() {
 
     // A definition that is made there is assigned by the other one.
     let put = |host: &Host, name: &str, path: &str| {
-        let body = json!({ "targets": [target(name, &server.url(path))] }).to_string();
-        let headers = format!("Authorization: Bearer {TOKEN}\r\n");
-        let path = format!("/api/v1/fleet/deployments/{name}");
-        let (status, body) = send(&host.api, ("PUT", &path), &headers, body);
-        assert_eq!(status, 200, "{body}");
+        deploy(host, name, &json!({ "targets": [target(name, &server.url(path))] }));
     };
     put(&second, "more", "/bad");
     let total = || fleet.operator().get("/api/v1/fleet/deployments")["total"].clone();

@@ -103,10 +103,7 @@ impl Fleet {
     }
 
     fn deploy(&self, name: &str, definition: &Value) {
-        let path = format!("/api/v1/fleet/deployments/{name}");
-        let headers = format!("Authorization: Bearer {TOKEN}\r\n");
-        let (status, body) = send(&self.operator().api, ("PUT", &path), &headers, definition.to_string());
-        assert_eq!(status, 200, "{body}");
+        deploy(self.operator(), name, definition);
     }
 
     fn deployment(&self, name: &str) -> Value {
@@ -123,6 +120,25 @@ impl Fleet {
 
 fn target(id: &str, url: &str) -> Value {
     json!({ "id": id, "kind": "proactive-deps", "url": url, "interval": "5s" })
+}
+
+/// Makes or changes a deployment through an operator.
+fn deploy(operator: &Host, name: &str, definition: &Value) {
+    let path = format!("/api/v1/fleet/deployments/{name}");
+    let headers = format!("Authorization: Bearer {TOKEN}\r\n");
+    let (status, body) = send(&operator.api, ("PUT", &path), &headers, definition.to_string());
+    assert_eq!(status, 200, "{body}");
+}
+
+/// The devices of tests with three agents.
+const NAMES: [&str; 3] = ["host-1", "host-2", "host-3"];
+
+/// A server with a path for each of [`NAMES`]: healthy until the file of the device exists.
+fn server_for_each(place: &Path) -> (Server, [PathBuf; 3]) {
+    let broken = NAMES.map(|name| place.join(format!("broken-{name}")));
+    let answer = |n: usize| switched(broken[n].clone());
+    let server = Server::start(vec![("/host-1", answer(0)), ("/host-2", answer(1)), ("/host-3", answer(2))]);
+    (server, broken)
 }
 
 /// A server that is healthy until the file exists.

@@ -3,7 +3,7 @@
 use crate::broker::Broker;
 use crate::proxy::Proxy;
 use crate::support::{self, Host, Server, TOKEN, folder, until};
-use crate::{Fleet, post, switched, target};
+use crate::{Fleet, NAMES, post, server_for_each, switched, target};
 use serde_json::json;
 use std::fs;
 
@@ -52,15 +52,12 @@ fn a_write_that_is_overtaken_by_a_newer_one_is_refused() {
 #[test]
 fn a_quorum_tells_the_service_from_the_line_of_one_device() {
     let (_keep, place) = folder();
-    let names = ["host-1", "host-2", "host-3"];
-    let broken = names.map(|name| place.join(format!("broken-{name}")));
-    let answer = |n: usize| switched(broken[n].clone());
-    let server = Server::start(vec![("/host-1", answer(0)), ("/host-2", answer(1)), ("/host-3", answer(2))]);
+    let (server, broken) = server_for_each(&place);
     let fleet = Fleet::start(&place);
-    let proxies = names.map(|_| Proxy::start(fleet.broker.port()));
+    let proxies = NAMES.map(|_| Proxy::start(fleet.broker.port()));
     let target = target("web", &server.url("/${device.id}"));
     fleet.deploy("web", &json!({ "quorum": 2, "targets": [target] }));
-    let agents: Vec<Host> = names.iter().zip(&proxies).map(|(name, proxy)| agent_over(&fleet, proxy, name)).collect();
+    let agents: Vec<Host> = NAMES.iter().zip(&proxies).map(|(name, proxy)| agent_over(&fleet, proxy, name)).collect();
     assert_eq!(fleet.counts("web", [3, 0, 0, 0])["phase"], "succeeded");
 
     // The line of one device is cut: it sees the service as broken. That is not a failure of the service.

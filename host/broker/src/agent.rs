@@ -39,8 +39,8 @@ use tokio::time::Instant;
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// The time between two checks of what the broker holds, besides those after each connection.
 const CHECK: Duration = Duration::from_secs(30);
-/// An assignment of an earlier term is applied if it stands for this time.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// An assignment of an earlier term is superseded within this time, or it is applied.
+const SUPERSEDED: Duration = Duration::from_secs(20);
 /// The time that the broker has for the first read of the stream's identity, and the longest time that it has.
 const FIRST_READ: Duration = Duration::from_millis(500);
 const LONGEST_READ: Duration = Duration::from_secs(5);
@@ -103,7 +103,7 @@ pub struct Agent<H> {
     /// Since when the broker holds an assignment of an earlier term.
     earlier_since: Option<Instant>,
     /// The time that the broker has for the next read of the stream's identity.
-    patience: Duration,
+    read_within: Duration,
     /// The deployments that the host polls; `None` before the first assignment.
     granted: Option<Vec<Granted>>,
     /// Whether another host reports as this device.
@@ -140,7 +140,7 @@ impl<H: AgentHost> Agent<H> {
             leases,
             assignment: None,
             earlier_since: None,
-            patience: FIRST_READ,
+            read_within: FIRST_READ,
             granted: None,
             is_doubled: false,
         })
@@ -242,8 +242,8 @@ impl<H: AgentHost> Agent<H> {
         let unprepared =
             || "no operator has prepared the broker yet: `polliwog fleet status` there says why".to_owned();
         // The broker does not answer a read of a stream that does not exist yet: the first reads do not wait for long.
-        let read = tokio::time::timeout(self.patience, last(&states, Bucket::State, META)).await;
-        self.patience = if read.is_ok() { FIRST_READ } else { (self.patience * 2).min(LONGEST_READ) };
+        let read = tokio::time::timeout(self.read_within, last(&states, Bucket::State, META)).await;
+        self.read_within = if read.is_ok() { FIRST_READ } else { (self.read_within * 2).min(LONGEST_READ) };
         let meta = match read.unwrap_or_else(|_| Err("the broker does not answer".to_owned())) {
             Ok(Some((payload, _))) => String::from_utf8_lossy(&payload).into_owned(),
             Ok(None) => return Err(unprepared()),
@@ -322,18 +322,13 @@ impl<H: AgentHost> Agent<H> {
         // An operator that was stopped may write again before it notices that another one acts, which then replaces
         // it. If none does, the broker was restored from a copy, and the terms have begun again.
         let is_earlier = self.assignment.as_ref().is_some_and(|known| assignment.term < known.term);
-        if is_earlier && self.earlier_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+        if is_earlier && self.earlier_since.get_or_insert_with(Instant::now).elapsed() < SUPERSEDED {
             tracing::warn!("the assignment is from an earlier operator; another one is awaited");
             return Ok(());
         }
         self.earlier_since = None;
         let wanted = assignment.deployments.iter().filter(|assigned| assigned.is_once);
-        let wanted: BTreeSet<String> = wanted.map(|assigned| shard(&assigned.name)).collect();
-        self.leases.wanted.send_if_modified(|known| {
-            let is_new = *known != wanted;
-            *known = wanted;
-            is_new
-        });
+        self.leases.want(wanted.map(|assigned| shard(&assigned.name)).collect());
         self.assignment = Some(assignment);
         self.grant().await
     }

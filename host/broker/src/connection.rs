@@ -41,7 +41,7 @@ impl Connection {
         let (count, connected) = watch::channel(0_u64);
         let jitter = Jitter::new(link.seed);
         let (noted, count) = (state.clone(), Arc::new(count));
-        let diagnosed = Arc::new((link.clone(), AtomicBool::new(false)));
+        let failure = Arc::new(Failure { link: link.clone(), is_diagnosed: AtomicBool::new(false) });
         let mut options = ConnectOptions::new()
             .name(&link.name)
             .retry_on_initial_connect()
@@ -52,7 +52,7 @@ impl Connection {
             .event_callback(move |event| {
                 note(&noted, &event);
                 if matches!(event, Event::ClientError(_)) {
-                    explain(&diagnosed, &noted);
+                    explain(&failure, &noted);
                 }
                 if event == Event::Connected {
                     count.send_modify(|count| *count += 1);
@@ -114,15 +114,22 @@ fn note(state: &Mutex<LinkState>, event: &Event) {
     }
 }
 
+/// Finds out why the broker cannot be reached.
+struct Failure {
+    link: Link,
+    /// Whether an attempt to find out runs.
+    is_diagnosed: AtomicBool,
+}
+
 /// Notes why the broker cannot be reached; at most one attempt to find out runs at a time.
-fn explain(diagnosed: &Arc<(Link, AtomicBool)>, state: &Arc<Mutex<LinkState>>) {
-    if diagnosed.1.swap(true, Ordering::Relaxed) {
+fn explain(failure: &Arc<Failure>, state: &Arc<Mutex<LinkState>>) {
+    if failure.is_diagnosed.swap(true, Ordering::Relaxed) {
         return;
     }
-    let (diagnosed, state) = (diagnosed.clone(), state.clone());
+    let (failure, state) = (failure.clone(), state.clone());
     tokio::spawn(async move {
-        let text = format!("the broker cannot be reached: {}", diagnose(&diagnosed.0).await);
-        diagnosed.1.store(false, Ordering::Relaxed);
+        let text = format!("the broker cannot be reached: {}", diagnose(&failure.link).await);
+        failure.is_diagnosed.store(false, Ordering::Relaxed);
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_connected && state.problem.as_deref() != Some(&text) {
             tracing::warn!("{text}");

@@ -32,8 +32,24 @@ const SPREAD: Duration = Duration::from_millis(500);
 
 /// The leases that a host wants, by their keys in the bucket, and where each stands.
 pub(crate) struct Leases {
-    pub wanted: watch::Sender<BTreeSet<String>>,
+    wanted: watch::Sender<BTreeSet<String>>,
     pub standing: watch::Receiver<BTreeMap<String, Standing>>,
+}
+
+impl Leases {
+    /// Competes for these leases from now on, and for no other.
+    pub(crate) fn want(&self, keys: BTreeSet<String>) {
+        replace(&self.wanted, keys);
+    }
+}
+
+/// Replaces the value of a channel. Its readers notice only a value that differs.
+fn replace<T: PartialEq>(channel: &watch::Sender<T>, value: T) {
+    channel.send_if_modified(|held| {
+        let is_new = *held != value;
+        *held = value;
+        is_new
+    });
 }
 
 /// Where a lease stands.
@@ -122,12 +138,7 @@ fn show(shown: &watch::Sender<BTreeMap<String, Standing>>, candidates: &BTreeMap
         (None, None) => None,
     };
     let known = candidates.iter().filter_map(|(key, candidate)| Some((key.clone(), standing(candidate)?)));
-    let known: BTreeMap<_, _> = known.collect();
-    shown.send_if_modified(|held| {
-        let is_new = *held != known;
-        *held = known;
-        is_new
-    });
+    replace(shown, known.collect());
 }
 
 /// One lease, as a host that wants it knows it.

@@ -143,12 +143,11 @@ impl Operator {
     }
 
     /// Returns lines of a device's log, which the device answers: those after the line with a number, or the newest, at
-    /// most `limit`. The answer may be delayed by `wait`, until there is a line.
-    ///
-    /// # Errors
-    /// If the device does not answer; the reason in words.
-    pub async fn log(&self, id: &str, of: (Option<u64>, u32), wait: Duration) -> Result<LogPage, String> {
-        logs::read(&self.shared.connection.client, id, of, wait).await
+    /// most `limit`. The answer may be delayed by `wait`, until there is a line. `None` if the id is unknown; the reason
+    /// in words if the device does not answer.
+    pub async fn log(&self, id: &str, of: (Option<u64>, u32), wait: Duration) -> Option<Result<LogPage, String>> {
+        self.shared.state().aggregator.device_view(id)?;
+        Some(logs::read(&self.shared.connection.client, id, of, wait).await)
     }
 
     /// Returns the seconds since a second of the aggregator's clock.
@@ -230,7 +229,7 @@ impl Work {
                 Some(message) = heartbeats.next() => self.heard(&message.subject, &message.payload).await,
                 // The assignments below follow.
                 () = shared.defined.notified() => {}
-                _ = self.leases.standing.changed() => self.led(),
+                _ = self.leases.standing.changed() => self.lease_changed(),
                 Some(results) = written.recv() => {
                     is_writing = false;
                     self.assigned(results).await;
@@ -282,7 +281,7 @@ impl Work {
                 }
                 if bucket == Bucket::Leases {
                     // Before the stream is there, a read of the lease is not answered, and would cost its whole time.
-                    self.leases.wanted.send_replace(BTreeSet::from([LEADER.to_owned()]));
+                    self.leases.want(BTreeSet::from([LEADER.to_owned()]));
                 }
                 self.shared.connection.set_problem(None);
             }
@@ -402,7 +401,7 @@ impl Work {
     }
 
     /// The lease of the operators changed, or was renewed.
-    fn led(&mut self) {
+    fn lease_changed(&mut self) {
         let standing = self.leases.standing.borrow_and_update().get(LEADER).cloned();
         let term = standing.as_ref().and_then(Standing::right);
         let waits_for = standing.filter(|_| term.is_none()).map(|standing| standing.owner);

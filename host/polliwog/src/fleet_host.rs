@@ -258,12 +258,13 @@ impl web::Fleet for Fleet {
         async move { self.operator.as_ref()?.device(&id).await }.boxed()
     }
 
-    fn log(&self, id: String, of: (Option<u64>, u32), wait: Duration) -> BoxFuture<'_, Result<LogPage, String>> {
-        async move {
-            let operator = self.operator.as_ref().ok_or("this host is not the operator of its fleet")?;
-            operator.log(&id, of, wait).await
-        }
-        .boxed()
+    fn log(
+        &self,
+        id: String,
+        of: (Option<u64>, u32),
+        wait: Duration,
+    ) -> BoxFuture<'_, Option<Result<LogPage, String>>> {
+        async move { self.operator.as_ref()?.log(&id, of, wait).await }.boxed()
     }
 
     fn define(&self, name: String, definition: Option<String>) -> BoxFuture<'_, Result<(), CommandError>> {

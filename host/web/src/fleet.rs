@@ -32,8 +32,10 @@ pub trait Fleet: Send + Sync + 'static {
     fn device(&self, id: String) -> BoxFuture<'_, Option<DeviceDetail>>;
 
     /// Lines of a device's log, which the device answers: those after the line with a number, or the newest, at most
-    /// `limit`. The answer may be delayed by `wait`, until there is a line. Fails with the reason in words.
-    fn log(&self, id: String, of: (Option<u64>, u32), wait: Duration) -> BoxFuture<'_, Result<LogPage, String>>;
+    /// `limit`. The answer may be delayed by `wait`, until there is a line. `None` if the id is unknown; the reason in
+    /// words if the device does not answer.
+    fn log(&self, id: String, of: (Option<u64>, u32), wait: Duration)
+    -> BoxFuture<'_, Option<Result<LogPage, String>>>;
 
     /// Makes or changes a deployment from its definition as JSON; without one, deletes it.
     fn define(&self, name: String, definition: Option<String>) -> BoxFuture<'_, Result<(), CommandError>>;

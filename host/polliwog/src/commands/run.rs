@@ -288,8 +288,9 @@ impl Start {
         let running =
             Running { ending, clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named };
         let auth = admin.auth.behind(config.proxy.as_ref().map(proxy));
-        let surfaces = Surfaces { host, metrics, auth, token: admin.token, gauges, config };
-        running.until_asked(ports, surfaces, (targets.len(), occasion.is_embedded)).await
+        let (targets, is_embedded) = (targets.len(), occasion.is_embedded);
+        let surfaces = Surfaces { host, metrics, auth, token: admin.token, gauges, config, targets, is_embedded };
+        running.until_asked(ports, surfaces).await
     }
 }
 
@@ -324,14 +325,17 @@ struct Surfaces {
     token: AdminToken,
     gauges: Arc<web::Gauges>,
     config: Arc<Config>,
+    /// The number of targets.
+    targets: usize,
+    /// Whether the host is an agent in the process of its operator.
+    is_embedded: bool,
 }
 
 impl Running {
     /// Listens, polls and watches until a signal asks for the end; then shuts down gracefully.
-    async fn until_asked(self, ports: (Port, Port), surfaces: Surfaces, of: (usize, bool)) -> anyhow::Result<u8> {
-        let (targets, is_embedded) = of;
+    async fn until_asked(self, ports: (Port, Port), surfaces: Surfaces) -> anyhow::Result<u8> {
         let Self { clock, store, mailbox, driver, inbox, pulse, health, reconfigurer, watcher, named, ending } = self;
-        let Surfaces { host, metrics, auth, token, gauges, config } = surfaces;
+        let Surfaces { host, metrics, auth, token, gauges, config, targets, is_embedded } = surfaces;
         // Install the signal handlers before the host is visible, so that an early signal saves everything as well.
         let mut asked = EndAsked::listen()?;
         let hangup = signal(SignalKind::hangup())?;

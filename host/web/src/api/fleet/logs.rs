@@ -74,11 +74,8 @@ pub(super) async fn logs(
     if wait > LONGEST {
         return Err(wrong("wait", format!("use at most {LONGEST} seconds")));
     }
-    let fleet = operated(&shared)?;
-    if fleet.device(id.clone()).await.is_none() {
-        return Err(missing(format!("there is no device {id:?}")));
-    }
-    let found = fleet.log(id, (after, limit), Duration::from_secs(wait.into())).await;
+    let found = operated(&shared)?.log(id.clone(), (after, limit), Duration::from_secs(wait.into())).await;
+    let found = found.ok_or_else(|| missing(format!("there is no device {id:?}")))?;
     let page = found.map_err(|why| ApiError::new(StatusCode::GATEWAY_TIMEOUT, "device_silent", why))?;
     let lines = (page.before + 1..).zip(page.lines).map(|(number, text)| LineWire { number, text });
     let lines: Vec<LineWire> = lines.collect();
