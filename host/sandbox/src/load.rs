@@ -103,19 +103,18 @@ impl Sandbox {
         let compile_time = compiled.took;
         let imports = self.check_imports(&component)?;
         check_resources(&component)?;
-        let instance = self.linker().instantiate_pre(&component);
-        let pre = instance.and_then(PluginPre::new).map_err(|error| {
-            let message = format!(
-                "it does not match the contract: {}: build it with the SDK of this version",
-                first_line(&error)
-            );
+        let mismatch = |why: &str| {
+            let message = format!("it does not match the contract: {why}: build it with the SDK of this version");
             Refusal::permanent("contract_mismatch", message)
-        })?;
+        };
+        let instance = self.linker().instantiate_pre(&component);
+        let pre = instance.and_then(PluginPre::new).map_err(|error| mismatch(&first_line(&error)))?;
+        let poll = v0_1::poll_export(&component).ok_or_else(|| mismatch("it has no function `poll`"))?;
         let described = self.describe(&pre).await?;
         // The check is bounded, but it must not block other tasks of this runtime.
         let checked = tokio::task::spawn_blocking(move || check_descriptor(described));
         let (descriptor, schema) = timeout(SCHEMA, checked).await.map_err(|_| slow())?.map_err(|_| slow())??;
-        Ok(Parts { pre, descriptor, schema, digest, size, imports, compile_time }.into())
+        Ok(Parts { pre, poll, descriptor, schema, digest, size, imports, compile_time }.into())
     }
 
     /// Returns the problems of settings. The schema is checked first. If it finds no problem, the plugin checks them.

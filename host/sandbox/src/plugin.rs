@@ -12,6 +12,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
+use wasmtime::component::ComponentExportIndex;
 
 /// The checked descriptor of a plugin.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub struct Plugin(Arc<Parts>);
 /// The parts of a [`Plugin`].
 pub(crate) struct Parts {
     pub pre: PluginPre<State>,
+    /// The place of the function `poll`.
+    pub poll: ComponentExportIndex,
     pub descriptor: Descriptor,
     pub schema: Schema,
     /// The SHA-256 of the file.
@@ -109,5 +112,9 @@ impl Plugin {
 
     pub(crate) fn pre(&self) -> &PluginPre<State> {
         &self.0.pre
+    }
+
+    pub(crate) fn poll(&self) -> &ComponentExportIndex {
+        &self.0.poll
     }
 }

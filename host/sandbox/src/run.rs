@@ -254,10 +254,7 @@ impl Sandbox {
         let (plugin, limits) = (job.plugin.clone(), job.limits);
         let Prepared { call, session, wire_target } = self.with_session(job, deadline, slot);
         let enter = move |mut store: Store<State>| async move {
-            let result = match plugin.pre().instantiate_async(&mut store).await {
-                Ok(instance) => instance.polliwog_poller_poller().call_poll(&mut store, &wire_target).await,
-                Err(error) => Err(error),
-            };
+            let result = v0_1::poll(plugin.pre(), plugin.poll(), (&mut store, &wire_target)).await;
             (result, store)
         };
         let Called { result, mut usage } = self.call(call, enter).await;

@@ -3,7 +3,8 @@
 use super::State;
 use egress::ErrorClass;
 use std::time::Duration;
-use wasmtime::Result;
+use wasmtime::component::{Component, ComponentExportIndex};
+use wasmtime::{Result, Store};
 
 #[allow(missing_docs, unreachable_pub, clippy::all)]
 mod generated {
@@ -20,6 +21,27 @@ pub(crate) use generated::polliwog::poller::{cache, http, log, types};
 pub(crate) use generated::{Plugin, PluginPre};
 
 impl types::Host for State {}
+
+/// The result of the function `poll`.
+pub(crate) type Outcome = std::result::Result<types::Report, types::PollError>;
+
+/// Returns the place of the function `poll` in a component; `None` if it has none.
+pub(crate) fn poll_export(component: &Component) -> Option<ComponentExportIndex> {
+    let interface = component.get_export_index(None, "polliwog:poller/poller@0.1.0")?;
+    component.get_export_index(Some(&interface), "poll")
+}
+
+/// Instantiates a plugin and calls its function `poll`. The generated bindings would check the types of all functions of
+/// an instance. They were checked when the plugin was loaded.
+pub(crate) async fn poll(
+    pre: &PluginPre<State>,
+    export: &ComponentExportIndex,
+    (store, target): (&mut Store<State>, &types::Target),
+) -> Result<Outcome> {
+    let instance = pre.instance_pre().instantiate_async(&mut *store).await?;
+    let poll = instance.get_typed_func::<(&types::Target,), (Outcome,)>(&mut *store, export)?;
+    poll.call_async(&mut *store, (target,)).await.map(|(result,)| result)
+}
 
 impl http::Host for State {
     async fn has_secret(&mut self, name: String) -> Result<bool> {
