@@ -100,6 +100,8 @@ pub struct Driver {
     gathering: Gathering,
     next_flush: Moment,
     last_start: Option<Moment>,
+    /// The polls that start at the end of this turn.
+    starting: Vec<(TargetId, poll::Work)>,
     /// The total duration of all polls, and their number.
     poll_time: (Duration, u64),
     turns: LoopState,
@@ -137,6 +139,7 @@ impl Driver {
             gathering: Gathering::default(),
             next_flush: now.after(FLUSH),
             last_start: None,
+            starting: Vec::new(),
             poll_time: (Duration::ZERO, 0),
             turns,
             streak: 0,
@@ -162,6 +165,7 @@ impl Driver {
     pub fn run(mut self, inbox: &Inbox, pulse: &Arc<Pulse>) {
         let alive = Alive(pulse.clone());
         self.carry_out(None);
+        self.hand_over();
         let mut woken = self.wiring.clock.now();
         loop {
             let Ok(first) = self.wait(inbox, woken) else { return };
@@ -214,6 +218,7 @@ impl Driver {
             self.handle(message);
         }
         self.apply(Input::Tick);
+        self.hand_over();
         self.flush();
         self.measure(self.wiring.clock.now().since(woken), messages, oldest);
         self.publish_scheduler();

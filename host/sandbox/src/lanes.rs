@@ -78,9 +78,23 @@ impl Lanes {
         &self.pulses
     }
 
-    /// Runs a future on a target's lane.
-    pub fn spawn(&self, target: &TargetId, future: impl Future<Output = ()> + Send + 'static) {
-        self.of(target).handle.spawn(future);
+    /// Runs work on the lanes of its targets. Each lane is woken once for all of its work.
+    pub fn spawn_all<W, F>(&self, all: impl IntoIterator<Item = (TargetId, W)>, run: fn(W) -> F)
+    where
+        W: Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut by_lane: Vec<Vec<W>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        for (target, work) in all {
+            by_lane[self.index_of(&target)].push(work);
+        }
+        for (lane, works) in self.lanes.iter().zip(by_lane).filter(|(_, works)| !works.is_empty()) {
+            lane.handle.spawn(async move {
+                for work in works {
+                    tokio::spawn(run(work));
+                }
+            });
+        }
     }
 
     /// Returns the egress of a target's lane.
@@ -93,8 +107,12 @@ impl Lanes {
     }
 
     fn of(&self, target: &TargetId) -> &Lane {
+        &self.lanes[self.index_of(target)]
+    }
+
+    fn index_of(&self, target: &TargetId) -> usize {
         let hash = foldhash::fast::FixedState::default().hash_one(target);
-        &self.lanes[hash as usize % self.load.used.load(Ordering::Relaxed)]
+        hash as usize % self.load.used.load(Ordering::Relaxed)
     }
 }
 

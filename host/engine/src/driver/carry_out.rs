@@ -85,7 +85,7 @@ impl Driver {
         }
     }
 
-    /// Hands a poll to its lane.
+    /// Prepares a poll, which starts with the others of this turn.
     fn start(&mut self, id: &TargetId, due: Moment) {
         let now = self.wiring.clock.now();
         self.last_start = Some(now);
@@ -100,7 +100,14 @@ impl Driver {
             aliases: self.wiring.aliases.clone(),
             mailbox: self.wiring.mailbox.clone(),
         };
-        self.wiring.sandbox.lanes().spawn(id, work.run());
+        self.starting.push((id.clone(), work));
+    }
+
+    /// Hands the polls of a turn to their lanes.
+    pub(super) fn hand_over(&mut self) {
+        if !self.starting.is_empty() {
+            self.wiring.sandbox.lanes().spawn_all(self.starting.drain(..), poll::Work::run);
+        }
     }
 
     /// Hands a step's result to the store if something changed, and publishes it at once otherwise.
