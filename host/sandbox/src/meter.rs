@@ -3,9 +3,14 @@
 //! CPU time is that of the thread inside the `poll` of the call's future. Counting epoch ticks would charge a waiting
 //! guest for whole ticks, and a plain epoch deadline would kill it. The wall clock would charge it for other work of
 //! the machine.
+//!
+//! Reading the CPU clock of a thread is a system call, reading the monotonic clock is not. A short turn is therefore
+//! charged by the monotonic clock. A longer one is charged by the monotonic clock or by the CPU clock since its last
+//! reading on the same thread, whichever is less: neither is less than the CPU time of the turn.
 
 use crate::ticker::Ticker;
 use rustix::time::{ClockId, clock_gettime};
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,9 +23,10 @@ use std::time::Duration;
 pub(crate) struct Meter {
     /// Nanoseconds of CPU time up to the last measurement.
     used: AtomicU64,
-    /// The thread's clock at the last measurement in nanoseconds. It is reset at each turn, because turns may run on
-    /// different threads.
-    seen: AtomicU64,
+    /// The clocks at the last measurement. They are read again at each turn, because turns may run on different
+    /// threads.
+    wall: AtomicU64,
+    cpu: AtomicU64,
     demote: AtomicBool,
     /// Whether the guest was interrupted by an epoch in the current turn.
     interrupted: AtomicBool,
@@ -34,9 +40,15 @@ impl Meter {
 
     /// Measures and returns the CPU time so far. It must be called on the thread of the current turn.
     pub(crate) fn measure(&self) -> Duration {
-        let now = thread_cpu_nanos();
-        let turn = now.saturating_sub(self.seen.swap(now, Ordering::Relaxed));
+        let before = Reading { wall: self.wall.load(Ordering::Relaxed), cpu: self.cpu.load(Ordering::Relaxed) };
+        let (turn, now) = before.until_now();
+        self.see(now);
         Duration::from_nanos(self.used.fetch_add(turn, Ordering::Relaxed) + turn)
+    }
+
+    fn see(&self, reading: Reading) {
+        self.wall.store(reading.wall, Ordering::Relaxed);
+        self.cpu.store(reading.cpu, Ordering::Relaxed);
     }
 
     /// Requests that the call moves to the slow lane.
@@ -91,7 +103,7 @@ impl<T> Future for Metered<'_, T> {
     type Output = Result<T, CpuExhausted>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.meter.seen.store(thread_cpu_nanos(), Ordering::Relaxed);
+        self.meter.see(Reading::now());
         let this = &mut *self;
         let Some(future) = &mut this.future else { return Poll::Ready(Err(CpuExhausted)) };
         let turn = this.ticker.enter();
@@ -117,9 +129,53 @@ impl<T> Future for Metered<'_, T> {
 
 /// Returns the result of `work` and its CPU time on this thread.
 pub fn measured<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let began = thread_cpu_nanos();
+    let began = Reading::now();
     let done = work();
-    (done, Duration::from_nanos(thread_cpu_nanos().saturating_sub(began)))
+    (done, Duration::from_nanos(began.until_now().0))
+}
+
+/// A turn that ends within this time is charged by the monotonic clock, in nanoseconds.
+const SHORT: u64 = 500_000;
+/// The CPU clock of a thread is read again after this time, in nanoseconds.
+const STALE: u64 = 10_000_000;
+
+/// The clocks of a thread, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    wall: u64,
+    /// The CPU clock when it was last read on this thread, at most [`STALE`] before `wall`.
+    cpu: u64,
+}
+
+thread_local! {
+    /// The last reading of this thread's CPU clock.
+    static LAST: Cell<Reading> = const { Cell::new(Reading { wall: 0, cpu: 0 }) };
+}
+
+impl Reading {
+    fn now() -> Self {
+        let (wall, last) = (wall_nanos(), LAST.get());
+        let cpu = if wall.saturating_sub(last.wall) < STALE { last.cpu } else { Self::read_cpu(wall) };
+        Self { wall, cpu }
+    }
+
+    /// Returns an upper bound of the CPU time since this reading of the same thread, and the clocks now. The bound is
+    /// greater only by other work of the thread shortly before, and only if the thread was preempted.
+    fn until_now(self) -> (u64, Self) {
+        let wall = wall_nanos();
+        let took = wall.saturating_sub(self.wall);
+        if took < SHORT {
+            return (took, Self { wall, ..self });
+        }
+        let cpu = Self::read_cpu(wall);
+        (took.min(cpu.saturating_sub(self.cpu)), Self { wall, cpu })
+    }
+
+    fn read_cpu(wall: u64) -> u64 {
+        let cpu = thread_cpu_nanos();
+        LAST.set(Self { wall, cpu });
+        cpu
+    }
 }
 
 /// Returns the CPU time of this thread.
@@ -127,9 +183,18 @@ pub(crate) fn thread_cpu_time() -> Duration {
     Duration::from_nanos(thread_cpu_nanos())
 }
 
-/// Returns the CPU time of this thread in nanoseconds. No other function of this crate reads a clock.
+/// Returns the CPU time of this thread in nanoseconds.
 fn thread_cpu_nanos() -> u64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
+    nanos(ClockId::ThreadCPUTime)
+}
+
+fn wall_nanos() -> u64 {
+    nanos(ClockId::Monotonic)
+}
+
+/// No other function of this crate reads a clock.
+fn nanos(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
