@@ -28,7 +28,6 @@ use fleet::{LinkState, Stamp, digest};
 use futures_util::StreamExt;
 use logs::Logs;
 use model::{Acknowledged, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Timestamp};
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

@@ -105,7 +105,7 @@ impl TargetSource {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     /// The dependencies of the last report in its order, then the missing ones.
-    pub dependencies: Vec<DependencyState>,
+    pub dependencies: Arc<Vec<DependencyState>>,
     /// The warnings of the last report.
     pub warnings: Vec<String>,
     /// The failure of the last poll; `None` if it succeeded.

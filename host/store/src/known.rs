@@ -23,7 +23,9 @@ pub type Aliases = HashMap<String, String>;
 #[derive(Clone, Debug, Default)]
 pub struct KnownState {
     /// The dependencies of the last report in its order, then the missing dependencies.
-    pub dependencies: Vec<DependencyState>,
+    ///
+    /// Readers share them until the next report.
+    pub dependencies: Arc<Vec<DependencyState>>,
     /// The warnings of the last report.
     pub warnings: Vec<String>,
     /// The failure of the last poll; `None` if it succeeded.
@@ -44,7 +46,7 @@ impl KnownState {
         dependencies.sort_by_key(|dependency| (dependency.record.missing_since.is_some(), dependency.record.slot));
         let slots = dependencies.iter().map(|dependency| dependency.record.slot.saturating_add(1));
         self.next_slot = slots.max().unwrap_or(0).max(next_slot);
-        self.dependencies = dependencies;
+        self.dependencies = Arc::new(dependencies);
         self
     }
 
@@ -101,7 +103,7 @@ impl KnownState {
         }
         let places = self.places(&report.dependencies);
         self.mark_missing(&places, &report.kept, at, &mut changes);
-        self.dependencies.reserve_exact(places.iter().filter(|place| place.is_none()).count());
+        Arc::make_mut(&mut self.dependencies).reserve_exact(places.iter().filter(|place| place.is_none()).count());
         for (reported, place) in report.dependencies.into_iter().zip(places) {
             let canonical = aliases.get(&reported.name);
             match place {
@@ -133,7 +135,7 @@ impl KnownState {
         canonical: Option<&String>,
         changes: &mut Changes,
     ) {
-        let DependencyState { record, volatile } = &mut self.dependencies[place];
+        let DependencyState { record, volatile } = &mut Arc::make_mut(&mut self.dependencies)[place];
         if let Some(ms) = take_volatile(volatile, &mut reported, at) {
             let window = measure(&mut volatile.window, &mut self.sketches, (record.slot, at, ms));
             changes.points.extend(window.map(|window| (record.slot, window)));
@@ -188,7 +190,7 @@ impl KnownState {
         self.next_slot += 1;
         changes.urgent.push(record.clone());
         changes.errors.extend(error);
-        self.dependencies.push(DependencyState { record, volatile });
+        Arc::make_mut(&mut self.dependencies).push(DependencyState { record, volatile });
     }
 
     /// Marks the dependencies that are not in a report. `places` are those of its dependencies.
@@ -203,7 +205,9 @@ impl KnownState {
             let prefixes = name.match_indices('/').map(|(at, _)| &name[..=at]).take(KEPT_DEPTH);
             prefixes.chain([name]).any(|part| kept.contains(part))
         };
-        for (DependencyState { record, .. }, is_reported) in self.dependencies.iter_mut().zip(is_reported) {
+        for (DependencyState { record, .. }, is_reported) in
+            Arc::make_mut(&mut self.dependencies).iter_mut().zip(is_reported)
+        {
             if !is_reported && record.missing_since.is_none() && !is_kept(&record.reported.name) {
                 *record = Arc::new(DependencyRecord { missing_since: Some(at), ..DependencyRecord::clone(record) });
                 self.sketches.remove(&record.slot);
@@ -220,7 +224,7 @@ impl KnownState {
         };
         let missing = self.dependencies.iter().filter(|dependency| dismissed(&dependency.record));
         let forgotten: Vec<String> = missing.map(|dependency| dependency.record.reported.name.clone()).collect();
-        self.dependencies.retain(|dependency| !dismissed(&dependency.record));
+        Arc::make_mut(&mut self.dependencies).retain(|dependency| !dismissed(&dependency.record));
         Changes { forgotten, ..Changes::default() }
     }
 
@@ -235,7 +239,8 @@ impl KnownState {
         missing.sort_unstable();
         missing.truncate(missing.len() - MISSING);
         let forgotten: HashSet<String> = missing.into_iter().map(|(_, name)| name).collect();
-        self.dependencies.retain(|dependency| !forgotten.contains(&dependency.record.reported.name));
+        Arc::make_mut(&mut self.dependencies)
+            .retain(|dependency| !forgotten.contains(&dependency.record.reported.name));
         changes.urgent.retain(|record| !forgotten.contains(&record.reported.name));
         changes.forgotten.extend(forgotten);
     }

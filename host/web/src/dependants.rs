@@ -18,7 +18,7 @@ pub(crate) struct Dependant<'a> {
 pub(crate) fn dependants<'a>(targets: &'a [Arc<TargetState>], names: &[&str]) -> Vec<Dependant<'a>> {
     let mut reporters: HashMap<&str, Vec<&'a TargetState>> = HashMap::new();
     for target in targets {
-        for dependency in &target.observed.dependencies {
+        for dependency in target.observed.dependencies.iter() {
             let record = &dependency.record;
             if let Some(canonical) = record.canonical.as_deref() {
                 reporters.entry(canonical).or_default().push(target);

@@ -104,7 +104,7 @@ impl<'a> Draft<'a> {
         let id = target.info.id.as_str();
         let own = self.places[&Of::Target(id)];
         let mut by_name: HashMap<&str, usize> = HashMap::new();
-        for dependency in &target.observed.dependencies {
+        for dependency in target.observed.dependencies.iter() {
             let reported = &dependency.record.reported;
             let condition = Condition::of(target, dependency);
             let health = match condition {
@@ -129,7 +129,7 @@ impl<'a> Draft<'a> {
         }
         let parents: HashSet<&str> =
             target.observed.dependencies.iter().filter_map(|d| d.record.reported.parent.as_deref()).collect();
-        for dependency in &target.observed.dependencies {
+        for dependency in target.observed.dependencies.iter() {
             let reported = &dependency.record.reported;
             let place = by_name[reported.name.as_str()];
             if let Some(parent) = reported.parent.as_deref().and_then(|parent| by_name.get(parent)) {

@@ -142,7 +142,7 @@ impl<'a> Past<'a> {
     pub(crate) fn of_target(&self) -> Vec<Period> {
         // The number of dependencies in each state changes at the borders of their periods.
         let mut borders: Vec<(Timestamp, State, i64)> = Vec::new();
-        for dependency in &self.target.observed.dependencies {
+        for dependency in self.target.observed.dependencies.iter() {
             for period in self.reported(dependency) {
                 borders.push((period.from, period.state, 1));
                 borders.push((period.to, period.state, -1));

@@ -104,7 +104,7 @@ struct CountsWire {
 impl CountsWire {
     fn of(target: &TargetState) -> Self {
         let (stale, mut counts) = (target.is_stale(), Self::default());
-        for dependency in &target.observed.dependencies {
+        for dependency in target.observed.dependencies.iter() {
             let count = match (dependency.record.missing_since, dependency.record.reported.status) {
                 (Some(_), _) => &mut counts.missing,
                 (None, _) if stale => &mut counts.stale,

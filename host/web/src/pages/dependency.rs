@@ -31,7 +31,7 @@ pub(super) async fn page(State(shared): State<Shared>, Path(name): Path<String>,
         dependency.record.reported.name == name || dependency.record.canonical.as_ref() == Some(&name)
     };
     let targets = shared.host.targets();
-    if !targets.iter().flat_map(|target| &target.observed.dependencies).any(is_known) {
+    if !targets.iter().flat_map(|target| &*target.observed.dependencies).any(is_known) {
         let message = format!("no target reports a dependency {name:?}");
         return failure(&headers, StatusCode::NOT_FOUND, &message);
     }

@@ -43,7 +43,7 @@ pub(super) fn found<'a>(chosen: &[Chosen<'a>]) -> Vec<Problem<'a>> {
             continue;
         }
         let first = found.len();
-        for dependency in &target.observed.dependencies {
+        for dependency in target.observed.dependencies.iter() {
             let condition = Condition::of(target, dependency);
             if matches!(condition, Condition::Ok | Condition::Skipped) {
                 continue;
