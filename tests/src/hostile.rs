@@ -20,6 +20,7 @@ use expected::Expect;
 use model::{Outcome, TargetId, Timestamp};
 use sandbox::{Compiler, Done, Job, Limits, Plugin, Sandbox, Target};
 use secrecy::SecretString;
+use std::convert::identity;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -154,7 +155,8 @@ impl World {
     async fn poll_on_lane(&self, job: Job) -> Done {
         let (sandbox, (sender, receiver)) = (self.sandbox.clone(), oneshot::channel());
         let target = job.target.id.clone();
-        self.sandbox.lanes().spawn(&target, async move { drop(sender.send(sandbox.poll(job).await)) });
+        let poll = async move { drop(sender.send(sandbox.poll(job).await)) };
+        self.sandbox.lanes().spawn_all([(target, poll)], identity);
         receiver.await.expect("a poll ends")
     }
 
@@ -210,7 +212,7 @@ impl Watch {
             }
         };
         let target = TargetId::new("honest").expect("the id is valid");
-        world.sandbox.lanes().spawn(&target, async move {
+        let polls = async move {
             let mut due = tokio::time::interval(HONEST);
             due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             let (mut lateness, mut failed) = (Vec::new(), None);
@@ -229,7 +231,8 @@ impl Watch {
                 }
             }
             let _ = sender.send((lateness, failed));
-        });
+        };
+        world.sandbox.lanes().spawn_all([(target, polls)], identity);
         Self { stop, done, ended }
     }
 

@@ -123,7 +123,7 @@ impl Driver {
         for kind in kinds.into_iter().filter(|kind| wiring.plugins.get(kind).is_none()) {
             scheduler.apply(Input::KindServed(kind, false), now);
         }
-        // Targets that fell due while the host was down have a new due time. It is written immediately: after a second
+        // Targets that fell due while the host was down have a new due time. It is written by the first turns: after a second
         // kill, the next start would find the old one and poll its target again.
         let restored = targets.iter().filter(|(_, schedule)| schedule.is_some());
         let dirty = restored.map(|(target, _)| (target.id().clone(), Changes::default())).collect();
@@ -150,7 +150,7 @@ impl Driver {
             driver.track(target);
         }
         driver.publish_scheduler();
-        driver.flush_all();
+        driver.begin_flush();
         driver
     }
 

@@ -2,13 +2,17 @@
 
 use crate::known::KnownState;
 use crate::record::StoredSchedule;
+use crate::sqlite::connect;
 use crate::tables::target::TargetRow;
 use crate::tables::{dependency, journal, target};
 use crate::wire::{Snapshot, StoredPoint};
 use model::{DependencyRecord, DependencyState, Kind, TargetId, Timestamp, Volatile};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
+use std::panic::resume_unwind;
+use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 /// The state of a target when the database was last written.
@@ -52,12 +56,18 @@ pub(crate) struct Everything {
     pub journal: Journaled,
 }
 
-/// Loads the state of all targets and the journal.
-pub(crate) fn load(connection: &Connection) -> rusqlite::Result<Everything> {
-    let mut journal = journaled(connection)?;
-    let mut dependencies = dependency::all(connection)?;
-    let (mut numbers, mut targets) = (HashMap::new(), HashMap::new());
-    for TargetRow { num, id, kind, record, snapshot, next_slot } in target::all(connection)? {
+/// Loads the state of all targets and the journal. The dependencies are most of it: they are read at the same time, over
+/// another connection to the file at `path`.
+pub(crate) fn load(connection: &Connection, path: &Path) -> rusqlite::Result<Everything> {
+    let (dependencies, rest) = thread::scope(|scope| {
+        let dependencies = scope.spawn(|| dependency::all(&connect(path)?));
+        let rest = journaled(connection).and_then(|journal| Ok((journal, target::all(connection)?)));
+        (dependencies.join().unwrap_or_else(|panic| resume_unwind(panic)), rest)
+    });
+    let (mut dependencies, (mut journal, rows)) = (dependencies?, rest?);
+    let mut numbers = HashMap::with_capacity(rows.len());
+    let mut targets = HashMap::with_capacity(rows.len());
+    for TargetRow { num, id, kind, record, snapshot, next_slot } in rows {
         let snapshot = Snapshot::merged(snapshot, journal.snapshots.get(&num));
         journal.version = journal.version.max(snapshot.as_ref().map_or(0, |snapshot| snapshot.version));
         let schedule = snapshot.as_ref().map(|snapshot| StoredSchedule::from(&snapshot.schedule));
@@ -91,14 +101,16 @@ pub(crate) fn journaled(connection: &Connection) -> rusqlite::Result<Journaled> 
 /// time of its last change.
 fn states(records: Vec<DependencyRecord>, snapshot: Option<&Snapshot>) -> Vec<DependencyState> {
     let report = snapshot.and_then(|snapshot| snapshot.last_report).map(Timestamp::from_millis);
-    let volatile: HashMap<u32, Volatile> = match (snapshot, report) {
+    let mut volatile: Vec<(u32, Volatile)> = match (snapshot, report) {
         (Some(snapshot), Some(report)) => snapshot.volatile.iter().map(|wire| wire.restore(report)).collect(),
-        _ => HashMap::new(),
+        _ => Vec::new(),
     };
+    volatile.sort_unstable_by_key(|(slot, _)| *slot);
     let state = |record: DependencyRecord| {
         let checked_at = record.last_status_change.unwrap_or(record.first_seen);
         let unseen = Volatile { checked_at, ..Volatile::default() };
-        let volatile = volatile.get(&record.slot).copied().unwrap_or(unseen);
+        let stored = volatile.binary_search_by_key(&record.slot, |(slot, _)| *slot);
+        let volatile = stored.map_or(unseen, |at| volatile[at].1);
         DependencyState { volatile, record: Arc::new(record) }
     };
     records.into_iter().map(state).collect()

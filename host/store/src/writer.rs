@@ -355,7 +355,7 @@ impl WriterState {
 
     /// Loads the content of the database, as at opening.
     pub(crate) fn load(&mut self) -> rusqlite::Result<(HashMap<TargetId, Loaded>, Option<Timestamp>)> {
-        let Everything { numbers, targets, journal } = load(&self.connection)?;
+        let Everything { numbers, targets, journal } = load(&self.connection, &self.path)?;
         self.numbers = numbers;
         (self.version, self.journal_rows) = (journal.version, journal.rows);
         self.last_run = journal.last;

@@ -1,7 +1,7 @@
 //! Writing the values that change with every poll, for all targets together.
 //!
 //! Copying the state of thousands of targets would delay polls if it took one turn of the loop. So a flush is gathered
-//! over several turns, and then written as one row.
+//! over several turns, and written as one row, or as several if there are very many.
 
 use super::{Driver, FLUSH};
 use crate::schedule_time::to_wall;
@@ -11,6 +11,8 @@ use store::{Changes, Progress, StoredSchedule};
 
 /// Targets gathered in one turn, which takes about a millisecond.
 const SLICE: usize = 100;
+/// Targets in one row. It bounds the memory that a flush needs.
+const ROW: usize = 2_000;
 
 impl Driver {
     /// Starts a flush of due times and volatile fields if it is time, unless the database has not taken the last one:
@@ -21,19 +23,24 @@ impl Driver {
             self.next_flush = now.after(FLUSH);
             let is_taken = self.wiring.store.writer().gauges().flushes.load(Ordering::Relaxed) == 0;
             if is_taken && !self.gathering.is_active() {
-                self.gathering.rest = self.dirty.keys().cloned().collect();
+                self.begin_flush();
             }
         }
         self.gather_slice(SLICE);
     }
 
-    /// Writes due times and volatile fields of every target that changed since the last flush, in one row.
-    pub(super) fn flush_all(&mut self) {
+    /// Starts a flush of every target that changed since the last one.
+    pub(super) fn begin_flush(&mut self) {
         self.gathering.rest = self.dirty.keys().cloned().collect();
+    }
+
+    /// Writes due times and volatile fields of every target that changed since the last flush.
+    pub(super) fn flush_all(&mut self) {
+        self.begin_flush();
         self.gather_slice(usize::MAX);
     }
 
-    /// Gathers at most this many targets. Writes the row when all are gathered.
+    /// Gathers at most this many targets. Writes a row when it is full, or when all are gathered.
     fn gather_slice(&mut self, most: usize) {
         let clock = self.wiring.clock;
         let now = clock.now();
@@ -47,9 +54,19 @@ impl Driver {
             let schedule = StoredSchedule { identity: target.identity, schedule: to_wall(saved, &clock) };
             let progress = Progress::of(id.clone(), target.config.kind.clone(), schedule, &target.known());
             self.gathering.gathered.insert(id, Progress { changes, ..progress });
+            if self.gathering.gathered.len() >= ROW {
+                self.write_gathered();
+            }
         }
-        if !self.gathering.is_active() && !self.gathering.gathered.is_empty() {
-            let gathered = std::mem::take(&mut self.gathering.gathered);
+        if !self.gathering.is_active() {
+            self.write_gathered();
+        }
+    }
+
+    fn write_gathered(&mut self) {
+        let gathered = std::mem::take(&mut self.gathering.gathered);
+        if !gathered.is_empty() {
+            let clock = self.wiring.clock;
             self.wiring.store.writer().progress(gathered.into_values().collect(), clock.wall(), clock.is_plausible());
         }
     }

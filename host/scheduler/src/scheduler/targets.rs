@@ -15,6 +15,8 @@ impl Scheduler {
     pub(super) fn start(&mut self, mut targets: Vec<(TargetSpec, Option<Schedule<Moment>>)>, now: Moment) {
         targets.sort_by(|(a, _), (b, _)| a.id.cmp(&b.id));
         let mut overdue = Vec::new();
+        // Without, the table would grow to up to twice its length.
+        self.targets.reserve_exact(targets.len());
         for (spec, saved) in targets {
             let first = saved.is_none();
             if first && spec.enabled {
