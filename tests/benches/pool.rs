@@ -10,6 +10,7 @@ use egress::{
 };
 use model::{Outcome, TargetId, Timestamp};
 use sandbox::{Compiler, Config, Job, Limits, Plugin, Pool, Sandbox, Target};
+use std::convert::identity;
 use std::num::NonZeroUsize;
 use std::process::Command;
 use std::sync::Arc;
@@ -196,11 +197,11 @@ async fn beside_loops(sandbox: &Arc<Sandbox>, healthy: &Plugin, endless: &Plugin
     for _ in 0..LOOPS {
         let (sandbox, job) = (sandbox.clone(), job(endless, "loop", "http://127.0.0.1:9/", Tape::Off));
         let lanes = sandbox.clone();
-        lanes.lanes().spawn(&target, async move { drop(sandbox.poll(job).await) });
+        lanes.lanes().spawn_all([(target.clone(), async move { drop(sandbox.poll(job).await) })], identity);
     }
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let (running, healthy) = (sandbox.clone(), healthy.clone());
-    sandbox.lanes().spawn(&target, async move {
+    let polls = async move {
         let mut due = interval(Duration::from_millis(5));
         due.set_missed_tick_behavior(MissedTickBehavior::Burst);
         let mut late = Vec::new();
@@ -209,7 +210,8 @@ async fn beside_loops(sandbox: &Arc<Sandbox>, healthy: &Plugin, endless: &Plugin
             running.poll(recorded(&healthy)).await;
         }
         let _ = sender.send(late);
-    });
+    };
+    sandbox.lanes().spawn_all([(target, polls)], identity);
     receiver.await.expect("the healthy target is polled")
 }
 

@@ -52,13 +52,12 @@ mod tests {
     fn dependants_are_found_through_targets_and_circles_end() {
         let on = |name: &str, canonical: &[&str]| {
             Arc::new(with(target(name), |observed| {
-                observed.dependencies = (canonical.iter())
-                    .map(|canonical| {
-                        let mut found = dependency(&format!("the {canonical}"), Status::Ok);
-                        Arc::make_mut(&mut found.record).canonical = Some((*canonical).to_owned());
-                        found
-                    })
-                    .collect();
+                let all = (canonical.iter()).map(|canonical| {
+                    let mut found = dependency(&format!("the {canonical}"), Status::Ok);
+                    Arc::make_mut(&mut found.record).canonical = Some((*canonical).to_owned());
+                    found
+                });
+                observed.dependencies = Arc::new(all.collect());
             }))
         };
         let all = [on("shop", &["postgres", "gateway"]), on("gateway", &["shop", "vault"]), on("portal", &["gateway"])];

@@ -98,7 +98,9 @@ mod tests {
 
     #[test]
     fn words_choose_targets() {
-        let found = with(target("shop"), |observed| observed.dependencies = vec![dependency("PostgreSQL", Status::Ok)]);
+        let found = with(target("shop"), |observed| {
+            observed.dependencies = Arc::new(vec![dependency("PostgreSQL", Status::Ok)]);
+        });
         let labels = vec![("site".to_owned(), "zurich".to_owned())];
         let info = TargetInfo { labels, url: "https://shop.example".to_owned(), ..(*found.info).clone() };
         let found = TargetState { info: Arc::new(info), ..found };

@@ -326,15 +326,14 @@ mod tests {
 
     fn reporting(name: &str, dependencies: &[(&str, Status, Option<&str>, Option<&str>)]) -> Arc<TargetState> {
         let mut found = with(target(name), |observed| {
-            observed.dependencies = (dependencies.iter())
-                .map(|(name, status, canonical, parent)| {
-                    let mut found = dependency(name, *status);
-                    let record = Arc::make_mut(&mut found.record);
-                    record.canonical = canonical.map(ToOwned::to_owned);
-                    record.reported.parent = parent.map(ToOwned::to_owned);
-                    found
-                })
-                .collect();
+            let all = (dependencies.iter()).map(|(name, status, canonical, parent)| {
+                let mut found = dependency(name, *status);
+                let record = Arc::make_mut(&mut found.record);
+                record.canonical = canonical.map(ToOwned::to_owned);
+                record.reported.parent = parent.map(ToOwned::to_owned);
+                found
+            });
+            observed.dependencies = Arc::new(all.collect());
         });
         found.schedule.last_success = Some(Timestamp::from_millis(1));
         Arc::new(found)

@@ -181,14 +181,15 @@ pub(crate) mod tests {
         let reporting = |statuses: &[Status]| {
             let mut reporting = with(target("a"), |observed| {
                 let named = statuses.iter().enumerate().map(|(n, status)| dependency(&format!("d{n}"), *status));
-                observed.dependencies = named.collect();
+                observed.dependencies = Arc::new(named.collect());
             });
             reporting.schedule.last_success = seen;
             reporting
         };
         let ok = reporting(&[Status::Ok]);
         let missing = with(reporting(&[Status::Ok, Status::Critical]), |observed| {
-            Arc::make_mut(&mut observed.dependencies[1].record).missing_since = seen;
+            let second = &mut Arc::make_mut(&mut observed.dependencies)[1];
+            Arc::make_mut(&mut second.record).missing_since = seen;
         });
         let stale = |target: &TargetState| with(target.clone(), |observed| observed.stale_since = seen);
         let cases = [

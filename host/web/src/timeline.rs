@@ -249,7 +249,8 @@ mod tests {
 
     fn reporting(dependencies: &[(&str, Status)]) -> TargetState {
         with(target("t"), |observed| {
-            observed.dependencies = dependencies.iter().map(|(name, status)| dependency(name, *status)).collect();
+            let all = dependencies.iter().map(|(name, status)| dependency(name, *status));
+            observed.dependencies = Arc::new(all.collect());
         })
     }
 
@@ -271,7 +272,8 @@ mod tests {
     fn periods_follow_from_changes_failures_and_gaps() {
         let mut target = reporting(&[("a", Status::Ok), ("b", Status::Critical)]);
         let observed = Arc::make_mut(&mut target.observed);
-        Arc::make_mut(&mut observed.dependencies[1].record).first_seen = at(300);
+        let second = &mut Arc::make_mut(&mut observed.dependencies)[1];
+        Arc::make_mut(&mut second.record).first_seen = at(300);
         let history = History {
             since: at(100),
             statuses: vec![
@@ -351,7 +353,8 @@ mod tests {
             missing in prop::option::of(-100_i64..300),
         ) {
             let mut target = reporting(&[("a", Status::Ok)]);
-            let record = Arc::make_mut(&mut Arc::make_mut(&mut target.observed).dependencies[0].record);
+            let observed = Arc::make_mut(&mut target.observed);
+            let record = Arc::make_mut(&mut Arc::make_mut(&mut observed.dependencies)[0].record);
             (record.first_seen, record.missing_since) = (at(first_seen), missing.map(at));
             gaps.sort_unstable();
             let history = History {

@@ -1,6 +1,7 @@
 //! The events of a finished poll.
 
 use super::Tracked;
+use super::poll::poll_error;
 use model::{Event, EventKind, Failure, TargetId, Timestamp};
 use store::{Changes, Transition};
 
@@ -19,16 +20,6 @@ pub(super) fn of_poll(id: &TargetId, changes: &Changes, failure: Option<&Failure
         .map(|record| EventKind::DependencyMissing { target: id.clone(), dependency: record.reported.name.clone() });
     let error = failure.filter(|_| changes.poll_error.is_some()).map(|failure| poll_error(id, failure));
     transitions.chain(missing).chain(error).map(|kind| Event { at, kind }).collect()
-}
-
-/// The event that a poll failed.
-pub(super) fn poll_error(target: &TargetId, failure: &Failure) -> EventKind {
-    EventKind::PollError {
-        target: target.clone(),
-        category: failure.category,
-        code: failure.code.clone(),
-        message: failure.message.clone(),
-    }
 }
 
 impl Tracked {

@@ -1,6 +1,5 @@
 //! One poll on its lane: run it, merge its outcome into the known state, and report the result to the driver.
 
-use super::events::poll_error;
 use crate::clock::Clock;
 use crate::mailbox::Mailbox;
 use crate::message::{Finished, Message};
@@ -8,7 +7,7 @@ use crate::read_model::observed;
 use crate::target::RuntimeTarget;
 use catalog::Served;
 use egress::{Tape, Timing};
-use model::{Event, EventKind, Failure, FailureCategory, Outcome, Phases, PollMeasure, Timestamp};
+use model::{Event, EventKind, Failure, FailureCategory, Outcome, Phases, PollMeasure, TargetId, Timestamp};
 use sandbox::{Done, Sandbox};
 use scheduler::{Finish, LONGEST_RETRY_AFTER};
 use std::sync::Arc;
@@ -134,6 +133,16 @@ fn phases(timing: Timing) -> Phases {
     let Timing { dns_ms, connect_ms, tls_ms, first_byte_ms, total_ms } = timing;
     let (wait, read) = (first_byte_ms - dns_ms - connect_ms - tls_ms, total_ms - first_byte_ms);
     Phases { dns: dns_ms as f32, connect: connect_ms as f32, tls: tls_ms as f32, wait: wait as f32, read: read as f32 }
+}
+
+/// The event that a poll failed.
+pub(super) fn poll_error(target: &TargetId, failure: &Failure) -> EventKind {
+    EventKind::PollError {
+        target: target.clone(),
+        category: failure.category,
+        code: failure.code.clone(),
+        message: failure.message.clone(),
+    }
 }
 
 /// The meaning of a failure for the next poll.

@@ -262,8 +262,7 @@ impl Start {
         let pulse = Pulse::new("driver");
         let lanes = sandbox.lanes().pulses().iter().cloned();
         let health = Health::new(lanes.chain([pulse.clone(), store.writer().pulse().clone()]).collect());
-        let gauges = Arc::new(web::Gauges::default());
-        let ending = CancellationToken::new();
+        let (gauges, ending) = (Arc::new(web::Gauges::default()), CancellationToken::new());
         let parts = (store.clone(), reconfigurer.clone());
         let fleet = Fleet::start(&config, parts, (reported, log.clone(), clock), &ending).await?;
         fleet.iter().for_each(|fleet| fleet.introduce(&occasion.deployments));

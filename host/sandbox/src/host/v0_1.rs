@@ -31,8 +31,8 @@ pub(crate) fn poll_export(component: &Component) -> Option<ComponentExportIndex>
     component.get_export_index(Some(&interface), "poll")
 }
 
-/// Instantiates a plugin and calls its function `poll`. The generated bindings would check the types of all functions of
-/// an instance. They were checked when the plugin was loaded.
+/// Instantiates a plugin and calls its function `poll`. The generated bindings would check the types of all functions
+/// of an instance. They were checked when the plugin was loaded.
 pub(crate) async fn poll(
     pre: &PluginPre<State>,
     export: &ComponentExportIndex,

@@ -157,7 +157,7 @@ mod tests {
         let mut gone = dependency("old", Status::Ok);
         Arc::make_mut(&mut gone.record).missing_since = Some(Timestamp::from_millis(1));
         let of = |dependencies: Vec<DependencyState>, status: TargetStatus| {
-            reason(&with(target("t"), |observed| observed.dependencies = dependencies.clone()), status)
+            reason(&with(target("t"), |observed| observed.dependencies = Arc::new(dependencies.clone())), status)
         };
         let two = vec![critical.clone(), dependency("web", Status::Critical), gone.clone()];
         assert_eq!(of(two, TargetStatus::Critical).as_deref(), Some("db: it does not answer, and 1 more"));

@@ -173,14 +173,14 @@ mod tests {
     #[test]
     fn problems_are_listed_worst_first_and_unknown_children_are_counted_at_their_parent() {
         let mut polled = with(target("a"), |observed| {
-            observed.dependencies = vec![
+            observed.dependencies = Arc::new(vec![
                 named("vm", Status::Unknown, Some("node")),
                 named("disk", Status::Unknown, Some("node")),
                 named("other", Status::Unknown, Some("fine")),
                 named("queue", Status::Warning, Some("node")),
                 named("node", Status::Critical, None),
                 named("fine", Status::Ok, None),
-            ];
+            ]);
         });
         polled.schedule.last_success = Some(Timestamp::from_millis(1));
         let lost = TargetState { unreachable: true, ..with(target("b"), |_| {}) };

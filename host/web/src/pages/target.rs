@@ -441,7 +441,7 @@ mod tests {
         let periods = |state| vec![Period { from: at(5), to: at(9), state }];
         let mut gone = dependency("a", Status::Ok);
         Arc::make_mut(&mut gone.record).missing_since = Some(at(7));
-        let found = with(target("t"), |observed| observed.dependencies = vec![gone]);
+        let found = with(target("t"), |observed| observed.dependencies = Arc::new(vec![gone]));
         let since_state = |status, state| since(&found, status, &periods(state));
         assert_eq!(since_state(TargetStatus::Critical, State::Critical), Some((at(5), true)), "at least");
         assert_eq!(since_state(TargetStatus::Warning, State::Warning), Some((at(5), true)));
@@ -469,7 +469,7 @@ mod tests {
             found
         };
         let all = vec![slow("a", 3, Some(5.0)), slow("b", 4, Some(9.0)), slow("c", 5, None)];
-        let found = with(target("t"), |observed| observed.dependencies = all);
+        let found = with(target("t"), |observed| observed.dependencies = Arc::new(all));
         assert_eq!(charted(&found, None), Some(4));
         assert_eq!(charted(&found, Some(&dependency_id(&found.info.id, "c"))), Some(5));
         assert_eq!(charted(&found, Some("unknown")), Some(4));
