@@ -5,8 +5,8 @@
 //! the machine.
 //!
 //! Reading the CPU clock of a thread is a system call, reading the monotonic clock is not. A short turn is therefore
-//! charged by the monotonic clock. A longer one is charged by the smaller of the monotonic clock and the CPU clock since
-//! its last reading on the same thread: neither is less than the CPU time of the turn.
+//! charged by the monotonic clock. A longer one is charged by the smaller of the monotonic clock and the CPU clock
+//! since its last reading on the same thread: neither is less than the CPU time of the turn.
 
 use crate::ticker::Ticker;
 use rustix::time::{ClockId, clock_gettime};
