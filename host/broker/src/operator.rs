@@ -142,9 +142,9 @@ impl Operator {
         self.shared.state().aggregator.devices_from(first, |device| filter.takes(device), limit)
     }
 
-    /// Returns lines of a device's log, which the device answers: those after the line with a number, or the newest, at
-    /// most `limit`. The answer may be delayed by `wait`, until there is a line. `None` if the id is unknown; the reason
-    /// in words if the device does not answer.
+    /// Returns lines of a device's log, which the device answers: those after the line with a number, or the newest,
+    /// at most `limit`. The answer may be delayed by `wait`, until there is a line. `None` if the id is unknown; the
+    /// reason in words if the device does not answer.
     pub async fn log(&self, id: &str, of: (Option<u64>, u32), wait: Duration) -> Option<Result<LogPage, String>> {
         self.shared.state().aggregator.device_view(id)?;
         Some(logs::read(&self.shared.connection.client, id, of, wait).await)

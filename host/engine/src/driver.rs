@@ -123,8 +123,8 @@ impl Driver {
         for kind in kinds.into_iter().filter(|kind| wiring.plugins.get(kind).is_none()) {
             scheduler.apply(Input::KindServed(kind, false), now);
         }
-        // Targets that fell due while the host was down have a new due time. It is written by the first turns: after a second
-        // kill, the next start would find the old one and poll its target again.
+        // Targets that fell due while the host was down have a new due time. It is written by the first turns: after a
+        // second kill, the next start would find the old one and poll its target again.
         let restored = targets.iter().filter(|(_, schedule)| schedule.is_some());
         let dirty = restored.map(|(target, _)| (target.id().clone(), Changes::default())).collect();
         let runtime: Vec<_> = targets.iter().map(|(target, _)| target.clone()).collect();

@@ -56,8 +56,8 @@ pub(crate) struct Everything {
     pub journal: Journaled,
 }
 
-/// Loads the state of all targets and the journal. The dependencies are most of it: they are read at the same time, over
-/// another connection to the file at `path`.
+/// Loads the state of all targets and the journal. The dependencies are most of it: they are read at the same time,
+/// over another connection to the file at `path`.
 pub(crate) fn load(connection: &Connection, path: &Path) -> rusqlite::Result<Everything> {
     let (dependencies, rest) = thread::scope(|scope| {
         let dependencies = scope.spawn(|| dependency::all(&connect(path)?));
