@@ -41,7 +41,7 @@ impl Connection {
         let (count, connected) = watch::channel(0_u64);
         let jitter = Jitter::new(link.seed);
         let (noted, count) = (state.clone(), Arc::new(count));
-        let failure = Arc::new(Failure { link: link.clone(), is_diagnosed: AtomicBool::new(false) });
+        let diagnosis = Arc::new(Diagnosis { link: link.clone(), is_running: AtomicBool::new(false) });
         let mut options = ConnectOptions::new()
             .name(&link.name)
             .retry_on_initial_connect()
@@ -52,7 +52,7 @@ impl Connection {
             .event_callback(move |event| {
                 note(&noted, &event);
                 if matches!(event, Event::ClientError(_)) {
-                    explain(&failure, &noted);
+                    explain(&diagnosis, &noted);
                 }
                 if event == Event::Connected {
                     count.send_modify(|count| *count += 1);
@@ -114,22 +114,22 @@ fn note(state: &Mutex<LinkState>, event: &Event) {
     }
 }
 
-/// Finds out why the broker cannot be reached.
-struct Failure {
+/// The search for the reason why the broker cannot be reached.
+struct Diagnosis {
     link: Link,
-    /// Whether an attempt to find out runs.
-    is_diagnosed: AtomicBool,
+    /// Whether an attempt runs.
+    is_running: AtomicBool,
 }
 
 /// Notes why the broker cannot be reached; at most one attempt to find out runs at a time.
-fn explain(failure: &Arc<Failure>, state: &Arc<Mutex<LinkState>>) {
-    if failure.is_diagnosed.swap(true, Ordering::Relaxed) {
+fn explain(diagnosis: &Arc<Diagnosis>, state: &Arc<Mutex<LinkState>>) {
+    if diagnosis.is_running.swap(true, Ordering::Relaxed) {
         return;
     }
-    let (failure, state) = (failure.clone(), state.clone());
+    let (diagnosis, state) = (diagnosis.clone(), state.clone());
     tokio::spawn(async move {
-        let text = format!("the broker cannot be reached: {}", diagnose(&failure.link).await);
-        failure.is_diagnosed.store(false, Ordering::Relaxed);
+        let text = format!("the broker cannot be reached: {}", diagnose(&diagnosis.link).await);
+        diagnosis.is_running.store(false, Ordering::Relaxed);
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_connected && state.problem.as_deref() != Some(&text) {
             tracing::warn!("{text}");

@@ -22,9 +22,8 @@ pub type Aliases = HashMap<String, String>;
 /// The known state of a target.
 #[derive(Clone, Debug, Default)]
 pub struct KnownState {
-    /// The dependencies of the last report in its order, then the missing dependencies.
-    ///
-    /// Readers share them until the next report.
+    /// The dependencies of the last report in its order, then the missing dependencies. Readers share them until the
+    /// next report.
     pub dependencies: Arc<Vec<DependencyState>>,
     /// The warnings of the last report.
     pub warnings: Vec<String>,

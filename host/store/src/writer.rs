@@ -40,8 +40,9 @@ use std::time::Duration;
 const SHORTEST_GAP: Duration = Duration::from_secs(60);
 /// The maximum number of jobs in one transaction.
 const GROUP: usize = 512;
-/// The journal is folded at this number of rows (almost two hours), if it was not before.
-const FOLD: u64 = 256;
+/// The journal is folded at this number of rows, if it was not before. A flush of many targets has several rows: those
+/// of 14,000 targets reach this number in an hour.
+const FOLD: u64 = 1_024;
 /// The journal is folded this time after each full hour, when the points of that hour are complete, so that the
 /// latency blocks of an hour are written once.
 const AFTER_THE_HOUR: Duration = Duration::from_secs(600);
