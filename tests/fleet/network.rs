@@ -27,10 +27,11 @@ fn a_write_that_is_overtaken_by_a_newer_one_is_refused() {
     fleet.counts("web", [1, 0, 0, 0]);
 
     // The report of a failure is on its way for long; meanwhile its process is killed, and another one repairs it.
-    proxy.hold();
+    let report = "$KV.device-state.state.host-1.web";
+    proxy.hold_from(report);
     fs::write(&broken, "").unwrap();
     post(&agent, "/api/v1/targets/web/poll");
-    until("the report is on its way", || proxy.held(), |held| held.contains("$KV.device-state.state.host-1.web"));
+    until("the report is on its way", || proxy.held(), |held| held.contains(report));
     agent.kill();
     let agent = fleet.agent("host-1", "", "");
     fleet.counts("web", [0, 1, 0, 0]);

@@ -9,6 +9,8 @@ use std::thread;
 #[derive(Default)]
 struct Traffic {
     is_held: bool,
+    /// The bytes of a client with which the hold begins.
+    awaited: Option<Vec<u8>>,
     /// Bytes that the client has sent, and for which connection.
     held: Vec<(TcpStream, Vec<u8>)>,
     /// The answers of the broker since the release.
@@ -48,9 +50,10 @@ impl Proxy {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// Keeps what clients send from now on.
-    pub(crate) fn hold(&self) {
-        self.traffic.lock().unwrap().is_held = true;
+    /// Keeps what clients send, from the first bytes on that contain a text. What comes before it passes: a client
+    /// that waits for the answer to an earlier request would never send the text.
+    pub(crate) fn hold_from(&self, text: &str) {
+        self.traffic.lock().unwrap().awaited = Some(text.as_bytes().to_vec());
     }
 
     /// The bytes that are held, as text.
@@ -62,7 +65,7 @@ impl Proxy {
     /// Sends what is held to the broker, although its client may be gone.
     pub(crate) fn release(&self) {
         let mut traffic = self.traffic.lock().unwrap();
-        (traffic.is_held, traffic.answers) = (false, Vec::new());
+        (traffic.is_held, traffic.awaited, traffic.answers) = (false, None, Vec::new());
         for (mut broker, bytes) in std::mem::take(&mut traffic.held) {
             broker.write_all(&bytes).unwrap();
         }
@@ -98,6 +101,8 @@ fn forward(mut client: TcpStream, mut broker: TcpStream, traffic: Arc<Mutex<Traf
         let mut buffer = [0; 1 << 16];
         while let Ok(count @ 1..) = client.read(&mut buffer) {
             let mut traffic = traffic.lock().unwrap();
+            let is_awaited = |text: &Vec<u8>| buffer[..count].windows(text.len()).any(|bytes| bytes == text);
+            traffic.is_held |= traffic.awaited.as_ref().is_some_and(is_awaited);
             if traffic.is_held {
                 let bytes = buffer[..count].to_vec();
                 traffic.held.push((broker.try_clone().unwrap(), bytes));
