@@ -113,7 +113,9 @@ fn a_second_operator_waits_and_takes_over_with_all_definitions() {
     until("it knows all definitions", names, |names| *names == ["late", "web"]);
     until("it waits", || fleet.operator().get("/api/v1/fleet"), waits);
     until("two targets are left", || agent.get("/api/v1/targets")["total"].clone(), |total| *total == 2);
-    // Also after a further start, from its database.
+    // Also after a further start, from its database. The event is written with the setting.
+    let log = || fleet.operator().get("/api/v1/event-log?event=settings:changed").to_string();
+    until("it stored the deletion", log, |log| log.contains("deployment more") && log.contains("deleted"));
     fleet.operator.take().unwrap().kill();
     fleet.broker.down();
     fleet.operate();

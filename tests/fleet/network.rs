@@ -26,8 +26,9 @@ fn a_write_that_is_overtaken_by_a_newer_one_is_refused() {
     let agent = agent_over(&fleet, &proxy, "host-1");
     fleet.counts("web", [1, 0, 0, 0]);
 
-    // The report of a failure is on its way for long; meanwhile its process is killed, and another one repairs it.
-    let report = "$KV.device-state.state.host-1.web";
+    // The report of a failure (the write, not a read before it) is on its way for long; meanwhile its process is
+    // killed, and another one repairs it.
+    let report = "HPUB $KV.device-state.state.host-1.web";
     proxy.hold_from(report);
     fs::write(&broken, "").unwrap();
     post(&agent, "/api/v1/targets/web/poll");
