@@ -181,13 +181,14 @@ fn a_damaged_database_is_reported_at_the_start_with_its_backup() {
     let torn = |file: &Path| {
         use std::os::unix::fs::FileExt;
         run("")(file);
-        let sql = "SELECT rootpage FROM sqlite_schema WHERE name = 'event'";
-        let page: u32 = Connection::open(file).unwrap().query_row(sql, [], |row| row.get(0)).unwrap();
+        let sql = "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'event'";
+        let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, u32>(0)?, row.get::<_, u32>(1)?));
+        let (page, size) = Connection::open(file).unwrap().query_row(sql, [], pages).unwrap();
         fs::OpenOptions::new()
             .write(true)
             .open(file)
             .unwrap()
-            .write_all_at(&[0xAA; 4096], u64::from(page - 1) * 4096)
+            .write_all_at(&vec![0xAA; size as usize], u64::from(page - 1) * u64::from(size))
             .unwrap();
     };
     let drop_event = run("DROP TABLE event");
