@@ -2,8 +2,8 @@
 //!
 //! A server in this process answers and keeps the time of every request; the host is a separate process, and the
 //! kernel reports its CPU time and memory. An argument runs only the measurements whose names contain it: `-- readers`.
-//! With `BASELINE=/path/to/polliwog`, the measurements `readers` and `peers` also run that older program, in turn with
-//! this one.
+//! With `BASELINE=/path/to/polliwog`, the measurements `readers`, `peers` and `idle` also run that older
+//! program.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a measurement reads the clock, and may panic")]
 
@@ -31,7 +31,7 @@ fn main() {
     let port = serve(requests.clone());
     let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     type Measurement = fn(u16, &Requests);
-    let all: [(&str, Measurement); 8] = [
+    let all: [(&str, Measurement); 9] = [
         ("warm", warm),
         ("replaced", replaced),
         ("steady", steady),
@@ -40,6 +40,7 @@ fn main() {
         ("pages", pages::pages),
         ("reconfigured", reconfigured),
         ("peers", peers::peers),
+        ("idle", peers::idle),
     ];
     for (_, measure) in all.into_iter().filter(|(name, _)| name.contains(&wanted)) {
         measure(port, &requests);

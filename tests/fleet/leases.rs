@@ -42,6 +42,8 @@ fn one_of_several_devices_polls_and_another_takes_over_while_it_is_stopped() {
         idle,
     );
     eprintln!("it polled {} times more", polls(first) - before);
+    let listed = fleet.operator().get("/api/v1/fleet/devices").to_string();
+    assert_eq!(listed.matches("\"standby\"").count(), 2, "{listed}");
     let view = fleet.counts("web", [1, 0, 0, 2]);
     assert_eq!((holder(&view), &view["lastError"]), (Some(second), &Value::Null), "{view}");
     let recent = view["recent"].as_array().unwrap();

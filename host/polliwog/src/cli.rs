@@ -6,7 +6,7 @@ mod targets;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use config::Places;
-pub(crate) use fleet::FleetCommand;
+pub(crate) use fleet::{FleetCommand, FleetDevices};
 pub(crate) use plugin::{Language, PluginCommand};
 use std::path::PathBuf;
 pub(crate) use targets::{AddArguments, DefinitionArguments, TargetsCommand, TestArguments};

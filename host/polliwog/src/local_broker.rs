@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -13,12 +13,13 @@ const STEP: Duration = Duration::from_millis(10);
 
 /// A nats-server with an empty store, which ends with this process, however that ends.
 pub(crate) struct LocalBroker {
-    /// A shell, which ends the server once its input is closed.
-    shell: Child,
+    program: PathBuf,
+    /// A shell, which ends the server once its input is closed; `None` while it does not run.
+    shell: Option<Child>,
     port: u16,
     process: u32,
     /// Removed at the end.
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl LocalBroker {
@@ -34,8 +35,18 @@ impl LocalBroker {
         })?;
         let folder = tempfile::tempdir()?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let (config, store) = (folder.path().join("nats.conf"), folder.path().join("jetstream"));
-        let process = folder.path().join("process");
+        let mut broker = Self { program: program.to_owned(), shell: None, port, process: 0, folder };
+        broker.run()?;
+        Ok(broker)
+    }
+
+    /// Starts the server with the store that it has, and waits until it listens. Blocks.
+    ///
+    /// # Errors
+    /// If it does not listen.
+    pub(crate) fn run(&mut self) -> anyhow::Result<()> {
+        let (folder, port) = (self.folder.path(), self.port);
+        let (config, store, process) = (folder.join("nats.conf"), folder.join("jetstream"), folder.join("process"));
         let text = format!(
             "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: \"{}\" }}\npid_file: \"{}\"\n",
             store.display(),
@@ -43,26 +54,36 @@ impl LocalBroker {
         );
         std::fs::write(&config, text)?;
         let shell = Command::new("sh")
-            .args(["-c", "\"$0\" -c \"$1\" & cat >/dev/null; kill $!; wait"])
-            .arg(program)
+            .args(["-c", "\"$0\" -c \"$1\" & cat >/dev/null; kill -9 $!; wait"])
+            .arg(&self.program)
             .arg(&config)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .context("cannot start a shell for nats-server")?;
-        let mut broker = Self { shell, port, process: 0, _folder: folder };
+        self.shell = Some(shell);
         for _ in 0..STEPS {
             let started = std::fs::read_to_string(&process).ok().and_then(|text| text.trim().parse().ok());
             if let Some(process) = started
                 && TcpStream::connect(("127.0.0.1", port)).is_ok()
             {
-                broker.process = process;
-                return Ok(broker);
+                self.process = process;
+                return Ok(());
             }
             std::thread::sleep(STEP);
         }
+        let name = self.program.display();
         bail!("{name} does not listen: `{name} -c {}` shows why", config.display())
+    }
+
+    /// Kills the server. Its store remains until this is dropped.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut shell) = self.shell.take() {
+            drop(shell.stdin.take());
+            let _ = shell.wait();
+            let _ = std::fs::remove_file(self.folder.path().join("process"));
+        }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -77,7 +98,6 @@ impl LocalBroker {
 
 impl Drop for LocalBroker {
     fn drop(&mut self) {
-        drop(self.shell.stdin.take());
-        let _ = self.shell.wait();
+        self.kill();
     }
 }

@@ -108,6 +108,6 @@ mod tests {
             std::fs::write(&file, &expected).unwrap();
         }
         let found = std::fs::read_to_string(&file).unwrap_or_default();
-        assert!(found == expected, "{} is out of date: UPDATE=1 cargo test -p web openapi", file.display());
+        assert!(found == expected, "{} is out of date: UPDATE=1 cargo test -p web description", file.display());
     }
 }

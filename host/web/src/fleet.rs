@@ -1,8 +1,9 @@
 //! The interface between this crate and the fleet of the host.
 
+use ::fleet::wire::ModeWire;
 use ::fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView};
 use futures_util::future::BoxFuture;
-use model::{CommandError, LogPage};
+use model::{CommandError, LogPage, Phase};
 use std::time::Duration;
 
 /// A host's part in a fleet. Reads are answered from memory and the host's database, except [`Fleet::device`].
@@ -18,6 +19,11 @@ pub trait Fleet: Send + Sync + 'static {
 
     /// The deployment with this name; `None` if the name is unknown.
     fn deployment(&self, name: &str) -> Option<DeploymentView>;
+
+    /// Whether a device without a report about a deployment has none because another device polls.
+    fn stands_by(&self, deployment: &str, phase: Option<Phase>) -> bool {
+        phase.is_none() && self.deployment(deployment).is_some_and(|view| view.definition.mode == ModeWire::Once)
+    }
 
     /// The devices from a number on that a filter takes, at most `limit`, and the number of the next one, if any.
     fn devices(&self, first: u32, filter: &DeviceFilter, limit: usize) -> (Vec<DeviceView>, Option<u32>);

@@ -1,8 +1,8 @@
 //! The cost of polls, compared with a bare loop that forgets what it read, and with Prometheus, which scrapes the same
 //! facts as text.
 //!
-//! Work that the cores can do is done by all at the same time, each with a separate server: a shared machine is faster
-//! at some times than at others, and programs that run in turn then differ by a third. More work is done in turn.
+//! Work that fills the cores is done in turn. Rare polls are done by all at the same time, each with a separate server:
+//! a shared machine is faster at some times than at others.
 
 use super::support::{Host, Requests, config, cpu, memory, serve};
 use hyper::Request;
@@ -23,9 +23,12 @@ use tokio::net::TcpStream;
 /// The variables by which the benchmark starts itself as the bare loop.
 const BARE_PORT: &str = "POLLIWOG_BENCH_BARE_PORT";
 const BARE_TARGETS: &str = "POLLIWOG_BENCH_BARE_TARGETS";
+const BARE_INTERVAL: &str = "POLLIWOG_BENCH_BARE_INTERVAL";
 const ROUNDS: usize = 3;
 const WARM_UP: Duration = Duration::from_secs(15);
 const WINDOW: Duration = Duration::from_secs(15);
+/// Rare polls cost so little that a short window measures the kernel's clock ticks.
+const IDLE_WINDOW: Duration = Duration::from_secs(300);
 
 /// The settings of the hosts, which also apply to their requests.
 const SCHEDULER: &str = "cadence = \"fixed\"\nmin_interval = \"100ms\"\nmax_per_host = 256\nmax_in_flight = 256\n[egress]\n\
@@ -68,10 +71,18 @@ type Row = [f64; 3];
 /// Runs the bare loop if this process was started for it. It does not return then.
 pub(crate) fn run_bare_if_asked() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
-    if let (Some(port), Some(targets)) = (number(BARE_PORT), number(BARE_TARGETS)) {
+    if let (Some(port), Some(targets), Some(seconds)) = (number(BARE_PORT), number(BARE_TARGETS), number(BARE_INTERVAL))
+    {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        runtime.block_on(bare(port as u16, targets));
+        runtime.block_on(bare(port as u16, Load { targets, seconds }));
     }
+}
+
+/// A number of targets, each polled once in a number of seconds.
+#[derive(Clone, Copy)]
+struct Load {
+    targets: usize,
+    seconds: usize,
 }
 
 /// The same work for each: 1,000 polls a second, and then more than two cores can do.
@@ -79,33 +90,23 @@ pub(crate) fn peers(port: u16, requests: &Requests) {
     // An overloaded peer opens thousands of connections, and each has two ends here.
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
-    let text = config(port, 1_000, "1s", SCHEDULER);
-    println!("warm-up {WARM_UP:?}, window {WINDOW:?}, medians of {ROUNDS} rounds, all at the same time");
-    let servers: Vec<(u16, Requests)> = std::iter::repeat_with(|| {
-        let requests = Requests::default();
-        (serve(requests.clone()), requests)
-    })
-    .take(PEERS)
-    .collect();
-    let mut rows = Rows::new();
-    for _ in 0..ROUNDS {
-        let running: Vec<_> =
-            (servers.iter().zip(starts(1_000, |to| text.replace(&format!(":{port}/"), &format!(":{to}/")))))
-                .filter_map(|((port, requests), (name, start))| Some((name, start(*port)?, requests)))
-                .collect();
-        thread::sleep(WARM_UP);
-        let before: Vec<_> = running.iter().map(|(_, peer, requests)| begin(peer, requests)).collect();
-        thread::sleep(WINDOW);
-        for ((name, peer, requests), before) in running.iter().zip(before) {
-            note(&mut rows, name, end(peer, requests, before));
-        }
+    for targets in [1_000, 8_000] {
+        in_turn(Load { targets, seconds: 1 }, port, requests);
     }
-    print(&rows);
-    let text = config(port, 8_000, "1s", SCHEDULER);
+}
+
+/// The work of a quiet homelab: 200 targets every 10 s.
+pub(crate) fn idle(_: u16, _: &Requests) {
+    together(Load { targets: 200, seconds: 10 });
+}
+
+/// Measures one peer after the other, each alone with the server, in several rounds.
+fn in_turn(load: Load, port: u16, requests: &Requests) {
+    println!("\n{} targets every {} s", load.targets, load.seconds);
     println!("warm-up {WARM_UP:?}, window {WINDOW:?}, medians of {ROUNDS} rounds in turn");
     let mut rows = Rows::new();
     for _ in 0..ROUNDS {
-        for (name, start) in starts(8_000, |_| text.clone()) {
+        for (name, start) in starts(load) {
             let Some(peer) = start(port) else { continue };
             thread::sleep(WARM_UP);
             let before = begin(&peer, requests);
@@ -116,24 +117,49 @@ pub(crate) fn peers(port: u16, requests: &Requests) {
     print(&rows);
 }
 
-/// Starts a peer that polls a port; `None` if it is not installed.
-type Start<'a> = Box<dyn Fn(u16) -> Option<Peer> + 'a>;
+/// Measures all peers at the same time, each with a separate server.
+fn together(load: Load) {
+    println!("\n{} targets every {} s", load.targets, load.seconds);
+    println!("warm-up {WARM_UP:?}, window {IDLE_WINDOW:?}, medians of {ROUNDS} rounds, all at the same time");
+    let servers: Vec<(u16, Requests)> = std::iter::repeat_with(|| {
+        let requests = Requests::default();
+        (serve(requests.clone()), requests)
+    })
+    .take(PEERS)
+    .collect();
+    let mut rows = Rows::new();
+    for _ in 0..ROUNDS {
+        let running: Vec<_> = (servers.iter().zip(starts(load)))
+            .filter_map(|((port, requests), (name, start))| Some((name, start(*port)?, requests)))
+            .collect();
+        thread::sleep(WARM_UP);
+        let before: Vec<_> = running.iter().map(|(_, peer, requests)| begin(peer, requests)).collect();
+        thread::sleep(IDLE_WINDOW);
+        for ((name, peer, requests), before) in running.iter().zip(before) {
+            note(&mut rows, name, end(peer, requests, before));
+        }
+    }
+    print(&rows);
+}
 
-/// Returns the peers. `config` is the configuration of a host that polls a port.
-fn starts<'a>(targets: usize, config: impl Fn(u16) -> String + Clone + 'a) -> Vec<(&'static str, Start<'a>)> {
+/// Starts a peer that polls a port; `None` if it is not installed.
+type Start = Box<dyn Fn(u16) -> Option<Peer>>;
+
+/// Returns the peers for a load.
+fn starts(load: Load) -> Vec<(&'static str, Start)> {
     let this = ("polliwog", PathBuf::from(env!("CARGO_BIN_EXE_polliwog")));
     let before = std::env::var_os("BASELINE").map(|program| ("baseline", PathBuf::from(program)));
     let host = move |(name, program): (&'static str, PathBuf)| {
-        let config = config.clone();
         let start = move |port| {
             let folder = tempfile::tempdir().unwrap();
-            let host = Host::start_program(&program, folder.path(), &config(port));
+            let text = config(port, load.targets, &format!("{}s", load.seconds), SCHEDULER);
+            let host = Host::start_program(&program, folder.path(), &text);
             Some(Peer { process: Process::Host(host), _folder: Some(folder) })
         };
-        (name, Box::new(start) as Start<'a>)
+        (name, Box::new(start) as Start)
     };
-    let bare: Start<'a> = Box::new(move |port| Some(start_bare(port, targets)));
-    let prometheus: Start<'a> = Box::new(move |port| start_prometheus(port, targets));
+    let bare: Start = Box::new(move |port| Some(start_bare(port, load)));
+    let prometheus: Start = Box::new(move |port| start_prometheus(port, load));
     [("bare loop", bare), ("Prometheus", prometheus)]
         .into_iter()
         .chain(before.into_iter().chain([this]).map(host))
@@ -182,17 +208,19 @@ fn end(peer: &Peer, requests: &Requests, (before, since): (f64, Instant)) -> Row
     [polls / seconds, (cpu(peer.id()) - before) / polls * 1000.0, memory(peer.id()).1]
 }
 
-fn start_bare(port: u16, targets: usize) -> Peer {
+fn start_bare(port: u16, Load { targets, seconds }: Load) -> Peer {
     let mut this = Command::new(std::env::current_exe().unwrap());
-    let child = this.env(BARE_PORT, port.to_string()).env(BARE_TARGETS, targets.to_string()).spawn().unwrap();
-    Peer { process: Process::Child(child), _folder: None }
+    let settings = [(BARE_PORT, usize::from(port)), (BARE_TARGETS, targets), (BARE_INTERVAL, seconds)];
+    this.envs(settings.map(|(name, value)| (name, value.to_string())));
+    Peer { process: Process::Child(this.spawn().unwrap()), _folder: None }
 }
 
 /// Starts Prometheus. `None` if it is not installed.
-fn start_prometheus(port: u16, targets: usize) -> Option<Peer> {
+fn start_prometheus(port: u16, Load { targets, seconds }: Load) -> Option<Peer> {
     let folder = tempfile::tempdir().unwrap();
-    let mut text = String::from(
-        "global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: bench\n  static_configs:\n",
+    let mut text = format!(
+        "global: {{scrape_interval: {seconds}s, scrape_timeout: 1s}}\n\
+         scrape_configs:\n- job_name: bench\n  static_configs:\n"
     );
     for number in 0..targets {
         let labels = format!("{{__metrics_path__: /{number:05}/metrics, instance: t{number}}}");
@@ -231,14 +259,14 @@ struct Health {
 }
 
 /// A task and a timer for each target, and the connections that are free.
-async fn bare(port: u16, targets: usize) {
+async fn bare(port: u16, Load { targets, seconds }: Load) {
     let free: Arc<Mutex<Vec<SendRequest<String>>>> = Arc::default();
-    let begin = Instant::now() + Duration::from_millis(200);
+    let (begin, interval) = (Instant::now() + Duration::from_millis(200), Duration::from_secs(seconds as u64));
     for number in 0..targets {
         let free = free.clone();
-        let first = begin + Duration::from_secs(1).mul_f64(number as f64 / targets as f64);
+        let first = begin + interval.mul_f64(number as f64 / targets as f64);
         tokio::spawn(async move {
-            let mut ticks = tokio::time::interval_at(first.into(), Duration::from_secs(1));
+            let mut ticks = tokio::time::interval_at(first.into(), interval);
             ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
             loop {
                 ticks.tick().await;

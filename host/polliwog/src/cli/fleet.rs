@@ -1,6 +1,6 @@
 //! The arguments of `fleet`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 /// The actions on a fleet.
@@ -57,7 +57,7 @@ pub(crate) enum FleetCommand {
         #[arg(long)]
         revoke: bool,
     },
-    /// Measure a fleet: many simulated devices in this process, a broker, and an operator, on loopback
+    /// Measure a fleet: many simulated devices, a broker, and an operator, on loopback
     ///
     /// Each device has a real database and a real agent. Each deployment chooses an equal share of the devices.
     Simulate {
@@ -73,13 +73,38 @@ pub(crate) enum FleetCommand {
         /// The duration in seconds, after all devices have joined
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3_600))]
         seconds: u32,
+        /// Then kill the broker, let every device report, start it again, and measure until all is counted
+        #[arg(long)]
+        outage: bool,
         /// The program nats-server
         #[arg(long, default_value = "nats-server")]
         server: PathBuf,
     },
+    #[command(hide = true)]
+    SimulateDevices(FleetDevices),
     /// Delete a deployment; its devices stop polling its targets
     Delete {
         /// The deployment's name
         name: String,
     },
+}
+
+/// The devices of one process of a simulation.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FleetDevices {
+    /// The broker's URL
+    #[arg(long)]
+    pub(crate) url: String,
+    /// The folder of the databases
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+    /// The number of the first device
+    #[arg(long)]
+    pub(crate) from: u32,
+    /// The number after the last device
+    #[arg(long)]
+    pub(crate) to: u32,
+    /// The number of deployments
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) deployments: u32,
 }

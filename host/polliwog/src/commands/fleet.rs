@@ -61,15 +61,17 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
         }
         FleetCommand::Apply { file } => apply(remote, &file).await,
         FleetCommand::Credentials { device, dir, revoke } => credentials::credentials(&device, &dir, revoke),
-        FleetCommand::Simulate { devices, deployments, events, seconds, server } => {
+        FleetCommand::Simulate { devices, deployments, events, seconds, outage, server } => {
             let size = Size {
                 devices: devices as usize,
                 deployments: deployments.min(devices) as usize,
                 events,
                 seconds: seconds.into(),
+                outage,
             };
             simulate(&size, &server, remote.json).await
         }
+        FleetCommand::SimulateDevices(of) => simulate::devices(&of).await,
         FleetCommand::Delete { name } => {
             let path = format!("/api/v1/fleet/deployments/{}", part(&name));
             let deleted = ask(remote, Method::Delete, &path, None).await?;

@@ -261,7 +261,8 @@ struct DeviceWire {
     stale: bool,
     /// When it was heard last, or the operator's start.
     heard_at: Option<Time>,
-    /// The deployments that choose it, with the reported phase; null if it reported none.
+    /// The deployments that choose it, with the reported phase; null if it reported none, and `standby` if it has no
+    /// report because another device polls.
     #[schema(value_type = BTreeMap<String, Option<String>>)]
     deployments: BTreeMap<String, Option<&'static str>>,
 }
@@ -269,13 +270,17 @@ struct DeviceWire {
 impl DeviceWire {
     fn new(view: DeviceView, fleet: &dyn Fleet, now: Timestamp) -> Self {
         let heard = now.as_millis().saturating_sub(i64::try_from(fleet.silent(&view).as_millis()).unwrap_or(i64::MAX));
-        let deployments = view.deployments.into_iter();
+        let deployments = view.deployments.into_iter().map(|(name, phase)| {
+            let shown = if fleet.stands_by(&name, phase) { Some("standby") } else { phase.map(Phase::as_str) };
+            (name, shown)
+        });
+        let deployments = deployments.collect();
         Self {
             device: view.device,
             labels: view.labels,
             stale: view.is_stale,
             heard_at: times(Some(Timestamp::from_millis(heard))),
-            deployments: deployments.map(|(name, phase)| (name, phase.map(Phase::as_str))).collect(),
+            deployments,
         }
     }
 }

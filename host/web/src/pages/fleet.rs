@@ -164,8 +164,7 @@ fn tag(phase: Option<Phase>) -> Markup {
 
 /// The phase of a deployment on a device. A device without a report stands by if another one polls.
 fn tag_on_device(fleet: &dyn Fleet, deployment: &str, phase: Option<Phase>) -> Markup {
-    let is_once = || fleet.deployment(deployment).is_some_and(|view| view.definition.mode == ModeWire::Once);
-    html! { @if phase.is_none() && is_once() { span.tag.disabled { "‖ stands by" } } @else { (tag(phase)) } }
+    html! { @if fleet.stands_by(deployment, phase) { span.tag.disabled { "‖ stands by" } } @else { (tag(phase)) } }
 }
 
 fn devices(shared: &Shared, fleet: &dyn Fleet, wanted: &Wanted) -> Markup {

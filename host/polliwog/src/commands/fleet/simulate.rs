@@ -1,22 +1,29 @@
-//! `fleet simulate`: the agents' code of many devices in one process, through a real broker and a real operator.
+//! `fleet simulate`: the agents' code of many devices, through a real broker and a real operator.
+//!
+//! The devices are in processes of their own, as many as the limit of file descriptors asks for. The operator is in
+//! this one.
 
-use crate::fleet_host::AgentStore;
+mod devices;
+
 use crate::local_broker::LocalBroker;
 use crate::means;
 use crate::output::{print, print_json};
 use anyhow::{Context, bail};
-use broker::{Agent, AgentHost, Description, Link, Operator};
-use engine::{Clock, random_bytes};
+use broker::Operator;
+pub(super) use devices::devices;
+use devices::{JOINED, deployment_name, line, link};
+use engine::Clock;
 use fleet::Labels;
 use fleet::wire::{Deployment, ModeWire};
-use model::{DeploymentReport, FleetChange, FleetRecord, Phase};
+use model::Phase;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use store::Store;
-use tokio::task::JoinHandle;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio_util::sync::CancellationToken;
 
 /// The operator must have counted all reports within this time.
@@ -32,6 +39,8 @@ pub(super) struct Size {
     pub deployments: usize,
     pub events: u32,
     pub seconds: u64,
+    /// Whether the broker is killed at the end, and started again.
+    pub outage: bool,
 }
 
 /// The resources that a part has used so far.
@@ -55,10 +64,6 @@ fn usage(folder: &str) -> Usage {
     Usage { cpu: (field("stat", 11) + field("stat", 12)) / TICKS, memory: field("statm", 1) * PAGE / 1e6 }
 }
 
-fn deployment_name(number: usize) -> String {
-    format!("deployment-{number}")
-}
-
 /// Each deployment chooses the devices of one group.
 fn definition(number: usize) -> Deployment {
     let labels = Labels::from([("group".to_owned(), number.to_string())]);
@@ -67,75 +72,145 @@ fn definition(number: usize) -> Deployment {
 
 pub(super) async fn simulate(size: &Size, server: &Path, is_json: bool) -> anyhow::Result<u8> {
     means::raise_descriptors()?;
-    let (needed, limit) = (size.devices as u64 * DESCRIPTORS, means::descriptors());
-    if needed > limit {
-        bail!(
-            "{} devices need about {needed} file descriptors, and the limit is {limit}: raise it (ulimit -n), or use fewer devices",
-            size.devices
-        );
-    }
+    let each = usize::try_from(means::descriptors() * 9 / 10 / DESCRIPTORS)?.max(1);
     let folder = tempfile::tempdir()?;
     let clock = Clock::start();
-    let broker = LocalBroker::start(server)?;
-    let url = broker.url();
-    let operator = operate(&url, size, clock).await?;
-    let own = format!("/proc/{}", std::process::id());
-    let of_broker = format!("/proc/{}", broker.process());
+    let mut broker = LocalBroker::start(server)?;
+    let operator = operate(&broker.url(), size, clock).await?;
 
     let begun = clock.now();
-    let mut agents = Vec::with_capacity(size.devices);
-    for number in 0..size.devices {
-        agents.push(join(&url, folder.path(), (number, size.deployments), clock).await?);
-    }
-    let matched = u64::try_from(size.devices)?;
-    settle(&operator.handle, clock, |counts| counts.0 == matched && counts.1 == matched).await?;
+    let mut fleet = Fleet::start(&broker.url(), folder.path(), size, each).await?;
+    let all = size.devices as u64;
+    settle(&operator.handle, clock, |counts| counts.0 == all && counts.1 == all).await?;
     let joined = clock.now().since(begun);
 
-    let before = (usage(&of_broker), usage(&operator.folder), usage(&own));
-    let began = clock.now();
+    let used = || (usage(&format!("/proc/{}", broker.process())), usage("/proc/self"), fleet.usage());
+    let before = used();
     let samples: Arc<Mutex<Vec<u64>>> = Arc::default();
     let watching = tokio::spawn(watch(operator.handle.clone(), samples.clone(), clock));
-    let total = u64::from(size.events) * size.seconds;
-    for event in 0..total {
-        let due = Duration::from_secs_f64(event as f64 / f64::from(size.events));
-        let early = due.saturating_sub(clock.now().since(began));
-        if !early.is_zero() {
-            tokio::time::sleep(early).await;
-        }
-        let device = usize::try_from(event)? % size.devices;
-        let round = usize::try_from(event)? / size.devices;
-        let phase = if round.is_multiple_of(2) { Phase::Failed } else { Phase::Succeeded };
-        agents[device].report(device % size.deployments, phase, clock);
-    }
+    let began = clock.now();
+    fleet.report_evenly(size, clock).await?;
     let sent = clock.now().since(began);
-    let failed = u64::try_from((0..size.devices).filter(|device| agents[*device].is_failed()).count())?;
-    settle(&operator.handle, clock, |counts| counts.2 == failed && counts.1 + counts.2 == matched).await?;
+    let failed = fleet.failed();
+    settle(&operator.handle, clock, |counts| counts.2 == failed && counts.1 + counts.2 == all).await?;
     let counted = clock.now().since(began);
     watching.abort();
     let mut lags = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
     lags.sort_unstable();
-    let after = (usage(&of_broker), usage(&operator.folder), usage(&own));
+    let after = (usage(&format!("/proc/{}", broker.process())), usage("/proc/self"), fleet.usage());
     let at = |share: f64| lags.get((lags.len() as f64 * share) as usize).copied().unwrap_or_default();
-    let result = json!({
-        "devices": size.devices, "deployments": size.deployments, "joinSeconds": joined.as_secs_f64(),
-        "events": total, "eventsPerSecond": total as f64 / sent.as_secs_f64(),
+    let part = |after: Usage, before: Usage| json!({ "cpuSeconds": after.cpu - before.cpu, "memoryMb": after.memory });
+    let total = u64::from(size.events) * size.seconds;
+    let mut result = json!({
+        "devices": size.devices, "deployments": size.deployments, "processes": fleet.processes.len(),
+        "joinSeconds": joined.as_secs_f64(), "events": total, "eventsPerSecond": total as f64 / sent.as_secs_f64(),
         "countedAfterSeconds": counted.saturating_sub(sent).as_secs_f64(),
         "lagSamples": lags.len(), "lagP50Ms": at(0.5), "lagP99Ms": at(0.99),
-        "broker": { "cpuSeconds": after.0.cpu - before.0.cpu, "memoryMb": after.0.memory },
-        "operator": { "cpuSeconds": after.1.cpu - before.1.cpu },
-        "agents": { "cpuSeconds": after.2.cpu - before.2.cpu - (after.1.cpu - before.1.cpu) },
-        "agentsAndOperatorMemoryMb": after.2.memory,
+        "broker": part(after.0, before.0), "operator": part(after.1, before.1), "agents": part(after.2, before.2),
     });
-    end(agents, operator).await;
+    if size.outage {
+        broker.kill();
+        fleet.turn_all().await?;
+        let (failed, begun) = (fleet.failed(), clock.now());
+        broker.run()?;
+        settle(&operator.handle, clock, |counts| counts.2 == failed && counts.1 + counts.2 == all).await?;
+        result["outageCountedAfterSeconds"] = clock.now().since(begun).as_secs_f64().into();
+    }
+    end(fleet, operator).await;
     if is_json { print_json(&result) } else { show(&result) }?;
     Ok(0)
 }
 
-/// An operator on a separate thread, whose CPU time can be read.
+/// The processes of the devices.
+struct Fleet {
+    processes: Vec<Process>,
+    /// The devices of a process; the last one may have fewer.
+    each: usize,
+    /// The phase that each device reported last.
+    phases: Vec<Phase>,
+}
+
+struct Process {
+    /// Killed on drop.
+    child: Child,
+    input: ChildStdin,
+}
+
+impl Fleet {
+    /// Starts the processes, and waits until all agents run.
+    async fn start(url: &str, folder: &Path, size: &Size, each: usize) -> anyhow::Result<Self> {
+        let this = std::env::current_exe().context("the path of this program is not known")?;
+        let mut processes = Vec::new();
+        let mut outputs = Vec::new();
+        for from in (0..size.devices).step_by(each) {
+            let to = size.devices.min(from + each);
+            let numbers = [("--from", from), ("--to", to), ("--deployments", size.deployments)];
+            let mut command = Command::new(&this);
+            command.args(["fleet", "simulate-devices", "--url", url, "--folder"]).arg(folder);
+            command.args(numbers.map(|(name, number)| format!("{name}={number}")));
+            // Thousands of agents would warn of an outage that is wanted.
+            command.env("RUST_LOG", "error");
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+            let mut child = command.spawn().context("cannot start a process of devices")?;
+            let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+                bail!("a process of devices has no pipes");
+            };
+            processes.push(Process { child, input });
+            outputs.push(BufReader::new(output).lines());
+        }
+        for output in &mut outputs {
+            if output.next_line().await?.as_deref() != Some(JOINED) {
+                bail!("a process of devices ended before its devices joined; what it printed above is the reason");
+            }
+        }
+        Ok(Self { processes, each, phases: vec![Phase::Succeeded; size.devices] })
+    }
+
+    /// Lets a device report that it failed, or that it no longer does.
+    async fn turn(&mut self, device: usize) -> anyhow::Result<()> {
+        let phase = if self.phases[device] == Phase::Failed { Phase::Succeeded } else { Phase::Failed };
+        self.phases[device] = phase;
+        let process = &mut self.processes[device / self.each];
+        process.input.write_all(line(device, phase).as_bytes()).await.context("a process of devices ended")
+    }
+
+    async fn turn_all(&mut self) -> anyhow::Result<()> {
+        for device in 0..self.phases.len() {
+            self.turn(device).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets the devices report one after the other, at an even rate.
+    async fn report_evenly(&mut self, size: &Size, clock: Clock) -> anyhow::Result<()> {
+        let began = clock.now();
+        for event in 0..u64::from(size.events) * size.seconds {
+            let due = Duration::from_secs_f64(event as f64 / f64::from(size.events));
+            let early = due.saturating_sub(clock.now().since(began));
+            if !early.is_zero() {
+                tokio::time::sleep(early).await;
+            }
+            self.turn(usize::try_from(event)? % size.devices).await?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self) -> u64 {
+        self.phases.iter().filter(|phase| **phase == Phase::Failed).count() as u64
+    }
+
+    fn usage(&self) -> Usage {
+        let all = self.processes.iter().filter_map(|process| process.child.id());
+        all.map(|id| usage(&format!("/proc/{id}"))).fold(Usage { cpu: 0.0, memory: 0.0 }, |sum, one| Usage {
+            cpu: sum.cpu + one.cpu,
+            memory: sum.memory + one.memory,
+        })
+    }
+}
+
+/// An operator on a separate thread.
 struct Running {
     handle: Operator,
-    /// The thread's folder in `/proc`.
-    folder: String,
     ending: CancellationToken,
 }
 
@@ -145,14 +220,13 @@ async fn operate(url: &str, size: &Size, clock: Clock) -> anyhow::Result<Running
     let (give, given) = tokio::sync::oneshot::channel();
     let ending = CancellationToken::new();
     std::thread::Builder::new().name("operator".to_owned()).spawn(move || {
-        let folder = format!("/proc/self/task/{}", rustix::thread::gettid().as_raw_nonzero());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let Ok(runtime) = runtime else { return };
         runtime.block_on(async {
             match Operator::connect(link, ("operator".to_owned(), 1), move || clock.wall()).await {
                 Ok((handle, _, work)) => {
                     // The receiver may have left; then nothing else is to be done.
-                    if give.send(Ok(Running { handle, folder, ending: ending.clone() })).is_ok() {
+                    if give.send(Ok(Running { handle, ending: ending.clone() })).is_ok() {
                         ending.run_until_cancelled(work).await;
                     }
                 }
@@ -167,71 +241,14 @@ async fn operate(url: &str, size: &Size, clock: Clock) -> anyhow::Result<Running
     Ok(running)
 }
 
-fn link(url: &str, name: &str) -> Link {
-    Link {
-        url: url.to_owned(),
-        credentials: None,
-        tls: None,
-        name: name.to_owned(),
-        seed: u64::from_le_bytes(random_bytes()),
-    }
-}
-
-/// A device: an agent and its database.
-struct Device {
-    task: JoinHandle<()>,
-    host: Arc<AgentStore>,
-    phase: Mutex<Phase>,
-}
-
-/// Starts a device, whose first report is that its deployment succeeded.
-async fn join(url: &str, folder: &Path, (number, deployments): (usize, usize), clock: Clock) -> anyhow::Result<Device> {
-    let device = format!("device-{number}");
-    let path = folder.join(format!("{device}.db"));
-    let config = store::Config { path, history_days: 400, history_rows: 1000, history_bytes: 1 << 20 };
-    let opened = Store::lock(&config)?.open(clock.wall(), Box::new(drop))?;
-    let host = Arc::new(AgentStore::new(Arc::new(opened.store), clock));
-    let labels = Labels::from([("group".to_owned(), (number % deployments).to_string())]);
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    let description = Description { device: device.clone(), labels, inventory: BTreeMap::new(), version };
-    let begun = u32::try_from(engine::seconds())?;
-    host.change(FleetChange::Begin(begun)).map_err(anyhow::Error::msg)?;
-    let described = FleetRecord::Description(description.text());
-    host.change(FleetChange::Record(described)).map_err(anyhow::Error::msg)?;
-    let agent = Agent::connect(host.clone(), description, link(url, &device)).await.map_err(anyhow::Error::msg)?;
-    let task = tokio::spawn(agent.run());
-    let device = Device { task, host, phase: Mutex::new(Phase::Pending) };
-    device.report(number % deployments, Phase::Succeeded, clock);
-    Ok(device)
-}
-
-impl Device {
-    /// Stores a report, as the transaction of a poll would.
-    fn report(&self, deployment: usize, phase: Phase, clock: Clock) {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
-        let error = (phase == Phase::Failed).then(|| "connect: refused".to_owned());
-        let deployment = deployment_name(deployment);
-        let report = DeploymentReport { deployment, phase, counts: [1, 0, 0, 0], at: clock.wall(), error, term: 0 };
-        self.host.record(FleetRecord::Report(report));
-    }
-
-    fn is_failed(&self) -> bool {
-        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) == Phase::Failed
-    }
-}
-
-/// Ends the agents and the operator, so that they do not report the end of the broker as a problem.
-async fn end(agents: Vec<Device>, operator: Running) {
-    /// The clients close their connections within this time.
-    const CLOSING: Duration = Duration::from_millis(300);
+/// Ends the operator and the devices, so that they do not report the end of the broker as a problem.
+async fn end(fleet: Fleet, operator: Running) {
     operator.ending.cancel();
-    for device in &agents {
-        device.task.abort();
+    for Process { mut child, input } in fleet.processes {
+        drop(input);
+        // It is killed on drop if it does not end.
+        let _ = tokio::time::timeout(PATIENCE, child.wait()).await;
     }
-    for device in agents {
-        let _ = device.task.await;
-    }
-    tokio::time::sleep(CLOSING).await;
 }
 
 /// Waits until the sums of the matched, succeeded and failed devices are as wanted.
@@ -273,8 +290,9 @@ async fn watch(operator: Operator, samples: Arc<Mutex<Vec<u64>>>, clock: Clock) 
 fn show(result: &Value) -> anyhow::Result<()> {
     let number = |value: &Value| value.as_f64().unwrap_or_default();
     print(&format!(
-        "{} devices, {} deployments: all devices were counted {:.1} s after the first one started",
+        "{} devices in {} processes, {} deployments: all devices were counted {:.1} s after the first one started",
         result["devices"],
+        result["processes"],
         result["deployments"],
         number(&result["joinSeconds"])
     ))?;
@@ -290,12 +308,12 @@ fn show(result: &Value) -> anyhow::Result<()> {
         number(&result["lagP99Ms"]),
         result["lagSamples"]
     ))?;
-    print(&format!(
-        "CPU: broker {:.1} s, operator {:.1} s, agents {:.1} s; memory: broker {:.0} MB, agents and operator {:.0} MB",
-        number(&result["broker"]["cpuSeconds"]),
-        number(&result["operator"]["cpuSeconds"]),
-        number(&result["agents"]["cpuSeconds"]),
-        number(&result["broker"]["memoryMb"]),
-        number(&result["agentsAndOperatorMemoryMb"])
-    ))
+    for part in ["broker", "operator", "agents"] {
+        let (cpu, memory) = (number(&result[part]["cpuSeconds"]), number(&result[part]["memoryMb"]));
+        print(&format!("{part}: CPU {cpu:.1} s, memory {memory:.0} MB"))?;
+    }
+    if let Some(after) = result["outageCountedAfterSeconds"].as_f64() {
+        print(&format!("{after:.1} s after the broker was started again, the reports of its absence were counted"))?;
+    }
+    Ok(())
 }
