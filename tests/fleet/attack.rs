@@ -18,12 +18,12 @@ impl Client {
         let hello = format!(
             "CONNECT {{\"verbose\":false,\"headers\":true,\"no_responders\":true,\"user\":\"{user}\",\"pass\":\"{password}\"}}"
         );
-        client.send(&format!("{hello}\r\n"));
+        client.send(format!("{hello}\r\n"));
         client
     }
 
-    fn send(&mut self, text: &str) {
-        self.stream.get_mut().write_all(text.as_bytes()).unwrap();
+    fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.get_mut().write_all(bytes.as_ref()).unwrap();
     }
 
     fn line(&mut self) -> String {
@@ -33,11 +33,13 @@ impl Client {
     }
 
     /// Publishes with a reply subject and a header, and waits until the broker has handled it. Returns what it refused.
-    pub(crate) fn publish(&mut self, subject: &str, reply: &str, header: &str, body: &str) -> String {
+    pub(crate) fn publish(&mut self, subject: &str, reply: &str, header: &str, body: impl AsRef<[u8]>) -> String {
         let header =
             if header.is_empty() { "NATS/1.0\r\n\r\n".to_owned() } else { format!("NATS/1.0\r\n{header}\r\n\r\n") };
+        let body = body.as_ref();
         let (head, all) = (header.len(), header.len() + body.len());
-        self.send(&format!("HPUB {subject} {reply} {head} {all}\r\n{header}{body}\r\nPING\r\n"));
+        self.send(format!("HPUB {subject} {reply} {head} {all}\r\n{header}"));
+        self.send([body, b"\r\nPING\r\n"].concat());
         let mut refused = String::new();
         loop {
             let line = self.line();

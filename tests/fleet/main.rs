@@ -13,8 +13,10 @@ mod proxy;
 #[allow(dead_code, reason = "it has more than these tests need")]
 mod support;
 
+use ::fleet::wire::{Assigned, Assignment, DeploymentState, HeartbeatPayload, encode};
 use attack::Client;
 use broker::Broker;
+use model::Phase;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -377,6 +379,50 @@ fn an_agent_cannot_reach_the_records_of_another_one() {
     // Its agent repairs the record that the attacker damaged, because it no longer stands at its revision.
     let _bad = fleet.agent("bad", "", "");
     fleet.counts("web", [2, 0, 0, 0]);
+}
+
+#[test]
+fn who_may_write_everything_at_the_broker_cannot_speak_for_a_device() {
+    let (_keep, place) = folder();
+    let server = Server::start(vec![("/", always(ok(HEALTHY)))]);
+    let fleet = Fleet::start_with_accounts(&place, &["host-1"]);
+    fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
+    let agent = fleet.agent("host-1", "", "");
+    fleet.counts("web", [1, 0, 0, 0]);
+
+    // The account of the operator without its key, as the broker's administrator has it.
+    let mut forger = Client::connect(fleet.broker.port(), "operator", &fleet.password("operator"));
+    let stamp = (u32::MAX, 1);
+    let (counts, error) = ([0, 0, 1, 0], Some("forged".to_owned()));
+    let failed = DeploymentState { stamp, phase: Phase::Failed.into(), counts, at: 0, error, term: 0 };
+    let targets = vec![target("forged", &server.url("/")).to_string()];
+    let assigned = Assigned { name: "forged".to_owned(), version: 1, targets, is_once: false };
+    let assignment = Assignment { term: 1 << 40, deployments: vec![assigned] };
+    let beat = HeartbeatPayload { epoch: 1, at: 0, dirty: 0, digest: 0 };
+    let forged = [
+        ("$KV.device-state.state.host-1.web", encode(&failed).unwrap()),
+        ("$KV.assignments.host-1", encode(&assignment).unwrap()),
+        ("heartbeat.host-1", encode(&beat).unwrap()),
+    ];
+    for (subject, record) in &forged {
+        assert_eq!(forger.publish(subject, "_INBOX.x", "", record), "");
+    }
+    forger.publish("agent.host-1.assigned", "_INBOX.x", "", "");
+
+    let of_operator = || fleet.operator().get("/api/v1/fleet")["operator"].clone();
+    let seen = until("the operator refuses them", of_operator, |view| view["refused"] == forged.len());
+    assert!(seen["refusedReason"].as_str().unwrap().contains("is not sealed"), "{seen}");
+    // The records of the device and of the operator replace the forged ones.
+    fleet.deploy("more", &json!({ "targets": [target("more", &server.url("/"))] }));
+    fleet.counts("more", [1, 0, 0, 0]);
+    fleet.counts("web", [1, 0, 0, 0]);
+    let ids = || {
+        let all = agent.get("/api/v1/targets")["targets"].as_array().unwrap().clone();
+        all.iter().map(|target| target["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(), ["more", "web"]);
+    let device = fleet.operator().get("/api/v1/fleet/devices/host-1");
+    assert!(device["clockAheadMs"].is_null(), "{device}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ PROMETHEUS = 17483
 MAY_BE_EMPTY = {"Plugin faults"}
 # Tested with simulated series in alerts_test.yml. A fleet needs a broker, which this test does not.
 ELSEWHERE = {"PluginQuarantined", "FleetDeploymentFailed", "FleetDevicesNotHeard", "FleetBrokerDown", "FleetReportsWait",
-             "FleetWithoutOperator", "FleetDevicesUnassigned", "FleetRecordsRefused"}
+             "FleetWithoutOperator", "FleetDevicesUnassigned", "FleetKubernetesDown", "FleetRecordsRefused"}
 
 
 def until(what, read):

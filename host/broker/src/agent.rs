@@ -18,12 +18,11 @@ use crate::description::Description;
 use crate::leases::{Leases, Standing, leases};
 use crate::link::Link;
 use crate::record::{Answer, answer, last};
+use crate::seal::Keys;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Stream;
 use fleet::names::{info_key, state_key};
-use fleet::wire::{
-    Assigned, Assignment, DeploymentState, DeviceInfo, HeartbeatPayload, Record, decode, encode, fitting,
-};
+use fleet::wire::{Assigned, Assignment, DeploymentState, DeviceInfo, HeartbeatPayload, Record, encode, fitting};
 use fleet::{LinkState, Stamp, digest};
 use futures_util::StreamExt;
 use logs::Logs;
@@ -95,6 +94,7 @@ pub struct Agent<H> {
     host: Arc<H>,
     description: Description,
     connection: Connection,
+    keys: Keys,
     jitter: crate::jitter::Jitter,
     leases: Leases,
     /// The last assignment that was received.
@@ -135,6 +135,7 @@ impl<H: AgentHost> Agent<H> {
             host,
             description,
             connection,
+            keys: link.keys,
             jitter,
             leases,
             assignment: None,
@@ -292,7 +293,9 @@ impl<H: AgentHost> Agent<H> {
         let stream = self.stream(Bucket::Info).await?;
         let device = &self.description.device;
         let Some((payload, revision)) = last(&stream, Bucket::Info, &info_key(device)).await? else { return Ok(()) };
-        let Ok(DeviceInfo { stamp: (theirs, _), .. }) = decode::<DeviceInfo>(&payload) else { return Ok(()) };
+        // A forged description is replaced by the own one.
+        let info = self.keys.read::<DeviceInfo>((device, &Bucket::Info.subject(&info_key(device))), &payload);
+        let Ok(DeviceInfo { stamp: (theirs, _), .. }) = info else { return Ok(()) };
         let is_same_broker = place.incarnation.as_deref() == Some(meta);
         let is_doubled = is_same_broker && place.described.is_some_and(|described| revision > described);
         let is_behind = place.described.is_none() && theirs >= place.epoch && place.epoch > 0;
@@ -314,10 +317,10 @@ impl<H: AgentHost> Agent<H> {
     /// Applies the assignment of this device if it changed.
     async fn receive(&mut self) -> Result<(), String> {
         let stream = self.stream(Bucket::Assignments).await?;
-        let Some((payload, _)) = last(&stream, Bucket::Assignments, &self.description.device).await? else {
-            return Ok(());
-        };
-        let assignment = decode::<Assignment>(&payload).map_err(|error| format!("the assignment: {error}"))?;
+        let device = &self.description.device;
+        let Some((payload, _)) = last(&stream, Bucket::Assignments, device).await? else { return Ok(()) };
+        let read = self.keys.read::<Assignment>((device, &Bucket::Assignments.subject(device)), &payload);
+        let assignment = read.map_err(|why| format!("the assignment of deployments: {why}"))?;
         // An operator that was stopped may write again before it notices that another one acts, which then replaces
         // it. If none does, the broker was restored from a copy, and the terms have begun again.
         let is_earlier = self.assignment.as_ref().is_some_and(|known| assignment.term < known.term);
@@ -434,7 +437,9 @@ impl<H: AgentHost> Agent<H> {
                 (Bucket::State, state_key(device, &report.deployment), encoded(&record))
             }
         };
-        Ok((bucket.subject(&key), bytes?))
+        let subject = bucket.subject(&key);
+        let bytes = self.keys.seal((device, &subject), bytes?);
+        Ok((subject, bytes))
     }
 
     async fn beat(&self) {
@@ -449,8 +454,11 @@ impl<H: AgentHost> Agent<H> {
             digest: place.acknowledged.iter().map(part).fold(0, u64::wrapping_add),
         };
         let Ok(bytes) = encoded(&payload) else { return };
+        let device = &self.description.device;
+        let subject = heartbeat(device);
+        let bytes = self.keys.seal((device, &subject), bytes);
         // A lost heartbeat is followed by the next.
-        let _ = self.connection.client.publish(heartbeat(&self.description.device), bytes.into()).await;
+        let _ = self.connection.client.publish(subject, bytes.into()).await;
     }
 }
 

@@ -23,6 +23,9 @@ pub(crate) enum Bucket {
     Leases,
 }
 
+/// The bytes that the broker counts besides a record: its seal, and the header of a conditional write.
+const AROUND: usize = 256;
+
 impl Bucket {
     /// All buckets, in the order in which an operator attaches to them.
     pub(crate) const ALL: [Self; 4] = [Self::Info, Self::State, Self::Assignments, Self::Leases];
@@ -82,7 +85,7 @@ impl Bucket {
             storage: StorageType::File,
             num_replicas: replicas,
             duplicate_window: DUPLICATES,
-            max_message_size: i32::try_from(self.largest()).unwrap_or(i32::MAX),
+            max_message_size: i32::try_from(self.largest() + AROUND).unwrap_or(i32::MAX),
             max_bytes: self.bytes(),
             max_messages: -1,
             max_consumers: -1,

@@ -70,7 +70,15 @@ mod tests {
     use tokio::net::TcpListener;
 
     async fn reason(url: String) -> String {
-        diagnose(&Link { url, credentials: None, tls: None, name: String::new(), seed: 0 }).await
+        diagnose(&Link {
+            url,
+            credentials: None,
+            keys: crate::seal::Keys::None,
+            tls: None,
+            name: String::new(),
+            seed: 0,
+        })
+        .await
     }
 
     #[tokio::test]

@@ -21,9 +21,11 @@ mod leases;
 mod link;
 mod operator;
 mod record;
+mod seal;
 
 pub use accounts::{OPERATOR, accounts, name as account_name};
 pub use agent::{Agent, AgentHost, AgentLink, Granted};
 pub use description::Description;
 pub use link::Link;
 pub use operator::{Noticed, Operator};
+pub use seal::{Key, Keys};

@@ -1,5 +1,6 @@
 //! The way to the broker.
 
+use crate::seal::Keys;
 use rustls::ClientConfig;
 
 /// How to reach the broker.
@@ -9,6 +10,8 @@ pub struct Link {
     pub url: String,
     /// User and password.
     pub credentials: Option<(String, String)>,
+    /// The keys that seal records.
+    pub keys: Keys,
     /// The verification of the broker's certificate; `None` for that of the client's library.
     pub tls: Option<ClientConfig>,
     /// The name of this client, for the broker's lists.

@@ -10,6 +10,7 @@
 //! version of each; the one with the lease assigns.
 
 mod assignments;
+mod detail;
 mod logs;
 mod noticed;
 mod state;
@@ -19,11 +20,13 @@ use crate::connection::Connection;
 use crate::feed::{Fed, feed};
 use crate::leases::{Leases, Standing, leases};
 use crate::link::Link;
-use crate::record::{Answer, answer, last};
-use assignments::{Assignments, Draft, Outcome, hash, meaning, write};
+use crate::record::{Answer, answer};
+use crate::seal::Keys;
+use assignments::{Assignments, Draft, Outcome, hash, meaning, owner, write};
 use async_nats::jetstream::message::PublishMessage;
 use bytes::Bytes;
-use fleet::names::{info_key, of_info_key, of_state_key, state_key};
+use detail::detail;
+use fleet::names::{of_info_key, of_state_key};
 use fleet::wire::{Assignment, Deployment, DeploymentState, DeviceInfo, HeartbeatPayload, Lease, decode};
 use fleet::{Applied, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, Input};
 use futures_util::StreamExt;
@@ -31,7 +34,7 @@ use model::{EventKind, LogPage, Timestamp};
 pub use noticed::Noticed;
 use noticed::Phases;
 use state::State;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
@@ -53,6 +56,7 @@ pub struct Operator {
 
 struct Shared {
     connection: Connection,
+    keys: Keys,
     state: Mutex<State>,
     began: Instant,
     /// Notified after a change of the deployments.
@@ -76,7 +80,8 @@ impl Operator {
         tokio::spawn(competing);
         let (notices, noticed) = mpsc::unbounded_channel();
         let state = Mutex::new(State::new());
-        let shared = Arc::new(Shared { connection, state, began: Instant::now(), defined: Notify::new() });
+        let (keys, defined) = (link.keys, Notify::new());
+        let shared = Arc::new(Shared { connection, keys, state, began: Instant::now(), defined });
         let work = Work {
             shared: shared.clone(),
             now: Box::new(now),
@@ -118,6 +123,7 @@ impl Operator {
             refused: state.refused.clone(),
             unassigned: state.unassigned.clone(),
             waits_for: state.waits_for.clone(),
+            kubernetes: None,
         }
     }
 
@@ -161,21 +167,7 @@ impl Operator {
             let state = self.shared.state();
             (state.aggregator.device_view(id)?, state.skews.get(id).copied())
         };
-        let context = &self.shared.connection.context;
-        let (mut info, mut states) = (None, BTreeMap::new());
-        if let Ok(stream) = context.get_stream_no_info(Bucket::Info.stream()).await {
-            let found = last(&stream, Bucket::Info, &info_key(id)).await;
-            info = found.ok().flatten().and_then(|(payload, _)| decode(&payload).ok());
-        }
-        if let Ok(stream) = context.get_stream_no_info(Bucket::State.stream()).await {
-            for (deployment, _) in &view.deployments {
-                let found = last(&stream, Bucket::State, &state_key(id, deployment)).await;
-                if let Some(found) = found.ok().flatten().and_then(|(payload, _)| decode(&payload).ok()) {
-                    states.insert(deployment.clone(), found);
-                }
-            }
-        }
-        Some(DeviceDetail { view, skew, info, states })
+        Some(detail(&self.shared.connection.context, &self.shared.keys, (view, skew)).await)
     }
 }
 
@@ -334,19 +326,20 @@ impl Work {
 
     fn record(&mut self, bucket: Bucket, key: &str, payload: &Bytes, revision: u64) {
         let now = (self.now)();
-        let mut state = self.shared.state();
+        let (mut state, keys, subject) = (self.shared.state(), &self.shared.keys, bucket.subject(key));
         match bucket {
-            Bucket::Info => match (of_info_key(key), decode::<DeviceInfo>(payload)) {
-                (Some(device), Ok(info)) => {
+            Bucket::Info => match of_info_key(key).map(|id| (id, keys.read::<DeviceInfo>((id, &subject), payload))) {
+                Some((device, Ok(info))) => {
                     let (stamp, floor, labels) = (info.stamp(), info.floor, Some(&info.labels));
                     state.aggregator.apply(&Input::Info { device, stamp, floor, labels });
                 }
-                (_, Err(why)) => state.refuse(key, why),
-                (None, _) => state.refuse(key, "this is not the key of a device"),
+                Some((_, Err(why))) => state.refuse(key, why),
+                None => state.refuse(key, "this is not the key of a device"),
             },
             Bucket::State if key == META => {}
-            Bucket::State => match (of_state_key(key), decode::<DeploymentState>(payload)) {
-                (Some((device, deployment)), Ok(found)) => {
+            Bucket::State => match of_state_key(key).map(|(id, name)| (id, name, keys.read((id, &subject), payload))) {
+                Some((device, deployment, Ok(found))) => {
+                    let found: DeploymentState = found;
                     let applied = state.aggregator.apply(&Input::State {
                         device,
                         deployment,
@@ -360,8 +353,8 @@ impl Work {
                         state.refuse(key, "the device reports too many deployments that it was not assigned");
                     }
                 }
-                (_, Err(why)) => state.refuse(key, why),
-                (None, _) => state.refuse(key, "this is not the key of a state"),
+                Some((_, _, Err(why))) => state.refuse(key, why),
+                None => state.refuse(key, "this is not the key of a state"),
             },
             Bucket::Assignments => {
                 drop(state);
@@ -379,15 +372,24 @@ impl Work {
     /// An operator wrote a definition or an assignment; this one may have been it.
     fn written(&mut self, key: &str, payload: &Bytes, revision: u64) {
         let mut state = self.shared.state();
+        let opened = match self.shared.keys.open((owner(key), &Bucket::Assignments.subject(key)), payload) {
+            Ok(opened) => opened,
+            // It is replaced by what this operator knows.
+            Err(why) => {
+                self.assignments.note(key, !hash(payload), revision);
+                self.assignments.recheck([key.to_owned()]);
+                return state.refuse(key, why);
+            }
+        };
         let Some(name) = of_definition(key) else {
-            let hash = decode::<Assignment>(payload).map_or_else(|_| hash(payload), |found| meaning(&found));
+            let hash = decode::<Assignment>(opened).map_or_else(|_| hash(opened), |found| meaning(&found));
             if self.assignments.note(key, hash, revision) {
                 self.assignments.recheck([key.to_owned()]);
             }
             return;
         };
-        self.assignments.note(key, hash(payload), revision);
-        match decode::<Deployment>(payload) {
+        self.assignments.note(key, hash(opened), revision);
+        match decode::<Deployment>(opened) {
             Ok(found) if state.define(name, found.clone()) => {
                 tracing::info!("another operator changed the deployment {name}");
                 // The host stores it, unless it is ending.
@@ -430,7 +432,7 @@ impl Work {
         let now = (self.now)();
         let applied = {
             let mut state = self.shared.state();
-            let beat = match decode::<HeartbeatPayload>(payload) {
+            let beat: HeartbeatPayload = match self.shared.keys.read((device, subject), payload) {
                 Ok(beat) => beat,
                 Err(why) => return state.refuse(subject, why),
             };
@@ -467,7 +469,11 @@ impl Work {
         }
         self.assignments.recheck(std::mem::take(&mut state.redefined));
         self.assignments.recheck(state.aggregator.take_reassigned());
-        self.assignments.next(|key| state.record(key, right))
+        let keys = &self.shared.keys;
+        self.assignments.next(|key| {
+            let (record, hash) = state.record(key, right)?;
+            Some((keys.seal((owner(key), &Bucket::Assignments.subject(key)), record), hash))
+        })
     }
 
     async fn assigned(&mut self, outcomes: Vec<Outcome>) {

@@ -127,7 +127,14 @@ impl Scene {
     }
 
     fn link(&mut self, name: &str) -> Link {
-        Link { url: self.broker.url(), credentials: None, tls: None, name: name.to_owned(), seed: self.random.random() }
+        Link {
+            url: self.broker.url(),
+            credentials: None,
+            keys: broker::Keys::None,
+            tls: None,
+            name: name.to_owned(),
+            seed: self.random.random(),
+        }
     }
 
     async fn operate(&mut self) {

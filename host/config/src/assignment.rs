@@ -163,6 +163,7 @@ mod tests {
             device: "host-1".to_owned(),
             labels: [("site".to_owned(), "zurich".to_owned())].into(),
             credentials: None,
+            kubernetes: None,
             replicas: 1,
             tls: crate::target_config::TlsConfig::default(),
         };

@@ -26,6 +26,21 @@ pub struct FleetConfig {
     pub replicas: usize,
     /// The verification of the broker's certificate.
     pub tls: TlsConfig,
+    /// Kubernetes as a source of deployments; `None` if the deployments are made here.
+    pub kubernetes: Option<KubernetesConfig>,
+}
+
+/// The cluster whose resources are deployments. What is missing is that of the pod in which this host runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubernetesConfig {
+    /// The URL of the API server.
+    pub url: Option<Url>,
+    /// The namespace of the resources.
+    pub namespace: Option<String>,
+    /// A file with the authorities of the server's certificate.
+    pub ca_file: Option<PathBuf>,
+    /// A file with the token of the account.
+    pub token_file: Option<PathBuf>,
 }
 
 /// The tasks of a host in a fleet.
@@ -101,6 +116,8 @@ pub(crate) fn fleet_section(notes: &Notes<'_>, document: &[Entry]) -> Option<Fle
     });
     let tls = section.table("tls").map(|entries| tls(notes, entries)).unwrap_or_default();
     let tls_line = section.line("tls");
+    let kubernetes = section.table("kubernetes").map(|entries| kubernetes(notes, entries));
+    let kubernetes_line = section.line("kubernetes");
     let line = section.line("role");
     let [has_role, has_url, has_device] = ["role", "url", "device"].map(|key| section.has(key));
     section.finish();
@@ -113,6 +130,9 @@ pub(crate) fn fleet_section(notes: &Notes<'_>, document: &[Entry]) -> Option<Fle
     }
     if tls != TlsConfig::default() && url.as_ref().is_some_and(|url| !url.starts_with("tls:")) {
         notes.at(tls_line, "[fleet] tls: the URL does not use TLS: write tls://HOST:4222");
+    }
+    if kubernetes.is_some() && role.is_some_and(|role| !role.is_operator()) {
+        notes.at(kubernetes_line, "[fleet] kubernetes: only an operator has deployments: set role to operator or both");
     }
     let missing = |key: &str, meaning: &str| notes.at(line, format!("[fleet] has no {key}: {meaning}"));
     if !has_role {
@@ -132,7 +152,27 @@ pub(crate) fn fleet_section(notes: &Notes<'_>, document: &[Entry]) -> Option<Fle
         credentials,
         replicas: replicas.unwrap_or(1),
         tls,
+        kubernetes,
     })
+}
+
+fn kubernetes(notes: &Notes<'_>, entries: &[Entry]) -> KubernetesConfig {
+    let section = Section::inner(notes, "kubernetes".to_owned(), entries);
+    let url = section.get("url", |value| {
+        let url = text(value)?;
+        let parsed = Url::parse(&url).map_err(|error| format!("{url:?} is not a URL: {error}"))?;
+        let is_known = matches!(parsed.scheme(), "http" | "https") && parsed.has_host();
+        let remedy = "write https://HOST:6443, or http://127.0.0.1:8001 for `kubectl proxy`";
+        if is_known { Ok(parsed) } else { Err(format!("{url:?} is not the address of an API server: {remedy}")) }
+    });
+    let namespace = section.get("namespace", |value| {
+        let name = text(value)?;
+        // RFC 1123, as Kubernetes names namespaces.
+        if is_name(&name) { Ok(name) } else { Err(format!("{name:?} cannot be a namespace: use {RULE}")) }
+    });
+    let [ca_file, token_file] = ["ca_file", "token_file"].map(|key| section.text(key).map(PathBuf::from));
+    section.finish();
+    KubernetesConfig { url, namespace, ca_file, token_file }
 }
 
 /// The URL of the broker, or those of its servers, with commas between them.

@@ -33,7 +33,7 @@ pub use checked::{Config, Limits, line, scheduler_values};
 pub use definition::{Made, alias_key, assignment_key, definition_key, deployment_key, made_by};
 pub use document::{Document, Reading, Stamp, environment, read_text};
 pub use estate::read_estate;
-pub use fleet_section::{AssignedDeployment, AssignedTarget, FleetConfig, FleetRole};
+pub use fleet_section::{AssignedDeployment, AssignedTarget, FleetConfig, FleetRole, KubernetesConfig};
 pub use places::{FILE, Places, data_dir, find};
 pub use proxy::ProxyConfig;
 pub use reader::{Overrides, misspelt, suggestion};

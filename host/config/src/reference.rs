@@ -156,7 +156,7 @@ fn fleet() -> Section {
         ),
         key("device", "`[a-z0-9-]`, at most 63", "required for an agent", "The id of this host, unique in the fleet."),
         key("labels", "`{ NAME = \"text\" }`", "", "Labels of this host, by which deployments choose it."),
-        key("credentials", "file", "", "A TOML file with `user` and `password` for the broker."),
+        key("credentials", "file", "", "A TOML file of `polliwog fleet credentials`: user, password and key."),
         key(
             "tls",
             "`{ fingerprint, ca_file }`",
@@ -164,6 +164,12 @@ fn fleet() -> Section {
             "The broker's certificate, as for a target; without it, the system's authorities.",
         ),
         key("replicas", "1, 3 or 5", 1, "The number of the broker's servers that keep each record; for an operator."),
+        key(
+            "kubernetes",
+            "`{ url, namespace, ca_file, token_file }`",
+            "",
+            "Takes deployments from a cluster, for an operator; what is left out is that of its pod.",
+        ),
     ];
     let meaning = "The part of this host in a fleet; without it, it has none. See [fleet](fleet.md).";
     Section { heading: "[fleet]", variable: Some("FLEET"), meaning, keys }

@@ -29,4 +29,4 @@ pub use labels::{InvalidLabel, Labels};
 pub use model::Phase;
 pub use selector::{Requirement, Selector};
 pub use stamp::{Stamp, digest};
-pub use view::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, FleetView, LinkState};
+pub use view::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, FleetView, KubernetesState, LinkState};

@@ -45,6 +45,17 @@ pub struct FleetView {
     pub unassigned: BTreeMap<String, String>,
     /// The operator that writes assignments; `None` if it is this one.
     pub waits_for: Option<String>,
+    /// Kubernetes as a source of deployments; `None` if the deployments are made here.
+    pub kubernetes: Option<KubernetesState>,
+}
+
+/// Kubernetes as a source of deployments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubernetesState {
+    /// The latest problem, in words; `None` if everything works.
+    pub problem: Option<String>,
+    /// The number of resources that are followed.
+    pub resources: usize,
 }
 
 /// A deployment.

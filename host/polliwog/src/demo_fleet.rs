@@ -31,6 +31,7 @@ pub(crate) fn operator(url: String) -> FleetConfig {
         credentials: None,
         replicas: 1,
         tls: TlsConfig::default(),
+        kubernetes: None,
     }
 }
 

@@ -1,17 +1,20 @@
 //! This host in a fleet: the agent and the operator over the host's database and configuration.
 
-use broker::{Agent, AgentHost, AgentLink, Description, Granted, Link, Noticed, Operator};
+use crate::definer::{Definer, kept};
+use crate::kubernetes::settings;
+use broker::{Agent, AgentHost, AgentLink, Description, Granted, Key, Keys, Link, Noticed, Operator};
 use config::{Config, FleetConfig, Made, Problem, made_by};
 use engine::{Clock, Log, Reconfigurer, random_bytes};
-use fleet::names::{RULE, is_name};
+use fleet::names::is_name;
 use fleet::wire::Deployment;
-use fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, read_deployment};
+use fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, KubernetesState};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use kube::Controller;
 use model::{CommandError, Event, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Timestamp};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::Notify;
@@ -21,17 +24,20 @@ use tokio_util::sync::CancellationToken;
 /// The agent waits this long for a change to be on disk.
 const DURABLE: Duration = Duration::from_secs(30);
 
+/// The keys of the file of credentials that hold the key of the operators, or that of the device.
+pub(crate) const OPERATOR_KEY: &str = "operator_key";
+pub(crate) const DEVICE_KEY: &str = "device_key";
 /// The maximum size of the file of credentials in bytes.
 const CREDENTIALS: u64 = 64 << 10;
 
 /// This host in a fleet.
 pub(crate) struct Fleet {
     config: FleetConfig,
-    operator: Option<Operator>,
+    /// `None` if the host is no operator.
+    definer: Option<Definer>,
     agent: Option<AgentLink>,
+    kubernetes: Option<Arc<Mutex<KubernetesState>>>,
     store: Arc<Store>,
-    reconfigurer: Arc<Reconfigurer>,
-    clock: Clock,
 }
 
 /// The database and the configuration of this host, for its agent.
@@ -82,15 +88,17 @@ fn description(fleet: &FleetConfig) -> Description {
 }
 
 fn link(fleet: &FleetConfig, part: &str) -> anyhow::Result<Link> {
-    let credentials = fleet.credentials.as_deref().map(credentials).transpose();
-    let credentials = credentials.map_err(|why| anyhow::anyhow!("[fleet] credentials: {why}"))?;
+    let found = fleet.credentials.as_deref().map(credentials).transpose();
+    let found = found.map_err(|why| anyhow::anyhow!("[fleet] credentials: {why}"))?;
+    let (credentials, keys) = found.map_or((None, Keys::None), |(credentials, keys)| (Some(credentials), keys));
     let name = format!("polliwog {part} {}", fleet.device);
     let tls = fleet.tls.build().map_err(|why| anyhow::anyhow!("[fleet] tls: {why}"))?.for_other_protocols();
-    Ok(Link { url: fleet.url.clone(), credentials, tls: Some(tls), name, seed: u64::from_le_bytes(random_bytes()) })
+    let seed = u64::from_le_bytes(random_bytes());
+    Ok(Link { url: fleet.url.clone(), credentials, keys, tls: Some(tls), name, seed })
 }
 
-/// Reads the file with the user and the password for the broker.
-fn credentials(file: &Path) -> Result<(String, String), String> {
+/// Reads the file with the user and the password for the broker, and the key that seals records, if it has one.
+fn credentials(file: &Path) -> Result<((String, String), Keys), String> {
     let text = config::read_text(file, CREDENTIALS)?;
     let wrong = |why: &str| format!("{}: {why}", file.display());
     let table: toml::Table = toml::from_str(&text).map_err(|error| wrong(error.message()))?;
@@ -98,7 +106,18 @@ fn credentials(file: &Path) -> Result<(String, String), String> {
         let found = table.get(key).and_then(toml::Value::as_str);
         found.map(ToOwned::to_owned).ok_or_else(|| wrong(&format!("{key} is missing or not a text")))
     };
-    Ok((part("user")?, part("password")?))
+    let key = |name: &str| match table.contains_key(name) {
+        true => Key::from_hex(&part(name)?)
+            .map(Some)
+            .ok_or_else(|| wrong(&format!("{name} is not a key of 64 hexadecimal digits"))),
+        false => Ok(None),
+    };
+    let keys = match (key(OPERATOR_KEY)?, key(DEVICE_KEY)?) {
+        (Some(key), _) => Keys::Operator(key),
+        (None, Some(key)) => Keys::Device(key),
+        (None, None) => Keys::None,
+    };
+    Ok(((part("user")?, part("password")?), keys))
 }
 
 /// Returns the problem of the file of credentials, if any.
@@ -122,7 +141,7 @@ impl Fleet {
     ) -> anyhow::Result<Option<Self>> {
         let Some(fleet) = config.fleet.clone() else { return Ok(None) };
         let refused = |why: String| anyhow::anyhow!("[fleet]: {why}");
-        let mut operator = None;
+        let (mut definer, mut kubernetes) = (None, None);
         if fleet.role.is_operator() {
             let now = move || clock.wall();
             let name = (operator_name(&fleet), fleet.replicas);
@@ -137,7 +156,14 @@ impl Fleet {
             }
             tokio::spawn(ending.clone().run_until_cancelled_owned(work));
             tokio::spawn(keep(store.clone(), reconfigurer.clone(), clock, noticed));
-            operator = Some(handle);
+            let made = Definer::new(handle, reconfigurer.clone(), clock);
+            if let Some(cluster) = &fleet.kubernetes {
+                let settings = settings(cluster).map_err(|why| refused(format!("kubernetes: {why}")))?;
+                let (controller, state) = Controller::new(settings, Arc::new(made.clone()));
+                tokio::spawn(ending.clone().run_until_cancelled_owned(controller.run()));
+                kubernetes = Some(state);
+            }
+            definer = Some(made);
         }
         let mut agent = None;
         if fleet.role.is_agent() {
@@ -148,44 +174,20 @@ impl Fleet {
             agent = Some(connected.link());
             tokio::spawn(ending.clone().run_until_cancelled_owned(connected.run()));
         }
-        Ok(Some(Self { config: fleet, operator, agent, store, reconfigurer, clock }))
+        Ok(Some(Self { config: fleet, definer, agent, kubernetes, store }))
+    }
+
+    fn counting(&self) -> Option<&Operator> {
+        self.definer.as_ref().map(|definer| &definer.operator)
     }
 
     /// Makes deployments that this operator does not know, not even as deleted ones.
     pub(crate) fn introduce(&self, deployments: &[(&str, Deployment)]) {
-        let Some(operator) = &self.operator else { return };
+        let Some(operator) = self.counting() else { return };
         for (name, deployment) in deployments {
             operator.define(name, deployment.clone());
         }
     }
-
-    async fn define(&self, name: String, definition: Option<String>) -> Result<(), CommandError> {
-        let Some(operator) = &self.operator else {
-            let why = "this host is not the operator of its fleet: change deployments there";
-            return Err(CommandError::Conflict(why.to_owned()));
-        };
-        if !is_name(&name) {
-            return Err(CommandError::Invalid(format!("{name:?} cannot be the name of a deployment: use {RULE}")));
-        }
-        // A version is larger than any before, also if the clock was set.
-        let now = u64::try_from(self.clock.wall().as_millis()).unwrap_or_default();
-        let version = now.max(operator.version(&name) + 1);
-        let deployment = match definition {
-            Some(text) => read_deployment(&text, version).map_err(CommandError::Invalid)?,
-            None if operator.deployment(&name).is_none() => {
-                return Err(CommandError::Missing(format!("there is no deployment {name:?}")));
-            }
-            None => Deployment::deleted(version),
-        };
-        self.reconfigurer.clone().deploy(name.clone(), kept(&deployment)).await?;
-        operator.define(&name, deployment);
-        Ok(())
-    }
-}
-
-/// The text that this host keeps of a deployment; `None` if it is deleted.
-fn kept(deployment: &Deployment) -> Option<String> {
-    (!deployment.is_deleted()).then(|| fleet::stored(deployment))
 }
 
 /// Stores what the operator notices: deployments that other operators made, and events.
@@ -230,32 +232,35 @@ impl web::Fleet for Fleet {
     }
 
     fn operator(&self) -> Option<FleetView> {
-        Some(self.operator.as_ref()?.view())
+        let mut view = self.counting()?.view();
+        let state = self.kubernetes.as_ref();
+        view.kubernetes = state.map(|state| state.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        Some(view)
     }
 
     fn deployments(&self) -> Vec<DeploymentView> {
-        self.operator.as_ref().map(Operator::deployments).unwrap_or_default()
+        self.counting().map(Operator::deployments).unwrap_or_default()
     }
 
     fn deployment(&self, name: &str) -> Option<DeploymentView> {
-        self.operator.as_ref()?.deployment(name)
+        self.counting()?.deployment(name)
     }
 
     fn devices(&self, first: u32, filter: &DeviceFilter, limit: usize) -> (Vec<DeviceView>, Option<u32>) {
-        self.operator.as_ref().map(|operator| operator.devices_from(first, filter, limit)).unwrap_or_default()
+        self.counting().map(|operator| operator.devices_from(first, filter, limit)).unwrap_or_default()
     }
 
     fn devices_of(&self, deployment: &str, limit: usize) -> Vec<DeviceView> {
-        self.operator.as_ref().map(|operator| operator.devices_of(deployment, limit)).unwrap_or_default()
+        self.counting().map(|operator| operator.devices_of(deployment, limit)).unwrap_or_default()
     }
 
     fn silent(&self, device: &DeviceView) -> Duration {
-        let seconds = self.operator.as_ref().map_or(0, |operator| operator.ago(device.heard));
+        let seconds = self.counting().map_or(0, |operator| operator.ago(device.heard));
         Duration::from_secs(seconds.into())
     }
 
     fn device(&self, id: String) -> BoxFuture<'_, Option<DeviceDetail>> {
-        async move { self.operator.as_ref()?.device(&id).await }.boxed()
+        async move { self.counting()?.device(&id).await }.boxed()
     }
 
     fn log(
@@ -264,11 +269,18 @@ impl web::Fleet for Fleet {
         of: (Option<u64>, u32),
         wait: Duration,
     ) -> BoxFuture<'_, Option<Result<LogPage, String>>> {
-        async move { self.operator.as_ref()?.log(&id, of, wait).await }.boxed()
+        async move { self.counting()?.log(&id, of, wait).await }.boxed()
     }
 
     fn define(&self, name: String, definition: Option<String>) -> BoxFuture<'_, Result<(), CommandError>> {
-        self.define(name, definition).boxed()
+        async move {
+            let Some(definer) = &self.definer else {
+                let why = "this host is not the operator of its fleet: change deployments there";
+                return Err(CommandError::Conflict(why.to_owned()));
+            };
+            definer.define(name, definition).await
+        }
+        .boxed()
     }
 }
 

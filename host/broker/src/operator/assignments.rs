@@ -3,6 +3,7 @@
 //!
 //! Every write is conditional on the revision that was read, so a second operator is noticed instead of overwritten.
 
+use crate::accounts::OPERATOR;
 use crate::bucket::{Bucket, of_definition};
 use crate::record::{Answer, answer};
 use async_nats::jetstream::Context;
@@ -120,6 +121,11 @@ pub(super) fn hash(payload: &[u8]) -> u64 {
 /// Returns the hash of what an assignment means to its device, without the term of the operator that wrote it.
 pub(super) fn meaning(assignment: &Assignment) -> u64 {
     FixedState::with_seed(0).hash_one(&assignment.deployments)
+}
+
+/// The device whose key seals the record of a key among the assignments. Definitions are the operators' own.
+pub(super) fn owner(key: &str) -> &str {
+    if of_definition(key).is_some() { OPERATOR } else { key }
 }
 
 #[cfg(test)]

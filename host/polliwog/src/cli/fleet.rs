@@ -8,7 +8,8 @@ use std::path::PathBuf;
 pub(crate) enum FleetCommand {
     /// Show the broker, the devices that are not heard, and this host's own reports
     ///
-    /// Exit code: 0 if everything works, 1 if devices are not heard, 2 if the broker cannot be reached.
+    /// Exit code: 0 if everything works, 1 if devices are not heard or Kubernetes cannot be followed, 2 if the broker
+    /// cannot be reached.
     Status,
     /// List the devices
     Devices {
@@ -82,6 +83,8 @@ pub(crate) enum FleetCommand {
     },
     #[command(hide = true)]
     SimulateDevices(FleetDevices),
+    /// Print the custom resource of Kubernetes for deployments, for `kubectl apply -f -`
+    Crd,
     /// Delete a deployment; its devices stop polling its targets
     Delete {
         /// The deployment's name

@@ -71,6 +71,10 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
             };
             simulate(&size, &server, remote.json).await
         }
+        FleetCommand::Crd => {
+            print(kube::CRD.trim_end())?;
+            Ok(0)
+        }
         FleetCommand::SimulateDevices(of) => simulate::devices(&of).await,
         FleetCommand::Delete { name } => {
             let path = format!("/api/v1/fleet/deployments/{}", part(&name));
@@ -99,11 +103,13 @@ async fn logs(remote: &Remote, id: &str, last: u32, follow: bool) -> anyhow::Res
     }
 }
 
-/// 0 if everything works, 1 if devices are not heard or reports wait, 2 if the broker cannot be reached.
+/// 0 if everything works, 1 if devices are not heard or Kubernetes cannot be followed, 2 if the broker cannot be
+/// reached.
 fn status_code(found: &Value) -> u8 {
     let parts = [&found["operator"], &found["agent"]];
     let parts = parts.into_iter().filter(|part| !part.is_null());
     let code = |part: &Value| match &part["broker"]["problem"] {
+        Value::Null if part["kubernetes"]["problem"].is_string() => 1,
         Value::Null => u8::from(part["stale"].as_u64().unwrap_or_default() > 0 || part["complete"] == false),
         _ => 2,
     };
@@ -128,6 +134,9 @@ fn status(found: &Value) -> anyhow::Result<()> {
         ))?;
         if let Some(other) = operator["waitsFor"].as_str() {
             print(&format!("the operator {other} assigns deployments to devices; this one counts, and waits"))?;
+        }
+        if let Some(why) = operator["kubernetes"]["problem"].as_str() {
+            print(&format!("Kubernetes: {why}"))?;
         }
         if operator["complete"] == false {
             print("the records of the fleet are still being read; counters are too low until then")?;

@@ -11,7 +11,10 @@ use crate::fleet::Fleet;
 use crate::state::Shared;
 use crate::wire::{Time, times};
 use ::fleet::wire::DeploymentState;
-use ::fleet::{AgentView, DeploymentView, DeviceFilter, DeviceView, FleetView, Happened, LinkState, show_deployment};
+use ::fleet::{
+    AgentView, DeploymentView, DeviceFilter, DeviceView, FleetView, Happened, KubernetesState, LinkState,
+    show_deployment,
+};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -78,14 +81,33 @@ struct OperatorWire {
     unassigned: BTreeMap<String, String>,
     /// The operator that assigns deployments to devices; null if it is this one.
     waits_for: Option<String>,
+    /// Kubernetes as a source of deployments; null if the deployments are made here.
+    kubernetes: Option<KubernetesWire>,
+}
+
+/// Kubernetes as a source of deployments.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Kubernetes)]
+struct KubernetesWire {
+    /// The problem, in words; null if everything works.
+    problem: Option<String>,
+    /// The number of resources that are followed.
+    resources: usize,
+}
+
+impl From<KubernetesState> for KubernetesWire {
+    fn from(KubernetesState { problem, resources }: KubernetesState) -> Self {
+        Self { problem, resources }
+    }
 }
 
 impl From<FleetView> for OperatorWire {
     fn from(view: FleetView) -> Self {
-        let FleetView { link, is_complete, devices, stale, refused, unassigned, waits_for } = view;
+        let FleetView { link, is_complete, devices, stale, refused, unassigned, waits_for, kubernetes } = view;
         let (refused, refused_reason) = refused;
         let (broker, complete) = (link.into(), is_complete);
-        Self { broker, complete, devices, stale, refused, refused_reason, unassigned, waits_for }
+        let kubernetes = kubernetes.map(Into::into);
+        Self { broker, complete, devices, stale, refused, refused_reason, unassigned, waits_for, kubernetes }
     }
 }
 

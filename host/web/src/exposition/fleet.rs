@@ -28,6 +28,10 @@ pub(super) fn register_all(states: &mut Registry, fleet: &dyn Fleet) {
     let is_waiting = operator.waits_for.is_some();
     let help = "1 while this operator assigns deployments to devices, 0 while another one does";
     gauge("assigning", help, f64::from(u8::from(!is_waiting)));
+    if let Some(cluster) = &operator.kubernetes {
+        let help = "1 while deployments are taken from Kubernetes, 0 while it cannot be reached or refuses";
+        gauge("kubernetes_up", help, f64::from(u8::from(cluster.problem.is_none())));
+    }
     let refused = operator.refused.0 as f64;
     let (name, help) = ("polliwog_fleet_refused_records", "Records of devices that were refused");
     register_value(states, SampleKind::Counter, name, help, refused);

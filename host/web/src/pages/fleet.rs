@@ -95,6 +95,13 @@ fn overview(fleet: &dyn Fleet, view: &FleetView) -> Markup {
         @if let Some(other) = &view.waits_for {
             p.note { "The operator " strong { (other) } " assigns deployments to devices. This one counts, and takes over if that one is not heard." }
         }
+        @if let Some(cluster) = &view.kubernetes {
+            @if let Some(why) = &cluster.problem {
+                p.problem role="alert" { strong { "Kubernetes: " } (why) ". The deployments stay as they were." }
+            } @else {
+                p.note { (cluster.resources) " deployments are taken from Kubernetes: change them there." }
+            }
+        }
         @if view.refused.0 > 0 {
             p.problem role="alert" { (view.refused.0) " records were refused; the last one: " (view.refused.1.as_deref().unwrap_or_default()) }
         }

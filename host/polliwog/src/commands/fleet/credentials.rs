@@ -1,11 +1,12 @@
-//! `fleet credentials`: the passwords of a fleet at its broker, and the broker's accounts.
+//! `fleet credentials`: the passwords of a fleet at its broker, the broker's accounts, and the keys that seal records.
 //!
 //! `passwords.toml` holds all of them; the other files follow from it: `accounts.conf` for the broker, and a file for
 //! the operator and for each device, to copy to that host.
 
+use crate::fleet_host::{DEVICE_KEY, OPERATOR_KEY};
 use crate::output::print;
 use anyhow::Context;
-use broker::{OPERATOR, account_name, accounts};
+use broker::{Key, OPERATOR, account_name, accounts};
 use engine::random_bytes;
 use fleet::names::{RULE, is_name};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use std::path::Path;
 const LARGEST: u64 = 64 << 20;
 /// The file with every password.
 const PASSWORDS: &str = "passwords.toml";
+/// The entry of that file for the key of the operators. Names of devices have no such letter.
+const KEY: &str = "operator.key";
 /// The file for the broker.
 const ACCOUNTS: &str = "accounts.conf";
 
@@ -34,15 +37,21 @@ pub(super) fn credentials(device: &str, dir: &Path, revoke: bool) -> anyhow::Res
         passwords.insert(device.to_owned(), made());
     }
     let operator = passwords.entry(OPERATOR.to_owned()).or_insert_with(made).clone();
+    let key = passwords.entry(KEY.to_owned()).or_insert_with(made).clone();
+    let key = Key::from_hex(&key).with_context(|| format!("{}/{PASSWORDS}: {KEY} is damaged", dir.display()))?;
     let listed: toml::Table =
         passwords.iter().map(|(name, password)| (name.clone(), toml::Value::from(password.as_str()))).collect();
     // First: a password that is not kept could not be told to the broker again.
     write(&dir.join(PASSWORDS), &toml::to_string(&listed)?)?;
-    if let Some(password) = passwords.get(device) {
-        write(&own, &file_of(&account_name(device), password))?;
+    write(&dir.join(format!("{OPERATOR}.toml")), &file_of(OPERATOR, &operator, (OPERATOR_KEY, &key)))?;
+    for name in [OPERATOR, KEY] {
+        passwords.remove(name);
     }
-    write(&dir.join(format!("{OPERATOR}.toml")), &file_of(OPERATOR, &operator))?;
-    passwords.remove(OPERATOR);
+    // All of them, because files of an earlier version have no key.
+    for (name, password) in &passwords {
+        let file = file_of(&account_name(name), password, (DEVICE_KEY, &key.of_device(name)));
+        write(&dir.join(format!("{name}.toml")), &file)?;
+    }
     write(&dir.join(ACCOUNTS), &accounts(&operator, &passwords))?;
     let dir = dir.display();
     print(&match revoke {
@@ -75,8 +84,8 @@ fn read(file: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     table.into_iter().map(password).collect()
 }
 
-fn file_of(user: &str, password: &str) -> String {
-    format!("user = {user:?}\npassword = {password:?}\n")
+fn file_of(user: &str, password: &str, (name, key): (&str, &Key)) -> String {
+    format!("user = {user:?}\npassword = {password:?}\n{name} = {:?}\n", key.to_hex())
 }
 
 fn made() -> String {
@@ -108,7 +117,13 @@ mod tests {
         credentials("host-1", &dir, false).unwrap();
         let (operator, first) = (text("operator.toml"), text("host-1.toml"));
         credentials("host-2", &dir, false).unwrap();
-        assert_eq!((text("operator.toml"), text("host-1.toml")), (operator, first.clone()));
+        assert_eq!((text("operator.toml"), text("host-1.toml")), (operator.clone(), first.clone()));
+        let key = |text: &str, name: &str| {
+            let found = text.lines().find_map(|line| line.strip_prefix(&format!("{name} = \"")));
+            Key::from_hex(found.unwrap().trim_end_matches('"')).unwrap()
+        };
+        assert_eq!(key(&first, DEVICE_KEY), key(&operator, OPERATOR_KEY).of_device("host-1"));
+        assert!(!text(ACCOUNTS).contains(&key(&operator, OPERATOR_KEY).to_hex()) && !text(ACCOUNTS).contains(KEY));
         assert!(text(ACCOUNTS).contains("agent-host-1") && text(ACCOUNTS).contains("agent-host-2"));
         credentials("host-1", &dir, false).unwrap();
         assert_ne!(text("host-1.toml"), first);

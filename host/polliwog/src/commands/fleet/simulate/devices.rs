@@ -57,6 +57,7 @@ pub(super) fn link(url: &str, name: &str) -> Link {
     Link {
         url: url.to_owned(),
         credentials: None,
+        keys: broker::Keys::None,
         tls: None,
         name: name.to_owned(),
         seed: u64::from_le_bytes(random_bytes()),
