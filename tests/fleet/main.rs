@@ -256,8 +256,11 @@ fn nothing_is_lost_when_the_broker_is_away_wiped_or_restored() {
     let broken = place.join("broken");
     let server = Server::start(vec![("/", switched(broken.clone()))]);
     let mut fleet = Fleet::start(&place);
-    fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
-    let agent = fleet.agent("host-1", "", "");
+    let selector = json!({ "matchLabels": { "site": "a" } });
+    fleet.deploy("web", &json!({ "selector": selector, "targets": [target("web", &server.url("/"))] }));
+    let agent = fleet.agent("host-1", "site = \"a\"", "");
+    // One that no deployment chooses: it has sent its description only.
+    let other = fleet.agent("host-2", "", "");
     fleet.counts("web", [1, 0, 0, 0]);
 
     // Away: the agent polls and stores, and reports afterwards.
@@ -276,23 +279,31 @@ fn nothing_is_lost_when_the_broker_is_away_wiped_or_restored() {
     fleet.broker.up();
     fleet.counts("web", [0, 1, 0, 0]);
 
-    // Wiped while everything is idle, with an operator that starts without memory afterwards.
-    fleet.broker.down();
-    fleet.broker.wipe();
-    fleet.broker.up();
-    fleet.operator.take().unwrap().kill();
-    fleet.operate();
-    fleet.counts("web", [0, 1, 0, 0]);
-    let sent = |fleet: &Value| fleet["agent"]["queued"] == 0 && fleet["agent"]["broker"]["problem"].is_null();
-    until("everything is sent again", || agent.get("/api/v1/fleet"), sent);
-
-    // Restored from a copy that is older than what was acknowledged.
+    // Restored from a copy of the same stream that is older than what was acknowledged: that record is missing.
     fleet.broker.down();
     fleet.broker.copy("old", "jetstream");
     fleet.broker.up();
     fleet.operator.take().unwrap().kill();
     fleet.operate();
     fleet.counts("web", [0, 1, 0, 0]);
+
+    // Wiped while everything is idle, with an operator that starts without memory afterwards. An agent without reports
+    // has no record that could be missing, and notices that the stream is another one.
+    fleet.broker.down();
+    fleet.broker.wipe();
+    fleet.broker.up();
+    fleet.operator.take().unwrap().kill();
+    fleet.operate();
+    fleet.counts("web", [0, 1, 0, 0]);
+    let devices = || fleet.operator().get("/api/v1/fleet")["operator"]["devices"].clone();
+    until("both devices are known", devices, |devices| *devices == 2);
+    // It says why it sent again. Without that, the operator would ask for it after three heartbeats.
+    let logs = fleet.operator().get("/api/v1/fleet/devices/host-2/logs?limit=100").to_string();
+    assert!(logs.contains("lost its records") && !logs.contains("asked for all records"), "{logs}");
+    for agent in [&agent, &other] {
+        let sent = |fleet: &Value| fleet["agent"]["queued"] == 0 && fleet["agent"]["broker"]["problem"].is_null();
+        until("everything is sent again", || agent.get("/api/v1/fleet"), sent);
+    }
 }
 
 #[test]
