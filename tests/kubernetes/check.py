@@ -116,7 +116,7 @@ def main():
                 body = {"apiVersion": "polliwog.dev/v1alpha1", "kind": "Deployment", "metadata": about, "spec": spec}
                 return kubectl("apply", "-f", "-", text=json.dumps(body))
 
-            apply("1s")
+            apply("5s")
             phase = lambda wanted: lambda: resource("web").get("status", {}).get("phase") == wanted
             until("the agent polls it", phase("succeeded"))
             Service.broken = True
@@ -135,7 +135,7 @@ def main():
             assert found["metadata"]["resourceVersion"] == version, "a status without news was written"
             assert found["metadata"]["annotations"]["note"] == "by-hand", found["metadata"]
             assert found["metadata"]["generation"] == 1, found["metadata"]
-            apply("2s")
+            apply("6s")
             until("the change is observed", lambda: resource("web")["status"]["observedGeneration"] == 2)
             # What the schema refuses never arrives; what only the operator can refuse has its reason in the status.
             try:

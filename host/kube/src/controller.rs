@@ -1,7 +1,9 @@
 //! The loop that follows the resources and writes their status.
 
 use crate::client::{Client, Refused, Settings};
-use crate::resource::{GROUP, MANAGER, Resource, VERSION, add_heard, covers, finalizer, status, with_status};
+use crate::resource::{
+    GROUP, OF_FINALIZER, OF_STATUS, Resource, VERSION, add_heard, covers, finalizer, status, with_status,
+};
 use fleet::names::{RULE, is_name};
 use fleet::{DeploymentView, KubernetesState};
 use hyper::StatusCode;
@@ -162,14 +164,14 @@ impl<D: Deployments> Controller<D> {
         if resource.is_deleted {
             self.end(&name).await?;
             if resource.has_finalizer {
-                self.apply(&format!("/{name}"), &finalizer((&place, &name), false)).await?;
+                self.apply(&format!("/{name}"), OF_FINALIZER, &finalizer((&place, &name), false)).await?;
             }
             return Ok(());
         }
         let known = self.known.entry(name.clone()).or_default();
         (known.held, known.generation) = (resource.status.clone(), resource.generation);
         if !resource.has_finalizer {
-            self.apply(&format!("/{name}"), &finalizer((&place, &name), true)).await?;
+            self.apply(&format!("/{name}"), OF_FINALIZER, &finalizer((&place, &name), true)).await?;
         }
         // Also if the resource did not change: somebody may have changed the deployment by the API.
         let problem = self.define(&resource).await.err();
@@ -228,7 +230,8 @@ impl<D: Deployments> Controller<D> {
         for (name, status) in due {
             let mut full = status.clone();
             add_heard(&mut full, self.deployments.last_heard(&name));
-            let held = self.apply(&format!("/{name}/status"), &with_status((&place, &name), &full)).await?;
+            let body = with_status((&place, &name), &full);
+            let held = self.apply(&format!("/{name}/status"), OF_STATUS, &body).await?;
             if let Some(known) = self.known.get_mut(&name) {
                 known.held = held["status"].clone();
                 known.written = Some((status, now));
@@ -238,8 +241,8 @@ impl<D: Deployments> Controller<D> {
     }
 
     /// Applies a body to a resource, and returns what it is then; null if it is gone, which the watch says too.
-    async fn apply(&mut self, rest: &str, body: &Value) -> Result<Value, String> {
-        match self.client.apply(&self.path(rest), MANAGER, body).await {
+    async fn apply(&mut self, rest: &str, manager: &str, body: &Value) -> Result<Value, String> {
+        match self.client.apply(&self.path(rest), manager, body).await {
             Err(refused) if refused.status == Some(StatusCode::NOT_FOUND) => Ok(Value::Null),
             answer => answer.map_err(|refused| explained(&refused)),
         }

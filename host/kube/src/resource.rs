@@ -9,8 +9,10 @@ pub const CRD: &str = include_str!("crd.yaml");
 
 pub(crate) const GROUP: &str = "polliwog.dev";
 pub(crate) const VERSION: &str = "v1alpha1";
-/// The name under which the operator owns fields of the resources.
-pub(crate) const MANAGER: &str = "polliwog";
+/// The names under which the operator owns the status and the finalizer of a resource. They differ, because API servers
+/// before 1.22 take an application of the status as the whole of what its manager owns: it would give up the finalizer.
+pub(crate) const OF_STATUS: &str = "polliwog";
+pub(crate) const OF_FINALIZER: &str = "polliwog-finalizer";
 /// Keeps a deleted resource until the operator has deleted its deployment.
 const FINALIZER: &str = "polliwog.dev/deployment";
 

@@ -24,8 +24,10 @@ const FINALIZER: &str = "polliwog.dev/deployment";
 struct Objects {
     all: BTreeMap<String, Value>,
     version: u64,
-    /// The paths that were patched.
-    patched: Vec<String>,
+    /// The number of patches.
+    patched: usize,
+    /// The manager that owns the finalizer of an object.
+    owners: BTreeMap<String, String>,
     /// An answer to all requests instead.
     refusal: Option<(StatusCode, &'static str)>,
 }
@@ -97,7 +99,7 @@ impl Cluster {
     }
 
     fn patched(&self) -> usize {
-        self.objects.lock().unwrap().patched.len()
+        self.objects.lock().unwrap().patched
     }
 }
 
@@ -138,19 +140,40 @@ async fn list(State(cluster): State<Cluster>, Query(query): Query<HashMap<String
     Body::from_stream(lines).into_response()
 }
 
-/// Server-side apply of the finalizer.
-async fn apply(State(cluster): State<Cluster>, Path(name): Path<String>, body: Bytes) -> Response {
-    patched(&cluster, &name, |object| {
-        let applied: Value = serde_json::from_slice(&body).unwrap();
-        match &applied["metadata"]["finalizers"] {
-            Value::Null => drop(object["metadata"].as_object_mut().unwrap().remove("finalizers")),
-            finalizers => object["metadata"]["finalizers"] = finalizers.clone(),
+type Managed = Query<HashMap<String, String>>;
+
+/// Server-side apply of the finalizer: a manager removes only what it owns.
+async fn apply(
+    State(cluster): State<Cluster>,
+    Path(name): Path<String>,
+    Query(query): Managed,
+    body: Bytes,
+) -> Response {
+    let manager = &query["fieldManager"];
+    let applied: Value = serde_json::from_slice(&body).unwrap();
+    let is_owner = {
+        let owners = &mut cluster.objects.lock().unwrap().owners;
+        if applied["metadata"]["finalizers"].is_array() {
+            owners.insert(name.clone(), manager.clone());
         }
+        owners.get(&name) == Some(manager)
+    };
+    patched(&cluster, &name, |object| match &applied["metadata"]["finalizers"] {
+        Value::Null if is_owner => drop(object["metadata"].as_object_mut().unwrap().remove("finalizers")),
+        Value::Null => {}
+        finalizers => object["metadata"]["finalizers"] = finalizers.clone(),
     })
 }
 
-/// Server-side apply of the status: the fields of this manager are replaced, those of others stay.
-async fn apply_status(State(cluster): State<Cluster>, Path(name): Path<String>, body: Bytes) -> Response {
+/// Server-side apply of the status: the fields of this manager are replaced, those of others stay. As in API servers
+/// before 1.22, the manager gives up what it owns outside of the status.
+async fn apply_status(
+    State(cluster): State<Cluster>,
+    Path(name): Path<String>,
+    Query(query): Managed,
+    body: Bytes,
+) -> Response {
+    cluster.objects.lock().unwrap().owners.retain(|of, owner| *of != name || *owner != query["fieldManager"]);
     patched(&cluster, &name, |object| {
         let applied: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(applied["spec"], Value::Null, "a status has no spec");
@@ -167,7 +190,7 @@ fn patched(cluster: &Cluster, name: &str, change: impl FnOnce(&mut Value)) -> Re
     if !is_known {
         return (StatusCode::NOT_FOUND, json!({ "message": "not found" }).to_string()).into_response();
     }
-    cluster.objects.lock().unwrap().patched.push(name.to_owned());
+    cluster.objects.lock().unwrap().patched += 1;
     cluster.change(name, change).to_string().into_response()
 }
 
@@ -311,6 +334,7 @@ async fn a_resource_that_is_deleted_while_the_operator_is_away_ends_its_deployme
     until("both are defined", || world.known.names(), |names| names.len() == 2).await;
     until("it is held", || world.cluster.object("dns"), |object| object["metadata"]["finalizers"][0] == FINALIZER)
         .await;
+    until("a status is written", || world.status("dns"), |status| !status["phase"].is_null()).await;
     let version = world.known.find("web").unwrap().definition.version;
     world.stop();
     world.cluster.delete("dns");
