@@ -226,9 +226,6 @@ impl<H: AgentHost> Agent<H> {
             Ok(()) => self.receive().await.err(),
             Err(why) => Some(why),
         };
-        if let Some(why) = &problem {
-            tracing::debug!("the broker of the fleet: {why}");
-        }
         // A device id that is used twice stays a problem, although everything works.
         if !self.is_doubled || problem.is_some() {
             self.connection.set_problem(problem);
@@ -307,7 +304,6 @@ impl<H: AgentHost> Agent<H> {
                 "another host reports as device {device:?} too: give each host its own [fleet] device, because they replace \
                  each other's reports"
             );
-            tracing::error!("{problem}");
             self.connection.set_problem(Some(problem));
             self.is_doubled = true;
         }

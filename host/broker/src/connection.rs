@@ -80,7 +80,11 @@ impl Connection {
 
     /// Notes a problem of the broker that is not one of the connection; `None` if it is over.
     pub(crate) fn set_problem(&self, problem: Option<String>) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).problem = problem;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = problem.as_ref().filter(|_| state.problem != problem) {
+            tracing::warn!("the broker of the fleet: {why}");
+        }
+        state.problem = problem;
     }
 
     /// Returns a receiver that changes with each connection.

@@ -4,11 +4,13 @@
 use crate::link::Link;
 use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use url::Url;
 
 /// The port of a URL without one.
@@ -43,15 +45,18 @@ async fn steps(link: &Link, url: &str) -> Result<(), String> {
         return Err(format!("{host}:{port} is not a NATS server, or it refuses this connection"));
     }
     match &link.tls {
-        Some(tls) if url.scheme() == "tls" => handshake(stream.into_inner(), host, tls.clone()).await,
-        _ => Ok(()),
+        Some(tls) if url.scheme() == "tls" => {
+            let stream = handshake(stream.into_inner(), host, tls.clone()).await?;
+            log_in(link, BufReader::new(stream)).await
+        }
+        _ => log_in(link, stream).await,
     }
 }
 
-async fn handshake(stream: TcpStream, host: &str, tls: ClientConfig) -> Result<(), String> {
+async fn handshake(stream: TcpStream, host: &str, tls: ClientConfig) -> Result<TlsStream<TcpStream>, String> {
     let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
     let done = TlsConnector::from(Arc::new(tls)).connect(name, stream).await;
-    done.map(drop).map_err(|error| {
+    done.map_err(|error| {
         let found = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match found {
             // The verifier's own words.
@@ -63,10 +68,34 @@ async fn handshake(stream: TcpStream, host: &str, tls: ClientConfig) -> Result<(
     })
 }
 
+/// Logs in as the client does. A server that refuses that says so in one line, and ends the connection.
+async fn log_in(link: &Link, mut stream: BufReader<impl AsyncRead + AsyncWrite + Unpin>) -> Result<(), String> {
+    let mut about = json!({ "verbose": false, "pedantic": false, "name": link.name, "lang": "rust", "version": "0" });
+    if let Some((user, password)) = &link.credentials {
+        (about["user"], about["pass"]) = (user.as_str().into(), password.as_str().into());
+    }
+    let sent = stream.get_mut().write_all(format!("CONNECT {about}\r\nPING\r\n").as_bytes()).await;
+    let mut line = String::new();
+    let read = (&mut stream).take(FIRST_LINE).read_line(&mut line).await;
+    if sent.is_ok() && read.is_ok() && line.starts_with("-ERR") && line.contains("Authorization") {
+        return Err(match &link.credentials {
+            None => {
+                "the broker refuses hosts without credentials: name this host's file of `polliwog fleet credentials` \
+                     as [fleet] credentials"
+                    .to_owned()
+            }
+            Some((user, _)) => format!(
+                "the broker refuses the user {user:?}: it was revoked, its password is an older one, or the broker was not \
+                 restarted with the accounts.conf that names it"
+            ),
+        });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::io::AsyncWriteExt;
     use tokio::net::TcpListener;
 
     async fn reason(url: String) -> String {
@@ -85,9 +114,13 @@ mod tests {
     async fn the_reason_names_the_step_that_failed() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("nats://{}", listener.local_addr().unwrap());
-        for (first, expected) in
-            [("INFO {}\r\n", "ends the connection"), ("SSH-2.0\r\n", "not a NATS server"), ("", "not a NATS server")]
-        {
+        let cases = [
+            ("INFO {}\r\n", "ends the connection"),
+            ("INFO {}\r\n-ERR 'Authorization Violation'\r\n", "refuses hosts without credentials"),
+            ("SSH-2.0\r\n", "not a NATS server"),
+            ("", "not a NATS server"),
+        ];
+        for (first, expected) in cases {
             let serve = async {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 stream.write_all(first.as_bytes()).await.unwrap();

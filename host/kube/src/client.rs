@@ -79,7 +79,7 @@ impl Client {
         self.send(self.request(Method::PATCH, &path, Some(body))?).await
     }
 
-    /// Begins to watch a path, on a connection of its own.
+    /// Begins to watch a path, on a separate connection.
     pub(crate) async fn watch(&self, path: &str) -> Result<Watch, Refused> {
         let mut connection = self.connect().await?;
         let sent = connection.send_request(self.request(Method::GET, path, None)?);

@@ -19,7 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 const TICK: Duration = Duration::from_secs(1);
 /// A status is written again after this time for the time of the last heartbeat alone.
 const REFRESH: Duration = Duration::from_secs(300);
-/// A field that somebody else changed is written again after this time.
+/// A field that another manager changed is written again after this time.
 const RESTORE: Duration = Duration::from_secs(10);
 /// The delay before a failed step is tried again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub trait Deployments: Send + Sync + 'static {
     fn define(&self, name: &str, definition: Option<String>) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// What is known of a resource.
+/// The known state of a resource.
 #[derive(Default)]
 struct Known {
     generation: i64,
@@ -92,7 +92,7 @@ impl<D: Deployments> Controller<D> {
         format!("/apis/{GROUP}/{VERSION}/namespaces/{}/deployments{rest}", self.client.namespace())
     }
 
-    /// Shows a problem, or that there is none.
+    /// Shows a problem; `None` if it is over.
     fn note(&self, problem: Option<String>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(why) = problem.as_ref().filter(|_| state.problem != problem) {
@@ -151,7 +151,7 @@ impl<D: Deployments> Controller<D> {
                 }
             }
             Some("BOOKMARK") => {}
-            // The resource version of the watch is too old: the list begins anew.
+            // The resource version of the watch is too old: the resources are listed again.
             _ => return Ok(false),
         }
         Ok(true)
@@ -173,7 +173,7 @@ impl<D: Deployments> Controller<D> {
         if !resource.has_finalizer {
             self.apply(&format!("/{name}"), OF_FINALIZER, &finalizer((&place, &name), true)).await?;
         }
-        // Also if the resource did not change: somebody may have changed the deployment by the API.
+        // Also if the resource did not change: a user may have changed the deployment through the API.
         let problem = self.define(&resource).await.err();
         if let Some(known) = self.known.get_mut(&name) {
             if let Some(why) = problem.as_ref().filter(|_| known.problem != problem) {
@@ -249,12 +249,15 @@ impl<D: Deployments> Controller<D> {
     }
 }
 
-/// What is wrong, and the remedy.
+/// Returns the problem and its remedy, as one sentence.
 fn explained(refused: &Refused) -> String {
     let why = &refused.why;
     match refused.status {
         Some(StatusCode::NOT_FOUND) => {
-            format!("the cluster does not know this resource ({why}): `polliwog fleet crd | kubectl apply -f -`")
+            format!(
+                "the cluster does not know this resource ({why}): `polliwog fleet crd | kubectl apply -f -`; or the url is not that of \
+             an API server"
+            )
         }
         Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => format!(
             "the cluster refuses: {why}; the account needs get, list, watch and patch of deployments and deployments/status \

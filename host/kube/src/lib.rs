@@ -2,8 +2,8 @@
 //! what it counts into their status.
 //!
 //! The four requests that this needs (list, watch, and the application of a status and of a finalizer) are made here
-//! instead of by a client for everything that a cluster can do, which would be a second HTTP client beside the one of
-//! `egress`, with 27 to 50 further crates. Reference: <https://kubernetes.io/docs/reference/using-api/api-concepts/>
+//! instead of by a client for everything that a cluster can do, which would be a second HTTP client in addition to
+//! that of `egress`, with 27 to 50 further crates. Reference: <https://kubernetes.io/docs/reference/using-api/api-concepts/>
 //! and <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
 //!
 //! Invariant: a deployment ends when its resource is deleted, also if the operator was away at that time. A finalizer

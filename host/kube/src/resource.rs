@@ -27,7 +27,7 @@ pub(crate) struct Resource {
     /// Whether it is being deleted, and waits for its finalizers.
     pub is_deleted: bool,
     pub has_finalizer: bool,
-    /// What was written last.
+    /// The present status.
     pub status: Value,
 }
 

@@ -54,7 +54,7 @@ impl Cluster {
         (cluster, url)
     }
 
-    /// Changes an object as a client with all rights, and tells the watches.
+    /// Changes an object as a client with all rights, and sends the event to the watches.
     fn change(&self, name: &str, change: impl FnOnce(&mut Value)) -> Value {
         let mut objects = self.objects.lock().unwrap();
         let is_new = !objects.all.contains_key(name);
@@ -115,7 +115,7 @@ async fn list(State(cluster): State<Cluster>, Query(query): Query<HashMap<String
             .into_response();
     }
     let (mut events, (into, body)) = (cluster.events.subscribe(), tokio::sync::mpsc::channel::<String>(100));
-    // What happened between the list and the watch.
+    // The changes between the list and the watch.
     let from: u64 = query["resourceVersion"].parse().unwrap();
     let version = |object: &Value| object["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
     let missed: Vec<String> = (cluster.objects.lock().unwrap().all.values())
@@ -342,7 +342,7 @@ async fn a_resource_that_is_deleted_while_the_operator_is_away_ends_its_deployme
     world.start();
     until("its deployment ends", || world.known.names(), |names| *names == ["web"]).await;
     until("it is gone", || world.cluster.object("dns"), Value::is_null).await;
-    // What did not change is not defined again, which would reach every device.
+    // An unchanged deployment is not defined again, because that would reach every device.
     assert_eq!(world.known.find("web").unwrap().definition.version, version);
     world.cluster.delete("web");
     until("it is gone too", || world.cluster.object("web"), Value::is_null).await;
@@ -387,5 +387,5 @@ async fn a_watch_that_expired_begins_anew_and_a_cluster_that_refuses_is_named() 
         until(expected, || world.problem(), is_named).await;
     }
     world.cluster.objects.lock().unwrap().refusal = None;
-    until("it recovers by itself", || world.problem(), Option::is_none).await;
+    until("it recovers", || world.problem(), Option::is_none).await;
 }

@@ -1,4 +1,4 @@
-//! The definitions of a fleet's deployments at its operator, whoever makes them: the API, or Kubernetes.
+//! The definitions of a fleet's deployments at its operator, made through the API or by Kubernetes.
 
 use broker::Operator;
 use engine::{Clock, Reconfigurer};

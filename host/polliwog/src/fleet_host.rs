@@ -2,7 +2,9 @@
 
 use crate::definer::{Definer, kept};
 use crate::kubernetes::settings;
-use broker::{Agent, AgentHost, AgentLink, Description, Granted, Key, Keys, Link, Noticed, Operator};
+use broker::{
+    Agent, AgentHost, AgentLink, Description, Granted, Key, Keys, Link, Noticed, OPERATOR, Operator, account_name,
+};
 use config::{Config, FleetConfig, Made, Problem, made_by};
 use engine::{Clock, Log, Reconfigurer, random_bytes};
 use fleet::names::is_name;
@@ -91,6 +93,9 @@ fn link(fleet: &FleetConfig, part: &str) -> anyhow::Result<Link> {
     let found = fleet.credentials.as_deref().map(credentials).transpose();
     let found = found.map_err(|why| anyhow::anyhow!("[fleet] credentials: {why}"))?;
     let (credentials, keys) = found.map_or((None, Keys::None), |(credentials, keys)| (Some(credentials), keys));
+    if let Some(why) = credentials.as_ref().and_then(|(user, _)| other_user(fleet, user)) {
+        anyhow::bail!("[fleet] credentials: {why}");
+    }
     let name = format!("polliwog {part} {}", fleet.device);
     let tls = fleet.tls.build().map_err(|why| anyhow::anyhow!("[fleet] tls: {why}"))?.for_other_protocols();
     let seed = u64::from_le_bytes(random_bytes());
@@ -120,11 +125,43 @@ fn credentials(file: &Path) -> Result<((String, String), Keys), String> {
     Ok(((part("user")?, part("password")?), keys))
 }
 
-/// Returns the problem of the file of credentials, if any.
-pub(crate) fn problem(config: &Config) -> Option<Problem> {
-    let file = config.fleet.as_ref()?.credentials.as_deref()?;
-    let message = credentials(file).err()?;
-    Some(Problem { place: format!("{}: [fleet] credentials", config.file), message })
+/// Returns the problems of the files that `[fleet]` names, if any.
+pub(crate) fn problems(config: &Config) -> Vec<Problem> {
+    let Some(fleet) = &config.fleet else { return Vec::new() };
+    let found = |key: &str, message: String| Problem { place: format!("{}: [fleet] {key}", config.file), message };
+    let mut problems = Vec::new();
+    if let Some(file) = &fleet.credentials {
+        match credentials(file) {
+            Ok(((user, _), _)) => {
+                let why = other_user(fleet, &user).map(|why| format!("{}: {why}", file.display()));
+                problems.extend(why.map(|why| found("credentials", why)));
+            }
+            Err(why) => problems.push(found("credentials", why)),
+        }
+    }
+    if let Some(cluster) = &fleet.kubernetes
+        && let Err(why) = settings(cluster)
+    {
+        problems.push(found("kubernetes", why));
+    }
+    problems
+}
+
+/// Why the user of a file of `fleet credentials` is not the one of this host. Other users are the broker's own affair.
+fn other_user(fleet: &FleetConfig, user: &str) -> Option<String> {
+    let is_of_agent = user.starts_with(&account_name(""));
+    match (fleet.role.is_operator(), user) {
+        (true, user) if is_of_agent => {
+            Some(format!("this is the file of a device ({user}), and an operator needs {OPERATOR}.toml"))
+        }
+        (false, OPERATOR) => {
+            Some(format!("this is the file of the operator, which may do everything: name {}.toml", fleet.device))
+        }
+        (false, user) if is_of_agent && user != account_name(&fleet.device) => {
+            Some(format!("this is the file of another device ({user}): name {}.toml", fleet.device))
+        }
+        _ => None,
+    }
 }
 
 impl Fleet {
@@ -315,5 +352,33 @@ impl AgentHost for AgentStore {
 
     fn now(&self) -> Timestamp {
         self.clock.wall()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::FleetRole;
+
+    #[test]
+    fn the_file_of_another_host_is_refused() {
+        let cases = [
+            (FleetRole::Agent, "agent-a", None),
+            (FleetRole::Agent, "agent-b", Some("another device (agent-b): name a.toml")),
+            (FleetRole::Agent, "operator", Some("the file of the operator")),
+            (FleetRole::Agent, "own-user", None),
+            (FleetRole::Operator, "operator", None),
+            (FleetRole::Both, "operator", None),
+            (FleetRole::Both, "agent-a", Some("an operator needs operator.toml")),
+        ];
+        for (role, user, expected) in cases {
+            let fleet = FleetConfig { role, device: "a".to_owned(), ..crate::demo_fleet::operator(String::new()) };
+            let found = other_user(&fleet, user);
+            let is_expected = match (&found, expected) {
+                (Some(found), Some(expected)) => found.contains(expected),
+                (found, expected) => found.is_none() && expected.is_none(),
+            };
+            assert!(is_expected, "{role:?} {user}: {found:?}");
+        }
     }
 }

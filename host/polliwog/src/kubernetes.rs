@@ -47,7 +47,7 @@ fn settings_in(
     };
     let token_file = config.token_file.clone().or_else(|| of_pod("token"));
     if let Some(file) = &token_file {
-        read(file)?;
+        read(file).map_err(|why| format!("token_file: {why}"))?;
     }
     let ca_file: Option<PathBuf> = config.ca_file.clone().or_else(|| of_pod("ca.crt"));
     let tls = TlsConfig { ca_file, ..TlsConfig::default() };
@@ -100,7 +100,7 @@ mod tests {
         assert!(read(&pod, &none).unwrap_err().contains("this is no pod"));
         assert!(read(&pod, &of_pod).unwrap_err().contains("namespace: No such file"));
         std::fs::write(account.path().join("namespace"), "site\n").unwrap();
-        assert!(read(&pod, &of_pod).unwrap_err().contains("token: No such file"));
+        assert!(read(&pod, &of_pod).unwrap_err().contains("token_file: "));
         std::fs::write(account.path().join("token"), "secret").unwrap();
         assert!(read(&pod, &of_pod).unwrap_err().contains("ca.crt"));
         let ca = rcgen::generate_simple_self_signed(vec!["kubernetes".to_owned()]).unwrap();

@@ -1,4 +1,4 @@
-//! What one device reports, read from the broker.
+//! The records of one device, read from the broker.
 
 use crate::bucket::Bucket;
 use crate::record::last;

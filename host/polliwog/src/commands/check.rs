@@ -30,7 +30,7 @@ pub(super) async fn examined(common: &Common) -> anyhow::Result<Examined> {
     let mut found = Examined { problems, targets: config.targets.len(), ..Examined::default() };
     found.problems.extend(findings.problems);
     found.problems.extend(unknown_variables(&config));
-    found.problems.extend(fleet_host::problem(&config));
+    found.problems.extend(fleet_host::problems(&config));
     found.warnings = findings.warnings;
     found.unserved = findings.unserved;
     found.problems.sort_by_key(|problem| line(&problem.place));

@@ -138,7 +138,7 @@ fn status(found: &Value) -> anyhow::Result<()> {
         if let Some(why) = operator["kubernetes"]["problem"].as_str() {
             print(&format!("Kubernetes: {why}"))?;
         }
-        if operator["complete"] == false {
+        if operator["complete"] == false && operator["broker"]["connected"] == true {
             print("the records of the fleet are still being read; counters are too low until then")?;
         }
         if let Some(why) = operator["refusedReason"].as_str() {

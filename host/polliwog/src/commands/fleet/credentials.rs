@@ -57,14 +57,13 @@ pub(super) fn credentials(device: &str, dir: &Path, revoke: bool) -> anyhow::Res
     print(&match revoke {
         true => {
             format!(
-                "{device} is removed from {dir}/{ACCOUNTS}: copy that next to the broker's configuration, and reload the broker with \
-             `nats-server --signal reload`"
+                "{device} is removed from {dir}/{ACCOUNTS}: copy that next to the broker's configuration, and restart the broker"
             )
         }
         false => format!(
-            "1. Copy {dir}/{ACCOUNTS} next to the broker's configuration, which needs the line: include \"{ACCOUNTS}\"; reload \
-             the broker with `nats-server --signal reload`\n2. Copy {dir}/{device}.toml to the device, and name it as [fleet] \
-             credentials\n3. The operator needs {dir}/{OPERATOR}.toml, likewise"
+            "1. Copy {dir}/{ACCOUNTS} next to the broker's configuration, which needs the line: include \"{ACCOUNTS}\"; restart \
+             the broker, because a reload applies new accounts only in part\n2. Copy {dir}/{device}.toml to the device, and name \
+             it as [fleet] credentials\n3. The operator needs {dir}/{OPERATOR}.toml, likewise"
         ),
     })?;
     Ok(0)
