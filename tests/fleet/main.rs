@@ -247,6 +247,14 @@ fn what_a_device_lacks_is_the_reason_of_its_failure() {
     assert_eq!(agent.target("mine")["source"], "file");
     let (_, page) = support::get(&agent.api, "/fleet", Some(TOKEN));
     assert!(page.contains("its own definition takes precedence"), "{page}");
+    // Of two deployments with a target of one id, one is polled, and the other one fails with the reason.
+    for name in ["one", "two"] {
+        fleet.deploy(name, &json!({ "targets": [target("twin", &server.url("/own"))] }));
+    }
+    fleet.counts("one", [1, 0, 0, 0]);
+    let view = fleet.counts("two", [0, 1, 0, 0]);
+    let why = view["lastError"]["error"].as_str().unwrap();
+    assert!(why.contains("the deployment one has a target twin too"), "{view}");
 }
 
 #[test]

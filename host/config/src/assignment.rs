@@ -13,19 +13,21 @@ use crate::written::Environment;
 use model::{TargetId, TargetSource};
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Config {
-    /// Adds the targets of the deployments. A target with an id that is used already is not added: its own definition
-    /// takes precedence.
+    /// Adds the targets of the deployments. A target with the id of one that this host defines is not added: its own
+    /// definition takes precedence. Neither is one with the id of a target of another deployment, which is a problem.
     pub(crate) fn assign(
         &mut self,
         overrides: &Overrides,
         environment: Environment<'_>,
         misfits: &mut BTreeMap<String, String>,
     ) {
-        let mut known: BTreeSet<TargetId> = self.targets.iter().map(|target| target.id.clone()).collect();
+        // The deployment that each target is from; `None` for those that this host defines.
+        let mut known: BTreeMap<TargetId, Option<&str>> =
+            self.targets.iter().map(|target| (target.id.clone(), None)).collect();
         for (key, text) in overrides {
             let Some(Made::Assignment(deployment)) = made_by(key) else { continue };
             let Some(fleet) = self.fleet.clone().filter(|fleet| fleet.role.is_agent()) else {
@@ -44,14 +46,20 @@ impl Config {
                 let filled = fill_in(&mut target, &fleet);
                 let id = target.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
                 let added = filled.and_then(|()| {
-                    if TargetId::new(&id).is_ok_and(|id| known.contains(&id)) {
-                        return Ok(None);
+                    match TargetId::new(&id).ok().and_then(|id| known.get(&id)) {
+                        Some(None) => return Ok(None),
+                        Some(Some(other)) => {
+                            return Err(format!(
+                                "the deployment {other} has a target {id} too, which is polled: give each target another id"
+                            ));
+                        }
+                        None => {}
                     }
                     self.defined((&id, target), TargetSource::Assignment, overrides, environment).map(Some)
                 });
                 let problem = match added {
                     Ok(Some(target)) => {
-                        known.insert(target.id.clone());
+                        known.insert(target.id.clone(), Some(deployment));
                         self.targets.push(Arc::new(target));
                         None
                     }
