@@ -23,7 +23,7 @@ pub(crate) enum Bucket {
     Leases,
 }
 
-/// The bytes that the broker counts besides a record: its seal, and the header of a conditional write.
+/// The bytes that the broker counts in addition to a record: its seal, and the header of a conditional write.
 const AROUND: usize = 256;
 
 impl Bucket {

@@ -26,6 +26,8 @@ pub(crate) struct Connection {
     pub client: Client,
     pub context: Context,
     state: Arc<Mutex<LinkState>>,
+    /// The problem that was logged last. A step that fails is tried again each second, after others that work.
+    logged: Arc<Mutex<Option<String>>>,
     /// Counts connections.
     connected: watch::Receiver<u64>,
 }
@@ -41,6 +43,8 @@ impl Connection {
         let (count, connected) = watch::channel(0_u64);
         let jitter = Jitter::new(link.seed);
         let (noted, count) = (state.clone(), Arc::new(count));
+        let logged = Arc::<Mutex<Option<String>>>::default();
+        let forgotten = logged.clone();
         let diagnosis = Arc::new(Diagnosis { link: link.clone(), is_running: AtomicBool::new(false) });
         let mut options = ConnectOptions::new()
             .name(&link.name)
@@ -55,6 +59,7 @@ impl Connection {
                     explain(&diagnosis, &noted);
                 }
                 if event == Event::Connected {
+                    *forgotten.lock().unwrap_or_else(PoisonError::into_inner) = None;
                     count.send_modify(|count| *count += 1);
                 }
                 std::future::ready(())
@@ -70,7 +75,7 @@ impl Connection {
         let client = options.connect(link.servers()).await.map_err(|error| format!("{}: {error}", link.url))?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ANSWER);
-        Ok(Self { client, context, state, connected })
+        Ok(Self { client, context, state, logged, connected })
     }
 
     /// Returns whether the broker can be reached.
@@ -80,11 +85,12 @@ impl Connection {
 
     /// Notes a problem of the broker that is not one of the connection; `None` if it is over.
     pub(crate) fn set_problem(&self, problem: Option<String>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(why) = problem.as_ref().filter(|_| state.problem != problem) {
-            tracing::warn!("the broker of the fleet: {why}");
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = problem.as_ref().filter(|_| *logged != problem) {
+            tracing::warn!("fleet: {why}");
+            logged.clone_from(&problem);
         }
-        state.problem = problem;
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).problem = problem;
     }
 
     /// Returns a receiver that changes with each connection.

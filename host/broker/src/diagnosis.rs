@@ -99,15 +99,8 @@ mod tests {
     use tokio::net::TcpListener;
 
     async fn reason(url: String) -> String {
-        diagnose(&Link {
-            url,
-            credentials: None,
-            keys: crate::seal::Keys::None,
-            tls: None,
-            name: String::new(),
-            seed: 0,
-        })
-        .await
+        let keys = crate::seal::Keys::None;
+        diagnose(&Link { url, credentials: None, keys, tls: None, name: String::new(), seed: 0 }).await
     }
 
     #[tokio::test]

@@ -228,8 +228,8 @@ impl Reconfigurer {
             match (made_by(key), value) {
                 (Some(made @ Made::Assignment(_)), Some(_)) => tracing::info!("the {made} is active"),
                 (Some(made @ Made::Assignment(_)), None) => tracing::info!("the {made} is withdrawn"),
-                (Some(made), Some(_)) => tracing::info!("the {made} is defined through the API"),
-                (Some(made), None) => tracing::info!("the {made} was deleted through the API"),
+                (Some(made), Some(_)) => tracing::info!("the {made} is defined"),
+                (Some(made), None) => tracing::info!("the {made} is deleted"),
                 (None, Some(value)) => {
                     tracing::info!("the setting {key} is now {value}; it wins over the file until it is unset");
                 }

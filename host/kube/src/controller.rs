@@ -30,11 +30,9 @@ const SILENT: Duration = Duration::from_secs(320);
 
 /// The deployments of the operator.
 pub trait Deployments: Send + Sync + 'static {
-    /// Whether this operator assigns deployments; another one may.
-    fn assigns(&self) -> bool;
-
-    /// Whether the counters are complete: everything at the broker has been read.
-    fn is_complete(&self) -> bool;
+    /// Whether this operator writes what is counted: it assigns deployments instead of another one, and has read
+    /// everything at the broker.
+    fn reports(&self) -> bool;
 
     /// The deployment with a name.
     fn find(&self, name: &str) -> Option<DeploymentView>;
@@ -192,7 +190,7 @@ impl<D: Deployments> Controller<D> {
         if resource.is_defined_by(self.deployments.find(name).as_ref())? {
             return Ok(());
         }
-        tracing::info!("the deployment {name} is taken from Kubernetes");
+        tracing::info!("Kubernetes defines the deployment {name}");
         self.deployments.define(name, Some(resource.spec.to_string())).await
     }
 
@@ -202,14 +200,13 @@ impl<D: Deployments> Controller<D> {
         if self.deployments.find(name).is_none() {
             return Ok(());
         }
-        tracing::info!("the deployment {name} is deleted, as in Kubernetes");
+        tracing::info!("the resource of the deployment {name} is deleted in Kubernetes");
         self.deployments.define(name, None).await
     }
 
     /// Writes each status that differs from what the cluster holds.
     async fn report(&mut self) -> Result<(), String> {
-        // An operator that waits would write the same, and one that still reads the fleet too little.
-        if !self.deployments.assigns() || !self.deployments.is_complete() {
+        if !self.deployments.reports() {
             return Ok(());
         }
         let place = self.client.namespace().to_owned();

@@ -24,8 +24,8 @@ const FINALIZER: &str = "polliwog.dev/deployment";
 struct Objects {
     all: BTreeMap<String, Value>,
     version: u64,
-    /// The number of patches.
-    patched: usize,
+    /// The number of patches of each object.
+    patched: BTreeMap<String, usize>,
     /// The manager that owns the finalizer of an object.
     owners: BTreeMap<String, String>,
     /// An answer to all requests instead.
@@ -98,8 +98,8 @@ impl Cluster {
         self.objects.lock().unwrap().all.get(name).cloned().unwrap_or_default()
     }
 
-    fn patched(&self) -> usize {
-        self.objects.lock().unwrap().patched
+    fn patched(&self, name: &str) -> usize {
+        self.objects.lock().unwrap().patched.get(name).copied().unwrap_or_default()
     }
 }
 
@@ -190,7 +190,7 @@ fn patched(cluster: &Cluster, name: &str, change: impl FnOnce(&mut Value)) -> Re
     if !is_known {
         return (StatusCode::NOT_FOUND, json!({ "message": "not found" }).to_string()).into_response();
     }
-    cluster.objects.lock().unwrap().patched += 1;
+    *cluster.objects.lock().unwrap().patched.entry(name.to_owned()).or_default() += 1;
     cluster.change(name, change).to_string().into_response()
 }
 
@@ -211,11 +211,7 @@ impl Known {
 }
 
 impl Deployments for Known {
-    fn assigns(&self) -> bool {
-        true
-    }
-
-    fn is_complete(&self) -> bool {
+    fn reports(&self) -> bool {
         true
     }
 
@@ -309,9 +305,15 @@ async fn a_resource_is_a_deployment_and_its_status_is_what_is_counted() {
     let observed = |status: &Value| status["observedGeneration"] == 2;
     until("the change is observed", || world.status("dns"), observed).await;
     assert!(world.known.find("dns").unwrap().definition.targets[0].contains("http://b/"));
-    let before = world.cluster.patched();
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert_eq!(world.cluster.patched(), before, "an equal status is not written");
+    let before = world.cluster.patched("dns");
+    world.cluster.define("web", &spec("http://a/"));
+    until("another one is defined", || world.known.names(), |names| names.len() == 2).await;
+    for count in 1..=3 {
+        world.known.count("web", count, 0);
+        let is_shown = |status: &Value| status["aggregate"]["succeeded"] == count;
+        until("the other one is written", || world.status("web"), is_shown).await;
+    }
+    assert_eq!(world.cluster.patched("dns"), before, "an equal status is not written");
     world.known.count("dns", 1, 1);
     until("the failure is shown", || world.status("dns"), |status| status["phase"] == "failed").await;
 

@@ -60,12 +60,9 @@ fn read(file: &Path) -> Result<String, String> {
 }
 
 impl Deployments for Definer {
-    fn assigns(&self) -> bool {
-        self.operator.view().waits_for.is_none()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.operator.view().is_complete
+    fn reports(&self) -> bool {
+        let view = self.operator.view();
+        view.waits_for.is_none() && view.is_complete
     }
 
     fn find(&self, name: &str) -> Option<DeploymentView> {

@@ -84,8 +84,8 @@ pub(super) async fn simulate(size: &Size, server: &Path, is_json: bool) -> anyho
     settle(&operator.handle, clock, |counts| counts.0 == all && counts.1 == all).await?;
     let joined = clock.now().since(begun);
 
-    let used = || (usage(&format!("/proc/{}", broker.process())), usage("/proc/self"), fleet.usage());
-    let before = used();
+    let used = |fleet: &Fleet| (usage(&format!("/proc/{}", broker.process())), usage("/proc/self"), fleet.usage());
+    let before = used(&fleet);
     let samples: Arc<Mutex<Vec<u64>>> = Arc::default();
     let watching = tokio::spawn(watch(operator.handle.clone(), samples.clone(), clock));
     let began = clock.now();
@@ -97,7 +97,7 @@ pub(super) async fn simulate(size: &Size, server: &Path, is_json: bool) -> anyho
     watching.abort();
     let mut lags = std::mem::take(&mut *samples.lock().unwrap_or_else(PoisonError::into_inner));
     lags.sort_unstable();
-    let after = (usage(&format!("/proc/{}", broker.process())), usage("/proc/self"), fleet.usage());
+    let after = used(&fleet);
     let at = |share: f64| lags.get((lags.len() as f64 * share) as usize).copied().unwrap_or_default();
     let part = |after: Usage, before: Usage| json!({ "cpuSeconds": after.cpu - before.cpu, "memoryMb": after.memory });
     let total = u64::from(size.events) * size.seconds;
