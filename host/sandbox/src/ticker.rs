@@ -1,9 +1,10 @@
 //! The clock by which running guests are interrupted.
 //!
 //! A thread ticks every 2 ms while guests run. An idle host polls a few times a second, and 500 wake-ups a second would
-//! cost more than its polls. So the thread sleeps when no guest has run for a tick, and the next guest wakes it. If
-//! guests have run, but none runs at a tick, the next tick comes after 4 ms. A guest that never returns is noticed
-//! as soon as before, 2 to 4 ms after it began: a tick that comes later finds that it has used its 2 ms.
+//! cost more than its polls. So the thread sleeps when the guests of about one poll have come and gone since the last
+//! tick, and the next guest wakes it. If no guest runs, the next tick comes after 4 ms, and so does the first one
+//! after a sleep. A guest that never returns is noticed as soon as with ticks every 2 ms, 2 to 4 ms after it began: a
+//! tick that comes later finds that it has used its 2 ms.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,8 +14,10 @@ use std::time::Duration;
 
 /// Interval at which the CPU time of running guests is checked.
 const TICK: Duration = Duration::from_millis(2);
-/// The interval while guests come and go.
+/// The interval while guests come and go, and after a sleep.
 const PASSING: Duration = Duration::from_millis(4);
+/// A poll of one request enters its guest about so many times. The thread sleeps if there were no more in an interval.
+const ENTRIES_OF_A_POLL: u64 = 3;
 
 /// The state that the thread shares with the runtimes of guests.
 #[derive(Default)]
@@ -74,13 +77,13 @@ impl Ticker {
             // Read in this order: a guest that enters in between counts as running.
             let left = self.left.load(Ordering::SeqCst);
             let entered = self.entered.load(Ordering::SeqCst);
-            if entered == left && entered == seen {
-                self.sleep(seen);
-                continue;
+            let is_running = entered != left;
+            if !is_running && entered - seen <= ENTRIES_OF_A_POLL {
+                self.sleep(entered);
             }
             seen = entered;
-            thread::sleep(if entered == left { PASSING } else { TICK });
-            if !tick() {
+            thread::sleep(if is_running { TICK } else { PASSING });
+            if self.stopped.load(Ordering::SeqCst) || !tick() {
                 return;
             }
         }

@@ -21,6 +21,11 @@ impl Scheduler {
         self.queue.len() + self.ready.len() + self.doubtful.len() + self.hosts.waiting()
     }
 
+    /// Returns true if a target that is due waits for the end of another poll.
+    pub fn has_waiting(&self) -> bool {
+        self.depth() > self.queue.len()
+    }
+
     /// Returns the target that is due next, and its due time.
     pub fn next_due(&self) -> Option<(&TargetId, Moment)> {
         let waiting = self.ready.first().into_iter().chain(self.doubtful.first()).min();
