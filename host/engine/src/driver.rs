@@ -1,8 +1,8 @@
 //! The driver: one loop over one enum of messages. Nothing else moves the scheduler.
 //!
-//! The loop hands polls to the lanes, hands their results to scheduler and store, and carries out commands. It wakes at
-//! most every 2 to 4 ms and handles all messages and due times of that moment in one turn. Every trigger (time, a finished
-//! poll, a command, a reconfiguration) arrives through the same channel.
+//! The loop hands polls to the lanes, hands their results to scheduler and store, and carries out commands. It wakes
+//! at most every 2 ms, and every 4 ms under load, and handles all messages and due times of that moment in one turn.
+//! Every trigger (time, a finished poll, a command, a reconfiguration) arrives through the same channel.
 //!
 //! A poll that changes something visits the loop twice: when it starts and when it ends. The store then owns its
 //! result: the writer's queue defines the order of publications, and the writer's thread replaces the read model's
@@ -187,9 +187,9 @@ impl Driver {
     /// Waits for the next turn; the last one began at `woken`. Returns the message that ended the wait, if one did.
     /// Fails if no sender is left.
     ///
-    /// After two turns in a row with messages, or if a poll is due before the next tick, the loop sleeps until that tick
-    /// even if there are more: then their senders need not wake it. A single message is handled at once: an idle host
-    /// would sleep and wake for nothing.
+    /// After two turns in a row with messages, or if a poll is due before the next tick, the loop sleeps until that
+    /// tick even if there are more: then their senders need not wake it. A single message is handled at once: an idle
+    /// host would sleep and wake for nothing.
     fn wait(&self, inbox: &Inbox, woken: Moment) -> Result<Option<Mail>, Disconnected> {
         let patience = self.patience();
         let is_due = self.wiring.clock.now().after(patience) <= woken.after(self.tick);

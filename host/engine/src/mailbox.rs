@@ -150,7 +150,7 @@ mod tests {
         assert!(inbox.wait(Duration::ZERO, false).is_err());
         mailbox.send_unhurried(message());
         assert!(inbox.take().next().is_none(), "the driver is awake");
-        assert!(inbox.wait(LONG, false).is_err(), "it looks at the list soon, although it would sleep for long");
+        assert!(inbox.wait(LONG, false).is_err(), "it reads the list soon, although it would sleep for long");
         assert_eq!(inbox.take_unhurried().len(), 1);
         assert!(inbox.wait(Duration::ZERO, true).is_err());
         mailbox.send_unhurried(message());
