@@ -108,7 +108,7 @@ pub struct Driver {
     /// The total duration of all polls, and their number.
     poll_time: (Duration, u64),
     turns: LoopState,
-    /// The number of turns with messages that hurry since the last one without.
+    /// The number of turns with messages that were not deferred since the last one without.
     streak: u32,
     /// The shortest time until the next turn.
     tick: Duration,
@@ -177,7 +177,7 @@ impl Driver {
             let Ok(first) = self.wait(inbox, woken) else { return };
             alive.0.beat();
             woken = self.wiring.clock.now();
-            self.turn(inbox.take_unhurried(), first.into_iter().chain(inbox.take()), woken);
+            self.turn(inbox.take_deferred(), first.into_iter().chain(inbox.take()), woken);
             if self.is_over() {
                 return;
             }
@@ -197,7 +197,7 @@ impl Driver {
         let first = if is_busy {
             None
         } else {
-            match inbox.wait(patience, self.scheduler.has_waiting() || self.ending.is_some()) {
+            match inbox.wait(patience, !self.scheduler.has_waiting() && self.ending.is_none()) {
                 Ok(mail) => Some(mail),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return Err(Disconnected),
@@ -219,11 +219,12 @@ impl Driver {
     }
 
     /// One turn: all messages, then due times, then a part of a flush if it is time. Measures itself.
-    fn turn(&mut self, unhurried: Vec<Message>, mails: impl Iterator<Item = Mail>, woken: Moment) {
-        let (mut hurried, mut oldest, waited) = (0, None, unhurried.len());
-        unhurried.into_iter().for_each(|message| self.handle(message));
+    fn turn(&mut self, deferred: Vec<Message>, mails: impl Iterator<Item = Mail>, woken: Moment) {
+        let (mut prompt, mut oldest) = (0, None);
+        let count = deferred.len();
+        deferred.into_iter().for_each(|message| self.handle(message));
         for Mail { sent, message } in mails {
-            hurried += 1;
+            prompt += 1;
             oldest = oldest.max(Some(woken.since(sent)));
             self.handle(message);
         }
@@ -231,8 +232,8 @@ impl Driver {
         self.tick = if self.starting.len() > 1 { BUSY_TICK } else { TICK };
         self.hand_over();
         self.flush();
-        self.streak = if hurried > 0 { self.streak.saturating_add(1) } else { 0 };
-        self.measure(self.wiring.clock.now().since(woken), hurried + waited, oldest);
+        self.streak = if prompt > 0 { self.streak.saturating_add(1) } else { 0 };
+        self.measure(self.wiring.clock.now().since(woken), count + prompt, oldest);
         self.publish_scheduler();
     }
 

@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 /// The capacity of the channel. Each poll in flight and each command sends one message.
 pub(crate) const CAPACITY: usize = 4_096;
 
-/// The longest time that a message of [`Mailbox::send_unhurried`] waits. It is shorter than anyone notices.
-const UNHURRIED: Duration = Duration::from_millis(50);
+/// The longest time that a deferrable message waits. Users do not notice it.
+const LONGEST_DEFERRAL: Duration = Duration::from_millis(50);
 
 /// A message and when it was sent.
 pub(crate) struct Mail {
@@ -26,52 +26,53 @@ pub(crate) struct Mail {
 pub struct Mailbox {
     clock: Clock,
     sender: SyncSender<Mail>,
-    unhurried: Arc<Mutex<Unhurried>>,
+    deferred: Arc<Mutex<Deferred>>,
 }
 
 /// The driver's inbox.
 pub struct Inbox {
     clock: Clock,
     receiver: Receiver<Mail>,
-    unhurried: Arc<Mutex<Unhurried>>,
+    deferred: Arc<Mutex<Deferred>>,
 }
 
 /// The messages that wait until the driver wakes.
 #[derive(Default)]
-struct Unhurried {
+struct Deferred {
     messages: Vec<Message>,
-    /// When the driver wakes even if it is sent nothing; in the past while it is awake. `None` if it must be woken.
+    /// When the driver wakes without a message; in the past while it is awake. `None` if no message may be deferred.
     wakes: Option<Moment>,
 }
 
 /// Makes the channel to the driver.
 pub fn channel(clock: Clock) -> (Mailbox, Inbox) {
     let (sender, receiver) = sync_channel(CAPACITY);
-    let unhurried = Arc::<Mutex<Unhurried>>::default();
-    (Mailbox { clock, sender, unhurried: unhurried.clone() }, Inbox { clock, receiver, unhurried })
+    let deferred = Arc::<Mutex<Deferred>>::default();
+    (Mailbox { clock, sender, deferred: deferred.clone() }, Inbox { clock, receiver, deferred })
 }
 
 /// A message is added or taken as a whole, so the list is valid after a panic of another thread.
-fn lock(unhurried: &Mutex<Unhurried>) -> MutexGuard<'_, Unhurried> {
-    unhurried.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(deferred: &Mutex<Deferred>) -> MutexGuard<'_, Deferred> {
+    deferred.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Inbox {
-    /// Waits at most `patience` for a message that hurries. `must_be_woken`: no message can wait.
-    pub(crate) fn wait(&self, patience: Duration, must_be_woken: bool) -> Result<Mail, RecvTimeoutError> {
-        let mut unhurried = lock(&self.unhurried);
-        let patience = if unhurried.messages.is_empty() { patience } else { patience.min(UNHURRIED) };
-        unhurried.wakes = (!must_be_woken).then(|| self.clock.now().after(patience));
-        drop(unhurried);
+    /// Waits for a message that is not deferred, at most for `patience`, and not longer than a deferred one may wait.
+    /// While it waits, senders may defer messages only if `may_defer`.
+    pub(crate) fn wait(&self, patience: Duration, may_defer: bool) -> Result<Mail, RecvTimeoutError> {
+        let mut deferred = lock(&self.deferred);
+        let patience = if deferred.messages.is_empty() { patience } else { patience.min(LONGEST_DEFERRAL) };
+        deferred.wakes = may_defer.then(|| self.clock.now().after(patience));
+        drop(deferred);
         self.receiver.recv_timeout(patience)
     }
 
-    /// Takes the messages that do not hurry.
-    pub(crate) fn take_unhurried(&self) -> Vec<Message> {
-        std::mem::take(&mut lock(&self.unhurried).messages)
+    /// Takes the deferred messages.
+    pub(crate) fn take_deferred(&self) -> Vec<Message> {
+        std::mem::take(&mut lock(&self.deferred).messages)
     }
 
-    /// Takes the messages that hurry.
+    /// Takes the messages that are not deferred.
     pub(crate) fn take(&self) -> impl Iterator<Item = Mail> {
         self.receiver.try_iter()
     }
@@ -83,15 +84,15 @@ impl Mailbox {
         self.sender.send(Mail { sent: self.clock.now(), message }).is_ok()
     }
 
-    /// Sends a message that can wait for 50 ms. Wakes the driver only if it would sleep for longer, because a wake-up
-    /// costs an idle host about as much as the work.
-    pub(crate) fn send_unhurried(&self, message: Message) -> bool {
-        let mut unhurried = lock(&self.unhurried);
-        if unhurried.wakes.is_some_and(|wakes| wakes <= self.clock.now().after(UNHURRIED)) {
-            unhurried.messages.push(message);
+    /// Sends a message that can wait for 50 ms. Wakes the driver only if it would sleep for longer, because waking it
+    /// costs an idle host about as much as handling the message. Returns false if the driver has ended.
+    pub(crate) fn send_deferrable(&self, message: Message) -> bool {
+        let mut deferred = lock(&self.deferred);
+        if deferred.wakes.is_some_and(|wakes| wakes <= self.clock.now().after(LONGEST_DEFERRAL)) {
+            deferred.messages.push(message);
             return true;
         }
-        drop(unhurried);
+        drop(deferred);
         self.send(message)
     }
 
@@ -130,30 +131,30 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_hurry_wakes_a_driver_that_would_sleep_for_long() {
+    fn a_deferrable_message_wakes_a_driver_that_would_sleep_for_long() {
         let (mailbox, inbox) = channel(Clock::start());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // The list is locked until the driver waits.
-                while lock(&inbox.unhurried).wakes.is_none() {
+                // It is set when the driver starts to wait.
+                while lock(&inbox.deferred).wakes.is_none() {
                     std::thread::yield_now();
                 }
-                mailbox.send_unhurried(message());
+                mailbox.send_deferrable(message());
             });
-            assert!(inbox.wait(LONG, false).is_ok());
+            assert!(inbox.wait(LONG, true).is_ok());
         });
     }
 
     #[test]
-    fn a_message_without_hurry_waits_for_a_driver_that_wakes_soon() {
+    fn a_deferrable_message_waits_for_a_driver_that_wakes_soon() {
         let (mailbox, inbox) = channel(Clock::start());
-        assert!(inbox.wait(Duration::ZERO, false).is_err());
-        mailbox.send_unhurried(message());
-        assert!(inbox.take().next().is_none(), "the driver is awake");
-        assert!(inbox.wait(LONG, false).is_err(), "it reads the list soon, although it would sleep for long");
-        assert_eq!(inbox.take_unhurried().len(), 1);
         assert!(inbox.wait(Duration::ZERO, true).is_err());
-        mailbox.send_unhurried(message());
+        mailbox.send_deferrable(message());
+        assert!(inbox.take().next().is_none(), "the driver is awake");
+        assert!(inbox.wait(LONG, true).is_err(), "it wakes for the deferred message, although it would sleep for long");
+        assert_eq!(inbox.take_deferred().len(), 1);
+        assert!(inbox.wait(Duration::ZERO, false).is_err());
+        mailbox.send_deferrable(message());
         assert!(inbox.take().next().is_some(), "another poll waits for its end");
     }
 }

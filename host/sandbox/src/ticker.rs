@@ -16,7 +16,7 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(2);
 /// The interval while guests come and go, and after a sleep.
 const PASSING: Duration = Duration::from_millis(4);
-/// A poll of one request enters its guest about so many times. The thread sleeps if there were no more in an interval.
+/// About the number of entries into the guest in a poll with one request. With no more per interval, the thread sleeps.
 const ENTRIES_OF_A_POLL: u64 = 3;
 
 /// The state that the thread shares with the runtimes of guests.
@@ -73,7 +73,7 @@ impl Ticker {
 
     fn run(&self, tick: impl Fn() -> bool) {
         let mut seen = 0;
-        while !self.stopped.load(Ordering::SeqCst) {
+        loop {
             // Read in this order: a guest that enters in between counts as running.
             let left = self.left.load(Ordering::SeqCst);
             let entered = self.entered.load(Ordering::SeqCst);

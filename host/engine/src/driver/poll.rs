@@ -37,10 +37,10 @@ impl Work {
         let (finished, took) = sandbox::measured(|| finished(target.clone(), done, wall, &self.aliases));
         self.served.usage.charge(took);
         guard.target = None;
-        let is_unhurried = finished.failure.is_none() && finished.merged && !finished.changes.is_urgent();
+        let is_deferrable = finished.merged && finished.failure.is_none() && !finished.changes.is_urgent();
         let message = Message::Finished(Box::new(finished));
         // The driver is gone only when the host ends.
-        let _ = if is_unhurried { guard.mailbox.send_unhurried(message) } else { guard.mailbox.send(message) };
+        let _ = if is_deferrable { guard.mailbox.send_deferrable(message) } else { guard.mailbox.send(message) };
     }
 }
 
