@@ -56,12 +56,22 @@ fn lock(deferred: &Mutex<Deferred>) -> MutexGuard<'_, Deferred> {
     deferred.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns how long the driver may wait. Messages that were deferred while it was awake may be the ones that a waiting
+/// target needs, so they are handled at once if none may be deferred now.
+fn longest_wait(patience: Duration, is_empty: bool, may_defer: bool) -> Duration {
+    match (is_empty, may_defer) {
+        (true, _) => patience,
+        (false, true) => patience.min(LONGEST_DEFERRAL),
+        (false, false) => Duration::ZERO,
+    }
+}
+
 impl Inbox {
     /// Waits for a message that is not deferred, at most for `patience`, and not longer than a deferred one may wait.
     /// While it waits, senders may defer messages only if `may_defer`.
     pub(crate) fn wait(&self, patience: Duration, may_defer: bool) -> Result<Mail, RecvTimeoutError> {
         let mut deferred = lock(&self.deferred);
-        let patience = if deferred.messages.is_empty() { patience } else { patience.min(LONGEST_DEFERRAL) };
+        let patience = longest_wait(patience, deferred.messages.is_empty(), may_defer);
         deferred.wakes = may_defer.then(|| self.clock.now().after(patience));
         drop(deferred);
         self.receiver.recv_timeout(patience)
@@ -128,6 +138,21 @@ mod tests {
 
     fn message() -> Message {
         Message::Written(TargetId::new("t").unwrap())
+    }
+
+    #[test]
+    fn deferred_messages_limit_the_wait() {
+        let soon = Duration::from_millis(7);
+        let cases = [
+            (LONG, true, true, LONG),
+            (LONG, true, false, LONG),
+            (LONG, false, true, LONGEST_DEFERRAL),
+            (soon, false, true, soon),
+            (LONG, false, false, Duration::ZERO),
+        ];
+        for (patience, is_empty, may_defer, expected) in cases {
+            assert_eq!(longest_wait(patience, is_empty, may_defer), expected, "{patience:?} {is_empty} {may_defer}");
+        }
     }
 
     #[test]
