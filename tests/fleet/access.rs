@@ -94,7 +94,7 @@ fn who_may_write_everything_at_the_broker_cannot_speak_for_a_device() {
     let failed = DeploymentState { stamp, phase: Phase::Failed.into(), counts, at: 0, error, term: 0 };
     let targets = vec![target("forged", &server.url("/")).to_string()];
     let assigned = Assigned { name: "forged".to_owned(), version: 1, targets, is_once: false };
-    let assignment = Assignment { term: 1 << 40, deployments: vec![assigned] };
+    let assignment = Assignment { term: 1 << 40, deployments: vec![assigned], plugins: Vec::new() };
     let beat = HeartbeatPayload { epoch: 1, at: 0, dirty: 0, digest: 0 };
     let forged = [
         ("$KV.device-state.state.host-1.web", encode(&failed).unwrap()),

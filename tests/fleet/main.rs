@@ -8,8 +8,10 @@ mod attack;
 #[allow(dead_code, reason = "the chaos needs more than these tests")]
 mod broker;
 mod cluster;
+mod kept;
 mod leases;
 mod network;
+mod plugins;
 mod proxy;
 #[path = "../end_to_end/support.rs"]
 #[allow(dead_code, reason = "it has more than these tests need")]
@@ -201,6 +203,17 @@ fn devices_poll_what_they_are_assigned_and_the_operator_counts_it() {
     assert_eq!((&all["lines"][0]["number"], &all["next"], &all["dropped"]), (&json!(1), &json!(count), &json!(0)));
     let part = logs("after=1&limit=2");
     assert_eq!((&part["lines"][0], part["lines"].as_array().unwrap().len()), (&all["lines"][1], 2));
+    // Its targets, as it answers itself.
+    for (more, expected) in [(&[][..], "proactive-deps"), (&["web"], " db"), (&["web", "--history", "1h"], "available")]
+    {
+        let arguments = [&["fleet", "targets", "basel-1"], more].concat();
+        let (code, out, why) = fleet.operator().command(&folder, &arguments);
+        assert!(code == 0 && out.contains(expected), "{arguments:?}: {out}{why}");
+    }
+    let (_, page) = support::get(&fleet.operator().api, "/fleet/devices/basel-1/targets", Some(TOKEN));
+    assert!(page.contains("assignment") && page.contains("✗ critical"), "{page}");
+    let (none, body) = support::get(&fleet.operator().api, "/api/v1/fleet/devices/basel-1/targets/no", Some(TOKEN));
+    assert!(none == 404 && body.contains("no target"), "{none} {body}");
     let (none, body) = support::get(&fleet.operator().api, "/api/v1/fleet/devices/unknown/logs", Some(TOKEN));
     assert_eq!(none, 404, "{body}");
 

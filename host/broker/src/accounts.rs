@@ -64,9 +64,10 @@ fn services(device: &str) -> [String; 7] {
     ]
 }
 
-/// The subjects of the operator's account that every agent may publish to: any device may become the one that polls.
-fn shared() -> [String; 2] {
-    [Bucket::Leases.subject(&shard("*")), direct(Bucket::Leases, &shard("*"))]
+/// The subjects of the operator's account that every agent may publish to: any device may become the one that polls,
+/// and may read plugins.
+fn shared() -> [String; 3] {
+    [Bucket::Leases.subject(&shard("*")), direct(Bucket::Leases, &shard("*")), direct(Bucket::Plugins, "*.*")]
 }
 
 /// The subject of a request for the last record of a key.
@@ -83,12 +84,14 @@ mod tests {
         let passwords = ["host-1", "host-2"].map(|device| (device.to_owned(), format!("{device}-secret")));
         let text = accounts("hub-secret", &passwords.into());
         let own = text.split("\"agent-host-1\": {").nth(1).unwrap().split("\n  }").next().unwrap();
-        assert_eq!(own.matches("service:").count(), 10);
+        assert_eq!(own.matches("service:").count(), 11);
         assert!(own.contains("\"$KV.device-state.state.host-1.>\"") && own.contains("host-1-secret"), "{own}");
         assert!(!own.contains("host-2") && !own.contains("hub-secret") && !own.contains("\">\""), "{own}");
-        assert_eq!(text.matches("accounts: [ \"agent-host-1\", \"agent-host-2\" ]").count(), 2);
+        assert_eq!(text.matches("accounts: [ \"agent-host-1\", \"agent-host-2\" ]").count(), 3);
         // Each other export names the one account that may import it.
-        let exports = text.lines().filter(|line| line.contains("accounts: [") && !line.contains("shard"));
+        let exports = text
+            .lines()
+            .filter(|line| line.contains("accounts: [") && !line.contains("shard") && !line.contains("plugins"));
         for line in exports {
             let device = if line.contains("agent-host-1") { "host-1" } else { "host-2" };
             assert!(line.matches(device).count() >= 2, "{line}");

@@ -10,8 +10,10 @@
 //! Invariant: nothing is withdrawn because the broker does not have it. Deployments stay until a newer assignment lacks
 //! them.
 
-mod logs;
+mod answers;
+mod plugins;
 
+use crate::agent_host::{AgentHost, Granted};
 use crate::bucket::{Bucket, META, heartbeat, of_agent, shard};
 use crate::connection::Connection;
 use crate::description::Description;
@@ -19,18 +21,17 @@ use crate::leases::{Leases, Standing, leases};
 use crate::link::Link;
 use crate::record::{Answer, answer, last};
 use crate::seal::Keys;
+use answers::Answers;
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Stream;
 use fleet::names::{info_key, state_key};
 use fleet::wire::{Assigned, Assignment, DeploymentState, DeviceInfo, HeartbeatPayload, Record, encode, fitting};
 use fleet::{LinkState, Stamp, digest};
 use futures_util::StreamExt;
-use logs::Logs;
-use model::{Acknowledged, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Timestamp};
-use std::future::Future;
+use model::{Acknowledged, FleetChange, FleetPlace, FleetRecord, QueuedRecord};
+use plugins::Plugins;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// The time between two heartbeats, with jitter of a tenth.
@@ -47,48 +48,6 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The number of records that are sent before their acknowledgements are awaited.
 const WINDOW: u32 = 256;
 
-/// The host of an agent: its database and its targets.
-pub trait AgentHost: Send + Sync + 'static {
-    /// Returns the place at the broker; `None` if the host did not begin as an agent. Blocks.
-    ///
-    /// # Errors
-    /// If the database cannot be read; the reason in words.
-    fn place(&self) -> Result<Option<FleetPlace>, String>;
-
-    /// Returns records that the broker has not acknowledged, oldest first, at most `limit`. Blocks.
-    ///
-    /// # Errors
-    /// If the database cannot be read; the reason in words.
-    fn queued(&self, limit: u32) -> Result<Vec<QueuedRecord>, String>;
-
-    /// Changes the records. Blocks until the change is on disk.
-    ///
-    /// # Errors
-    /// If it is not on disk after a while; the reason in words.
-    fn change(&self, change: FleetChange) -> Result<(), String>;
-
-    /// Notified after each new record.
-    fn recorded(&self) -> &Notify;
-
-    /// Applies the deployments of this device; those that are not in the list end.
-    fn assign(&self, deployments: Vec<Granted>) -> impl Future<Output = Result<(), String>> + Send;
-
-    /// At most `limit` lines of the log: those after the line with a number, or the newest.
-    fn log(&self, after: Option<u64>, limit: usize) -> LogPage;
-
-    /// The present time.
-    fn now(&self) -> Timestamp;
-}
-
-/// A deployment that this device polls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Granted {
-    /// The deployment.
-    pub assigned: Assigned,
-    /// The term of the lease under which the device polls; 0 if the deployment needs none.
-    pub term: u64,
-}
-
 /// A running agent.
 pub struct Agent<H> {
     host: Arc<H>,
@@ -97,6 +56,9 @@ pub struct Agent<H> {
     keys: Keys,
     jitter: crate::jitter::Jitter,
     leases: Leases,
+    plugins: Plugins<H>,
+    /// Whether deployments wait for their plugins.
+    is_preparing: bool,
     /// The last assignment that was received.
     assignment: Option<Assignment>,
     /// Since when the broker holds an assignment of an earlier term.
@@ -132,6 +94,8 @@ impl<H: AgentHost> Agent<H> {
         // It ends when the agent is dropped.
         tokio::spawn(competing);
         Ok(Self {
+            plugins: Plugins::new(host.clone()),
+            is_preparing: false,
             host,
             description,
             connection,
@@ -162,14 +126,14 @@ impl<H: AgentHost> Agent<H> {
         };
         let mut connected = self.connection.connected();
         let host = self.host.clone();
-        let logs = Logs::new(self.connection.client.clone(), device);
+        let answers = Answers::new(host.clone(), self.connection.client.clone(), (device, self.keys.clone()));
         let (mut check_at, mut beat_at) = (Instant::now(), Instant::now());
         let mut is_checked = false;
         loop {
             let now = Instant::now();
             if check_at <= now {
                 is_checked = self.checked().await;
-                check_at = Instant::now() + if is_checked { CHECK } else { RETRY };
+                check_at = Instant::now() + if is_checked && !self.is_preparing { CHECK } else { RETRY };
             }
             if is_checked && !self.send_queued().await {
                 (is_checked, check_at) = (false, Instant::now() + RETRY);
@@ -189,9 +153,7 @@ impl<H: AgentHost> Agent<H> {
                     }
                 }
                 Some(message) = asked.next() => {
-                    if message.subject.ends_with(".logs") {
-                        let host = host.clone();
-                        logs.answer(&message.payload, move |after, limit| host.log(after, limit));
+                    if answers.answer(&message.subject, &message.payload) {
                         continue;
                     }
                     if message.subject.ends_with(".resync") {
@@ -327,14 +289,16 @@ impl<H: AgentHost> Agent<H> {
         self.earlier_since = None;
         let wanted = assignment.deployments.iter().filter(|assigned| assigned.is_once);
         self.leases.want(wanted.map(|assigned| shard(&assigned.name)).collect());
+        self.is_preparing = self.plugins.prepare(&assignment.plugins, &self.connection.context).await;
         self.assignment = Some(assignment);
-        self.grant().await
+        self.grant().await?;
+        self.plugins.problem().map_or(Ok(()), Err)
     }
 
     /// Applies the deployments that this device polls: those that it was assigned, without those whose lease another
     /// device has.
     async fn grant(&mut self) -> Result<(), String> {
-        let Some(assignment) = &self.assignment else { return Ok(()) };
+        let Some(assignment) = self.assignment.as_ref().filter(|_| !self.is_preparing) else { return Ok(()) };
         let granted = {
             let standing = self.leases.standing.borrow_and_update();
             let grant = |assigned: &Assigned| {

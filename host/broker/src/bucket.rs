@@ -21,14 +21,19 @@ pub(crate) enum Bucket {
     Assignments,
     /// Which host acts, where one of several does.
     Leases,
+    /// The parts of plugin files, by the digest of the file, by the operator.
+    Plugins,
 }
+
+/// The size of the parts of a plugin file in bytes; the last one may be smaller.
+pub(crate) const PART: usize = 256 << 10;
 
 /// The bytes that the broker counts in addition to a record: its seal, and the header of a conditional write.
 const AROUND: usize = 256;
 
 impl Bucket {
-    /// All buckets, in the order in which an operator attaches to them.
-    pub(crate) const ALL: [Self; 4] = [Self::Info, Self::State, Self::Assignments, Self::Leases];
+    /// The buckets that an operator follows, in the order in which it attaches to them.
+    pub(crate) const FOLLOWED: [Self; 4] = [Self::Info, Self::State, Self::Assignments, Self::Leases];
 
     const fn name(self) -> &'static str {
         match self {
@@ -36,6 +41,7 @@ impl Bucket {
             Self::State => "device-state",
             Self::Assignments => "assignments",
             Self::Leases => "leases",
+            Self::Plugins => "plugins",
         }
     }
 
@@ -59,6 +65,7 @@ impl Bucket {
         match self {
             Self::Info | Self::State | Self::Leases => fleet::wire::LARGEST,
             Self::Assignments => fleet::wire::LARGEST_ASSIGNMENT,
+            Self::Plugins => PART,
         }
     }
 
@@ -66,7 +73,7 @@ impl Bucket {
     /// disk, so that together they must fit on a small one.
     pub(crate) const fn bytes(self) -> i64 {
         match self {
-            Self::Info => 256 << 20,
+            Self::Info | Self::Plugins => 256 << 20,
             Self::State | Self::Assignments => 1 << 30,
             Self::Leases => 16 << 20,
         }
@@ -97,6 +104,18 @@ impl Bucket {
 /// The key of the text that identifies the present stream of states. The operator writes it once.
 pub(crate) const META: &str = "meta";
 
+/// The key of the mark of an operator, which says how far it has read the stream.
+pub(crate) fn mark(operator: &str) -> String {
+    format!("{MARK}{operator}")
+}
+
+/// Whether a record is the mark of an operator.
+pub(crate) fn is_mark(key: &str) -> bool {
+    key.starts_with(MARK)
+}
+
+const MARK: &str = "mark.";
+
 /// The key of a deployment's definition among the assignments. Ids of devices have no full stop.
 pub(crate) fn definition(deployment: &str) -> String {
     format!("deployment.{deployment}")
@@ -118,6 +137,16 @@ pub(crate) fn shard(deployment: &str) -> String {
 /// The deployment of a lease's key; `None` for the lease of the operators.
 pub(crate) fn of_shard(key: &str) -> Option<&str> {
     key.strip_prefix("shard.").filter(|deployment| fleet::names::is_name(deployment))
+}
+
+/// The key of a part of the plugin file with a digest.
+pub(crate) fn plugin_part(digest: &[u8; 32], part: usize) -> String {
+    format!("{}.{part}", model::hex(digest))
+}
+
+/// The number of parts of a plugin file.
+pub(crate) fn plugin_parts(size: u32) -> usize {
+    (size as usize).div_ceil(PART).max(1)
 }
 
 /// The subject on which a device says that it lives.
@@ -145,7 +174,12 @@ pub(crate) fn log_request(device: &str) -> String {
     format!("agent.{device}.logs")
 }
 
-/// The subject of the answer to a request for lines of a log.
+/// The subject on which an operator asks an agent for what its API answers.
+pub(crate) fn read_request(device: &str) -> String {
+    format!("agent.{device}.read")
+}
+
+/// The subject of the answer to a request to an agent.
 pub(crate) fn logs(device: &str, token: u64) -> String {
     format!("logs.{device}.{token}")
 }
@@ -161,10 +195,11 @@ mod tests {
 
     #[test]
     fn keys_and_subjects_correspond() {
-        for bucket in Bucket::ALL {
+        for bucket in Bucket::FOLLOWED {
             assert_eq!(bucket.key(&bucket.subject("state.a.b")), Some("state.a.b"));
             assert_eq!(bucket.config(1).subjects, [bucket.subject(">")]);
         }
+        assert_eq!([0, 1, 256 << 10, (256 << 10) + 1].map(plugin_parts), [1, 1, 1, 2]);
         assert_eq!(Bucket::Info.key("$KV.device-state.meta"), None);
         assert_eq!(Bucket::Info.key("$KV.device-information.a"), None);
         assert_eq!(of_heartbeat(&heartbeat("host-1")), Some("host-1"));

@@ -1,4 +1,4 @@
-//! Reads a bucket: first all its records, then each change.
+//! Reads a bucket: first all its records, or those after the place that the reader has reached, then each change.
 //!
 //! A bucket holds one message for each key, so one consumer from the beginning without a filter is snapshot and feed at
 //! once. The client's own readers are not used: after a broker lost its stream, they continue at the old sequence in
@@ -6,11 +6,13 @@
 
 use crate::bucket::Bucket;
 use crate::connection::Connection;
+use crate::record::last;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, pull};
 use async_nats::jetstream::context::{CreateStreamError, CreateStreamErrorKind};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use model::KeptPlace;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -26,8 +28,8 @@ const RETRY: Duration = Duration::from_millis(500);
 /// An item of a feed.
 #[derive(Debug)]
 pub(crate) enum Fed {
-    /// It begins from the beginning, in the stream that this text identifies. Records that are not delivered until
-    /// [`Fed::CaughtUp`] are not in the stream.
+    /// It begins in the stream that this text identifies: from the beginning, or after the reader's place. From the
+    /// beginning, records that are not delivered until [`Fed::CaughtUp`] are not in the stream.
     Attached(Bucket, String),
     /// A record with its revision.
     Record(Bucket, String, Bytes, u64),
@@ -37,11 +39,17 @@ pub(crate) enum Fed {
     Failed(Bucket, String),
 }
 
-/// Reads a bucket into a channel until the channel closes.
-pub(crate) async fn feed(connection: Connection, bucket: Bucket, replicas: usize, into: mpsc::Sender<Fed>) {
+/// Reads a bucket into a channel until the channel closes. `place` returns the key of the reader's mark and how far it
+/// has read, if it has.
+pub(crate) async fn feed(
+    connection: Connection,
+    (bucket, replicas): (Bucket, usize),
+    place: impl Fn() -> Option<(String, KeptPlace)> + Send,
+    into: mpsc::Sender<Fed>,
+) {
     let mut connected = connection.connected();
     loop {
-        let why = match read(&connection, bucket, replicas, &into).await {
+        let why = match read(&connection, (bucket, replicas), place(), &into).await {
             Ok(Closed) => return,
             Err(why) => why,
         };
@@ -62,8 +70,8 @@ struct Closed;
 /// Reads until something is wrong; a gap is.
 async fn read(
     connection: &Connection,
-    bucket: Bucket,
-    replicas: usize,
+    (bucket, replicas): (Bucket, usize),
+    place: Option<(String, KeptPlace)>,
     into: &mpsc::Sender<Fed>,
 ) -> Result<Closed, String> {
     let made = connection.context.get_or_create_stream(bucket.config(replicas)).await;
@@ -71,8 +79,17 @@ async fn read(
     let info = stream.get_info().await.map_err(|e| e.to_string())?;
     check(bucket, &info.config)?;
     let last = info.state.last_sequence;
+    let read = match place {
+        Some((mark, place)) if holds(connection, bucket, (&mark, &place), &info.created.to_string()).await? => {
+            place.sequence
+        }
+        _ => 0,
+    };
     let config = pull::Config {
-        deliver_policy: DeliverPolicy::All,
+        deliver_policy: match read {
+            0 => DeliverPolicy::All,
+            read => DeliverPolicy::ByStartSequence { start_sequence: read + 1 },
+        },
         ack_policy: AckPolicy::None,
         memory_storage: true,
         inactive_threshold: INACTIVE,
@@ -83,7 +100,7 @@ async fn read(
         return Ok(Closed);
     }
     let mut is_caught_up = false;
-    let (mut next, mut seen) = (1, 0);
+    let (mut next, mut seen) = (1, read);
     loop {
         if !is_caught_up && (seen >= last || consumer.cached_info().num_pending == 0) {
             is_caught_up = true;
@@ -120,6 +137,21 @@ async fn read(
             alive(&mut consumer).await?;
         }
     }
+}
+
+/// Whether a stream still has everything up to a place: it is the same one, and has the mark at its sequence.
+async fn holds(
+    connection: &Connection,
+    bucket: Bucket,
+    (mark, place): (&str, &KeptPlace),
+    incarnation: &str,
+) -> Result<bool, String> {
+    if place.incarnation != incarnation {
+        return Ok(false);
+    }
+    let stream = connection.context.get_stream_no_info(bucket.stream()).await.map_err(|e| e.to_string())?;
+    let found = last(&stream, bucket, mark).await?;
+    Ok(found.is_some_and(|(text, at)| at == place.sequence && text == place.mark.as_bytes()))
 }
 
 /// The reason why a stream cannot be made, and the remedy.

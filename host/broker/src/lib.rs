@@ -11,6 +11,7 @@
 
 mod accounts;
 mod agent;
+mod agent_host;
 mod bucket;
 mod connection;
 mod description;
@@ -24,7 +25,8 @@ mod record;
 mod seal;
 
 pub use accounts::{OPERATOR, accounts, name as account_name};
-pub use agent::{Agent, AgentHost, AgentLink, Granted};
+pub use agent::{Agent, AgentLink};
+pub use agent_host::{AgentHost, Granted, PluginState};
 pub use description::Description;
 pub use link::Link;
 pub use operator::{Noticed, Operator};

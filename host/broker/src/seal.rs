@@ -38,7 +38,7 @@ impl Key {
 
     /// The key as hexadecimal digits.
     pub fn to_hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        model::hex(&self.0)
     }
 
     /// Returns the key of a device, of that of the operators.

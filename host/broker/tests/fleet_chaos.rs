@@ -12,16 +12,18 @@
 #[allow(dead_code, reason = "it has more than these tests need")]
 mod server;
 
-use broker::{Agent, AgentHost, AgentLink, Description, Granted, Link, Operator};
+use broker::{Agent, AgentHost, AgentLink, Description, Granted, Link, Noticed, Operator};
 use fleet::wire::{Deployment, ModeWire, RequirementWire};
 use fleet::{Labels, Phase};
-use model::{DeploymentReport, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Timestamp};
+use model::{
+    DeploymentReport, FleetChange, FleetPlace, FleetRecord, KeptPlace, KeptRecord, LogPage, QueuedRecord, Timestamp,
+};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use server::Broker;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::Store;
 use tokio::sync::Notify;
@@ -99,11 +101,29 @@ struct Device {
     task: JoinHandle<()>,
 }
 
+/// The records that the host of an operator keeps for it, by stream and key, and the places.
+#[derive(Default)]
+struct Memory {
+    records: BTreeMap<(String, String), KeptRecord>,
+    places: BTreeMap<String, KeptPlace>,
+}
+
+impl Memory {
+    fn keep(&mut self, records: Vec<KeptRecord>, place: Option<KeptPlace>) {
+        for record in records {
+            self.records.insert((record.stream.clone(), record.key.clone()), record);
+        }
+        self.places.extend(place.map(|place| (place.stream.clone(), place)));
+    }
+}
+
 struct Scene {
     folder: PathBuf,
     broker: Broker,
     devices: Vec<Device>,
     operator: Option<(Operator, JoinHandle<()>)>,
+    /// The memory of all operators, one after the other.
+    memory: Arc<Mutex<Memory>>,
     random: Pcg64Mcg,
     done: BTreeMap<&'static str, u32>,
 }
@@ -116,6 +136,7 @@ impl Scene {
             broker,
             devices: Vec::new(),
             operator: None,
+            memory: Arc::default(),
             random: Pcg64Mcg::seed_from_u64(seed),
             done: BTreeMap::new(),
         };
@@ -140,10 +161,24 @@ impl Scene {
     async fn operate(&mut self) {
         let link = self.link("operator");
         // It has the name of the one that was killed, so that it need not wait.
-        let (operator, _, work) = Operator::connect(link, ("operator".to_owned(), 1), now).await.unwrap();
+        let (operator, mut noticed, work) = Operator::connect(link, ("operator".to_owned(), 1), now).await.unwrap();
         for (name, deployment) in definitions() {
             operator.define(&name, deployment);
         }
+        let memory = self.memory.clone();
+        {
+            let memory = memory.lock().unwrap();
+            memory.records.values().for_each(|record| operator.restore(record, now()));
+            operator.resume(memory.places.values().cloned().collect());
+        }
+        // It ends with the operator.
+        tokio::spawn(async move {
+            while let Some(noticed) = noticed.recv().await {
+                if let Noticed::Read(records, place) = noticed {
+                    memory.lock().unwrap().keep(records, place);
+                }
+            }
+        });
         self.operator = Some((operator, tokio::spawn(work)));
     }
 
@@ -242,8 +277,12 @@ impl Scene {
                 let (_, task) = self.operator.take().unwrap();
                 task.abort();
                 let _ = task.await;
+                let loses_memory = self.random.random_bool(0.3);
+                if loses_memory {
+                    *self.memory.lock().unwrap() = Memory::default();
+                }
                 self.operate().await;
-                "the operator was started again"
+                if loses_memory { "an operator without memory was started" } else { "the operator was started again" }
             }
             6 | 7 => {
                 self.restart(false).await;

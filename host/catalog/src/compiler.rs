@@ -72,7 +72,7 @@ fn installation_key(data_dir: &Path, random: fn() -> [u8; 32]) -> io::Result<[u8
     let path = data_dir.join("installation.key");
     if !path.exists() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
-        let unique = crate::hex(&random()[..8]);
+        let unique = model::hex(&random()[..8]);
         let draft = data_dir.join(format!("installation.key.{unique}"));
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         file.write_all(&random())?;

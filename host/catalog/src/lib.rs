@@ -26,7 +26,7 @@ pub use admit::Admit;
 pub use compiler::{CompilerError, compiler};
 pub use directory::read;
 pub use files::{FileError, add_file, remove_file};
-pub use set::{BUILT_IN, PluginSet, Refused, Served, hex};
+pub use set::{BUILT_IN, PluginSet, Refused, Served};
 pub use trust::Trust;
 pub use usage::UsageCounter;
 pub use watcher::{Location, PluginWatcher, Uncompiled};

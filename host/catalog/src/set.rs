@@ -1,10 +1,9 @@
 //! The set of serving plugins at one moment.
 
 use crate::UsageCounter;
-use model::{Kind, KindDescription, PluginState, SecretDescription, ServedPlugin};
+use model::{Kind, KindDescription, PluginState, SecretDescription, ServedPlugin, hex};
 use sandbox::{Plugin, SecretSpec};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// The source of a built-in plugin.
@@ -111,14 +110,6 @@ impl PluginSet {
             refused.map(|refused| PluginState { source: refused.file.clone(), served: Err(refused.reason.clone()) });
         served.chain(refused).collect()
     }
-}
-
-/// Formats bytes as lower-case hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 impl PluginSet {

@@ -3,8 +3,8 @@
 use crate::directory::PluginDirectory;
 use crate::registry::{Cause, PluginRegistry, Verdict, Version};
 use crate::served_record::{LastServed, ServedRecord};
-use crate::{Admit, BUILT_IN, PluginSet, Refused, Served, Trust, UsageCounter, hex};
-use model::{EventKind, Kind};
+use crate::{Admit, BUILT_IN, PluginSet, Refused, Served, Trust, UsageCounter};
+use model::{EventKind, Kind, hex};
 use sandbox::{BuiltIn, Plugin, Sandbox};
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -6,15 +6,18 @@
 //! never travel: a target names secrets of this host's `[secrets]`.
 
 use crate::checked::Config;
-use crate::definition::{Made, made_by};
+use crate::definition::{Made, made_by, read};
 use crate::fleet_section::{AssignedDeployment, AssignedTarget, FleetConfig};
 use crate::reader::Overrides;
-use crate::written::Environment;
+use crate::shared_secret::Permitted;
+use crate::written::{Environment, notes};
 use model::{TargetId, TargetSource};
+use scheduler::Settings;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Config {
     /// Adds the targets of the deployments. A target with the id of one that this host defines is not added: its own
@@ -112,6 +115,40 @@ pub fn needs_lease(key: &str, text: &str) -> bool {
         && serde_json::from_str(text).is_ok_and(|Stored { term, .. }| term > 0)
 }
 
+/// Checks the targets of a deployment, each as JSON, for every device at once. What depends on the device is not
+/// checked: its labels, its secrets, and its shortest interval.
+///
+/// # Errors
+/// One sentence for the first target that no device could poll.
+pub fn check_assigned(targets: &[String]) -> Result<(), String> {
+    let (overrides, secrets) = (Overrides::default(), BTreeMap::new());
+    let scheduler = Settings { min: Duration::ZERO, ..Settings::default() };
+    for target in targets {
+        let mut fields: serde_json::Map<String, Value> =
+            serde_json::from_str(target).map_err(|error| error.to_string())?;
+        fields.remove("secrets");
+        fields.retain(|key, value| {
+            let sample = match key.as_str() {
+                _ if !value.to_string().contains(DEVICE) => return true,
+                "id" => "device",
+                "kind" => "http",
+                "url" => "http://device.invalid/",
+                _ => return false,
+            };
+            *value = sample.into();
+            true
+        });
+        let id = fields.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let notes = notes("", &overrides, &|_| None);
+        let permitted = Permitted { source: TargetSource::Assignment, secrets: &secrets, networks: &[] };
+        read(notes, (&id, Value::Object(fields)), &scheduler, permitted)?;
+    }
+    Ok(())
+}
+
+/// The first part of what stands for a property of the device.
+const DEVICE: &str = "${device.";
+
 /// Fills in the id and the labels of this host.
 fn fill_in(value: &mut Value, fleet: &FleetConfig) -> Result<(), String> {
     match value {
@@ -125,7 +162,7 @@ fn fill_in(value: &mut Value, fleet: &FleetConfig) -> Result<(), String> {
 
 fn filled(text: &str, fleet: &FleetConfig) -> Result<String, String> {
     let (mut filled, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some((before, after)) = rest.split_once("${device.") {
+    while let Some((before, after)) = rest.split_once(DEVICE) {
         let (name, after) =
             after.split_once('}').ok_or_else(|| format!("{text:?} has \"${{device.\" without \"}}\""))?;
         let value = match name.strip_prefix("label.") {
@@ -164,6 +201,27 @@ mod tests {
     }
 
     #[test]
+    fn a_target_that_no_device_could_poll_is_refused() {
+        let with = |more: &str| format!(r#"{{"id":"a","kind":"http","url":"http://a/"{more}}}"#);
+        let accepted = [
+            with(""),
+            with(r#","interval":"1s","secrets":{"token":"of-the-device"}"#),
+            with(r#","interval":"${device.label.interval}","labels":{"site":"${device.label.site}"}"#),
+            r#"{"id":"${device.id}","kind":"${device.label.kind}","url":"${device.label.url}"}"#.to_owned(),
+        ];
+        assert_eq!(check_assigned(&accepted), Ok(()));
+        for (more, why) in [
+            (r#","interval":"soon""#, "interval"),
+            (r#","timeout":"1h""#, "timeout: use 100ms to 5m"),
+            (r#","retries":3"#, "retries"),
+            (r#","tls":{"ca_file":"/a.pem"}"#, "ca_file can only be written in the file"),
+        ] {
+            let found = check_assigned(&[with(""), with(more)]).unwrap_err();
+            assert!(found.contains(why), "{more}: {found}");
+        }
+    }
+
+    #[test]
     fn the_id_and_the_labels_of_the_device_are_filled_in_everywhere() {
         let fleet = FleetConfig {
             role: FleetRole::Agent,
@@ -173,6 +231,7 @@ mod tests {
             credentials: None,
             kubernetes: None,
             replicas: 1,
+            takes_plugins: false,
             tls: crate::target_config::TlsConfig::default(),
         };
         let mut value =

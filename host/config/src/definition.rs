@@ -5,13 +5,14 @@
 //! reaches private networks only if `[egress] api_target_cidrs` lists them.
 
 use crate::checked::Config;
-use crate::reader::Overrides;
+use crate::reader::{Notes, Overrides};
 use crate::shared_secret::Permitted;
 use crate::target_config::TargetConfig;
 use crate::targets::target;
 use crate::value::{Entry, Node, Value};
 use crate::written::{Environment, notes};
 use model::{TargetId, TargetSource};
+use scheduler::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -131,17 +132,27 @@ impl Config {
         overrides: &Overrides,
         environment: Environment<'_>,
     ) -> Result<TargetConfig, String> {
-        let Value::Table(mut entries) = Value::from_json(json) else {
-            return Err("a definition must be an object".to_owned());
-        };
-        entries.retain(|entry| entry.key != "id");
-        let value = Value::Text(id.to_owned());
-        entries.push(Entry { key: "id".to_owned(), line: 0, node: Node { line: 0, value } });
         let notes = notes(&self.file, overrides, environment);
         let permitted = Permitted { source, secrets: &self.secrets, networks: &self.api_target_cidrs };
-        let node = Node { line: 0, value: Value::Table(entries) };
-        let target = target(&notes, &node, &self.scheduler, Some(permitted));
-        let problems: Vec<String> = notes.problems.into_inner().into_iter().map(|problem| problem.message).collect();
-        target.filter(|_| problems.is_empty()).ok_or_else(|| problems.join("; "))
+        read(notes, (id, json), &self.scheduler, permitted)
     }
+}
+
+/// Reads a definition. Fails with all problems.
+pub(crate) fn read(
+    notes: Notes<'_>,
+    (id, json): (&str, serde_json::Value),
+    scheduler: &Settings,
+    permitted: Permitted<'_>,
+) -> Result<TargetConfig, String> {
+    let Value::Table(mut entries) = Value::from_json(json) else {
+        return Err("a definition must be an object".to_owned());
+    };
+    entries.retain(|entry| entry.key != "id");
+    let value = Value::Text(id.to_owned());
+    entries.push(Entry { key: "id".to_owned(), line: 0, node: Node { line: 0, value } });
+    let node = Node { line: 0, value: Value::Table(entries) };
+    let target = target(&notes, &node, scheduler, Some(permitted));
+    let problems: Vec<String> = notes.problems.into_inner().into_iter().map(|problem| problem.message).collect();
+    target.filter(|_| problems.is_empty()).ok_or_else(|| problems.join("; "))
 }

@@ -26,6 +26,8 @@ pub struct FleetConfig {
     pub replicas: usize,
     /// The verification of the broker's certificate.
     pub tls: TlsConfig,
+    /// Whether an agent takes plugins that the operator offers.
+    pub takes_plugins: bool,
     /// Kubernetes as a source of deployments; `None` if the deployments are made here.
     pub kubernetes: Option<KubernetesConfig>,
 }
@@ -116,6 +118,7 @@ pub(crate) fn fleet_section(notes: &Notes<'_>, document: &[Entry]) -> Option<Fle
     });
     let tls = section.table("tls").map(|entries| tls(notes, entries)).unwrap_or_default();
     let tls_line = section.line("tls");
+    let takes_plugins = section.boolean("plugins").unwrap_or(false);
     let kubernetes = section.table("kubernetes").map(|entries| kubernetes(notes, entries));
     let kubernetes_line = section.line("kubernetes");
     let line = section.line("role");
@@ -152,6 +155,7 @@ pub(crate) fn fleet_section(notes: &Notes<'_>, document: &[Entry]) -> Option<Fle
         credentials,
         replicas: replicas.unwrap_or(1),
         tls,
+        takes_plugins,
         kubernetes,
     })
 }

@@ -28,7 +28,7 @@ mod value;
 mod warnings;
 mod written;
 
-pub use assignment::{needs_lease, stored_assignment};
+pub use assignment::{check_assigned, needs_lease, stored_assignment};
 pub use checked::{Config, Limits, line, scheduler_values};
 pub use definition::{Made, alias_key, assignment_key, definition_key, deployment_key, made_by};
 pub use document::{Document, Reading, Stamp, environment, read_text};

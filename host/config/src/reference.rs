@@ -163,6 +163,12 @@ fn fleet() -> Section {
             "",
             "The broker's certificate, as for a target; without it, the system's authorities.",
         ),
+        key(
+            "plugins",
+            "true or false",
+            false,
+            "Whether an agent takes the plugins that its operator offers, for kinds that it lacks.",
+        ),
         key("replicas", "1, 3 or 5", 1, "The number of the broker's servers that keep each record; for an operator."),
         key(
             "kubernetes",

@@ -29,4 +29,6 @@ pub use labels::{InvalidLabel, Labels};
 pub use model::Phase;
 pub use selector::{Requirement, Selector};
 pub use stamp::{Stamp, digest};
-pub use view::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, FleetView, KubernetesState, LinkState};
+pub use view::{
+    AgentView, DeploymentView, DeviceDetail, DeviceFilter, FleetView, KubernetesState, LinkState, PluginView,
+};

@@ -45,8 +45,23 @@ pub struct FleetView {
     pub unassigned: BTreeMap<String, String>,
     /// The operator that writes assignments; `None` if it is this one.
     pub waits_for: Option<String>,
+    /// The operator's plugin files that deployments need.
+    pub plugins: Vec<PluginView>,
     /// Kubernetes as a source of deployments; `None` if the deployments are made here.
     pub kubernetes: Option<KubernetesState>,
+}
+
+/// A plugin file that an operator offers to devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginView {
+    /// The kind that it serves.
+    pub kind: String,
+    /// The SHA-256 of the file, in hexadecimal.
+    pub digest: String,
+    /// The size of the file in bytes.
+    pub size: u32,
+    /// Why devices cannot fetch it, in words; `None` if they can.
+    pub problem: Option<String>,
 }
 
 /// Kubernetes as a source of deployments.

@@ -7,18 +7,22 @@
 //!
 //! Texts come from agents, which may be hostile: [`decode`] checks names, labels and lengths before a record is used.
 
+mod assignment;
 mod logs;
+mod reads;
 
 use crate::labels::{InvalidLabel, check};
 use crate::names::{self, is_name};
 use crate::{Labels, Phase, Requirement, Selector, Stamp};
+pub use assignment::{Assigned, Assignment, LARGEST_PLUGIN, OfferedPlugin};
 pub use logs::{LogChunk, LogQuery, MOST_LINES, chunks};
 use model::Timestamp;
+pub use reads::{ReadPart, ReadQuery, read_parts};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The version of all records.
+/// The version of most records.
 const VERSION: u8 = 2;
 /// The maximum size of an agent's record in bytes. The streams refuse larger ones.
 pub const LARGEST: usize = 4096;
@@ -40,9 +44,9 @@ pub enum WireError {
     TooLarge(usize, usize),
     /// A newer or damaged record.
     #[error(
-        "the record has version {0}, this program reads version {VERSION}: update it, or the program that sent the record"
+        "the record has version {0}, this program reads version {1}: update it, or the program that sent the record"
     )]
-    Version(u8),
+    Version(u8, u8),
     /// The bytes are not of this type.
     #[error("the record is damaged: {0}")]
     Damaged(postcard::Error),
@@ -52,6 +56,9 @@ pub enum WireError {
     /// A name cannot be part of a subject.
     #[error("the record contains the name {0:?}; a name is {rule}", rule = names::RULE)]
     Name(String),
+    /// A plugin cannot serve such a kind.
+    #[error("the record contains the kind {0:?}; a kind is a-z, 0-9 and '-', and begins with a letter")]
+    Kind(String),
     /// A label is not valid.
     #[error("the record contains a label that is not valid: {0}")]
     Label(InvalidLabel),
@@ -166,28 +173,6 @@ pub enum RequirementWire {
     DoesNotExist(String),
 }
 
-/// The deployments of a device: `<device>` in the bucket of assignments.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Assignment {
-    /// The term of the operator that wrote it. A device waits before it applies one of an earlier term than the last.
-    pub term: u64,
-    /// Every deployment that chooses the device.
-    pub deployments: Vec<Assigned>,
-}
-
-/// A deployment as its devices receive it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Assigned {
-    /// The name.
-    pub name: String,
-    /// Grows with each change of the deployment.
-    pub version: u64,
-    /// The targets, each as JSON with the keys of the configuration file.
-    pub targets: Vec<String>,
-    /// Whether only the device with the lease polls.
-    pub is_once: bool,
-}
-
 /// Which devices of a deployment poll, and when it counts as failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ModeWire {
@@ -214,6 +199,8 @@ pub struct Lease {
 pub trait Record: Serialize + DeserializeOwned {
     /// The maximum size in bytes.
     const LARGEST: usize = LARGEST;
+    /// The version of the type.
+    const VERSION: u8 = VERSION;
 
     /// Checks what the format does not.
     ///
@@ -228,7 +215,7 @@ pub trait Record: Serialize + DeserializeOwned {
 /// If the record is not valid, or too large.
 pub fn encode<R: Record>(record: &R) -> Result<Vec<u8>, WireError> {
     record.check()?;
-    let bytes = postcard::to_extend(record, vec![VERSION]).map_err(WireError::Damaged)?;
+    let bytes = postcard::to_extend(record, vec![R::VERSION]).map_err(WireError::Damaged)?;
     if bytes.len() > R::LARGEST { Err(WireError::TooLarge(bytes.len(), R::LARGEST)) } else { Ok(bytes) }
 }
 
@@ -241,8 +228,8 @@ pub fn decode<R: Record>(bytes: &[u8]) -> Result<R, WireError> {
     if bytes.len() > R::LARGEST {
         return Err(WireError::TooLarge(bytes.len(), R::LARGEST));
     }
-    if *version != VERSION {
-        return Err(WireError::Version(*version));
+    if *version != R::VERSION {
+        return Err(WireError::Version(*version, R::VERSION));
     }
     let (record, rest): (R, _) = postcard::take_from_bytes(body).map_err(WireError::Damaged)?;
     if !rest.is_empty() {
@@ -310,14 +297,6 @@ impl Record for Deployment {
 
     fn check(&self) -> Result<(), WireError> {
         self.selector().check().map_err(WireError::Label)
-    }
-}
-
-impl Record for Assignment {
-    const LARGEST: usize = LARGEST_ASSIGNMENT;
-
-    fn check(&self) -> Result<(), WireError> {
-        self.deployments.iter().try_for_each(|assigned| name(&assigned.name))
     }
 }
 
@@ -438,9 +417,6 @@ mod tests {
         ];
         let targets = vec![r#"{"id":"dns"}"#.to_owned()];
         let mode = ModeWire::Quorum(2);
-        let assigned =
-            Assigned { name: "dns".to_owned(), version: 9, targets: vec!["x".repeat(100_000)], is_once: true };
-        round_trip(&Assignment { term: 2, deployments: vec![assigned] });
         round_trip(&Deployment { version: 9, labels: info().labels, requirements, targets, mode });
         for phase in [Phase::Pending, Phase::Succeeded, Phase::Failed, Phase::Removed] {
             assert_eq!(Phase::from(PhaseWire::from(phase)), phase);
@@ -458,7 +434,7 @@ mod tests {
         let good = encode(&state()).unwrap();
         let refused = |bytes: &[u8]| decode::<DeploymentState>(bytes).unwrap_err();
         assert_eq!(refused(&[]), WireError::Empty);
-        assert_eq!(refused(&[1, 1]), WireError::Version(1));
+        assert_eq!(refused(&[1, 1]), WireError::Version(1, VERSION));
         assert_eq!(refused(&[&good[..], &[0]].concat()), WireError::LeftOver(1));
         assert_eq!(refused(&vec![VERSION; LARGEST + 1]), WireError::TooLarge(LARGEST + 1, LARGEST));
         assert!(matches!(refused(&good[..good.len() - 1]), WireError::Damaged(_)));
@@ -492,6 +468,8 @@ mod tests {
             let _ = decode::<Lease>(&bytes);
             let _ = decode::<LogQuery>(&bytes);
             let _ = decode::<LogChunk>(&bytes);
+            let _ = decode::<ReadQuery>(&bytes);
+            let _ = decode::<ReadPart>(&bytes);
         }
     }
 }

@@ -95,6 +95,30 @@ pub struct Acknowledged {
     pub is_stored: bool,
 }
 
+/// A record at the broker, as an operator read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptRecord {
+    /// The stream at the broker.
+    pub stream: String,
+    /// The key in the stream.
+    pub key: String,
+    /// The bytes of the record.
+    pub payload: Vec<u8>,
+}
+
+/// How far an operator has read a stream. It has kept every record up to its own mark, which is a record too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptPlace {
+    /// The stream at the broker.
+    pub stream: String,
+    /// Identifies the stream among those that had its name.
+    pub incarnation: String,
+    /// The sequence of the mark.
+    pub sequence: u64,
+    /// The text of the mark. If the stream has it no longer at its sequence, it lost records.
+    pub mark: String,
+}
+
 /// A change of the records of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FleetChange {
@@ -110,6 +134,8 @@ pub enum FleetChange {
     Acknowledged(Vec<Acknowledged>),
     /// The broker is another one, or has lost records: everything is sent again. The text identifies the broker.
     SendAgain(String),
+    /// This host, as an operator, has read records, and has all up to a place if there is one.
+    Keep(Vec<KeptRecord>, Option<KeptPlace>),
 }
 
 /// The place of this host's reports at the broker.

@@ -25,7 +25,9 @@ mod token;
 
 pub use event::{Event, EventKind, SequencedEvent};
 pub use examination::{TestStep, Tested, TestedCertificate};
-pub use fleet::{Acknowledged, DeploymentReport, FleetChange, FleetPlace, FleetRecord, Phase, QueuedRecord};
+pub use fleet::{
+    Acknowledged, DeploymentReport, FleetChange, FleetPlace, FleetRecord, KeptPlace, KeptRecord, Phase, QueuedRecord,
+};
 pub use history::{ErrorChange, History, PollChange, StatusChange};
 pub use ids::{InvalidId, Kind, TargetId};
 pub use latency::{LATENCY_WINDOW, LatencyPoint, LatencySummary, LatencyWindow, Sketch};
@@ -42,6 +44,6 @@ pub use surface::{
     Ask, CommandError, Definition, Explanation, KindDescription, LoopState, Phases, PluginState, PluginUsage,
     PollMeasure, SchedulerState, SecretDescription, ServedPlugin, Setting, SettingSource, StatusPage, Term,
 };
-pub use text::is_invisible;
+pub use text::{hex, is_invisible};
 pub use time::{Moment, Timestamp};
 pub use token::{AccessChange, Scope, Session, Token};

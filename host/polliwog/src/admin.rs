@@ -4,10 +4,9 @@
 //! file adds no access. A token from the environment is not stored.
 
 use anyhow::bail;
-use catalog::hex;
 use config::environment;
 use engine::{Clock, random_bytes};
-use model::AccessChange;
+use model::{AccessChange, hex};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use store::Store;

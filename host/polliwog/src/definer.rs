@@ -1,5 +1,6 @@
 //! The definitions of a fleet's deployments at its operator, made through the API or by Kubernetes.
 
+use crate::fleet_plugins::offered;
 use broker::Operator;
 use engine::{Clock, Reconfigurer};
 use fleet::names::{RULE, is_name};
@@ -36,12 +37,18 @@ impl Definer {
         let now = u64::try_from(self.clock.wall().as_millis()).unwrap_or_default();
         let version = now.max(operator.version(&name) + 1);
         let deployment = match definition {
-            Some(text) => read_deployment(&text, version).map_err(CommandError::Invalid)?,
+            Some(text) => {
+                let deployment = read_deployment(&text, version).map_err(CommandError::Invalid)?;
+                config::check_assigned(&deployment.targets).map_err(CommandError::Invalid)?;
+                deployment
+            }
             None if operator.deployment(&name).is_none() => {
                 return Err(CommandError::Missing(format!("there is no deployment {name:?}")));
             }
             None => Deployment::deleted(version),
         };
+        // So that devices receive the deployment with its plugins.
+        operator.offer(offered(&self.reconfigurer));
         self.reconfigurer.clone().deploy(name.clone(), kept(&deployment)).await?;
         operator.define(&name, deployment);
         Ok(())

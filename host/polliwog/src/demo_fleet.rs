@@ -30,6 +30,7 @@ pub(crate) fn operator(url: String) -> FleetConfig {
         labels,
         credentials: None,
         replicas: 1,
+        takes_plugins: false,
         tls: TlsConfig::default(),
         kubernetes: None,
     }

@@ -1,22 +1,25 @@
 //! This host in a fleet: the agent and the operator over the host's database and configuration.
 
 use crate::definer::{Definer, kept};
+use crate::fleet_plugins::{Taken, offer};
 use crate::kubernetes::settings;
 use broker::{
-    Agent, AgentHost, AgentLink, Description, Granted, Key, Keys, Link, Noticed, OPERATOR, Operator, account_name,
+    Agent, AgentHost, AgentLink, Description, Granted, Key, Keys, Link, Noticed, OPERATOR, Operator, PluginState,
+    account_name,
 };
 use config::{Config, FleetConfig, Made, Problem, made_by};
 use engine::{Clock, Log, Reconfigurer, random_bytes};
 use fleet::names::is_name;
-use fleet::wire::Deployment;
+use fleet::wire::{Deployment, OfferedPlugin};
 use fleet::{AgentView, DeploymentView, DeviceDetail, DeviceFilter, DeviceView, FleetView, KubernetesState};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use kube::Controller;
 use model::{CommandError, Event, FleetChange, FleetPlace, FleetRecord, LogPage, QueuedRecord, Timestamp};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::Notify;
@@ -38,6 +41,8 @@ pub(crate) struct Fleet {
     /// `None` if the host is no operator.
     definer: Option<Definer>,
     agent: Option<AgentLink>,
+    /// The host of the agent, while that runs.
+    asked: Weak<AgentStore>,
     kubernetes: Option<Arc<Mutex<KubernetesState>>>,
     store: Arc<Store>,
 }
@@ -47,16 +52,28 @@ pub(crate) struct AgentStore {
     store: Arc<Store>,
     /// Applies assignments; `None` for a simulated device, which has no targets.
     reconfigurer: Option<Arc<Reconfigurer>>,
+    /// Where plugins of the operator go; `None` if the host takes none.
+    taken: Option<Taken>,
     reported: Arc<Notify>,
     /// `None` for a simulated device.
     log: Option<Arc<Log>>,
+    /// Answers the operator, once the API listens.
+    reads: OnceLock<web::Reads>,
     clock: Clock,
 }
 
 impl AgentStore {
     /// Returns the host of a simulated device.
     pub(crate) fn new(store: Arc<Store>, clock: Clock) -> Self {
-        Self { store, reconfigurer: None, reported: Arc::new(Notify::new()), log: None, clock }
+        Self {
+            store,
+            reconfigurer: None,
+            taken: None,
+            reported: Arc::new(Notify::new()),
+            log: None,
+            reads: OnceLock::new(),
+            clock,
+        }
     }
 
     /// Queues a record, and notifies the agent. The agent sends it once it is on disk.
@@ -191,8 +208,13 @@ impl Fleet {
                     Err(why) => tracing::error!("the deployment {name} is not valid and not active: {why}"),
                 }
             }
+            // After the deployments: a device has few records that no deployment explains.
+            let places = store.reader().fleet_kept(|record| handle.restore(&record, clock.wall()))?;
+            handle.resume(places);
             tokio::spawn(ending.clone().run_until_cancelled_owned(work));
             tokio::spawn(keep(store.clone(), reconfigurer.clone(), clock, noticed));
+            let offering = offer(handle.clone(), reconfigurer.clone());
+            tokio::spawn(ending.clone().run_until_cancelled_owned(offering));
             let made = Definer::new(handle, reconfigurer.clone(), clock);
             if let Some(cluster) = &fleet.kubernetes {
                 let settings = settings(cluster).map_err(|why| refused(format!("kubernetes: {why}")))?;
@@ -202,16 +224,27 @@ impl Fleet {
             }
             definer = Some(made);
         }
-        let mut agent = None;
+        let (mut agent, mut asked) = (None, Weak::new());
         if fleet.role.is_agent() {
+            let taken = Taken { reconfigurer: reconfigurer.clone(), directory: config.plugin_dir.clone() };
+            let taken = fleet.takes_plugins.then_some(taken);
             let (store, reconfigurer) = (store.clone(), Some(reconfigurer.clone()));
-            let host = AgentStore { store, reconfigurer, reported, log: Some(log), clock };
-            let connecting = Agent::connect(Arc::new(host), description(&fleet), link(&fleet, "agent")?);
+            let reads = OnceLock::new();
+            let host = Arc::new(AgentStore { store, reconfigurer, taken, reported, log: Some(log), reads, clock });
+            asked = Arc::downgrade(&host);
+            let connecting = Agent::connect(host, description(&fleet), link(&fleet, "agent")?);
             let connected = connecting.await.map_err(refused)?;
             agent = Some(connected.link());
             tokio::spawn(ending.clone().run_until_cancelled_owned(connected.run()));
         }
-        Ok(Some(Self { config: fleet, definer, agent, kubernetes, store }))
+        Ok(Some(Self { config: fleet, definer, agent, asked, kubernetes, store }))
+    }
+
+    /// Lets the operator read what this answers.
+    pub(crate) fn answer_with(&self, reads: web::Reads) {
+        if let Some(host) = self.asked.upgrade() {
+            let _ = host.reads.set(reads);
+        }
     }
 
     fn counting(&self) -> Option<&Operator> {
@@ -236,6 +269,7 @@ async fn keep(
 ) {
     while let Some(noticed) = noticed.recv().await {
         match noticed {
+            Noticed::Read(records, place) => drop(store.writer().fleet(FleetChange::Keep(records, place))),
             Noticed::Happened(kind) => store.writer().event(Event { at: clock.wall(), kind }),
             Noticed::Defined(name, deployment) => {
                 if let Err(why) = reconfigurer.clone().deploy(name.clone(), kept(&deployment)).await {
@@ -309,6 +343,10 @@ impl web::Fleet for Fleet {
         async move { self.counting()?.log(&id, of, wait).await }.boxed()
     }
 
+    fn read(&self, id: String, path: String) -> BoxFuture<'_, Option<Result<(u16, String), String>>> {
+        async move { self.counting()?.read(&id, path).await }.boxed()
+    }
+
     fn define(&self, name: String, definition: Option<String>) -> BoxFuture<'_, Result<(), CommandError>> {
         async move {
             let Some(definer) = &self.definer else {
@@ -348,6 +386,22 @@ impl AgentHost for AgentStore {
 
     fn log(&self, after: Option<u64>, limit: usize) -> LogPage {
         self.log.as_ref().map(|log| log.page(after, limit)).unwrap_or_default()
+    }
+
+    async fn read(&self, path: String) -> (u16, String) {
+        match self.reads.get() {
+            Some(reads) => reads.read(&path).await,
+            None => (503, json!({ "error": { "code": "starting", "message": "the device is starting" } }).to_string()),
+        }
+    }
+
+    fn plugin(&self, plugin: &OfferedPlugin) -> PluginState {
+        self.taken.as_ref().map_or(PluginState::Settled, |taken| taken.state(plugin))
+    }
+
+    fn add_plugin(&self, plugin: &OfferedPlugin, content: &[u8]) -> Result<(), String> {
+        let taken = self.taken.as_ref().ok_or_else(|| "this host takes no plugins of its operator".to_owned())?;
+        taken.add(plugin, content)
     }
 
     fn now(&self) -> Timestamp {

@@ -1,6 +1,7 @@
 //! A broker of this process, for demonstrations and simulations.
 
 use anyhow::{Context, bail};
+use std::fs::File;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -53,13 +54,14 @@ impl LocalBroker {
             process.display()
         );
         std::fs::write(&config, text)?;
+        let log = folder.join("log");
         let shell = Command::new("sh")
             .args(["-c", "\"$0\" -c \"$1\" & cat >/dev/null; kill -9 $!; wait"])
             .arg(&self.program)
             .arg(&config)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(File::create(&log)?)
             .spawn()
             .context("cannot start a shell for nats-server")?;
         self.shell = Some(shell);
@@ -73,8 +75,9 @@ impl LocalBroker {
             }
             std::thread::sleep(STEP);
         }
-        let name = self.program.display();
-        bail!("{name} does not listen: `{name} -c {}` shows why", config.display())
+        let written = std::fs::read_to_string(&log).unwrap_or_default();
+        let last = written.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it wrote nothing");
+        bail!("{} did not listen within 10 s; the last line that it wrote: {last}", self.program.display())
     }
 
     /// Kills the server. Its store remains until this is dropped.

@@ -15,6 +15,7 @@ mod definer;
 mod demo_fleet;
 mod demo_past;
 mod fleet_host;
+mod fleet_plugins;
 mod kubernetes;
 mod local_broker;
 mod logging;
@@ -85,7 +86,7 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::Poll(arguments) => poll::poll(arguments).await,
             Command::Explain { target, common } => explain::explain(&common, &target).await,
             Command::Events { arguments, common } => events::events(&common, &arguments).await,
-            Command::History { target, range, common } => history::history(&common, &target, &range).await,
+            Command::History { target, range, common } => history::history(&common, ("/api/v1", &target), &range).await,
             Command::Status { common } => status::status(&common).await,
             Command::Targets { command, common } => targets::targets(&common, command).await,
             Command::DeadLetter { command, common } => dead_letter::dead_letter(&common, command).await,

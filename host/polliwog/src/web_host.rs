@@ -4,7 +4,7 @@ use crate::admin::{self, ADMIN_TOKEN};
 use crate::fleet_host::Fleet;
 use crate::what_if::{Present, what_if};
 use bytes::Bytes;
-use catalog::{FileError, hex};
+use catalog::FileError;
 use config::environment;
 use engine::{
     Bus, Clock, Command, Examiner, Explained, Health, Log, Mailbox, Measured, ReadModel, Reconfigurer, random_bytes,
@@ -15,7 +15,7 @@ use metrics::Reading;
 use model::{
     AccessChange, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary, Moment,
     PluginState, PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, StatusPage, TargetId, TargetSource,
-    TargetState, Term, TestStep, Tested, Timestamp,
+    TargetState, Term, TestStep, Tested, Timestamp, hex,
 };
 use sandbox::Sandbox;
 use std::collections::BTreeMap;

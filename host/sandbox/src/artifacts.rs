@@ -6,9 +6,9 @@
 //! appear together with one rename. A file is never modified after that, because it may be mapped.
 
 use hmac::{Hmac, Mac};
+use model::hex;
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, futimens};
 use sha2::Sha256;
-use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write as _};
@@ -199,13 +199,6 @@ fn used(path: &Path) {
 
 fn nofollow() -> i32 {
     i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

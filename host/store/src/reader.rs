@@ -4,12 +4,12 @@
 
 use crate::tables::tier::{self, Tier};
 use crate::tables::{
-    error, event, fleet, gap, journal, latency, poll_error, session, setting, target, token, transition,
+    error, event, fleet, fleet_kept, gap, journal, latency, poll_error, session, setting, target, token, transition,
 };
 use crate::wire::StoredPoint;
 use model::{
-    DeploymentReport, FleetPlace, History, LatencySummary, QueuedRecord, SequencedEvent, Session, TargetId, Timestamp,
-    Token,
+    DeploymentReport, FleetPlace, History, KeptPlace, KeptRecord, LatencySummary, QueuedRecord, SequencedEvent,
+    Session, TargetId, Timestamp, Token,
 };
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
@@ -165,6 +165,15 @@ impl Reader {
     /// Returns the web sessions that have not expired.
     pub fn sessions(&self, now: Timestamp) -> Result<Vec<Session>, ReadError> {
         self.with(|connection| session::valid(connection, now))
+    }
+
+    /// Calls a function with each record of the fleet that this host has read as an operator, and returns how far it
+    /// has read each stream.
+    pub fn fleet_kept(&self, each: impl FnMut(KeptRecord)) -> Result<Vec<KeptPlace>, ReadError> {
+        self.with(|connection| {
+            fleet_kept::each(connection, each)?;
+            fleet_kept::places(connection)
+        })
     }
 
     /// Returns the place of this host's reports at the broker of the fleet; `None` if the host is not an agent.

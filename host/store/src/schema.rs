@@ -3,8 +3,8 @@
 //! Migrations are numbered and forward only; a copy of the database is made before each.
 
 use crate::tables::{
-    dependency, error, event, fleet, gap, journal, latency, poll_error, session, setting, target, tier, token,
-    transition,
+    dependency, error, event, fleet, fleet_kept, gap, journal, latency, poll_error, session, setting, target, tier,
+    token, transition,
 };
 use rusqlite::Connection;
 use rusqlite_migration::{M, Migrations, SchemaVersion};
@@ -47,8 +47,11 @@ const V7: [&str; 2] = [token::V7, session::V7];
 const V8: [&str; 1] = [fleet::V8];
 const V9: [&str; 1] = [fleet::V9];
 
+/// Adds the records that an operator has read from its broker.
+const V10: [&str; 1] = [fleet_kept::V10];
+
 /// The statements of every version.
-const VERSIONS: [&[&str]; 9] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7, &V8, &V9];
+const VERSIONS: [&[&str]; 10] = [&V1, &V2, &V3, &V4, &V5, &V6, &V7, &V8, &V9, &V10];
 
 /// The application id in the header of our databases, from version 3 on: "Pllw" in ASCII.
 const APPLICATION: i32 = 1_349_282_924;

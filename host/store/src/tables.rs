@@ -7,6 +7,7 @@ pub(crate) mod dependency;
 pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod fleet;
+pub(crate) mod fleet_kept;
 pub(crate) mod gap;
 pub(crate) mod history;
 pub(crate) mod journal;

@@ -6,7 +6,8 @@ use futures_util::future::BoxFuture;
 use model::{CommandError, LogPage, Phase};
 use std::time::Duration;
 
-/// A host's part in a fleet. Reads are answered from memory and the host's database, except [`Fleet::device`].
+/// A host's part in a fleet. Reads are answered from memory and the host's database, except [`Fleet::device`],
+/// [`Fleet::log`] and [`Fleet::read`].
 pub trait Fleet: Send + Sync + 'static {
     /// The host as an agent; `None` if it is not one.
     fn agent(&self) -> Option<AgentView>;
@@ -42,6 +43,10 @@ pub trait Fleet: Send + Sync + 'static {
     /// words if the device does not answer.
     fn log(&self, id: String, of: (Option<u64>, u32), wait: Duration)
     -> BoxFuture<'_, Option<Result<LogPage, String>>>;
+
+    /// Returns the answer of a device's API to a read of a path: the status and the body. `None` if the id is unknown;
+    /// the reason in words if the device does not answer.
+    fn read(&self, id: String, path: String) -> BoxFuture<'_, Option<Result<(u16, String), String>>>;
 
     /// Makes or changes a deployment from its definition as JSON; without one, deletes it.
     fn define(&self, name: String, definition: Option<String>) -> BoxFuture<'_, Result<(), CommandError>>;

@@ -3,6 +3,7 @@
 mod definition;
 mod dependants;
 mod dependency;
+mod device_targets;
 mod events;
 mod fleet;
 mod form;
@@ -34,6 +35,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 pub(crate) use kept::Kept;
 pub(crate) use login::{ask_to_log_in, log_in, log_out, login};
+pub(crate) use parts::encoded;
 pub(crate) use pictures::Pictures;
 use shell::Place;
 pub(crate) use shell::failure;
@@ -89,6 +91,7 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/fleet", get(fleet::fragment))
         .route("/fleet/deployments/{name}", get(fleet::deployment_fragment))
         .route("/fleet/devices/{id}", get(fleet::device_fragment))
+        .route("/fleet/devices/{id}/targets", get(device_targets::fragment))
         .route("/wall", get(wall::fragment));
     Router::new()
         .route("/", get(overview::page))
@@ -104,6 +107,7 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/fleet", get(fleet::page))
         .route("/fleet/deployments/{name}", get(fleet::deployment))
         .route("/fleet/devices/{id}", get(fleet::device))
+        .route("/fleet/devices/{id}/targets", get(device_targets::page))
         .route("/wall", get(wall::page))
         .nest("/fragments", fragments.layer(compressed()))
 }

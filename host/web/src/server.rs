@@ -11,6 +11,7 @@ use crate::host::Host;
 use crate::listener::{self, Gate};
 use crate::pages;
 use crate::proxy;
+use crate::reads::Reads;
 use crate::recent::{LastHour, measure};
 use crate::state::Shared;
 use axum::Router;
@@ -107,13 +108,20 @@ const SCRAPES: usize = 4;
 /// Longest time for a client to read a scrape.
 const SCRAPED: Duration = Duration::from_secs(30);
 
-/// Serves the pages and the API until the host ends. Returns the bound address.
-pub fn serve(port: Port, host: Arc<dyn Host>, auth: Auth, listening: Listening) -> Result<SocketAddr, ServerError> {
+/// Serves the pages and the API until the host ends. Returns the bound address, and what answers the operator of the
+/// fleet.
+pub fn serve(
+    port: Port,
+    host: Arc<dyn Host>,
+    auth: Auth,
+    listening: Listening,
+) -> Result<(SocketAddr, Reads), ServerError> {
     let (gauges, ending) = (listening.gauges.clone(), listening.ending.clone());
     let hour = Arc::new(LastHour::default());
     tokio::spawn(measure(hour.clone(), host.clone(), ending.clone()));
     let shared = Shared { host, auth, gauges, ending, pictures: Arc::default(), hour, kept: Arc::default() };
-    listen(port, router(shared), listening)
+    let reads = Reads::new(shared.clone());
+    Ok((listen(port, router(shared), listening)?, reads))
 }
 
 /// Serves `/metrics` until the host ends, without authentication. Returns the bound address.

@@ -120,7 +120,7 @@ pub(super) fn hash(payload: &[u8]) -> u64 {
 
 /// Returns the hash of what an assignment means to its device, without the term of the operator that wrote it.
 pub(super) fn meaning(assignment: &Assignment) -> u64 {
-    FixedState::with_seed(0).hash_one(&assignment.deployments)
+    FixedState::with_seed(0).hash_one((&assignment.deployments, &assignment.plugins))
 }
 
 /// The device whose key seals the record of a key among the assignments. Definitions are the operators' own.

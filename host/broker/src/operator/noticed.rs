@@ -2,7 +2,7 @@
 
 use super::state::State;
 use fleet::wire::Deployment;
-use model::{EventKind, Phase};
+use model::{EventKind, KeptPlace, KeptRecord, Phase};
 use std::collections::HashMap;
 
 /// A change that the operator's host stores.
@@ -12,6 +12,8 @@ pub enum Noticed {
     Defined(String, Deployment),
     /// A deployment failed or works again, or a device is not heard or heard again.
     Happened(EventKind),
+    /// It has read these records, and has all up to a place if there is one.
+    Read(Vec<KeptRecord>, Option<KeptPlace>),
 }
 
 /// The last settled phase of each deployment: failed or succeeded.

@@ -2,9 +2,12 @@
 
 use super::assignments::{hash, meaning};
 use crate::bucket::of_definition;
-use fleet::wire::{Assigned, Assignment, Deployment, Lease, ModeWire, encode};
-use fleet::{Aggregator, DeploymentView, Input};
-use std::collections::{BTreeMap, HashMap};
+use fleet::wire::{Assigned, Assignment, Deployment, Lease, ModeWire, OfferedPlugin, encode};
+use fleet::{Aggregator, DeploymentView, Input, PluginView};
+use model::hex;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 
 /// The maximum number of leases that are kept. Every agent can write one.
 const LEASES: usize = 10_000;
@@ -22,6 +25,14 @@ pub(super) struct State {
     pub aggregator: Aggregator,
     /// Also those that are deleted, so that a copy of them does not come back.
     definitions: BTreeMap<String, Deployment>,
+    /// The kinds of the targets of each deployment.
+    kinds: HashMap<String, BTreeSet<String>>,
+    /// The plugin files of this host, by the kinds that they serve.
+    offered: BTreeMap<String, (OfferedPlugin, PathBuf)>,
+    /// Whether they changed since the assignments were compared.
+    pub is_reoffered: bool,
+    /// Why plugins are not at the broker, by their kinds.
+    pub unstored: BTreeMap<String, String>,
     /// The definitions that changed here, and may have to be written.
     pub redefined: Vec<String>,
     /// The leases of deployments.
@@ -42,6 +53,10 @@ impl State {
         Self {
             aggregator: Aggregator::new(0),
             definitions: BTreeMap::new(),
+            kinds: HashMap::new(),
+            offered: BTreeMap::new(),
+            is_reoffered: false,
+            unstored: BTreeMap::new(),
             redefined: Vec::new(),
             leases: HashMap::new(),
             waits_for: None,
@@ -65,10 +80,38 @@ impl State {
         }
         let selector = (!deployment.is_deleted()).then(|| deployment.selector());
         let is_once = deployment.mode == ModeWire::Once;
+        let kind = |target: &String| {
+            let target: Value = serde_json::from_str(target).ok()?;
+            target.get("kind")?.as_str().map(ToOwned::to_owned)
+        };
+        self.kinds.insert(name.to_owned(), deployment.targets.iter().filter_map(kind).collect());
         self.definitions.insert(name.to_owned(), deployment);
         self.aggregator.apply(&Input::Deployment { name, selector: selector.as_ref(), is_once });
         self.apply_lease(name);
         true
+    }
+
+    /// Replaces the plugin files that this host offers.
+    pub(super) fn offer(&mut self, plugins: Vec<(OfferedPlugin, PathBuf)>) {
+        let offered = plugins.into_iter().map(|(plugin, file)| (plugin.kind.clone(), (plugin, file))).collect();
+        self.is_reoffered |= self.offered != offered;
+        self.offered = offered;
+    }
+
+    /// The offered plugin files that deployments need.
+    pub(super) fn needed_plugins(&self) -> Vec<(OfferedPlugin, PathBuf)> {
+        let needed: BTreeSet<&String> = self.kinds.values().flatten().collect();
+        self.offered.iter().filter(|(kind, _)| needed.contains(kind)).map(|(_, offered)| offered.clone()).collect()
+    }
+
+    pub(super) fn plugin_views(&self) -> Vec<PluginView> {
+        let view = |(OfferedPlugin { kind, digest, size }, _)| PluginView {
+            digest: hex(&digest),
+            size,
+            problem: self.unstored.get(&kind).cloned(),
+            kind,
+        };
+        self.needed_plugins().into_iter().map(view).collect()
     }
 
     /// The version of a deployment, also of one that is deleted; 0 if it never was.
@@ -121,12 +164,14 @@ impl State {
             let hash = hash(&payload);
             return Some((payload, hash));
         }
-        let chosen = self.aggregator.deployments_of(key).into_iter();
-        let deployments = chosen.filter_map(|name| {
+        let chosen = self.aggregator.deployments_of(key);
+        let kinds: BTreeSet<&String> = chosen.iter().filter_map(|name| self.kinds.get(name)).flatten().collect();
+        let plugins = kinds.into_iter().filter_map(|kind| Some(self.offered.get(kind)?.0.clone())).collect();
+        let deployments = chosen.into_iter().filter_map(|name| {
             let Deployment { version, targets, mode, .. } = self.definitions.get(&name)?;
             Some(Assigned { version: *version, targets: targets.clone(), is_once: *mode == ModeWire::Once, name })
         });
-        let assignment = Assignment { term: right?, deployments: deployments.collect() };
+        let assignment = Assignment { term: right?, deployments: deployments.collect(), plugins };
         match encode(&assignment) {
             Ok(payload) => {
                 self.unassigned.remove(key);

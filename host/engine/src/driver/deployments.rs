@@ -106,9 +106,11 @@ impl Driver {
             return PartState::Succeeded;
         }
         match (&known.failure, critical) {
-            _ if status.place.lacks_plugin() => {
-                PartState::Failed(format!("no plugin serves kind {} on this host", target.config.kind))
-            }
+            _ if status.place.lacks_plugin() => PartState::Failed(format!(
+                "no plugin serves kind {} on this host: add its file there, or write plugins = true in [fleet], so that \
+                     the host takes it from the operator, if that has it",
+                target.config.kind
+            )),
             (Some(failure), _) if status.unreachable => PartState::Failed(failure.message.clone()),
             (None, _) if status.unreachable => PartState::Failed("the polls fail".to_owned()),
             (_, Some(why)) => PartState::Failed(why),

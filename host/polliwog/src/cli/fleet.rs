@@ -27,6 +27,16 @@ pub(crate) enum FleetCommand {
         /// The device's id
         id: String,
     },
+    /// List the targets of a device, or show one of them, as the device answers
+    Targets {
+        /// The device's id
+        id: String,
+        /// The target's id
+        target: Option<String>,
+        /// Show the target's past instead: a duration such as 24h or 30d
+        #[arg(long, value_name = "RANGE", requires = "target")]
+        history: Option<String>,
+    },
     /// Print the latest lines of a device's log
     Logs {
         /// The device's id
@@ -65,9 +75,9 @@ pub(crate) enum FleetCommand {
         /// The number of devices
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=20_000))]
         devices: u32,
-        /// The number of deployments
-        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-        deployments: u32,
+        /// The number of deployments, at most one for each device [default: 10, or fewer with fewer devices]
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+        deployments: Option<u32>,
         /// Reports in a second
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         events: u32,

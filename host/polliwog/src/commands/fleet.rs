@@ -3,7 +3,9 @@
 mod credentials;
 mod simulate;
 
+use super::history::history;
 use super::remote::{answer, ask, every, part, table, text};
+use super::targets::{list_targets, show_target};
 use crate::cli::{FleetCommand, Remote};
 use crate::output::{complain, counted, print, print_json};
 use anyhow::Context;
@@ -25,34 +27,17 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
             answer(remote, &found, status)?;
             Ok(code)
         }
-        FleetCommand::Devices { text: wanted, stale, failed } => {
-            let mut path = "/api/v1/fleet/devices?".to_owned();
-            if let Some(wanted) = wanted {
-                path.push_str(&format!("text={}&", part(&wanted)));
-            }
-            for (name, chosen) in [("stale", stale), ("failed", failed)] {
-                if chosen {
-                    path.push_str(name);
-                    path.push_str("=true&");
-                }
-            }
-            let found = every(remote, &path, "devices").await?;
-            answer(remote, &found, |found| {
-                let rows: Vec<Vec<String>> = found["devices"].as_array().into_iter().flatten().map(device).collect();
-                table(&["DEVICE", "HEARD", "DEPLOYMENTS", "LABELS"], &rows)
-            })
+        FleetCommand::Devices { text, stale, failed } => {
+            devices(remote, text, [("stale", stale), ("failed", failed)]).await
         }
-        FleetCommand::Device { id } => {
-            let path = format!("/api/v1/fleet/devices/{}", part(&id));
-            let found = ask(remote, Method::Get, &path, None).await?;
-            answer(remote, &found, |found| {
-                let row = device(found);
-                print(&format!("{} was heard last at {}; labels {}", row[0], row[1], row[3]))?;
-                if let Some(ahead) = found["clockAheadMs"].as_i64() {
-                    print(&format!("its clock differs by {} s", ahead / 1000))?;
-                }
-                reports(&found["reports"])
-            })
+        FleetCommand::Device { id } => show_device(remote, &id).await,
+        FleetCommand::Targets { id, target, history: range } => {
+            let root = format!("/api/v1/fleet/devices/{}", part(&id));
+            match (target, range) {
+                (None, _) => list_targets(remote, &root).await,
+                (Some(target), None) => show_target(remote, &root, &target).await,
+                (Some(target), Some(range)) => history(remote, (&root, &target), &range).await,
+            }
         }
         FleetCommand::Logs { id, last, follow } => logs(remote, &id, last, follow).await,
         FleetCommand::Deployments => {
@@ -62,9 +47,14 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
         FleetCommand::Apply { file } => apply(remote, &file).await,
         FleetCommand::Credentials { device, dir, revoke } => credentials::credentials(&device, &dir, revoke),
         FleetCommand::Simulate { devices, deployments, events, seconds, outage, server } => {
+            let deployments = deployments.unwrap_or(10.min(devices));
+            anyhow::ensure!(
+                deployments <= devices,
+                "--deployments {deployments}: with {devices} devices, use {devices} or fewer"
+            );
             let size = Size {
                 devices: devices as usize,
-                deployments: deployments.min(devices) as usize,
+                deployments: deployments as usize,
                 events,
                 seconds: seconds.into(),
                 outage,
@@ -82,6 +72,35 @@ pub(crate) async fn fleet(remote: &Remote, command: FleetCommand) -> anyhow::Res
             answer(remote, &deleted, |_| print(&format!("the deployment {name} is deleted")))
         }
     }
+}
+
+/// Lists the devices that a text and these states choose.
+async fn devices(remote: &Remote, wanted: Option<String>, states: [(&str, bool); 2]) -> anyhow::Result<u8> {
+    let mut path = "/api/v1/fleet/devices?".to_owned();
+    if let Some(wanted) = wanted {
+        path.push_str(&format!("text={}&", part(&wanted)));
+    }
+    for (name, _) in states.into_iter().filter(|(_, chosen)| *chosen) {
+        path.push_str(name);
+        path.push_str("=true&");
+    }
+    let found = every(remote, &path, "devices").await?;
+    answer(remote, &found, |found| {
+        let rows: Vec<Vec<String>> = found["devices"].as_array().into_iter().flatten().map(device).collect();
+        table(&["DEVICE", "HEARD", "DEPLOYMENTS", "LABELS"], &rows)
+    })
+}
+
+async fn show_device(remote: &Remote, id: &str) -> anyhow::Result<u8> {
+    let found = ask(remote, Method::Get, &format!("/api/v1/fleet/devices/{}", part(id)), None).await?;
+    answer(remote, &found, |found| {
+        let row = device(found);
+        print(&format!("{} was heard last at {}; labels {}", row[0], row[1], row[3]))?;
+        if let Some(ahead) = found["clockAheadMs"].as_i64() {
+            print(&format!("its clock differs by {} s", ahead / 1000))?;
+        }
+        reports(&found["reports"])
+    })
 }
 
 /// Prints lines of a device's log; with `follow`, also further ones until the command is ended.
@@ -103,13 +122,18 @@ async fn logs(remote: &Remote, id: &str, last: u32, follow: bool) -> anyhow::Res
     }
 }
 
-/// 0 if everything works, 1 if devices are not heard or Kubernetes cannot be followed, 2 if the broker cannot be
-/// reached.
+/// 0 if everything works, 1 if devices are not heard, plugins are not stored or Kubernetes cannot be followed, 2 if the
+/// broker cannot be reached.
 fn status_code(found: &Value) -> u8 {
     let parts = [&found["operator"], &found["agent"]];
     let parts = parts.into_iter().filter(|part| !part.is_null());
+    let is_wrong = |plugins: &Vec<Value>| plugins.iter().any(|plugin| plugin["problem"].is_string());
     let code = |part: &Value| match &part["broker"]["problem"] {
-        Value::Null if part["kubernetes"]["problem"].is_string() => 1,
+        Value::Null
+            if part["kubernetes"]["problem"].is_string() || part["plugins"].as_array().is_some_and(is_wrong) =>
+        {
+            1
+        }
         Value::Null => u8::from(part["stale"].as_u64().unwrap_or_default() > 0 || part["complete"] == false),
         _ => 2,
     };
@@ -138,6 +162,13 @@ fn status(found: &Value) -> anyhow::Result<()> {
         if let Some(why) = operator["kubernetes"]["problem"].as_str() {
             print(&format!("Kubernetes: {why}"))?;
         }
+        for plugin in operator["plugins"].as_array().into_iter().flatten() {
+            let kind = text(&plugin["kind"]);
+            print(&match plugin["problem"].as_str() {
+                Some(why) => format!("devices cannot fetch the plugin for kind {kind}: {why}"),
+                None => format!("devices with plugins = true in [fleet] fetch the plugin for kind {kind}"),
+            })?;
+        }
         if operator["complete"] == false && operator["broker"]["connected"] == true {
             print("the records of the fleet are still being read; counters are too low until then")?;
         }
@@ -158,19 +189,35 @@ fn status(found: &Value) -> anyhow::Result<()> {
 }
 
 fn deployments(found: &Value) -> anyhow::Result<()> {
-    let columns = ["name", "phase", "matched", "succeeded", "failed", "pending", "unreported", "stale"];
+    let counters = ["matched", "succeeded", "failed", "pending", "unreported", "stale"];
     let row = |deployment: &Value| {
         let error = &deployment["lastError"];
         let why = match error["error"].as_str() {
-            Some(why) => format!("{}: {why}", text(&error["device"])),
+            Some(why) => format!("{} at {}: {why}", text(&error["device"]), text(&error["at"])),
             None => String::new(),
         };
-        columns.iter().map(|column| text(&deployment[*column])).chain([why]).collect()
+        let phase = match deployment["phase"].as_str() {
+            // The selector chooses none.
+            Some("removed") => "no device".to_owned(),
+            _ => text(&deployment["phase"]),
+        };
+        let phase = match out_of_reach(deployment) {
+            Some(quorum) => format!("{phase}, too few for its quorum of {quorum}"),
+            None => phase,
+        };
+        let counters = counters.iter().map(|counter| text(&deployment[*counter]));
+        [text(&deployment["name"]), phase].into_iter().chain(counters).chain([why]).collect()
     };
     let rows: Vec<Vec<String>> = found["deployments"].as_array().into_iter().flatten().map(row).collect();
     let heading =
         ["DEPLOYMENT", "STATE", "DEVICES", "SUCCEEDED", "FAILED", "PENDING", "UNREPORTED", "STALE", "LAST ERROR"];
     table(&heading, &rows)
+}
+
+/// The quorum of a deployment, if it chooses fewer devices: then it never fails as a whole.
+fn out_of_reach(deployment: &Value) -> Option<u64> {
+    let quorum = deployment["definition"]["quorum"].as_u64()?;
+    (deployment["matched"].as_u64()? < quorum).then_some(quorum)
 }
 
 fn device(device: &Value) -> Vec<String> {
@@ -258,6 +305,16 @@ mod tests {
         ] {
             assert!(read(wrong).unwrap_err().to_string().contains(why), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_quorum_of_more_devices_than_there_are_is_named() {
+        let of = |matched: u32, definition: Value| {
+            out_of_reach(&json!({ "name": "dns", "matched": matched, "definition": definition }))
+        };
+        assert_eq!(of(2, json!({ "quorum": 3 })), Some(3));
+        assert_eq!(of(3, json!({ "quorum": 3 })), None);
+        assert_eq!(of(0, json!({})), None);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use egress::Method;
 use serde_json::Value;
 
 /// `history TARGET`.
-pub(crate) async fn history(remote: &Remote, target: &str, range: &str) -> anyhow::Result<u8> {
-    let path = format!("/api/v1/targets/{}/history?range={}", part(target), part(range));
+pub(crate) async fn history(remote: &Remote, (root, target): (&str, &str), range: &str) -> anyhow::Result<u8> {
+    let path = format!("{root}/targets/{}/history?range={}", part(target), part(range));
     let history = ask(remote, Method::Get, &path, None).await?;
     answer(remote, &history, |history| {
         let availability = &history["availability"];

@@ -340,7 +340,8 @@ impl Running {
         let hangup = signal(SignalKind::hangup())?;
         let both =
             Listening { hosts: config.hosts.clone(), connections: means::served(), gauges, ending: ending.clone() };
-        let listening = web::serve(ports.0, host.clone(), auth, both.clone())?;
+        let (listening, reads) = web::serve(ports.0, host.clone(), auth, both.clone())?;
+        host.fleet.iter().for_each(|fleet| fleet.answer_with(reads.clone()));
         let measured = web::serve_metrics(ports.1, host, metrics, both)?;
         if !is_embedded {
             greet(listening, measured, targets, &token);

@@ -7,14 +7,17 @@ use anyhow::{Context, anyhow};
 use egress::Method;
 use serde_json::{Value, json};
 
+/// The path of the API.
+const API: &str = "/api/v1";
+
 /// `targets`.
 pub(crate) async fn targets(remote: &Remote, command: Option<TargetsCommand>) -> anyhow::Result<u8> {
     let change = |target: &str, key: &str, value: Value| {
         (Method::Patch, format!("/api/v1/targets/{}", part(target)), Some(json!({ key: value })))
     };
     let (method, path, body) = match command {
-        None | Some(TargetsCommand::List) => return list_targets(remote).await,
-        Some(TargetsCommand::Show { target }) => return show_target(remote, &target).await,
+        None | Some(TargetsCommand::List) => return list_targets(remote, API).await,
+        Some(TargetsCommand::Show { target }) => return show_target(remote, API, &target).await,
         Some(TargetsCommand::Dismiss { target, dependency }) => {
             let body = json!({ "dependency": dependency });
             (Method::Post, format!("/api/v1/targets/{}/dismiss", part(&target)), Some(body))
@@ -114,9 +117,10 @@ fn definition((target, kind, url): (String, String, String), arguments: Definiti
 }
 
 /// Prints one target with its state, its settings and a line for each dependency.
-async fn show_target(remote: &Remote, target: &str) -> anyhow::Result<u8> {
-    let mut found = ask(remote, Method::Get, &format!("/api/v1/targets/{}", part(target)), None).await?;
-    let path = format!("/api/v1/dependencies?target={}&", part(target));
+/// Shows a target under a path of the API.
+pub(super) async fn show_target(remote: &Remote, root: &str, target: &str) -> anyhow::Result<u8> {
+    let mut found = ask(remote, Method::Get, &format!("{root}/targets/{}", part(target)), None).await?;
+    let path = format!("{root}/dependencies?target={}&", part(target));
     found["reported"] = every(remote, &path, "dependencies").await?["dependencies"].take();
     answer(remote, &found, |found| {
         print_target(found)?;
@@ -168,8 +172,9 @@ fn dependency_line(dependency: &Value) -> String {
     format!("{word:<9} {}{more}", text(&dependency["name"]))
 }
 
-async fn list_targets(remote: &Remote) -> anyhow::Result<u8> {
-    let mut found = every(remote, "/api/v1/targets?", "targets").await?;
+/// Lists the targets under a path of the API.
+pub(super) async fn list_targets(remote: &Remote, root: &str) -> anyhow::Result<u8> {
+    let mut found = every(remote, &format!("{root}/targets?"), "targets").await?;
     // Most urgent first.
     let badness = |target: &Value| BADNESS.iter().position(|status| target["status"] == **status);
     if let Some(all) = found["targets"].as_array_mut() {

@@ -3,6 +3,7 @@
 //! A row holds the newest record of its key only, and whether the broker has acknowledged it. Epoch and counter order
 //! everything that the agent says.
 
+use super::fleet_kept;
 use model::{Acknowledged, DeploymentReport, FleetChange, FleetPlace, FleetRecord, Phase, QueuedRecord, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -50,6 +51,7 @@ pub(crate) fn apply(connection: &Connection, change: &FleetChange) -> rusqlite::
             let sql = "UPDATE fleet_self SET incarnation = ?1, top_revision = 0, top_deployment = NULL";
             connection.execute(sql, [incarnation]).map(drop)
         }
+        FleetChange::Keep(records, place) => fleet_kept::keep(connection, records, place.as_ref()),
     }
 }
 

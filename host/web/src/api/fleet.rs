@@ -2,6 +2,8 @@
 
 mod common;
 mod logs;
+mod operator;
+mod reads;
 
 use super::commands::DeletedWire;
 use super::query::{PageQuery, Queried, body, checked_limit, page, queried, wrong};
@@ -11,15 +13,13 @@ use crate::fleet::Fleet;
 use crate::state::Shared;
 use crate::wire::{Time, times};
 use ::fleet::wire::DeploymentState;
-use ::fleet::{
-    AgentView, DeploymentView, DeviceFilter, DeviceView, FleetView, Happened, KubernetesState, LinkState,
-    show_deployment,
-};
+use ::fleet::{AgentView, DeploymentView, DeviceFilter, DeviceView, Happened, show_deployment};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use common::{DevicePath, missing, operated};
+use common::{BrokerWire, DevicePath, missing, operated};
 use model::{DeploymentReport, Phase, Timestamp};
+use operator::OperatorWire;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -35,6 +35,10 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(devices))
         .routes(routes!(device))
         .routes(routes!(logs::logs))
+        .routes(routes!(reads::targets))
+        .routes(routes!(reads::target))
+        .routes(routes!(reads::history))
+        .routes(routes!(reads::dependencies))
 }
 
 /// This host's part in a fleet.
@@ -45,70 +49,6 @@ struct FleetWire {
     operator: Option<OperatorWire>,
     /// This host as an agent; null if it is not one.
     agent: Option<AgentWire>,
-}
-
-/// The connection to the broker.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Broker)]
-struct BrokerWire {
-    connected: bool,
-    /// The problem, in words; null if everything works.
-    problem: Option<String>,
-}
-
-impl From<LinkState> for BrokerWire {
-    fn from(link: LinkState) -> Self {
-        Self { connected: link.is_connected, problem: link.problem }
-    }
-}
-
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Operator)]
-struct OperatorWire {
-    broker: BrokerWire,
-    /// Whether everything at the broker has been read. Until then, counters are too low.
-    complete: bool,
-    /// The number of devices.
-    devices: usize,
-    /// The number of devices that were not heard for 5 minutes.
-    stale: usize,
-    /// The number of records that were refused.
-    refused: u64,
-    /// Why the last of them was.
-    refused_reason: Option<String>,
-    /// Devices that did not receive their deployments, with the reason.
-    unassigned: BTreeMap<String, String>,
-    /// The operator that assigns deployments to devices; null if it is this one.
-    waits_for: Option<String>,
-    /// Kubernetes as a source of deployments; null if the deployments are made here.
-    kubernetes: Option<KubernetesWire>,
-}
-
-/// Kubernetes as a source of deployments.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Kubernetes)]
-struct KubernetesWire {
-    /// The problem, in words; null if everything works.
-    problem: Option<String>,
-    /// The number of resources that are followed.
-    resources: usize,
-}
-
-impl From<KubernetesState> for KubernetesWire {
-    fn from(KubernetesState { problem, resources }: KubernetesState) -> Self {
-        Self { problem, resources }
-    }
-}
-
-impl From<FleetView> for OperatorWire {
-    fn from(view: FleetView) -> Self {
-        let FleetView { link, is_complete, devices, stale, refused, unassigned, waits_for, kubernetes } = view;
-        let (refused, refused_reason) = refused;
-        let (broker, complete) = (link.into(), is_complete);
-        let kubernetes = kubernetes.map(Into::into);
-        Self { broker, complete, devices, stale, refused, refused_reason, unassigned, waits_for, kubernetes }
-    }
 }
 
 #[derive(Serialize, ToSchema)]

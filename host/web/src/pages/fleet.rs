@@ -108,6 +108,13 @@ fn overview(fleet: &dyn Fleet, view: &FleetView) -> Markup {
         @for (device, why) in view.unassigned.iter().take(5) {
             p.problem role="alert" { "The deployments of " (device) " could not be sent to it: " (why) }
         }
+        @for plugin in &view.plugins {
+            @if let Some(why) = &plugin.problem {
+                p.problem role="alert" { "Devices cannot fetch the plugin for kind " (plugin.kind) ": " (why) }
+            } @else {
+                p.note { "Devices that take plugins fetch the one for kind " (plugin.kind) " from here." }
+            }
+        }
         p.summary {
             (view.devices) " devices, "
             @if view.stale > 0 { a href="/fleet?state=stale" { strong { (view.stale) " not heard for 5 minutes" } } } @else { "all heard within 5 minutes" }
@@ -312,7 +319,12 @@ fn deployment_content(shared: &Shared, name: &str) -> Option<Markup> {
         p.summary {
             (tag(Some(view.phase()))) " " (counted.failed) " of " (counted.matched) " devices failed, " (counted.succeeded) " succeeded, "
             (counted.pending) " pending, " (counted.unreported) " unreported, " (counted.stale) " not heard. "
-            @if let ModeWire::Quorum(needed) = view.definition.mode { "It fails as a whole if " (needed) " devices fail." }
+            @if let ModeWire::Quorum(needed) = view.definition.mode {
+                "It fails as a whole if " (needed) " devices fail. "
+                @if counted.matched < needed {
+                    strong { "It cannot fail: its selector chooses fewer devices. Use a smaller quorum or a wider selector." }
+                }
+            }
             @if view.definition.mode == ModeWire::Once {
                 "One device polls at a time: "
                 @match &counted.holder {
@@ -387,6 +399,7 @@ async fn device_content(shared: &Shared, id: &str) -> Option<Markup> {
             (reports(states))
             @for (name, _) in unreported { p { (tag_on_device(fleet, name, None)) " " (name) } }
         }
+        p { a href={ "/fleet/devices/" (encoded(id)) "/targets" } { "The targets of this device" } }
         p { a href="/fleet" { "The whole fleet" } }
     })
 }

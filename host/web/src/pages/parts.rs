@@ -45,7 +45,7 @@ impl<'a> Command<'a> {
 }
 
 /// A text as a part of a path.
-pub(super) fn encoded(text: &str) -> String {
+pub(crate) fn encoded(text: &str) -> String {
     // The query encodes a space as a plus, a path as %20.
     let encoded = serde_urlencoded::to_string([("", text)]).unwrap_or_default();
     encoded.trim_start_matches('=').replace('+', "%20")

@@ -88,7 +88,7 @@ fn file_of(user: &str, password: &str, (name, key): (&str, &Key)) -> String {
 }
 
 fn made() -> String {
-    catalog::hex(&random_bytes::<32>())
+    model::hex(&random_bytes::<32>())
 }
 
 /// Replaces a file at once. Only its owner may read it.

@@ -16,7 +16,7 @@ pub(crate) fn accept(file: &Path, common: &Common) -> anyhow::Result<u8> {
         Ok(content) => content,
         Err(why) => bail!("{}: {why}", path.display()),
     };
-    let digest = catalog::hex(&Sha256::digest(&content));
+    let digest = model::hex(&Sha256::digest(&content));
     trust(&config).accept(&digest)?;
     print(&format!("{} is accepted (SHA-256 {digest}); a running host loads it within seconds", path.display()))?;
     Ok(0)

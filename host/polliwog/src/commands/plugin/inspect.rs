@@ -3,7 +3,8 @@
 use super::list::bytes;
 use super::project::{Project, built_in, usual_sandbox};
 use crate::output::{print, print_json};
-use catalog::{hex, read};
+use catalog::read;
+use model::hex;
 use sandbox::{Backtrace, Plugin, Refusal};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

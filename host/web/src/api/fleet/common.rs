@@ -3,9 +3,10 @@
 use crate::error::ApiError;
 use crate::fleet::Fleet;
 use crate::state::Shared;
+use ::fleet::LinkState;
 use axum::http::StatusCode;
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 /// The device in a path.
 #[derive(Deserialize, IntoParams)]
@@ -28,4 +29,19 @@ pub(super) fn operated(shared: &Shared) -> Result<&dyn Fleet, ApiError> {
 
 pub(super) fn missing(message: String) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "not_found", message)
+}
+
+/// The connection to the broker.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Broker)]
+pub(super) struct BrokerWire {
+    connected: bool,
+    /// The problem, in words; null if everything works.
+    problem: Option<String>,
+}
+
+impl From<LinkState> for BrokerWire {
+    fn from(link: LinkState) -> Self {
+        Self { connected: link.is_connected, problem: link.problem }
+    }
 }

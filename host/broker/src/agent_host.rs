@@ -1,0 +1,78 @@
+//! The host of an agent, as the agent uses it.
+
+use fleet::wire::{Assigned, OfferedPlugin};
+use model::{FleetChange, FleetPlace, LogPage, QueuedRecord, Timestamp};
+use std::future::Future;
+use tokio::sync::Notify;
+
+/// The host of an agent: its database and its targets.
+pub trait AgentHost: Send + Sync + 'static {
+    /// Returns the place at the broker; `None` if the host did not begin as an agent. Blocks.
+    ///
+    /// # Errors
+    /// If the database cannot be read; the reason in words.
+    fn place(&self) -> Result<Option<FleetPlace>, String>;
+
+    /// Returns records that the broker has not acknowledged, oldest first, at most `limit`. Blocks.
+    ///
+    /// # Errors
+    /// If the database cannot be read; the reason in words.
+    fn queued(&self, limit: u32) -> Result<Vec<QueuedRecord>, String>;
+
+    /// Changes the records. Blocks until the change is on disk.
+    ///
+    /// # Errors
+    /// If it is not on disk after a while; the reason in words.
+    fn change(&self, change: FleetChange) -> Result<(), String>;
+
+    /// Notified after each new record.
+    fn recorded(&self) -> &Notify;
+
+    /// Applies the deployments of this device; those that are not in the list end.
+    fn assign(&self, deployments: Vec<Granted>) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// At most `limit` lines of the log: those after the line with a number, or the newest.
+    fn log(&self, after: Option<u64>, limit: usize) -> LogPage;
+
+    /// Returns the answer of the host's API to a read of a path: the status as in HTTP, and the body.
+    fn read(&self, path: String) -> impl Future<Output = (u16, String)> + Send {
+        drop(path);
+        std::future::ready((404, "this host has no API".to_owned()))
+    }
+
+    /// Whether the host has a plugin that the operator offers. Blocks.
+    fn plugin(&self, _: &OfferedPlugin) -> PluginState {
+        PluginState::Settled
+    }
+
+    /// Adds the file of a plugin whose state is [`PluginState::Missing`]. Blocks.
+    ///
+    /// # Errors
+    /// If it cannot be written; the reason in words.
+    fn add_plugin(&self, _: &OfferedPlugin, _: &[u8]) -> Result<(), String> {
+        Err("this host takes no plugins".to_owned())
+    }
+
+    /// The present time.
+    fn now(&self) -> Timestamp;
+}
+
+/// A deployment that this device polls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The deployment.
+    pub assigned: Assigned,
+    /// The term of the lease under which the device polls; 0 if the deployment needs none.
+    pub term: u64,
+}
+
+/// Whether a host has a plugin that the operator offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PluginState {
+    /// It serves its kind, or this host takes none from the operator, or has another one.
+    Settled,
+    /// The file is there, and does not serve yet, or is refused.
+    Present,
+    /// The file is not there.
+    Missing,
+}

@@ -1,0 +1,52 @@
+//! The memory of an operator: the counters that it shows without the broker, and what it reads afterwards.
+
+use crate::support::{Server, folder, until};
+use crate::{Fleet, post, switched, target};
+use rusqlite::{Connection, OpenFlags};
+use serde_json::json;
+use std::fs;
+
+#[test]
+fn an_operator_remembers_the_fleet_and_reads_on_after_a_restart() {
+    let (_keep, place) = folder();
+    let broken = place.join("broken");
+    let server = Server::start(vec![("/", switched(broken.clone()))]);
+    let mut fleet = Fleet::start(&place);
+    fleet.deploy("web", &json!({ "targets": [target("web", &server.url("/"))] }));
+    let agent = fleet.agent("host-1", "", "");
+    fleet.counts("web", [1, 0, 0, 0]);
+    let database = place.join("operator/data/polliwog.db");
+    let places = || {
+        let opened = Connection::open_with_flags(&database, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let count = |table: &str| {
+            let sql = format!("SELECT count(*) FROM {table}");
+            opened.query_row(&sql, [], |row| row.get::<_, u32>(0)).unwrap()
+        };
+        (count("fleet_kept"), count("fleet_place"))
+    };
+    until("description and state are kept", places, |found| *found == (2, 2));
+
+    // Without the broker, it shows what it remembers.
+    fleet.operator.take().unwrap().kill();
+    fleet.broker.down();
+    fleet.operate();
+    assert_eq!(fleet.deployment("web")["succeeded"], 1);
+    let view = fleet.operator().get("/api/v1/fleet")["operator"].clone();
+    assert_eq!((&view["devices"], &view["complete"]), (&json!(1), &json!(false)), "{view}");
+
+    // A change that it has not seen follows.
+    fs::write(&broken, "").unwrap();
+    post(&agent, "/api/v1/targets/web/poll");
+    fleet.broker.up();
+    fleet.counts("web", [0, 1, 0, 0]);
+
+    // A broker that was made again while the operator was off lacks the operator's mark: it reads everything.
+    fleet.operator.take().unwrap().kill();
+    fleet.broker.down();
+    fleet.broker.wipe();
+    fs::remove_file(&broken).unwrap();
+    fleet.broker.up();
+    fleet.operate();
+    post(&agent, "/api/v1/targets/web/poll");
+    fleet.counts("web", [1, 0, 0, 0]);
+}
