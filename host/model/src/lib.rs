@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alert;
 mod event;
 mod examination;
 mod fleet;
@@ -23,6 +24,10 @@ mod text;
 mod time;
 mod token;
 
+pub use alert::{
+    Acknowledgement, AlertEvent, AlertRecord, AlertState, Class, LastNotified, Notification, NotifiedAlert, Resolution,
+    Subject,
+};
 pub use event::{Event, EventKind, SequencedEvent};
 pub use examination::{TestStep, Tested, TestedCertificate};
 pub use fleet::{

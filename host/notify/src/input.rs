@@ -1,0 +1,185 @@
+//! The inputs and actions of the notifier.
+
+use crate::route::Route;
+use crate::silence::Silence;
+use model::{AlertRecord, Class, Moment, Notification, Status, Subject, TargetId, Timestamp};
+use std::collections::BTreeMap;
+
+/// The present time on both clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Measures waits.
+    pub moment: Moment,
+    /// Dates alerts, and decides which silences are active.
+    pub wall: Timestamp,
+}
+
+impl Now {
+    /// Returns the moment of a time in the past; now if the time is in the future.
+    pub(crate) fn moment_of(self, at: Timestamp) -> Moment {
+        self.moment.before(self.wall.since(at))
+    }
+}
+
+/// The configuration of the notifier.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The routes, in order.
+    pub routes: Vec<Route>,
+    /// The channels by name.
+    pub channels: BTreeMap<String, ChannelTraits>,
+    /// The number of reports in a row that confirm an alert.
+    pub confirm: u32,
+    /// The number of reports in a row that end an alert.
+    pub recover: u32,
+    /// Distinguishes this installation's fingerprints and notifications from those of others.
+    pub installation: String,
+    /// The address of this host for links, without a slash at its end; `None` if it is not configured.
+    pub address: Option<String>,
+}
+
+/// The properties of a channel that decide which notifications it gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelTraits {
+    /// Whether the receiver groups alerts, and must get each of them.
+    pub needs_every_alert: bool,
+}
+
+/// The properties of a target that decide its alerts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetSpec {
+    /// The id.
+    pub id: TargetId,
+    /// The display name.
+    pub name: String,
+    /// The kind.
+    pub kind: String,
+    /// The labels, sorted by name.
+    pub labels: Vec<(String, String)>,
+    /// The host that the target's polls connect to; `None` if it is unknown.
+    pub host: Option<String>,
+    /// The number of reports in a row that confirm an alert; `None` for that of the route.
+    pub confirm: Option<u32>,
+    /// The number of reports in a row that end an alert; `None` for that of the route.
+    pub recover: Option<u32>,
+    /// The targets, or single dependencies of them, that this target needs.
+    pub depends_on: Vec<(TargetId, Option<String>)>,
+    /// Whether the target is polled.
+    pub is_enabled: bool,
+    /// Whether dependencies with a warning alert, too.
+    pub alerts_on_warnings: bool,
+}
+
+/// The state of a dependency in the last report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// The dependency is critical or has a warning, which the status says.
+    Unhealthy(Status),
+    /// The dependency works, or its check was skipped on purpose.
+    Healthy,
+    /// The last report does not say.
+    Unknown,
+    /// The dependency is no longer reported.
+    Missing,
+}
+
+/// An unhealthy dependency.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The dependency's name.
+    pub dependency: String,
+    /// `Critical` or `Warning`.
+    pub status: Status,
+    /// The title for users, if the name is not descriptive.
+    pub title: Option<String>,
+    /// The error message.
+    pub message: Option<String>,
+}
+
+/// Access to the known state of a target after a report.
+pub trait Reading {
+    /// Returns the dependencies that are critical or have a warning.
+    fn findings(&self) -> Vec<Finding>;
+    /// Returns the state of a dependency.
+    fn health(&self, dependency: &str) -> Health;
+    /// Returns the dependency of the same report that this one runs on.
+    fn parent(&self, dependency: &str) -> Option<&str>;
+    /// Returns whether the report has dependencies and none of them is healthy.
+    fn is_down(&self) -> bool;
+}
+
+/// The result of a poll.
+#[derive(Clone, Copy)]
+pub enum Outcome<'a> {
+    /// The poll returned a report.
+    Report(&'a dyn Reading),
+    /// The poll failed.
+    Failed {
+        /// Whether it failed in name resolution, connecting, or by a time-out.
+        is_network: bool,
+        /// The reason, if the target cannot be polled any more; `None` while its breaker is closed.
+        unreachable: Option<&'a str>,
+    },
+}
+
+/// A poll that ended.
+#[derive(Clone, Copy)]
+pub struct Polled<'a> {
+    /// The target.
+    pub target: &'a TargetId,
+    /// The result.
+    pub outcome: Outcome<'a>,
+}
+
+/// Something that is wrong and is not a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The name: of the plugin, deployment, device or channel.
+    pub name: String,
+    /// The title for users.
+    pub title: String,
+    /// The reason.
+    pub message: Option<String>,
+}
+
+/// An input of the notifier.
+pub enum Input<'a> {
+    /// The configuration changed.
+    Settings(Settings),
+    /// The complete list of targets changed.
+    Targets(Vec<TargetSpec>),
+    /// The complete list of silences changed.
+    Silences(Vec<Silence>),
+    /// A poll ended.
+    Polled(Polled<'a>),
+    /// The complete list of what is wrong in one class.
+    Troubles(Class, Vec<Trouble>),
+    /// An operator acknowledged an alert, or took that back.
+    Acknowledge {
+        /// The alert.
+        subject: Subject,
+        /// The operator; `None` to take the acknowledgement back.
+        by: Option<String>,
+    },
+    /// The number of notifications of a channel that are not delivered yet.
+    Undelivered(String, usize),
+    /// Time passed.
+    Tick,
+}
+
+/// An action of the notifier.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Store the record of an alert.
+    Save(Box<AlertRecord>),
+    /// Delete the record of an alert.
+    Forget(Subject),
+    /// Store a notification and deliver it.
+    Notify(Notification),
+    /// Announce that an alert fires.
+    Firing(Subject),
+    /// Announce that an alert is over.
+    Resolved(Subject),
+    /// Announce that an alert is suppressed, and the alert that explains it.
+    Suppressed(Subject, Subject),
+}

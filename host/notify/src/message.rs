@@ -1,0 +1,109 @@
+//! The texts of a notification.
+
+use crate::alert::Alert;
+use model::{AlertEvent, AlertRecord, Class, NotifiedAlert, Resolution, Status, Subject, Timestamp, hex};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+
+/// Bytes of a fingerprint: two alerts have the same one with a probability that can be neglected.
+const FINGERPRINT: usize = 16;
+
+/// The facts that a message needs in addition to its alert.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame<'a> {
+    pub installation: &'a str,
+    pub address: Option<&'a str>,
+    pub at: Timestamp,
+}
+
+/// Returns the identity of an alert for receivers.
+fn fingerprint(installation: &str, subject: &Subject) -> String {
+    let dependency = subject.dependency_name().unwrap_or_default();
+    let text = [installation, subject.class().as_str(), subject.name(), dependency].join("\0");
+    hex(&Sha256::digest(text)[..FINGERPRINT])
+}
+
+/// Describes an alert for a message.
+pub(crate) fn describe(alert: &Alert, event: AlertEvent, suppresses: u32, frame: Frame<'_>) -> NotifiedAlert {
+    let record = &alert.record;
+    let is_over = event == AlertEvent::Resolved;
+    NotifiedAlert {
+        fingerprint: fingerprint(frame.installation, &record.subject),
+        event,
+        subject: record.subject.clone(),
+        status: if is_over { Status::Ok } else { record.status },
+        target_name: record.target_name.clone(),
+        kind: record.kind.clone(),
+        title: record.title.clone(),
+        summary: summary(record, event, frame.at),
+        since: record.since,
+        resolved_at: record.ended.map(|(at, _)| at),
+        labels: record.labels.clone(),
+        link: frame.address.map(|address| link(address, &record.subject)),
+        suppresses,
+    }
+}
+
+fn link(address: &str, subject: &Subject) -> String {
+    match subject {
+        Subject::Dependency { target, .. } | Subject::Target(target) => format!("{address}/targets/{target}"),
+        Subject::Other(Class::Plugin, _) => format!("{address}/plugins"),
+        Subject::Other(Class::Deployment | Class::Device, _) => format!("{address}/fleet"),
+        Subject::Other(..) => format!("{address}/alerts"),
+    }
+}
+
+fn summary(record: &AlertRecord, event: AlertEvent, at: Timestamp) -> String {
+    let (message, since) = (record.message.as_deref(), record.since);
+    let wrong = match (message, &record.subject) {
+        (Some(message), Subject::Target(_)) => format!("cannot be polled: {message}"),
+        (Some(message), _) => message.to_owned(),
+        (None, Subject::Target(_)) => "cannot be polled".to_owned(),
+        (None, _) => record.status.as_str().to_owned(),
+    };
+    match event {
+        AlertEvent::Firing | AlertEvent::Test => wrong,
+        AlertEvent::Repeated => format!("still, for {}: {wrong}", duration(at.since(since))),
+        AlertEvent::Flapping => format!("fires and resolves repeatedly; silent until it is stable. Last: {wrong}"),
+        AlertEvent::Resolved => {
+            let (end, resolution) = record.ended.unwrap_or((at, Resolution::Recovered));
+            let lasted = duration(end.since(since));
+            match resolution {
+                Resolution::Recovered => format!("recovered after {lasted}"),
+                Resolution::Missing => format!("no longer reported, after {lasted}"),
+                Resolution::Removed => format!("over because the target was removed, after {lasted}"),
+                Resolution::Disabled => format!("over because the target was disabled, after {lasted}"),
+            }
+        }
+    }
+}
+
+/// A duration in its two largest units, rounded down: `45 s`, `12 min`, `3 h 5 min`, `2 d 4 h`.
+fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, 0) => format!("{hours} h"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, 0, _) => format!("{days} d"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        let check = |seconds, expected: &str| assert_eq!(duration(Duration::from_secs(seconds)), expected);
+        check(45, "45 s");
+        check(754, "12 min");
+        check(3600, "1 h");
+        check(11_100, "3 h 5 min");
+        check(187_300, "2 d 4 h");
+        check(172_900, "2 d");
+    }
+}

@@ -1,0 +1,227 @@
+//! Settling an alert: what holds it back, and which channels have something new to hear about it.
+
+use super::Notifier;
+use crate::alert::Alert;
+use crate::blind::NETWORK;
+use crate::groups::{GroupKey, GroupTimes};
+use crate::input::{Action, Now};
+use crate::route::{self, Route};
+use model::{AlertEvent, AlertState, Class, Moment, Subject, TargetId};
+use std::time::Duration;
+
+/// After the end of what held an alert back, the longest wait for another report that confirms it.
+const AWAIT: Duration = Duration::from_secs(300);
+
+impl Notifier {
+    /// Settles all alerts for which something may have changed.
+    pub(super) fn settle(&mut self, now: Now) {
+        loop {
+            for target in std::mem::take(&mut self.unsettled_targets) {
+                let subjects: Vec<Subject> = self.subjects_of(&target).cloned().collect();
+                self.unsettled.extend(subjects);
+            }
+            let Some(subject) = self.unsettled.pop_first() else { return };
+            self.hold_back(&subject, now);
+            self.join_groups(&subject, now);
+        }
+    }
+
+    /// Finds what holds an alert back.
+    fn hold_back(&mut self, subject: &Subject, now: Now) {
+        let Some(alert) = self.alerts.get(subject) else { return };
+        let (suppressed, silenced) = match alert.is_open() {
+            true => (self.suppressor(subject, alert), self.silencer(alert)),
+            false => (None, None),
+        };
+        let Some(alert) = self.alerts.get_mut(subject) else { return };
+        let is_new = alert.record.suppressed_by != suppressed;
+        let mut is_changed = is_new || alert.record.silenced_by != silenced;
+        // The report that ended what explained the alert may have confirmed the alert as well.
+        let is_free = is_new && suppressed.is_none() && alert.is_open() && alert.seen != Some(now.moment);
+        if is_new && alert.record.state == AlertState::Firing {
+            self.actions.extend(suppressed.clone().map(|by| Action::Suppressed(subject.clone(), by)));
+        }
+        (alert.record.suppressed_by, alert.record.silenced_by) = (suppressed, silenced);
+        if let Some(at) = alert.stable_at() {
+            if at <= now.moment {
+                alert.end_flapping();
+                is_changed = true;
+            } else {
+                self.timers.insert((at, subject.clone()));
+            }
+        }
+        alert.awaits = alert.awaits.filter(|until| now.moment < *until);
+        if is_free {
+            self.await_report(subject, now);
+        }
+        if is_changed {
+            self.changed.insert(subject.clone());
+        }
+    }
+
+    /// Holds an alert back until another report confirms it.
+    pub(super) fn await_report(&mut self, subject: &Subject, now: Now) {
+        let Some(alert) = self.alerts.get_mut(subject) else { return };
+        let until = now.moment.after(AWAIT);
+        alert.awaits = Some(until);
+        self.timers.insert((until, subject.clone()));
+    }
+
+    /// Returns the open alert that explains this one.
+    fn suppressor(&self, subject: &Subject, alert: &Alert) -> Option<Subject> {
+        let target = subject.target()?;
+        let is_open = |subject: &Subject| self.alerts.get(subject).is_some_and(Alert::is_open);
+        if subject.dependency_name().is_some() {
+            let itself = Subject::Target(target.clone());
+            if is_open(&itself) {
+                return Some(itself);
+            }
+            let mut ancestors = alert.record.ancestors.iter().map(|name| Subject::dependency(target, name.as_str()));
+            if let Some(found) = ancestors.find(is_open) {
+                return Some(found);
+            }
+        }
+        self.needs.of(target).iter().find_map(|(needed, dependency)| match dependency {
+            Some(dependency) => Some(Subject::dependency(needed, dependency.as_str())).filter(is_open),
+            None => self.down(needed),
+        })
+    }
+
+    /// Returns the alert that says that nothing of a target works.
+    fn down(&self, target: &TargetId) -> Option<Subject> {
+        let open = |subject: &&Subject| self.alerts.get(*subject).is_some_and(Alert::is_open);
+        let itself = Subject::Target(target.clone());
+        if open(&&itself) {
+            return Some(itself);
+        }
+        let is_down = self.targets.get(target).is_some_and(|target| target.is_down);
+        self.subjects_of(target).filter(|_| is_down).find(open).cloned()
+    }
+
+    fn silencer(&self, alert: &Alert) -> Option<String> {
+        let attributes = alert.attributes();
+        self.active_silences().find(|silence| silence.matchers.match_all(&attributes)).map(|silence| silence.id.clone())
+    }
+
+    /// Puts an alert into the groups of the channels that have something new to hear about it, and into no others.
+    fn join_groups(&mut self, subject: &Subject, now: Now) {
+        let Some(alert) = self.alerts.get(subject) else { return };
+        let mut wanted = Vec::new();
+        let mut repeats = Vec::new();
+        for (channel, route) in self.channels(alert) {
+            if self.news(alert, channel, route, now).is_some() {
+                wanted.push(group(alert, channel, route));
+            } else {
+                repeats.extend(route.and_then(|route| self.repeat_at(alert, channel, route)));
+            }
+        }
+        self.timers.extend(repeats.into_iter().filter(|at| *at > now.moment).map(|at| (at, subject.clone())));
+        let Some(alert) = self.alerts.get_mut(subject) else { return };
+        let keys = wanted.iter().map(|(key, _)| key.clone()).collect();
+        let before = std::mem::replace(&mut alert.groups, keys);
+        for key in before.iter().filter(|key| wanted.iter().all(|(kept, _)| kept != *key)) {
+            self.groups.remove(key, subject, now.moment);
+        }
+        for (key, times) in wanted {
+            self.groups.add(&key, subject, times, now.moment);
+        }
+    }
+
+    pub(super) fn leave_groups(&mut self, subject: &Subject, now: Now) {
+        let Some(alert) = self.alerts.get_mut(subject) else { return };
+        for key in std::mem::take(&mut alert.groups) {
+            self.groups.remove(&key, subject, now.moment);
+        }
+    }
+
+    /// Records the groups that were notified before a restart or another configuration.
+    pub(super) fn restore_groups(&mut self, now: Now) {
+        let mut groups = Vec::new();
+        for alert in self.alerts.values() {
+            for (channel, route) in self.channels(alert) {
+                let (key, times) = group(alert, channel, route);
+                let last = alert.notified_at(channel).filter(|last| last.after(times.interval) > now.moment);
+                groups.extend(last.map(|last| (key, times, last)));
+            }
+        }
+        groups.into_iter().for_each(|(key, times, last)| self.groups.restore(key, times, last));
+    }
+
+    /// The channels of an alert: those of its routes, and those that were notified of it and must learn of its end.
+    fn channels<'a>(&'a self, alert: &'a Alert) -> Vec<(&'a str, Option<&'a Route>)> {
+        let mut channels: Vec<(&str, Option<&Route>)> = Vec::new();
+        let routes = route::applying(&self.settings.routes, &alert.attributes());
+        let routed =
+            routes.into_iter().flat_map(|route| route.channels.iter().map(move |channel| (channel, Some(route))));
+        let notified = alert.record.notified.iter().map(|notified| (&notified.channel, None));
+        for (channel, route) in routed.chain(notified) {
+            let is_new = channels.iter().all(|(known, _)| known != channel);
+            if is_new && self.settings.channels.contains_key(channel) {
+                channels.push((channel, route));
+            }
+        }
+        channels
+    }
+
+    /// The difference between an alert and the last message of a channel about it; `None` if there is no difference,
+    /// or if the channel is not to be notified now.
+    pub(super) fn news(&self, alert: &Alert, channel: &str, route: Option<&Route>, now: Now) -> Option<AlertEvent> {
+        let record = &alert.record;
+        let notified = alert.last_notified(channel).map(|notified| (notified.event, notified.status));
+        let is_notified = matches!(notified, Some((AlertEvent::Firing | AlertEvent::Flapping, _)));
+        let is_free = route.is_some() && !self.is_held(alert) && !is_about(&record.subject, channel);
+        if record.flapping.is_some() {
+            let is_news =
+                notified.is_none_or(|(event, _)| event != AlertEvent::Flapping) && (is_notified || alert.is_open());
+            return Some(AlertEvent::Flapping).filter(|_| is_news && is_free);
+        }
+        match record.state {
+            AlertState::Pending => None,
+            AlertState::Resolved => Some(AlertEvent::Resolved).filter(|_| is_notified),
+            AlertState::Firing if !is_free || alert.streak > 0 => None,
+            AlertState::Firing => match notified {
+                Some((AlertEvent::Firing, status)) if record.status <= status => {
+                    let repeat = route.and_then(|route| self.repeat_at(alert, channel, route));
+                    repeat.filter(|at| *at <= now.moment).map(|_| AlertEvent::Repeated)
+                }
+                _ => Some(AlertEvent::Firing),
+            },
+        }
+    }
+
+    /// Whether something holds back messages about an alert, except about its end.
+    fn is_held(&self, alert: &Alert) -> bool {
+        let record = &alert.record;
+        let is_network = matches!(&record.subject, Subject::Other(Class::Host, name) if name == NETWORK);
+        let is_blind = self.blind.is_active() && !is_network;
+        is_blind || record.suppressed_by.is_some() || record.silenced_by.is_some() || alert.awaits.is_some()
+    }
+
+    /// When a channel hears again of an alert that still fires.
+    fn repeat_at(&self, alert: &Alert, channel: &str, route: &Route) -> Option<Moment> {
+        let interval = route.repeat_interval?;
+        let is_repeated = alert.record.state == AlertState::Firing
+            && alert.record.flapping.is_none()
+            && alert.record.acknowledged.is_none()
+            && alert.last_notified(channel).is_some_and(|notified| notified.event == AlertEvent::Firing);
+        if is_repeated { alert.notified_at(channel).map(|at| at.after(interval)) } else { None }
+    }
+}
+
+/// A channel that does not deliver is not notified of that.
+fn is_about(subject: &Subject, channel: &str) -> bool {
+    matches!(subject, Subject::Other(Class::Channel, name) if name == channel)
+}
+
+/// The group of an alert. Without a route, the end of an alert is grouped by target.
+fn group(alert: &Alert, channel: &str, route: Option<&Route>) -> (GroupKey, GroupTimes) {
+    let attributes = alert.attributes();
+    let channel = channel.to_owned();
+    let Some(route) = route else {
+        let labels = vec![("target".to_owned(), attributes.get("target").to_owned())];
+        let times = GroupTimes { wait: Route::GROUP_WAIT, interval: Route::GROUP_INTERVAL };
+        return (GroupKey { channel, route: String::new(), labels }, times);
+    };
+    let times = GroupTimes { wait: route.group_wait, interval: route.group_interval };
+    (GroupKey { channel, route: route.name.clone(), labels: route.group(&attributes) }, times)
+}

@@ -1,0 +1,264 @@
+//! Observations, and their effect on alerts.
+
+use super::{Notifier, Target};
+use crate::alert::Alert;
+use crate::blind::NETWORK;
+use crate::input::{Action, Finding, Health, Now, Outcome, Polled, Reading, TargetSpec, Trouble};
+use crate::ranks::{self, Needs};
+use crate::route;
+use model::{Acknowledgement, AlertRecord, AlertState, Class, Resolution, Status, Subject, TargetId};
+use std::collections::BTreeSet;
+
+/// An observation that something is wrong.
+struct Sign {
+    status: Status,
+    title: String,
+    message: Option<String>,
+    /// Whether the first observation confirms the alert.
+    is_certain: bool,
+}
+
+impl Notifier {
+    pub(super) fn set_targets(&mut self, specs: Vec<TargetSpec>, now: Now) {
+        let edges = specs.iter().map(|spec| (spec.id.clone(), spec.depends_on.clone())).collect();
+        (self.needs, self.cut) = Needs::new(edges);
+        let mut before = std::mem::take(&mut self.targets);
+        for spec in specs {
+            let is_down = before.remove(&spec.id).is_some_and(|held| held.is_down && spec.is_enabled);
+            self.targets.insert(spec.id.clone(), Target { spec, is_down });
+        }
+        for subject in self.alerts.keys().cloned().collect::<Vec<_>>() {
+            let Some(target) = subject.target() else { continue };
+            match self.targets.get(target) {
+                None => self.end(&subject, Resolution::Removed, now),
+                Some(held) if !held.spec.is_enabled => self.end(&subject, Resolution::Disabled, now),
+                Some(held) => {
+                    let Some(alert) = self.alerts.get_mut(&subject) else { continue };
+                    if describe(alert, &held.spec) {
+                        self.changed.insert(subject);
+                    }
+                }
+            }
+        }
+        let hosts: BTreeSet<&str> = self.targets.values().filter_map(|target| target.spec.host.as_deref()).collect();
+        if self.blind.retain(|host| hosts.contains(host)) {
+            self.see_again(now);
+        }
+        self.unsettle_all();
+    }
+
+    pub(super) fn polled(&mut self, polled: Polled<'_>, now: Now) {
+        let Polled { target, outcome } = polled;
+        let Some(held) = self.targets.get(target).filter(|held| held.spec.is_enabled) else { return };
+        if let Some(host) = &held.spec.host {
+            let is_answer = !matches!(outcome, Outcome::Failed { is_network: true, .. });
+            match self.blind.observe(host, is_answer, now.moment) {
+                Some(Some((silent, all))) => self.lose_network(silent, all, now),
+                Some(None) => self.see_again(now),
+                None => {}
+            }
+        }
+        match outcome {
+            Outcome::Report(reading) => self.report(target, reading, now),
+            Outcome::Failed { unreachable, .. } => self.fail(target, unreachable, now),
+        }
+    }
+
+    fn fail(&mut self, target: &TargetId, unreachable: Option<&str>, now: Now) {
+        let subject = Subject::Target(target.clone());
+        if let Some(message) = unreachable {
+            let title = self.targets.get(target).map(|held| held.spec.name.clone()).unwrap_or_default();
+            let (status, message) = (Status::Critical, Some(message.to_owned()).filter(|text| !text.is_empty()));
+            self.raise(&subject, Sign { status, title, message, is_certain: true }, now);
+        } else if let Some(alert) = self.alerts.get_mut(&subject).filter(|alert| alert.is_open()) {
+            // The target answered once and failed again: it is not about to recover.
+            alert.streak = 0;
+            self.unsettled.insert(subject);
+        }
+    }
+
+    fn report(&mut self, target: &TargetId, reading: &dyn Reading, now: Now) {
+        self.heal(&Subject::Target(target.clone()), Resolution::Recovered, now);
+        let warns = self.targets.get(target).is_some_and(|held| held.spec.alerts_on_warnings);
+        let is_unhealthy = |status| status == Status::Critical || (warns && status == Status::Warning);
+        for finding in reading.findings().into_iter().filter(|finding| is_unhealthy(finding.status)) {
+            let Finding { dependency, status, title, message } = finding;
+            let title = title.unwrap_or_else(|| dependency.clone());
+            let subject = Subject::dependency(target, dependency);
+            self.raise(&subject, Sign { status, title, message, is_certain: false }, now);
+        }
+        let of_target: Vec<Subject> = self.subjects_of(target).cloned().collect();
+        for subject in of_target {
+            self.place(&subject, reading);
+            match subject.dependency_name().map(|name| reading.health(name)) {
+                Some(Health::Missing) => self.end(&subject, Resolution::Missing, now),
+                Some(Health::Unhealthy(status)) if is_unhealthy(status) => {}
+                Some(Health::Healthy | Health::Unhealthy(_)) => self.heal(&subject, Resolution::Recovered, now),
+                Some(Health::Unknown) | None => {}
+            }
+        }
+        let is_down = reading.is_down();
+        if let Some(held) = self.targets.get_mut(target).filter(|held| held.is_down != is_down) {
+            held.is_down = is_down;
+            self.unsettle_dependents(&Subject::Target(target.clone()));
+        }
+    }
+
+    /// Updates the ancestors of an alert. Those of all alerts of a target are from one report: together, the parents of
+    /// several reports can form a cycle.
+    fn place(&mut self, subject: &Subject, reading: &dyn Reading) {
+        let (Some(name), Some(alert)) = (subject.dependency_name(), self.alerts.get_mut(subject)) else { return };
+        let ancestors = ranks::ancestors(reading, name);
+        if alert.is_open() && alert.record.ancestors != ancestors {
+            alert.record.ancestors = ancestors;
+            self.changed.insert(subject.clone());
+            self.unsettled.insert(subject.clone());
+        }
+    }
+
+    pub(super) fn troubles(&mut self, class: Class, troubles: Vec<Trouble>, now: Now) {
+        let names: BTreeSet<String> = troubles.iter().map(|trouble| trouble.name.clone()).collect();
+        for Trouble { name, title, message } in troubles {
+            let sign = Sign { status: Status::Critical, title, message, is_certain: true };
+            self.raise(&Subject::Other(class, name), sign, now);
+        }
+        let is_over = |subject: &&Subject| match subject {
+            Subject::Other(of, name) => {
+                *of == class && !names.contains(name) && !(class == Class::Host && name == NETWORK)
+            }
+            _ => false,
+        };
+        for subject in self.alerts.keys().filter(is_over).cloned().collect::<Vec<_>>() {
+            self.end(&subject, Resolution::Recovered, now);
+        }
+    }
+
+    pub(super) fn acknowledge(&mut self, subject: &Subject, by: Option<String>, now: Now) {
+        let Some(alert) = self.alerts.get_mut(subject).filter(|alert| alert.is_open()) else { return };
+        let status = alert.record.status;
+        alert.record.acknowledged = by.map(|by| Acknowledgement { by, at: now.wall, status });
+        self.changed.insert(subject.clone());
+        self.unsettled.insert(subject.clone());
+    }
+
+    fn lose_network(&mut self, silent: usize, all: usize, now: Now) {
+        let title = "this host cannot reach the network".to_owned();
+        let message = Some(format!("{silent} of {all} hosts stopped answering within a minute"));
+        let subject = Subject::Other(Class::Host, NETWORK.to_owned());
+        let sign = Sign { status: Status::Critical, title, message, is_certain: true };
+        self.raise(&subject, sign, now);
+        self.unsettle_all();
+    }
+
+    /// The network works again. Alerts that were held back are notified if another report confirms them.
+    fn see_again(&mut self, now: Now) {
+        self.end(&Subject::Other(Class::Host, NETWORK.to_owned()), Resolution::Recovered, now);
+        let open: Vec<Subject> =
+            self.alerts.iter().filter(|(_, alert)| alert.is_open()).map(|(key, _)| key.clone()).collect();
+        for subject in open.iter().filter(|subject| subject.target().is_some()) {
+            self.await_report(subject, now);
+        }
+        self.unsettle_all();
+    }
+
+    /// Something is wrong with a subject.
+    fn raise(&mut self, subject: &Subject, sign: Sign, now: Now) {
+        let confirm = if sign.is_certain { 1 } else { self.confirm(subject, sign.status) };
+        let is_new = !self.alerts.contains_key(subject);
+        let alert = self.alerts.entry(subject.clone()).or_insert_with(|| Alert::new(subject.clone(), now));
+        let (was, had) = (alert.record.state, (alert.record.status, alert.streak, alert.awaits));
+        if was == AlertState::Resolved {
+            if let Some((at, _)) = alert.record.ended {
+                self.resolved.remove(&(at, subject.clone()));
+            }
+            alert.begin(now);
+            if let Some(target) = subject.target().and_then(|target| self.targets.get(target)) {
+                describe(alert, &target.spec);
+            }
+        }
+        let record = &mut alert.record;
+        (record.status, record.title, record.message) = (sign.status, sign.title, sign.message);
+        if record.acknowledged.as_ref().is_some_and(|held| held.status < sign.status) {
+            record.acknowledged = None;
+        }
+        (alert.awaits, alert.seen) = (None, Some(now.moment));
+        alert.streak = if alert.record.state == AlertState::Pending { alert.streak + 1 } else { 0 };
+        if alert.record.state == AlertState::Pending && alert.streak >= confirm {
+            alert.fire(now);
+            self.actions.push(Action::Firing(subject.clone()));
+            let explained = alert.record.suppressed_by.clone();
+            self.actions.extend(explained.map(|by| Action::Suppressed(subject.clone(), by)));
+        }
+        let is_stored = is_new || was != alert.record.state || had.0 != alert.record.status;
+        if is_stored || had != (alert.record.status, alert.streak, alert.awaits) {
+            self.unsettled.insert(subject.clone());
+        }
+        if is_stored {
+            self.changed.insert(subject.clone());
+        }
+        if was == AlertState::Resolved {
+            self.unsettle_dependents(subject);
+        }
+    }
+
+    /// A subject was observed to be healthy.
+    fn heal(&mut self, subject: &Subject, resolution: Resolution, now: Now) {
+        let Some(alert) = self.alerts.get(subject).filter(|alert| alert.is_open()) else { return };
+        let recover = self.recover(subject, alert);
+        let Some(alert) = self.alerts.get_mut(subject) else { return };
+        alert.awaits = None;
+        if alert.record.state == AlertState::Pending || alert.streak + 1 >= recover {
+            self.end(subject, resolution, now);
+        } else {
+            alert.streak += 1;
+            self.unsettled.insert(subject.clone());
+        }
+    }
+
+    /// Ends the episode of an alert. An alert that was never confirmed and never notified is forgotten.
+    fn end(&mut self, subject: &Subject, resolution: Resolution, now: Now) {
+        let Some(alert) = self.alerts.get(subject).filter(|alert| alert.is_open()) else { return };
+        let AlertRecord { state, notified, changes, .. } = &alert.record;
+        let is_news = *state == AlertState::Firing || !notified.is_empty() || !changes.is_empty();
+        self.unsettle_dependents(subject);
+        if !is_news {
+            self.leave_groups(subject, now);
+            return self.forget(subject);
+        }
+        let Some(alert) = self.alerts.get_mut(subject) else { return };
+        if alert.record.state == AlertState::Firing {
+            self.actions.push(Action::Resolved(subject.clone()));
+        }
+        alert.resolve(resolution, now);
+        self.resolved.insert((now.wall, subject.clone()));
+        self.changed.insert(subject.clone());
+        self.unsettled.insert(subject.clone());
+    }
+
+    fn confirm(&self, subject: &Subject, status: Status) -> u32 {
+        let Some(spec) = subject.target().and_then(|target| self.targets.get(target)).map(|target| &target.spec) else {
+            return 1;
+        };
+        let (kind, target_name, labels) = (spec.kind.as_str(), spec.name.as_str(), spec.labels.as_slice());
+        let attributes = crate::Attributes { subject, status, kind, target_name, labels };
+        let of_route = || route::applying(&self.settings.routes, &attributes).first().and_then(|route| route.confirm);
+        spec.confirm.or_else(of_route).unwrap_or(self.settings.confirm)
+    }
+
+    fn recover(&self, subject: &Subject, alert: &Alert) -> u32 {
+        let of_target = subject.target().and_then(|target| self.targets.get(target)?.spec.recover);
+        let routes =
+            || route::applying(&self.settings.routes, &alert.attributes()).first().and_then(|route| route.recover);
+        of_target.or_else(routes).unwrap_or(self.settings.recover)
+    }
+}
+
+/// Takes over the properties of a target. Returns whether one of them changed.
+fn describe(alert: &mut Alert, spec: &TargetSpec) -> bool {
+    let AlertRecord { target_name, kind, labels, .. } = &mut alert.record;
+    if (&*target_name, &*kind, &*labels) == (&spec.name, &spec.kind, &spec.labels) {
+        return false;
+    }
+    (*target_name, *kind, *labels) = (spec.name.clone(), spec.kind.clone(), spec.labels.clone());
+    true
+}

@@ -1,0 +1,375 @@
+//! Each rule of notifying, by scenarios.
+
+mod common;
+
+use common::{Report, World, id, matchers, one_route, settings, target};
+use model::AlertEvent::{Firing, Flapping, Repeated, Resolved};
+use model::Status::{Critical, Ok, Unknown, Warning};
+use model::{AlertEvent, AlertState, Class, Subject};
+use notify::{Action, ChannelTraits, Input, NETWORK, Route, Settings, Silence, SilenceTime, TargetSpec, Trouble};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+fn world(targets: &[&str]) -> World {
+    World::new(settings(one_route()), targets.iter().map(|name| target(name)).collect())
+}
+
+/// Reports the same state twice, which confirms it.
+fn confirm(world: &mut World, target: &str, status: model::Status) {
+    world.observe(target, &[("db", status)]);
+    world.advance(1);
+    world.observe(target, &[("db", status)]);
+}
+
+fn heard(expected: &[(&str, AlertEvent)]) -> Vec<(String, AlertEvent)> {
+    expected.iter().map(|(subject, event)| ((*subject).to_owned(), *event)).collect()
+}
+
+#[test]
+fn two_reports_confirm_and_two_end_an_alert() {
+    let mut world = world(&["a"]);
+    let subject = Subject::dependency(&id("a"), "db");
+    world.observe("a", &[("db", Critical)]);
+    let since = world.now.wall;
+    assert_eq!(world.state(&subject), Some(AlertState::Pending));
+    world.advance(5);
+    world.observe("a", &[("db", Critical)]);
+    assert_eq!((world.state(&subject), world.record(&subject).unwrap().since), (Some(AlertState::Firing), since));
+    world.advance(9);
+    assert_eq!(world.news(), []);
+    world.advance(1);
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+    world.observe("a", &[("db", Ok)]);
+    world.observe("a", &[("db", Critical)]);
+    world.observe("a", &[("db", Ok)]);
+    assert_eq!(world.state(&subject), Some(AlertState::Firing));
+    world.observe("a", &[("db", Unknown)]);
+    world.observe("a", &[("db", Warning)]);
+    assert_eq!(world.state(&subject), Some(AlertState::Resolved));
+    world.advance(300);
+    let last = world.heard.last().unwrap();
+    assert_eq!((last.summary.as_str(), last.status), ("recovered after 15 s", Ok));
+    assert_eq!(world.news(), heard(&[("a/db", Resolved)]));
+    let announced = [Action::Firing(subject.clone()), Action::Resolved(subject)];
+    assert_eq!(world.announced, announced);
+}
+
+#[test]
+fn one_bad_report_is_not_notified_and_leaves_nothing() {
+    let mut world = world(&["a"]);
+    for _ in 0..5 {
+        world.observe("a", &[("db", Critical)]);
+        world.observe("a", &[("db", Ok)]);
+    }
+    world.advance(3600);
+    assert_eq!((world.news(), world.records.len()), (Vec::new(), 0));
+}
+
+#[test]
+fn targets_and_routes_set_the_number_of_reports() {
+    let route = |name, condition, confirm| Route {
+        confirm: Some(confirm),
+        ..Route::new(name, matchers(&[condition]), vec!["ops".to_owned()])
+    };
+    let routes = vec![route("one", ("target", "b"), 1), route("three", ("target", "=~.*"), 3)];
+    let targets = vec![target("a"), target("b"), TargetSpec { confirm: Some(4), ..target("c") }];
+    let mut world = World::new(settings(routes), targets);
+    let mut first = BTreeMap::new();
+    for count in 1..5 {
+        for name in ["a", "b", "c"] {
+            world.observe(name, &[("db", Critical)]);
+            if world.state(&Subject::dependency(&id(name), "db")) == Some(AlertState::Firing) {
+                first.entry(name).or_insert(count);
+            }
+        }
+    }
+    assert_eq!(first, BTreeMap::from([("a", 3), ("b", 1), ("c", 4)]));
+}
+
+#[test]
+fn an_unreachable_target_is_one_alert() {
+    let mut world = world(&["a"]);
+    let all = [("x", Critical), ("y", Critical), ("z", Ok)];
+    world.observe("a", &all);
+    world.fail("a", true, None);
+    world.fail("a", true, Some("connection refused"));
+    world.advance(600);
+    assert_eq!(world.heard[0].summary, "cannot be polled: connection refused");
+    assert_eq!(world.news(), heard(&[("a", Firing)]));
+    // Back, and still broken: the alerts behind it are notified after the reports that confirm them.
+    world.observe("a", &all);
+    world.advance(5);
+    world.observe("a", &all);
+    world.advance(600);
+    assert_eq!(world.news(), heard(&[("a/x", Firing), ("a/y", Firing), ("a", Resolved)]));
+}
+
+#[test]
+fn a_broken_parent_explains_its_children() {
+    let mut world = world(&["a"]);
+    let parents = [("vm", "node"), ("node", "rack")];
+    let report = |rack, node, vm| Report {
+        statuses: [("rack", rack), ("node", node), ("vm", vm)].map(|(n, s): (&str, _)| (n.to_owned(), s)).into(),
+        parents: parents.map(|(child, parent)| (child.to_owned(), parent.to_owned())).into(),
+    };
+    let twice = |world: &mut World, report: Report| {
+        world.report("a", &report);
+        world.advance(20);
+        world.report("a", &report);
+        world.advance(400);
+    };
+    // The node between them is healthy; the rack explains the machine all the same.
+    twice(&mut world, report(Critical, Ok, Critical));
+    assert_eq!(world.notifications[0].1.alerts[0].suppresses, 1);
+    assert_eq!(world.news(), heard(&[("a/rack", Firing)]));
+    let vm = Subject::dependency(&id("a"), "vm");
+    assert_eq!(world.record(&vm).unwrap().suppressed_by, Some(Subject::dependency(&id("a"), "rack")));
+    // The rack recovers, the machine does not.
+    twice(&mut world, report(Ok, Ok, Critical));
+    assert_eq!(world.news(), heard(&[("a/vm", Firing), ("a/rack", Resolved)]));
+    // A child that was notified before it was suppressed is resolved when it recovers.
+    twice(&mut world, report(Critical, Critical, Critical));
+    assert_eq!(world.news(), heard(&[("a/rack", Firing)]));
+    twice(&mut world, report(Critical, Critical, Ok));
+    assert_eq!(world.news(), heard(&[("a/vm", Resolved)]));
+    let suppressed = world.announced.iter().filter(|action| matches!(action, Action::Suppressed(..))).count();
+    assert_eq!(suppressed, 3);
+}
+
+#[test]
+fn a_target_explains_those_that_depend_on_it() {
+    let depends = |name: &str, on: &[(&str, Option<&str>)]| TargetSpec {
+        depends_on: on.iter().map(|(on, part)| (id(on), part.map(ToOwned::to_owned))).collect(),
+        ..target(name)
+    };
+    let targets = vec![
+        depends("router", &[]),
+        depends("nas", &[("router", None)]),
+        depends("app", &[("nas", Some("db"))]),
+        depends("own", &[("own", None)]),
+    ];
+    let mut world = World::new(settings(one_route()), targets);
+    assert_eq!(world.notifier.cut(), [(id("own"), id("own"))]);
+    world.fail("router", false, Some("timeout"));
+    confirm(&mut world, "nas", Critical);
+    confirm(&mut world, "app", Critical);
+    world.advance(400);
+    assert_eq!(world.news(), heard(&[("router", Firing)]));
+    // A target is down as well if nothing in its report is healthy.
+    confirm(&mut world, "router", Critical);
+    world.advance(400);
+    assert_eq!(world.news(), heard(&[("router/db", Firing), ("router", Resolved)]));
+    confirm(&mut world, "router", Ok);
+    world.advance(200);
+    assert_eq!(world.news(), heard(&[("router/db", Resolved)]));
+    // The next report confirms that it was not only the router.
+    world.observe("nas", &[("db", Critical)]);
+    world.advance(400);
+    assert_eq!(world.news(), heard(&[("nas/db", Firing)]));
+}
+
+#[test]
+fn silences_hold_back_and_end() {
+    let mut world = world(&["a", "b"]);
+    confirm(&mut world, "b", Critical);
+    world.advance(60);
+    assert_eq!(world.news(), heard(&[("b/db", Firing)]));
+    let (from, to) = (world.now.wall, world.now.wall.after(Duration::from_secs(3600)));
+    let silence = |conditions: &[(&str, &str)]| Silence {
+        id: "s1".to_owned(),
+        matchers: matchers(conditions),
+        time: SilenceTime::Once(from, to),
+        author: "me".to_owned(),
+        comment: "update".to_owned(),
+    };
+    world.apply(Input::Silences(vec![silence(&[("target", "=~a|b")])]));
+    confirm(&mut world, "a", Critical);
+    confirm(&mut world, "b", Ok);
+    world.advance(1800);
+    assert_eq!(world.record(&Subject::dependency(&id("a"), "db")).unwrap().silenced_by.as_deref(), Some("s1"));
+    // A notified alert is resolved, silence or not.
+    assert_eq!(world.news(), heard(&[("b/db", Resolved)]));
+    world.advance(1900);
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+    assert_eq!(world.notifier.active_silences().count(), 0);
+}
+
+#[test]
+fn alerts_repeat_until_they_are_acknowledged_or_get_worse() {
+    let targets = vec![TargetSpec { alerts_on_warnings: true, ..target("a") }];
+    let mut world = World::new(settings(one_route()), targets);
+    confirm(&mut world, "a", Warning);
+    world.advance(9 * 3600);
+    assert_eq!(world.heard[1].summary, "still, for 4 h: db broke");
+    assert_eq!(world.news(), heard(&[("a/db", Firing), ("a/db", Repeated), ("a/db", Repeated)]));
+    let subject = Subject::dependency(&id("a"), "db");
+    world.apply(Input::Acknowledge { subject: subject.clone(), by: Some("me".to_owned()) });
+    world.advance(20 * 3600);
+    assert_eq!(world.news(), []);
+    world.observe("a", &[("db", Critical)]);
+    world.advance(60);
+    assert_eq!(world.heard[0].status, Critical);
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+    assert_eq!(world.record(&subject).unwrap().acknowledged, None);
+    world.advance(4 * 3600);
+    assert_eq!(world.news(), heard(&[("a/db", Repeated)]));
+}
+
+#[test]
+fn a_flapping_hour_is_two_messages_and_one_at_its_end() {
+    let names: Vec<String> = (0..100).map(|number| format!("t{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for last in [Critical, Ok] {
+        let mut world = world(&names);
+        for minute in 0..60 {
+            let status = if minute % 2 == 0 { Critical } else { Ok };
+            for wait in [1, 59] {
+                names.iter().for_each(|name| world.observe(name, &[("db", status)]));
+                world.advance(wait);
+            }
+        }
+        let during = world.heard.len();
+        for name in &names {
+            confirm(&mut world, name, last);
+        }
+        world.advance(3600);
+        let mut of: BTreeMap<&Subject, Vec<AlertEvent>> = BTreeMap::new();
+        world.heard.iter().for_each(|heard| of.entry(&heard.subject).or_default().push(heard.event));
+        assert_eq!(of.len(), 100);
+        for (subject, events) in of {
+            assert!(events.len() <= 3 && events.contains(&Flapping), "{subject}: {events:?}");
+            assert_eq!(*events.last().unwrap(), if last == Ok { Resolved } else { Firing }, "{subject}");
+        }
+        assert!(during <= 200, "{during}");
+    }
+}
+
+#[test]
+fn a_storm_is_one_notification_a_minute() {
+    let names: Vec<String> = (0..10_000).map(|number| format!("t{number}")).collect();
+    let targets: Vec<TargetSpec> = names
+        .iter()
+        .map(|name| TargetSpec { host: None, confirm: Some(1), recover: Some(1), ..target(name) })
+        .collect();
+    let mut world = World::new(settings(one_route()), targets.clone());
+    for (place, name) in names.iter().enumerate() {
+        world.observe(name, &[("db", Critical)]);
+        if place % 100 == 99 {
+            world.advance(1);
+        }
+    }
+    world.advance(600);
+    let minutes: Vec<u64> =
+        world.notifications.iter().map(|(at, _)| at.moment.as_nanos().unsigned_abs() / 60_000_000_000).collect();
+    let mut single = minutes.clone();
+    single.dedup();
+    assert_eq!(minutes, single, "at most one a minute");
+    let count =
+        |(_, notification): &(_, model::Notification)| notification.alerts.len() + notification.omitted as usize;
+    assert_eq!(world.notifications.iter().map(count).sum::<usize>(), 10_000);
+    assert!(world.notifications.iter().all(|(_, notification)| notification.alerts.len() <= 100));
+    // A receiver that groups alerts gets each alert.
+    let channels = BTreeMap::from([("ops".to_owned(), ChannelTraits { needs_every_alert: true })]);
+    let mut world = World::new(Settings { channels, ..settings(one_route()) }, targets);
+    names.iter().for_each(|name| world.observe(name, &[("db", Critical)]));
+    world.advance(600);
+    assert_eq!((world.notifications.len(), world.heard.len()), (100, 10_000));
+}
+
+#[test]
+fn a_full_channel_is_told_the_state_at_the_end() {
+    let mut world = world(&["a", "b"]);
+    world.apply(Input::Undelivered("ops".to_owned(), notify::MAX_OPEN));
+    confirm(&mut world, "a", Critical);
+    confirm(&mut world, "b", Critical);
+    world.advance(600);
+    confirm(&mut world, "a", Ok);
+    world.advance(600);
+    assert_eq!(world.news(), []);
+    world.apply(Input::Undelivered("ops".to_owned(), 3));
+    world.advance(20);
+    assert_eq!(world.news(), heard(&[("b/db", Firing)]));
+}
+
+#[test]
+fn a_blind_host_says_that_it_is_blind() {
+    let names: Vec<String> = (0..20).map(|number| format!("t{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut world = world(&names);
+    names.iter().for_each(|name| world.observe(name, &[("db", Ok)]));
+    world.advance(10);
+    for _ in 0..3 {
+        names.iter().for_each(|name| world.fail(name, true, Some("no route to host")));
+        world.advance(5);
+    }
+    world.restart();
+    world.advance(3600);
+    assert_eq!(world.news(), heard(&[(&format!("host {NETWORK}"), Firing)]));
+    for status in [Ok, Ok] {
+        names.iter().take(19).for_each(|name| world.observe(name, &[("db", status)]));
+        world.advance(10);
+    }
+    world.advance(100);
+    assert_eq!(world.news(), heard(&[(&format!("host {NETWORK}"), Resolved)]));
+    // One host did not come back.
+    world.fail("t19", true, Some("no route to host"));
+    world.advance(400);
+    assert_eq!(world.news(), heard(&[("t19", Firing)]));
+}
+
+#[test]
+fn troubles_of_a_class_are_a_complete_list() {
+    let mut world = world(&["a"]);
+    let trouble = |name: &str| Trouble { name: name.to_owned(), title: format!("{name} is refused"), message: None };
+    world.apply(Input::Troubles(Class::Plugin, vec![trouble("x"), trouble("y")]));
+    world.advance(20);
+    assert_eq!(world.news(), heard(&[("plugin x", Firing), ("plugin y", Firing)]));
+    world.restart();
+    world.apply(Input::Troubles(Class::Plugin, vec![trouble("y")]));
+    world.advance(400);
+    assert_eq!(world.news(), heard(&[("plugin x", Resolved)]));
+}
+
+#[test]
+fn removed_and_disabled_targets_are_resolved() {
+    let mut world = world(&["a", "b", "c"]);
+    ["a", "b", "c"].into_iter().for_each(|name| confirm(&mut world, name, Critical));
+    world.observe("c", &[]);
+    world.advance(60);
+    assert_eq!(world.news(), heard(&[("a/db", Firing), ("b/db", Firing)]));
+    world.targets = vec![TargetSpec { is_enabled: false, ..target("b") }];
+    world.restart();
+    world.advance(400);
+    let summaries: Vec<&str> = world.heard.iter().map(|heard| heard.summary.as_str()).collect();
+    let why = ["removed", "disabled"].map(|why| format!("over because the target was {why}, after 1 min"));
+    assert_eq!(summaries, why);
+}
+
+#[test]
+fn a_route_that_changes_still_resolves() {
+    let mut world = world(&["a"]);
+    confirm(&mut world, "a", Critical);
+    world.advance(60);
+    world.settings.routes = vec![Route::new("other", matchers(&[("target", "b")]), vec!["ops".to_owned()])];
+    world.apply(Input::Settings(world.settings.clone()));
+    confirm(&mut world, "a", Ok);
+    world.advance(400);
+    assert_eq!(world.news(), heard(&[("a/db", Firing), ("a/db", Resolved)]));
+}
+
+#[test]
+fn a_restart_neither_repeats_nor_loses() {
+    let mut world = world(&["a", "b"]);
+    confirm(&mut world, "a", Critical);
+    world.restart();
+    world.advance(30);
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+    world.restart();
+    world.advance(30);
+    confirm(&mut world, "a", Ok);
+    world.restart();
+    world.advance(3600);
+    assert_eq!(world.news(), heard(&[("a/db", Resolved)]));
+    let ids: Vec<&str> = world.notifications.iter().map(|(_, notification)| notification.id.as_str()).collect();
+    assert_eq!(ids, ["test-1", "test-2"]);
+}
