@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Applies one deliberate fault (mutant) to the scheduler at a time and reports which seed of the simulator catches it.
+# Applies one deliberate fault (mutant) to the scheduler or the notifier at a time and reports which seed of the simulator catches it.
 # ONLY=word runs only the mutants whose name contains the word.
 # A mutant that no seed catches is a failure, because the invariants would miss the same fault in a real change.
 set -euo pipefail
@@ -54,13 +54,40 @@ mutants=(
     "the interval after a success counts from the end of the poll|scheduler/outcomes.rs|due.after(after).max(now)|now.after(after)"
 )
 
+# The same under host/notify/src.
+notify_mutants=(
+    "one good report ends an alert|notifier/observe.rs|alert.streak + 1 >= recover|true"
+    "one bad report confirms an alert|notifier/observe.rs|alert.streak >= confirm|alert.streak >= 1"
+    "a suppressed alert is notified|notifier/evaluate.rs|is_blind \|\| record.suppressed_by.is_some() \|\||is_blind \|\|"
+    "a silenced alert is notified|notifier/evaluate.rs| \|\| record.silenced_by.is_some()|"
+    "a blind host notifies of each target|notifier/evaluate.rs|is_blind \|\| record|record"
+    "the end of an alert is not notified without a route|notifier/evaluate.rs|routed.chain(notified)|routed"
+    "a restart forgets the last messages|notifier.rs|Alert::restored(record, now)|Alert::restored(AlertRecord { notified: Vec::new(), ..record }, now)"
+    "repetitions ignore their interval|notifier/evaluate.rs|repeat.filter(\|at\| *at <= now.moment)|repeat"
+    "an acknowledged alert is repeated|notifier/evaluate.rs|            && alert.record.acknowledged.is_none()|"
+    "flapping does not end|notifier/evaluate.rs|            if at <= now.moment {|            if false {"
+    "each change of a flapping alert is notified|notifier/evaluate.rs|if record.flapping.is_some() {|if false {"
+    "parents are taken from the first report only|notifier/observe.rs|if alert.is_open() && alert.record.ancestors != ancestors {|if alert.record.ancestors.is_empty() {"
+    "circles of needs are not cut|ranks.rs|if need.0 == target \|\| all.needs_indirectly(&need.0, &target) {|if false {"
+    "circles of parents are not cut|ranks.rs|            chain.truncate(least + 1);|"
+    "alerts of a removed target stay|notifier/observe.rs|None => self.end(&subject, Resolution::Removed, now),|None => {}"
+    "a storm is not summarised|groups.rs|let is_storm = lane.waiting.len() > STORM \|\| lane.sent.len() + keys.len() > STORM;|let is_storm = false;"
+    "a full channel is not waited for|groups.rs|if undelivered >= MAX_OPEN {|if false {"
+    "a group ignores its interval|groups.rs|soonest.max(last.after(times.interval))|soonest"
+    "a restart forgets when a group was notified|notifier.rs|        notifier.restore_groups(now);|"
+    "a lost network is not noticed|blind.rs|silent.len() * 100 < all * SHARE|true"
+    "an alert is notified before a report confirms it again|notifier/evaluate.rs| \|\| alert.awaits.is_some()|"
+)
+
 fresh() {
     rm -rf "$copy"
     mkdir -p "$copy"
     tar -c --exclude=./target --exclude=./.git . | tar -x -C "$copy"
 }
 
-run() (cd "$copy" && timeout 300 cargo run --quiet --release --locked -p scheduler --example seeds -- --seeds "$seeds" 2>&1)
+simulate() (cd "$copy" && timeout 300 "$@" 2>&1)
+scheduler() { simulate cargo run --quiet --release --locked -p scheduler --example seeds -- --seeds "$seeds"; }
+notify() { SEEDS=$((seeds / 5)) simulate cargo test --quiet --release --locked -p notify --test chaos --test rules; }
 
 # Parses a mutant: sets `name`, `file`, `from` and `to`.
 parts() {
@@ -69,38 +96,46 @@ parts() {
     from=${from//$'\x01'/|} to=${to%$'\n'} to=${to//$'\x01'/|}
 }
 
+# Applies each mutant of a crate, and counts those that its simulator catches.
+check() {
+    local crate=$1 mutant output source status violation
+    shift
+    # Check all mutants first, so that a stale one fails within a second and not after half an hour.
+    local old=0
+    for mutant in "$@"; do
+        parts "$mutant"
+        source=$(<"$copy/host/$crate/src/$file")
+        [[ $source == *"$from"* ]] || { echo "OUT OF DATE: $name: $file does not contain the old text" >&2 && old=1; }
+    done
+    [ "$old" = 0 ]
+    # A violation without a mutant would make every mutant look caught.
+    output=$("$crate") || { printf 'VIOLATED without a mutant:\n%s\n' "$output" >&2 && exit 1; }
+    echo "$crate without a mutant: $(grep . <<<"$output" | tail -1)"
+    for mutant in "$@"; do
+        [[ $mutant == *"$only"* ]] || continue
+        parts "$mutant"
+        path="$copy/host/$crate/src/$file"
+        source=$(<"$path")
+        broken=${source/"$from"/"$to"}
+        printf '%s\n' "$broken" >"$path"
+        status=0
+        output=$(RUSTFLAGS="--cap-lints=allow" "$crate") || status=$?
+        if [ "$status" = 0 ]; then
+            echo "MISSED: $name"
+            missed=$((missed + 1))
+        elif violation=$(grep -m1 -E "VIOLATED|panicked" <<<"$output" || ([ "$status" = 124 ] && echo "it timed out")); then
+            echo "caught: $name: ${violation:0:200}"
+            caught=$((caught + 1))
+        else
+            printf 'DOES NOT BUILD: %s\n%s\n' "$name" "$output" >&2
+            exit 1
+        fi
+        printf '%s\n' "$source" >"$path"
+    done
+}
+
 fresh
-# Check all mutants first, so that a stale one fails within a second and not after half an hour.
-old=0
-for mutant in "${mutants[@]}"; do
-    parts "$mutant"
-    source=$(<"$copy/host/scheduler/src/$file")
-    [[ $source == *"$from"* ]] || { echo "OUT OF DATE: $name: $file does not contain the old text" >&2 && old=1; }
-done
-[ "$old" = 0 ]
-# A violation without a mutant would make every mutant look caught.
-output=$(run) || { printf 'VIOLATED without a mutant:\n%s\n' "$output" >&2 && exit 1; }
-echo "without a mutant: $(tail -1 <<<"$output")"
-for mutant in "${mutants[@]}"; do
-    [[ $mutant == *"$only"* ]] || continue
-    parts "$mutant"
-    path="$copy/host/scheduler/src/$file"
-    source=$(<"$path")
-    broken=${source/"$from"/"$to"}
-    printf '%s\n' "$broken" >"$path"
-    status=0
-    output=$(RUSTFLAGS="--cap-lints=allow" run) || status=$?
-    if [ "$status" = 0 ]; then
-        echo "MISSED: $name"
-        missed=$((missed + 1))
-    elif violation=$(grep -m1 -E "VIOLATED|panicked" <<<"$output" || ([ "$status" = 124 ] && echo "it timed out")); then
-        echo "caught: $name: ${violation:0:200}"
-        caught=$((caught + 1))
-    else
-        printf 'DOES NOT BUILD: %s\n%s\n' "$name" "$output" >&2
-        exit 1
-    fi
-    printf '%s\n' "$source" >"$path"
-done
+check scheduler "${mutants[@]}"
+check notify "${notify_mutants[@]}"
 echo "$caught caught, $missed missed"
 [ "$missed" = 0 ]

@@ -1,5 +1,6 @@
 //! The complete, checked configuration.
 
+use crate::alerts::{AlertsConfig, alerts, silences};
 use crate::fleet_section::{AssignedDeployment, FleetConfig, fleet_section};
 use crate::proxy::{ProxyConfig, proxy};
 use crate::reader::{LONGEST, Notes, Section, count, interval, suggestion, text, words};
@@ -11,6 +12,7 @@ use crate::targets::{alias_of, targets};
 use crate::value::{Entry, Value, show_duration};
 use egress::{Cidr, Method, Narrowing};
 use model::{Cadence, Kind, SettingSource, StatusPage};
+use notify::Silence;
 use scheduler::{Profile, Settings};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -22,18 +24,20 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Upper bound on every cap; a higher cap would have no effect.
 const HIGHEST_CAP: u64 = 100_000;
-const SECTIONS: [&str; 11] = [
+const SECTIONS: [&str; 13] = [
     "server",
     "metrics",
     "store",
     "egress",
     "plugins",
     "scheduler",
+    "alerts",
     "fleet",
     "secrets",
     "target",
     "alias",
     "status_page",
+    "silence",
 ];
 
 /// The complete configuration.
@@ -77,6 +81,10 @@ pub struct Config {
     pub aliases: HashMap<String, String>,
     /// The public pages of chosen targets.
     pub status_pages: Vec<StatusPage>,
+    /// The rules of alerts.
+    pub alerts: AlertsConfig,
+    /// The recurring silences.
+    pub silences: Vec<Silence>,
     /// The part of this host in a fleet.
     pub fleet: Option<FleetConfig>,
     /// The deployments that this host was assigned, by name.
@@ -150,6 +158,8 @@ pub(crate) fn checked(notes: &Notes<'_>, document: &[Entry], data_dir: PathBuf) 
         scheduler,
         aliases: aliases(notes, document),
         status_pages: status_pages(notes, document),
+        alerts: alerts(notes, document),
+        silences: silences(notes, document),
         fleet: fleet_section(notes, document),
         deployments: BTreeMap::new(),
         file: notes.file.clone(),

@@ -4,6 +4,7 @@
 //! Such a target names secrets of `[secrets]` only, which allows each for some kinds and origins. It names no file, and
 //! reaches private networks only if `[egress] api_target_cidrs` lists them.
 
+use crate::alerts::stored_silence;
 use crate::checked::Config;
 use crate::reader::{Notes, Overrides};
 use crate::shared_secret::Permitted;
@@ -22,6 +23,8 @@ const DEFINITION: &str = "definition.";
 /// The first part of the keys of aliases.
 const ALIAS: &str = "alias.";
 
+/// The first part of the keys of silences.
+const SILENCE: &str = "silence.";
 /// The first part of the keys of assigned deployments.
 const ASSIGNMENT: &str = "assignment.";
 /// The first part of the keys of the deployments of a fleet that this host operates.
@@ -34,6 +37,8 @@ pub enum Made<'a> {
     Target(&'a str),
     /// The alias with this name. The value of the setting is the canonical name.
     Alias(&'a str),
+    /// The silence with this id. The value of the setting is its definition.
+    Silence(&'a str),
     /// The deployment with this name, which the operator of the fleet assigned. The value of the setting is the list of
     /// its targets.
     Assignment(&'a str),
@@ -52,6 +57,11 @@ pub fn alias_key(name: &str) -> String {
     format!("{ALIAS}{name}")
 }
 
+/// Returns the key of the setting that holds a silence.
+pub fn silence_key(id: &str) -> String {
+    format!("{SILENCE}{id}")
+}
+
 /// Returns the key of the setting that holds the targets of an assigned deployment.
 pub fn assignment_key(name: &str) -> String {
     format!("{ASSIGNMENT}{name}")
@@ -65,9 +75,10 @@ pub fn deployment_key(name: &str) -> String {
 /// Returns the part of the configuration that the setting with this key makes; `None` for other settings.
 pub fn made_by(key: &str) -> Option<Made<'_>> {
     type Make = fn(&str) -> Made<'_>;
-    let all: [(&str, Make); 4] = [
+    let all: [(&str, Make); 5] = [
         (DEFINITION, |id| Made::Target(id)),
         (ALIAS, |name| Made::Alias(name)),
+        (SILENCE, |id| Made::Silence(id)),
         (ASSIGNMENT, |name| Made::Assignment(name)),
         (DEPLOYMENT, |name| Made::Deployment(name)),
     ];
@@ -79,6 +90,7 @@ impl fmt::Display for Made<'_> {
         match self {
             Self::Target(id) => write!(f, "target {id}"),
             Self::Alias(name) => write!(f, "alias {name}"),
+            Self::Silence(id) => write!(f, "silence {id}"),
             Self::Assignment(name) => write!(f, "assignment of deployment {name}"),
             Self::Deployment(name) => write!(f, "deployment {name}"),
         }
@@ -103,6 +115,13 @@ impl Config {
                 }
                 Some(Made::Alias(name)) => {
                     self.aliases.insert(name.to_owned(), text.clone());
+                    continue;
+                }
+                Some(Made::Silence(id)) => {
+                    match stored_silence(id, text) {
+                        Ok(silence) => self.silences.push(silence),
+                        Err(why) => drop(misfits.insert(key.clone(), why)),
+                    }
                     continue;
                 }
                 Some(Made::Assignment(_) | Made::Deployment(_)) | None => continue,

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alerts;
 mod assignment;
 mod changed_part;
 mod checked;
@@ -28,9 +29,10 @@ mod value;
 mod warnings;
 mod written;
 
+pub use alerts::{AlertsConfig, TargetAlerts, silence_text, stored_silence};
 pub use assignment::{check_assigned, needs_lease, stored_assignment};
 pub use checked::{Config, Limits, line, scheduler_values};
-pub use definition::{Made, alias_key, assignment_key, definition_key, deployment_key, made_by};
+pub use definition::{Made, alias_key, assignment_key, definition_key, deployment_key, made_by, silence_key};
 pub use document::{Document, Reading, Stamp, environment, read_text};
 pub use estate::read_estate;
 pub use fleet_section::{AssignedDeployment, AssignedTarget, FleetConfig, FleetRole, KubernetesConfig};

@@ -145,6 +145,31 @@ fn scheduler() -> Section {
     Section { heading: "[scheduler]", variable: Some("SCHEDULER"), meaning, keys: keys.collect() }
 }
 
+fn alerts() -> Section {
+    let keys = vec![
+        key("confirm", "number, 1 to 100", 2, "Reports in a row that confirm an alert."),
+        key("recover", "number, 1 to 100", 2, "Reports in a row that end an alert."),
+        key("warnings", "true or false", false, "Whether dependencies with a warning alert, too."),
+    ];
+    Section {
+        heading: "[alerts]",
+        variable: Some("ALERTS"),
+        meaning: "The rules of alerts. See [alerts](alerts.md).",
+        keys,
+    }
+}
+
+fn silence() -> Section {
+    let keys = vec![
+        key("match", "`{ ATTRIBUTE = \"condition\" }`", "required", "The alerts that it silences."),
+        key("every", "days and times", "required", "When, as in `Sunday 02:00-04:00`."),
+        key("time_zone", "IANA name", "required", "The time zone of these times, as in `Europe/Zurich`."),
+        key("comment", "text", "", "The reason."),
+    ];
+    let meaning = "A recurring maintenance window. See [alerts](alerts.md).";
+    Section { heading: "[[silence]]", variable: None, meaning, keys }
+}
+
 fn fleet() -> Section {
     let keys = vec![
         key("role", "agent, operator or both", "required", "Whether this host reports, assigns and counts, or both."),
@@ -208,6 +233,15 @@ fn target() -> Section {
             "Where its secrets come from. A value is never written here.",
         ),
         key("labels", "`{ NAME = \"text\" }`", "", "Labels for metrics and events."),
+        key("confirm", "number", "that of `[alerts]`", "Reports in a row that confirm an alert."),
+        key("recover", "number", "that of `[alerts]`", "Reports in a row that end an alert."),
+        key("warnings", "true or false", "that of `[alerts]`", "Whether dependencies with a warning alert, too."),
+        key(
+            "depends_on",
+            "list of `target` or `target/dependency`",
+            "",
+            "What it needs: an alert there explains the alerts of this target.",
+        ),
         key("settings", "table", "", "Settings of its kind: see the page of the kind."),
     ];
     Section { heading: "[[target]]", variable: None, meaning: "One target.", keys }
@@ -252,10 +286,12 @@ fn sections() -> Vec<Section> {
         plugins(),
         limits(),
         scheduler(),
+        alerts(),
         fleet(),
         target(),
         alias(),
         status_page(),
+        silence(),
         secrets(),
     ]
 }
@@ -309,7 +345,7 @@ mod tests {
             })
             .collect();
         let read = config.variables.iter().filter(|variable| {
-            ["SERVER", "METRICS", "STORE", "EGRESS", "PLUGINS", "SCHEDULER", "FLEET"]
+            ["SERVER", "METRICS", "STORE", "EGRESS", "PLUGINS", "SCHEDULER", "ALERTS", "FLEET"]
                 .iter()
                 .any(|section| variable.starts_with(&format!("POLLIWOG_{section}_")))
                 // A table, which the environment cannot set.

@@ -1,5 +1,6 @@
 //! The definition of a target, and its settings that can be changed at run time.
 
+use crate::alerts::TargetAlerts;
 use crate::reader::{LONGEST, Overrides, boolean, interval, suggestion, text};
 use crate::value::{Value, show_duration};
 use egress::{Fingerprint, Reach, Tls};
@@ -50,6 +51,8 @@ pub struct TargetConfig {
     pub short_secrets: BTreeSet<String>,
     /// The labels: names and values.
     pub labels: BTreeMap<String, String>,
+    /// The rules of its alerts.
+    pub alerts: TargetAlerts,
     /// The settings of the plugin, as its schema defines them.
     pub settings: serde_json::Value,
     /// The source of the definition.
@@ -119,6 +122,7 @@ impl TargetConfig {
             secrets: BTreeMap::new(),
             short_secrets: BTreeSet::new(),
             labels: BTreeMap::new(),
+            alerts: TargetAlerts::default(),
             settings: serde_json::json!({}),
             source: TargetSource::File,
             reach: Reach::Everywhere,
@@ -231,6 +235,7 @@ impl TargetConfig {
             secrets,
             short_secrets,
             labels,
+            alerts,
             settings,
             source,
             reach,
@@ -243,7 +248,7 @@ impl TargetConfig {
             == (&other.id, &other.name, &other.kind, &other.url, &other.also, &other.tls, &other.host_header)
             && (min_interval, max_interval, timeout) == (&other.min_interval, &other.max_interval, &other.timeout)
             && (secrets, short_secrets, labels) == (&other.secrets, &other.short_secrets, &other.labels)
-            && (settings, source, reach) == (&other.settings, &other.source, &other.reach);
+            && (alerts, settings, source, reach) == (&other.alerts, &other.settings, &other.source, &other.reach);
         match (rest, schedule) {
             (true, true) => Difference::None,
             (true, false) => Difference::Schedule,

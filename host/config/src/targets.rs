@@ -1,5 +1,6 @@
 //! Reads `[[target]]` tables and aliases.
 
+use crate::alerts::target_alerts;
 use crate::reader::{Notes, Section, interval, text};
 use crate::shared_secret::Permitted;
 use crate::target_config::{CHANGEABLE, SHORTEST_INTERVAL, TargetConfig, cadence_of};
@@ -90,7 +91,7 @@ pub(crate) fn target(
             shared_secrets(notes, named, (permitted.secrets, kind.as_ref(), &origins))
         }
     };
-    let labels = section.get("labels", labels).unwrap_or_default();
+    let (labels, alerts) = (section.get("labels", labels).unwrap_or_default(), target_alerts(&section));
     let (settings, setting_lines) = settings(&section, entries);
     let shown = section.text("name");
     let line = section.line("id");
@@ -115,6 +116,7 @@ pub(crate) fn target(
         secrets,
         short_secrets,
         labels,
+        alerts,
         settings,
         source,
         reach,

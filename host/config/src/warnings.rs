@@ -4,6 +4,7 @@ use crate::Problem;
 use crate::checked::Config;
 use crate::target_config::TlsConfig;
 use crate::value::show_duration;
+use model::TargetId;
 
 /// Returns a warning for each part of the configuration that is valid but probably a mistake.
 pub fn warnings(config: &Config) -> Vec<Problem> {
@@ -21,6 +22,10 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
                 show_duration(timeout),
                 show_duration(interval)
             ));
+        }
+        let is_known = |id: &TargetId| config.targets.iter().any(|other| other.id == *id);
+        for (needed, _) in target.alerts.depends_on.iter().filter(|(needed, _)| !is_known(needed)) {
+            note(format!("it depends on {needed:?}, which is not a target: nothing follows from that"));
         }
         if target.url.scheme() == "http" && target.tls != TlsConfig::default() {
             note("it sets tls, but its url is http://: nothing is encrypted".to_owned());

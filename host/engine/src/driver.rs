@@ -9,6 +9,7 @@
 //! entry and announces the events after they are on disk. The loop is notified of a written result only if the target
 //! had the maximum number of waiting results.
 
+mod alerts;
 mod carry_out;
 mod commands;
 mod deployments;
@@ -19,6 +20,7 @@ mod log;
 mod poll;
 mod reconfigure;
 
+use crate::alerts::AlertRules;
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::deployments::Deployments;
@@ -32,9 +34,10 @@ use config::AssignedDeployment;
 use gathering::Gathering;
 use metrics::{Metrics, TargetMetrics};
 use model::{
-    Alive, Cadence, DeploymentReport, Kind, LoopState, Moment, Place, Pulse, Schedule, SchedulerState, TargetId,
-    TargetState,
+    AlertChange, AlertRecord, Alive, Cadence, DeploymentReport, Kind, LoopState, Moment, Place, Pulse, Schedule,
+    SchedulerState, TargetId, TargetState,
 };
+use notify::{Notifier, Now};
 use sandbox::Sandbox;
 use scheduler::{Input, Scheduler};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -97,6 +100,7 @@ struct Tracked {
 pub struct Driver {
     wiring: Wiring,
     scheduler: Scheduler,
+    notifier: Notifier,
     targets: HashMap<TargetId, Tracked>,
     /// Targets whose schedule or volatile fields changed since the last flush, with changes to be written then.
     dirty: BTreeMap<TargetId, Changes>,
@@ -112,18 +116,27 @@ pub struct Driver {
     streak: u32,
     /// The shortest time until the next turn.
     tick: Duration,
+    /// A plugin went into quarantine or came out of it.
+    plugins_changed: bool,
     ending: Option<(oneshot::Sender<()>, Moment)>,
     deployments: Deployments,
 }
 
 impl Driver {
-    /// Prepares the loop: `targets` with their schedules from before a restart.
+    /// Prepares the loop: `targets` with their schedules, and `alerts`, from before a restart.
     pub fn new(
         wiring: Wiring,
         mut scheduler: Scheduler,
         targets: Vec<(Arc<RuntimeTarget>, Option<Schedule<Moment>>)>,
+        (rules, alerts): (AlertRules, Vec<AlertRecord>),
     ) -> Self {
         let now = wiring.clock.now();
+        wiring
+            .read_model
+            .change_alerts(alerts.iter().map(|record| AlertChange::Save(Box::new(record.clone()))).collect());
+        let specs = targets.iter().map(|(target, _)| rules.spec(target)).collect();
+        let wall = wiring.clock.wall();
+        let notifier = Notifier::new(rules.settings.clone(), specs, alerts, 1, Now { moment: now, wall });
         let kinds: BTreeSet<Kind> = targets.iter().map(|(target, _)| target.config.kind.clone()).collect();
         for kind in kinds.into_iter().filter(|kind| wiring.plugins.get(kind).is_none()) {
             scheduler.apply(Input::KindServed(kind, false), now);
@@ -139,6 +152,7 @@ impl Driver {
         let mut driver = Self {
             wiring,
             scheduler,
+            notifier,
             targets: HashMap::new(),
             dirty,
             gathering: Gathering::default(),
@@ -149,12 +163,14 @@ impl Driver {
             turns,
             streak: 0,
             tick: TICK,
+            plugins_changed: false,
             ending: None,
             deployments: Deployments::default(),
         };
         for target in runtime {
             driver.track(target);
         }
+        driver.configure_alerts(rules);
         driver.publish_scheduler();
         driver.begin_flush();
         driver
@@ -214,7 +230,8 @@ impl Driver {
     /// How long the loop may wait for a message.
     fn patience(&self) -> Duration {
         let ending = self.ending.as_ref().map(|(_, until)| *until);
-        let next = self.scheduler.next_wakeup().into_iter().chain([self.next_flush]).chain(ending).min();
+        let next = self.scheduler.next_wakeup().into_iter().chain([self.next_flush]).chain(ending);
+        let next = next.chain(self.notifier.next_wakeup()).min();
         next.map_or(FLUSH, |next| next.since(self.wiring.clock.now()))
     }
 
@@ -229,6 +246,10 @@ impl Driver {
             self.handle(message);
         }
         self.apply(Input::Tick);
+        if std::mem::take(&mut self.plugins_changed) {
+            self.report_plugins();
+        }
+        self.pass_alert_time();
         self.tick = if self.starting.len() > 1 { BUSY_TICK } else { TICK };
         self.hand_over();
         self.flush();
@@ -256,6 +277,10 @@ impl Driver {
             Message::Finished(finished) => self.finished(finished),
             Message::Written(id) => self.written(&id),
             Message::Command(target, command) => self.command(&target, command),
+            Message::Acknowledge(subject, by, reply) => {
+                // The caller may have left.
+                let _ = reply.send(self.acknowledge(subject, by));
+            }
             Message::Reconfigured(reconfigured) => self.reconfigure(*reconfigured),
             Message::Ping(reply) => {
                 // The caller may have left.

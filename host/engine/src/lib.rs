@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alerts;
 mod bus;
 mod clock;
 mod deployments;
@@ -34,6 +35,7 @@ mod secrets;
 mod target;
 mod watchdog;
 
+pub use alerts::AlertRules;
 pub use bus::Bus;
 pub use clock::{Clock, random_bytes, seconds};
 pub use driver::{Driver, Wiring};

@@ -122,10 +122,17 @@ impl Mailbox {
         target: &TargetId,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, CommandError> {
+        self.request(|reply| Message::Command(target.clone(), command(reply))).await
+    }
+
+    /// Sends a message that has a reply, and waits for that.
+    ///
+    /// # Errors
+    /// If the driver is busy or ending.
+    pub async fn request<T>(&self, message: impl FnOnce(oneshot::Sender<T>) -> Message) -> Result<T, CommandError> {
         let busy = || CommandError::Conflict("the host is busy or ending: try again".to_owned());
         let (reply, answer) = oneshot::channel();
-        let message = Message::Command(target.clone(), command(reply));
-        self.sender.try_send(Mail { sent: self.clock.now(), message }).map_err(|_| busy())?;
+        self.sender.try_send(Mail { sent: self.clock.now(), message: message(reply) }).map_err(|_| busy())?;
         answer.await.map_err(|_| busy())
     }
 }

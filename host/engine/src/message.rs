@@ -1,11 +1,12 @@
 //! Messages to the driver.
 
+use crate::alerts::AlertRules;
 use crate::target::RuntimeTarget;
 use catalog::PluginSet;
 use config::AssignedDeployment;
 use model::{
-    Ask, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure, PollMeasure, TargetId,
-    Timestamp,
+    Ask, CommandError, Event, Explanation, Failure, Kind, Moment, Observed, PollFailure, PollMeasure, Subject,
+    TargetId, Timestamp,
 };
 use scheduler::{Change, Finish, Settings};
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ pub enum Message {
     Written(TargetId),
     /// A command for one target.
     Command(TargetId, Command),
+    /// An operator acknowledges an alert, or takes that back if there is no name.
+    Acknowledge(Subject, Option<String>, oneshot::Sender<Result<(), CommandError>>),
     /// Settings, targets or plugins changed.
     Reconfigured(Box<Reconfigured>),
     /// Requests a reply, to check that the loop works.
@@ -62,6 +65,8 @@ pub struct Reconfigured {
     pub plugins: Arc<PluginSet>,
     /// The kind whose plugin changed or was removed.
     pub plugged: Option<Kind>,
+    /// The rules of alerts.
+    pub alerts: AlertRules,
     /// The deployments that this host was assigned, by name.
     pub deployments: BTreeMap<String, AssignedDeployment>,
 }

@@ -6,8 +6,8 @@
 use crate::bus::Bus;
 use metrics::TargetMetrics;
 use model::{
-    Event, Observed, Place, PollMeasure, Sample, Schedule, SchedulerState, SequencedEvent, TargetId, TargetInfo,
-    TargetState, Timestamp,
+    AlertChange, AlertRecord, Event, Observed, Place, PollMeasure, Sample, Schedule, SchedulerState, SequencedEvent,
+    Subject, TargetId, TargetInfo, TargetState, Timestamp,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -22,6 +22,7 @@ const POLLS: usize = 8;
 pub struct ReadModel {
     entries: RwLock<BTreeMap<TargetId, Arc<Entry>>>,
     scheduler: RwLock<Arc<SchedulerState>>,
+    alerts: RwLock<BTreeMap<Subject, Arc<AlertRecord>>>,
 }
 
 /// One target.
@@ -63,6 +64,21 @@ impl ReadModel {
     /// The scheduler and the driver's loop, as of the end of the loop's last turn.
     pub fn scheduler(&self) -> Arc<SchedulerState> {
         self.scheduler.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Every alert that is on disk, by subject.
+    pub fn alerts(&self) -> Vec<Arc<AlertRecord>> {
+        self.alerts.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub(crate) fn change_alerts(&self, changes: Vec<AlertChange>) {
+        let mut alerts = self.alerts.write().unwrap_or_else(PoisonError::into_inner);
+        for change in changes {
+            match change {
+                AlertChange::Save(record) => drop(alerts.insert(record.subject.clone(), Arc::new(*record))),
+                AlertChange::Forget(subject) => drop(alerts.remove(&subject)),
+            }
+        }
     }
 
     pub(crate) fn set_scheduler(&self, state: SchedulerState) {

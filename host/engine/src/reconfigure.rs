@@ -20,6 +20,7 @@ pub use difference::changes;
 pub use fit::{Candidate, Fit, Validator, misfit};
 pub use named_files::NamedFiles;
 
+use crate::alerts::AlertRules;
 use crate::clock::Clock;
 use crate::mailbox::Mailbox;
 use crate::message::{Message, Reconfigured};
@@ -376,6 +377,7 @@ impl Reconfigurer {
             aliases: Arc::new(candidate.config.aliases.clone()),
             plugins: self.plugins(),
             plugged,
+            alerts: AlertRules::of(&candidate.config),
             deployments: candidate.config.deployments.clone(),
         };
         let (mailbox, message) = (self.mailbox.clone(), Message::Reconfigured(Box::new(reconfigured)));

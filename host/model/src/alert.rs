@@ -285,6 +285,15 @@ pub struct AlertRecord {
     pub notified: Vec<LastNotified>,
 }
 
+/// A change of the stored alerts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AlertChange {
+    /// Stores the record of an alert, in place of an earlier one.
+    Save(Box<AlertRecord>),
+    /// Deletes the record of an alert.
+    Forget(Subject),
+}
+
 /// An alert in a notification.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotifiedAlert {
@@ -333,4 +342,47 @@ pub struct Notification {
     pub omitted: u32,
     /// The address of the page of alerts; `None` if the host's own address is not configured.
     pub link: Option<String>,
+}
+
+/// A silence as readers see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SilenceState {
+    /// The id.
+    pub id: String,
+    /// The conditions: attributes, and each with its condition as it was written.
+    pub conditions: Vec<(String, String)>,
+    /// The period.
+    pub period: SilencePeriod,
+    /// Whether it is active now.
+    pub is_active: bool,
+    /// The author; the name of the file for a silence in it.
+    pub author: String,
+    /// The reason.
+    pub comment: String,
+    /// Whether the configuration's file has it.
+    pub is_in_file: bool,
+}
+
+/// The period of a silence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SilencePeriod {
+    /// From a start to an end.
+    Once(Timestamp, Timestamp),
+    /// Days and times, and the IANA name of their time zone.
+    Recurring(String, String),
+}
+
+/// The definition of a silence with an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSilence {
+    /// The conditions: attributes, and each with its condition.
+    pub conditions: Vec<(String, String)>,
+    /// The start.
+    pub start: Timestamp,
+    /// The end.
+    pub end: Timestamp,
+    /// The author.
+    pub author: String,
+    /// The reason.
+    pub comment: String,
 }

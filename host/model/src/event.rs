@@ -186,6 +186,27 @@ events! {
             /// The device's id.
             device: String,
         }
+        /// An alert is confirmed.
+        AlertFiring "alert:firing" {
+            /// The alert: target and dependency, or class and name.
+            alert: String,
+            /// The status.
+            status: Status,
+            /// The error message.
+            message: Option<String>,
+        }
+        /// An alert is over.
+        AlertResolved "alert:resolved" {
+            /// The alert: target and dependency, or class and name.
+            alert: String,
+        }
+        /// An alert is held back because another one explains it.
+        AlertSuppressed "alert:suppressed" {
+            /// The alert: target and dependency, or class and name.
+            alert: String,
+            /// The alert that explains it.
+            by: String,
+        }
         /// A setting changed, or the configuration was read again.
         SettingsChanged "settings:changed" {
             /// The setting's key, or the configuration's file.

@@ -25,8 +25,8 @@ mod time;
 mod token;
 
 pub use alert::{
-    Acknowledgement, AlertEvent, AlertRecord, AlertState, Class, LastNotified, Notification, NotifiedAlert, Resolution,
-    Subject,
+    Acknowledgement, AlertChange, AlertEvent, AlertRecord, AlertState, Class, LastNotified, NewSilence, Notification,
+    NotifiedAlert, Resolution, SilencePeriod, SilenceState, Subject,
 };
 pub use event::{Event, EventKind, SequencedEvent};
 pub use examination::{TestStep, Tested, TestedCertificate};

@@ -132,11 +132,9 @@ impl Notifier {
         [timer, self.groups.next(), self.silence_change].into_iter().flatten().min()
     }
 
-    /// Whether polls of a target matter although its report has nothing unhealthy: an alert of it is open, or the
-    /// network is lost.
-    pub fn is_concerned(&self, target: &TargetId) -> bool {
-        let has_open = self.subjects_of(target).any(|subject| self.alerts.get(subject).is_some_and(Alert::is_open));
-        has_open || self.blind.is_active() || self.targets.get(target).is_some_and(|target| target.is_down)
+    /// Returns the record of an alert.
+    pub fn record(&self, subject: &Subject) -> Option<&AlertRecord> {
+        self.alerts.get(subject).map(|alert| &alert.record)
     }
 
     /// Returns the records of all alerts.

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Heard, Report, World, id, matchers, settings, target};
 use model::{AlertEvent, AlertState, Status, Subject, TargetId};
-use notify::{Input, Route, Silence, SilenceTime, TargetSpec};
+use notify::{Input, Now, Route, Silence, SilenceTime, TargetSpec};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
 use std::collections::{BTreeMap, BTreeSet};
@@ -279,7 +279,23 @@ impl Run {
             }
             self.check_root(&record.subject)?;
         }
+        self.check_groups()?;
         self.check_order()
+    }
+
+    /// Two notifications of a group are at least its interval apart.
+    fn check_groups(&self) -> Result<(), String> {
+        let mut last = BTreeMap::new();
+        // Those of a storm have no group.
+        let grouped = self.world.notifications.iter().filter(|(_, notification)| !notification.group.is_empty());
+        for (at, notification) in grouped {
+            let key = (&notification.channel, &notification.route, &notification.group);
+            let before: Option<&Now> = last.insert(key, at);
+            if before.is_some_and(|before| at.moment.since(before.moment) < Route::GROUP_INTERVAL) {
+                return Err(format!("{key:?} was notified at {before:?} and again at {at:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// Each chain of explanations ends at an open alert that is not suppressed.
@@ -311,6 +327,12 @@ impl Run {
             };
             if !is_right {
                 return Err(format!("{} heard {:?} of {} after {before:?}", heard.channel, heard.event, heard.subject));
+            }
+            if heard.was_held && heard.event != AlertEvent::Resolved {
+                return Err(format!(
+                    "{} heard {:?} of {}, which is held back",
+                    heard.channel, heard.event, heard.subject
+                ));
             }
             let repeated_at = before.filter(|_| heard.event == AlertEvent::Repeated).map(|before| before.at.moment);
             if repeated_at.is_some_and(|at| heard.at.moment.since(at) < Route::REPEAT_INTERVAL) {

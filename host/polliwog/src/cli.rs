@@ -1,9 +1,11 @@
 //! The command line.
 
+mod alerts;
 mod fleet;
 mod plugin;
 mod targets;
 
+pub(crate) use alerts::{AlertsCommand, SilenceCommand};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use config::Places;
 pub(crate) use fleet::{FleetCommand, FleetDevices};
@@ -109,6 +111,22 @@ pub(crate) enum Command {
         /// The action [default: list]
         #[command(subcommand)]
         command: Option<TargetsCommand>,
+        #[command(flatten)]
+        common: Remote,
+    },
+    /// List and acknowledge alerts: what is wrong, since when, and why
+    Alerts {
+        /// The action [default: list those that are open]
+        #[command(subcommand)]
+        command: Option<AlertsCommand>,
+        #[command(flatten)]
+        common: Remote,
+    },
+    /// List, add and end silences: alerts are recorded and not notified
+    Silence {
+        /// The action [default: list]
+        #[command(subcommand)]
+        command: Option<SilenceCommand>,
         #[command(flatten)]
         common: Remote,
     },

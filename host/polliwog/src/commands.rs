@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub(crate) mod alerts;
 pub(crate) mod apply;
 pub(crate) mod breaker;
 pub(crate) mod check;
@@ -16,6 +17,7 @@ pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod settings;
 pub(crate) mod setup;
+pub(crate) mod silence;
 pub(crate) mod simulate;
 pub(crate) mod status;
 pub(crate) mod targets;

@@ -199,7 +199,9 @@ fn commit(store: &Store, life: &mut Life, at: i64, outcome: Outcome) {
     let events = kinds.into_iter().map(|kind| Event { at, kind }).collect();
     let schedule = Some(schedule(&life.target, at.as_millis()));
     let kind = life.target.config.kind.clone();
-    store.writer().commit(Commit { target, kind, at, changes, schedule, events, report: None }, None);
+    store
+        .writer()
+        .commit(Commit { target, kind, at, changes, schedule, events, alerts: Vec::new(), report: None }, None);
 }
 
 fn schedule(target: &RuntimeTarget, at: i64) -> StoredSchedule {

@@ -22,6 +22,7 @@ mod logging;
 mod means;
 mod output;
 mod plugins;
+mod silences;
 mod web_host;
 mod what_if;
 
@@ -29,8 +30,8 @@ use anyhow::Context;
 use clap::Parser;
 use cli::{Arguments, Command, PluginCommand, PollArguments};
 use commands::{
-    apply, breaker, check, dead_letter, events, explain, fleet, history, import, plugin, poll, replay, run, settings,
-    setup, simulate, status, targets, token,
+    alerts, apply, breaker, check, dead_letter, events, explain, fleet, history, import, plugin, poll, replay, run,
+    settings, setup, silence, simulate, status, targets, token,
 };
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -89,6 +90,8 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<u8> {
             Command::History { target, range, common } => history::history(&common, ("/api/v1", &target), &range).await,
             Command::Status { common } => status::status(&common).await,
             Command::Targets { command, common } => targets::targets(&common, command).await,
+            Command::Alerts { command, common } => alerts::alerts(&common, command).await,
+            Command::Silence { command, common } => silence::silence(&common, command).await,
             Command::DeadLetter { command, common } => dead_letter::dead_letter(&common, command).await,
             Command::Breaker { command, common } => breaker::breaker(&common, command).await,
             Command::Settings { command, common } => settings::settings(&common, command).await,

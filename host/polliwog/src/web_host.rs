@@ -2,20 +2,22 @@
 
 use crate::admin::{self, ADMIN_TOKEN};
 use crate::fleet_host::Fleet;
+use crate::silences;
 use crate::what_if::{Present, what_if};
 use bytes::Bytes;
 use catalog::FileError;
 use config::environment;
 use engine::{
-    Bus, Clock, Command, Examiner, Explained, Health, Log, Mailbox, Measured, ReadModel, Reconfigurer, random_bytes,
+    Bus, Clock, Command, Examiner, Explained, Health, Log, Mailbox, Measured, Message, ReadModel, Reconfigurer,
+    random_bytes,
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    AccessChange, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary, Moment,
-    PluginState, PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, StatusPage, TargetId, TargetSource,
-    TargetState, Term, TestStep, Tested, Timestamp, hex,
+    AccessChange, AlertRecord, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary,
+    Moment, NewSilence, PluginState, PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, SilenceState,
+    StatusPage, Subject, TargetId, TargetSource, TargetState, Term, TestStep, Tested, Timestamp, hex,
 };
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
@@ -233,6 +235,33 @@ impl web::Host for RunningHost {
     fn dismiss(&self, target: &TargetId, dependency: Option<String>) -> BoxFuture<'_, Result<usize, CommandError>> {
         let target = target.clone();
         async move { self.mailbox.ask(&target, |reply| Command::Dismiss(dependency, reply)).await? }.boxed()
+    }
+
+    fn alerts(&self) -> Vec<Arc<AlertRecord>> {
+        self.read_model.alerts()
+    }
+
+    fn acknowledge(&self, subject: Subject, by: Option<String>) -> BoxFuture<'_, Result<(), CommandError>> {
+        async move { self.mailbox.request(|reply| Message::Acknowledge(subject, by, reply)).await? }.boxed()
+    }
+
+    fn silences(&self) -> Vec<SilenceState> {
+        let (all, now) = (self.reconfigurer.silences(), self.clock.wall());
+        all.iter().map(|(silence, is_in_file)| silences::state(silence, *is_in_file, now)).collect()
+    }
+
+    fn silence(&self, id: Option<String>, silence: Option<NewSilence>) -> BoxFuture<'_, Result<String, CommandError>> {
+        let id = id.unwrap_or_else(silences::new_id);
+        async move {
+            let silence = silence.map(|new| silences::silence(id.clone(), new)).transpose();
+            self.reconfigurer.clone().silence(id.clone(), silence.map_err(CommandError::Invalid)?).await?;
+            Ok(id)
+        }
+        .boxed()
+    }
+
+    fn matching(&self, conditions: &[(String, String)]) -> Result<Vec<Arc<AlertRecord>>, String> {
+        silences::matching(self.read_model.alerts(), conditions)
     }
 
     fn explain(&self, target: &TargetId) -> BoxFuture<'_, Result<Explanation<Timestamp>, CommandError>> {

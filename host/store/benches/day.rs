@@ -36,7 +36,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         let changes = known.merge(report(&mut random), at(begin), &Aliases::new());
         let schedule = Some(schedule(n, begin));
         store.writer().commit(
-            Commit { target: id(n), kind: kind(), at: at(begin), changes, schedule, events: Vec::new(), report: None },
+            Commit {
+                target: id(n),
+                kind: kind(),
+                at: at(begin),
+                changes,
+                schedule,
+                events: Vec::new(),
+                alerts: Vec::new(),
+                report: None,
+            },
             None,
         );
     }

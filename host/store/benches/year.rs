@@ -40,6 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             changes,
             schedule,
             events: Vec::new(),
+            alerts: Vec::new(),
             report: None,
         };
         store.writer().commit(commit, None);

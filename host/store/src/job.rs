@@ -1,7 +1,7 @@
 //! The jobs of the writer.
 
 use crate::record::{Commit, Progress, Publish};
-use model::{AccessChange, Event, EventKind, FleetChange, TargetId, Timestamp};
+use model::{AccessChange, AlertChange, Event, EventKind, FleetChange, TargetId, Timestamp};
 use std::sync::mpsc::SyncSender;
 
 /// A job for the writer. Jobs are written and published in their order.
@@ -11,6 +11,8 @@ pub(crate) enum Job {
     /// A publication that runs after all earlier commits.
     Publish(Publish),
     Event(Event),
+    /// Alerts that changed without a poll, their events, and their publication.
+    Alerts(Vec<AlertChange>, Vec<Event>, Publish),
     /// Schedules and volatile fields, their time, and whether that time may be used to prune history.
     Progress(Vec<Progress>, Timestamp, bool),
     Forget(TargetId, Timestamp),

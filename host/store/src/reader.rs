@@ -4,12 +4,13 @@
 
 use crate::tables::tier::{self, Tier};
 use crate::tables::{
-    error, event, fleet, fleet_kept, gap, journal, latency, poll_error, session, setting, target, token, transition,
+    alert, error, event, fleet, fleet_kept, gap, journal, latency, poll_error, session, setting, target, token,
+    transition,
 };
 use crate::wire::StoredPoint;
 use model::{
-    DeploymentReport, FleetPlace, History, KeptPlace, KeptRecord, LatencySummary, QueuedRecord, SequencedEvent,
-    Session, TargetId, Timestamp, Token,
+    AlertRecord, DeploymentReport, FleetPlace, History, KeptPlace, KeptRecord, LatencySummary, QueuedRecord,
+    SequencedEvent, Session, TargetId, Timestamp, Token,
 };
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
@@ -174,6 +175,11 @@ impl Reader {
             fleet_kept::each(connection, each)?;
             fleet_kept::places(connection)
         })
+    }
+
+    /// Returns all alerts, by subject.
+    pub fn alerts(&self) -> Result<Vec<AlertRecord>, ReadError> {
+        self.with(alert::all)
     }
 
     /// Returns the place of this host's reports at the broker of the fleet; `None` if the host is not an agent.

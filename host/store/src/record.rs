@@ -2,7 +2,7 @@
 
 use crate::changes::Changes;
 use crate::known::KnownState;
-use model::{DeploymentReport, Event, Kind, Schedule, SequencedEvent, TargetId, Timestamp, Volatile};
+use model::{AlertChange, DeploymentReport, Event, Kind, Schedule, SequencedEvent, TargetId, Timestamp, Volatile};
 
 /// A target's schedule as it is stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +28,8 @@ pub struct Commit {
     pub schedule: Option<StoredSchedule>,
     /// The events to announce once this is on disk.
     pub events: Vec<Event>,
+    /// The alerts that changed with it, of this target and of others.
+    pub alerts: Vec<AlertChange>,
     /// The state of the target's deployment after the poll, for the operator of the fleet; `None` if it is unchanged.
     pub report: Option<DeploymentReport>,
 }

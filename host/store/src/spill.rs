@@ -158,6 +158,8 @@ impl JobWire {
             Job::Forget(target, at) => Self::Forget(target.to_string(), at.as_millis()),
             Job::Access(change) => Self::of_access(change),
             Job::Setting(change) => Self::Setting(change.values.clone(), change.at.as_millis()),
+            // Alerts follow from the next reports. Their notifications were not sent: they are not on disk.
+            Job::Alerts(..) => return None,
             // The next start reports again what the broker has not acknowledged.
             Job::Fleet(..) | Job::Publish(_) | Job::Begin(_) | Job::Finish(_) | Job::Abandon => return None,
         })
@@ -193,6 +195,7 @@ impl JobWire {
                     changes: wire.changes.restore(),
                     schedule: wire.schedule.as_ref().map(StoredSchedule::from),
                     events: wire.events.into_iter().filter_map(unstamped).collect(),
+                    alerts: Vec::new(),
                     report: None,
                 };
                 Job::Commit(Box::new(commit), None)

@@ -107,6 +107,9 @@ stored_events! {
     FleetDeployment { deployment: String, previous: Phase, current: Phase, error: Option<String> }
     FleetDeviceStale { device: String }
     FleetDeviceHeard { device: String }
+    AlertFiring { alert: String, status: Status, message: Option<String> }
+    AlertResolved { alert: String }
+    AlertSuppressed { alert: String, by: String }
     SettingsChanged { what: String, value: Option<String> }
 }
 

@@ -3,6 +3,7 @@
 //! Functions take a connection, which may be a transaction. Times are milliseconds since the epoch. Statuses are stored
 //! by the names that the API uses.
 
+pub(crate) mod alert;
 pub(crate) mod dependency;
 pub(crate) mod error;
 pub(crate) mod event;

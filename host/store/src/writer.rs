@@ -5,6 +5,7 @@
 
 mod gauges;
 mod guard;
+mod jobs;
 mod pending;
 mod rollup;
 mod rows;
@@ -19,11 +20,14 @@ use crate::reader::Reader;
 use crate::record::{Announce, Commit, Progress, Publish};
 use crate::sqlite::{data_version, plain};
 use crate::tables::journal::mark;
-use crate::tables::{fleet, gap, latency, target};
+use crate::tables::{gap, latency};
 use crate::wire::StoredPoint;
 pub use gauges::Gauges;
 pub(crate) use guard::check_pages;
-use model::{AccessChange, Alive, Event, EventKind, FleetChange, Pulse, SequencedEvent, TargetId, Timestamp};
+use jobs::{Times, write_job};
+use model::{
+    AccessChange, AlertChange, Alive, Event, EventKind, FleetChange, Pulse, SequencedEvent, TargetId, Timestamp,
+};
 pub(crate) use pending::Limits;
 use pending::PendingWrite;
 use rusqlite::{Connection, Transaction};
@@ -36,8 +40,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A shorter time without a host is not recorded: a host that was killed may have lost 30 s of progress.
-const SHORTEST_GAP: Duration = Duration::from_secs(60);
 /// The maximum number of jobs in one transaction.
 const GROUP: usize = 512;
 /// The journal is folded at this number of rows, if it was not before. A flush of many targets has several rows: those
@@ -106,6 +108,11 @@ impl Writer {
     /// Commits an event that does not belong to a poll.
     pub fn event(&self, event: Event) {
         self.push(Job::Event(event));
+    }
+
+    /// Commits alerts that changed without a poll, with their events. `publish` runs once they are on disk.
+    pub fn alerts(&self, changes: Vec<AlertChange>, events: Vec<Event>, publish: Publish) {
+        self.push(Job::Alerts(changes, events, publish));
     }
 
     /// Writes the progress of targets. History is pruned by its age at `now` only if the clock `is_plausible`; a wrong
@@ -224,7 +231,7 @@ fn run(queue: &Queue, state: &mut WriterState, announce: &Announce, pulse: &Puls
 fn publish(group: Vec<Job>, stored: Vec<Vec<SequencedEvent>>, announce: &Announce) {
     for (job, events) in group.into_iter().zip(stored) {
         match job {
-            Job::Commit(_, Some(publish)) | Job::Publish(publish) => publish(events),
+            Job::Commit(_, Some(publish)) | Job::Alerts(_, _, publish) | Job::Publish(publish) => publish(events),
             Job::Commit(_, None) | Job::Event(_) => announce(events),
             Job::Setting(SettingChange { done, .. }) | Job::Fleet(_, done) => {
                 announce(events);
@@ -403,59 +410,9 @@ impl WriterState {
     }
 }
 
-/// The times in the jobs of a group.
-#[derive(Default)]
-struct Times {
-    /// The time of the last flush, and whether it may be used to prune history.
-    progressed: Option<(Timestamp, bool)>,
-    /// The time at which the host ended.
-    ended: Option<Timestamp>,
-    /// The time at which a target was deleted.
-    forgotten: Option<Timestamp>,
-}
-
 /// Returns the hour whose points are complete at a time, counted since the epoch.
 fn complete_hour(at: Timestamp) -> i64 {
     (at.as_millis() - AFTER_THE_HOUR.as_millis() as i64).div_euclid(3_600_000)
-}
-
-/// Writes one job. Returns its events.
-fn write_job(
-    transaction: &Transaction<'_>,
-    (numbers, last_run): (&HashMap<TargetId, i64>, Option<Timestamp>),
-    job: &Job,
-    (pending, times): (&mut PendingWrite, &mut Times),
-) -> rusqlite::Result<Vec<SequencedEvent>> {
-    match job {
-        Job::Commit(commit, _) => {
-            let num = rows::number(transaction, numbers, pending, (&commit.target, &commit.kind))?;
-            return rows::write_commit(transaction, num, commit, pending);
-        }
-        Job::Event(event) => return rows::write_events(transaction, std::slice::from_ref(event), pending),
-        Job::Setting(change) => return rows::write_setting(transaction, change, pending),
-        Job::Progress(progress, now, is_plausible) => {
-            times.progressed = Some((*now, *is_plausible));
-            rows::write_progress(transaction, numbers, (progress, *now), pending)?;
-        }
-        Job::Access(change) => rows::write_access(transaction, change)?,
-        Job::Fleet(change, _) => fleet::apply(transaction, change)?,
-        Job::Forget(id, now) => {
-            times.forgotten = Some(*now);
-            target::delete(transaction, id)?;
-            let num = pending.numbers.remove(id).or_else(|| numbers.get(id).copied());
-            pending.forgotten.push(id.clone());
-            rows::fold(transaction, num, pending)?;
-        }
-        Job::Begin(now) => {
-            if let Some(last) = last_run.filter(|last| now.since(*last) > SHORTEST_GAP) {
-                gap::insert(transaction, last, *now)?;
-            }
-            mark(transaction, *now, false)?;
-        }
-        Job::Finish(now) => times.ended = Some(*now),
-        Job::Publish(_) | Job::Abandon => {}
-    }
-    Ok(Vec::new())
 }
 
 /// Counts new rows of history, and prunes it after a flush. Returns the shares, if they are counted.

@@ -3,6 +3,7 @@
 //! `GET /api/v1/openapi.json` describes it. The description is generated from the handlers and types, and a copy is in
 //! `docs/openapi.json`, which a test compares.
 
+mod alerts;
 mod aliases;
 mod breakers;
 mod commands;
@@ -21,6 +22,7 @@ pub(crate) mod query;
 mod replay;
 mod scheduler;
 mod settings;
+mod silences;
 mod target_tests;
 mod target_wire;
 mod targets;
@@ -30,6 +32,7 @@ mod words;
 use crate::error::ApiError;
 use crate::pages::failure;
 use crate::state::Shared;
+pub(crate) use alerts::explained;
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -44,6 +47,8 @@ fn parts() -> (Router<Shared>, Router<Shared>, OpenApi) {
         .merge(definitions::routes())
         .merge(history::routes())
         .merge(dependencies::routes())
+        .merge(alerts::routes())
+        .merge(silences::routes())
         .merge(aliases::routes())
         .merge(dead_letters::routes())
         .merge(breakers::routes())

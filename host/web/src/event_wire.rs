@@ -56,6 +56,11 @@ pub fn event_json(event: &Event, name_of: impl Fn(&TargetId) -> Option<String>) 
         EventKind::FleetDeviceStale { device } | EventKind::FleetDeviceHeard { device } => {
             (json!({ "device": device }), json!({}))
         }
+        EventKind::AlertFiring { alert, status, message } => {
+            (json!({ "alert": alert }), json!({ "status": status.as_str(), "error": message }))
+        }
+        EventKind::AlertResolved { alert } => (json!({ "alert": alert }), json!({})),
+        EventKind::AlertSuppressed { alert, by } => (json!({ "alert": alert }), json!({ "by": by })),
         EventKind::SettingsChanged { what, value } => (json!({ "setting": what }), json!({ "value": value })),
     };
     let mut payload = json!({ "event": event.kind.name(), "timestamp": time(event.at) });
@@ -98,6 +103,12 @@ pub(crate) fn sentence(kind: &EventKind) -> String {
         }
         EventKind::FleetDeviceStale { device } => format!("device {device} was not heard for 5 minutes"),
         EventKind::FleetDeviceHeard { device } => format!("device {device} is heard again"),
+        EventKind::AlertFiring { alert, status, message } => {
+            let why = message.as_ref().map(|message| format!(": {message}")).unwrap_or_default();
+            format!("{alert} is {}{why}", status.as_str())
+        }
+        EventKind::AlertResolved { alert } => format!("{alert} is over"),
+        EventKind::AlertSuppressed { alert, by } => format!("{alert} is explained by {by}"),
         EventKind::SettingsChanged { what, value } => match value {
             Some(value) => format!("{what} = {value}"),
             None => format!("{what} is no longer set"),

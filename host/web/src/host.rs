@@ -5,9 +5,9 @@ use axum::body::Bytes;
 use futures_util::future::BoxFuture;
 use metrics::Reading;
 use model::{
-    AccessChange, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary, PluginState,
-    PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, StatusPage, TargetId, TargetSource, TargetState,
-    TestStep, Tested, Timestamp,
+    AccessChange, AlertRecord, Ask, CommandError, Definition, Explanation, History, KindDescription, LatencySummary,
+    NewSilence, PluginState, PollMeasure, Replay, SchedulerState, SequencedEvent, Setting, SilenceState, StatusPage,
+    Subject, TargetId, TargetSource, TargetState, TestStep, Tested, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -130,6 +130,21 @@ pub trait Host: Send + Sync + 'static {
 
     /// Makes, changes or deletes a target that is not in the file. The definition is JSON with the keys of the file.
     fn define(&self, target: &TargetId, definition: Definition) -> BoxFuture<'_, Result<(), CommandError>>;
+
+    /// Every alert, by subject.
+    fn alerts(&self) -> Vec<Arc<AlertRecord>>;
+
+    /// Acknowledges an alert for an operator, or takes that back without a name.
+    fn acknowledge(&self, subject: Subject, by: Option<String>) -> BoxFuture<'_, Result<(), CommandError>>;
+
+    /// Every silence.
+    fn silences(&self) -> Vec<SilenceState>;
+
+    /// Makes a silence, or changes the one with this id; without a definition, ends it. Returns its id.
+    fn silence(&self, id: Option<String>, silence: Option<NewSilence>) -> BoxFuture<'_, Result<String, CommandError>>;
+
+    /// The open alerts that match all conditions. Fails if a condition is not valid.
+    fn matching(&self, conditions: &[(String, String)]) -> Result<Vec<Arc<AlertRecord>>, String>;
 
     /// Every alias by name: its canonical name, and the source.
     fn aliases(&self) -> Vec<(String, String, TargetSource)>;

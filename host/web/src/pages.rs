@@ -1,5 +1,6 @@
 //! The HTML pages. They work without the script, which keeps their content up to date.
 
+mod alerts;
 mod definition;
 mod dependants;
 mod dependency;
@@ -83,6 +84,7 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/targets", get(overview::fragment))
         .route("/targets/{id}", get(target::fragment))
         .route("/dependencies/{name}", get(dependency::fragment))
+        .route("/alerts", get(alerts::fragment))
         .route("/graph", get(graph::fragment))
         .route("/events", get(events::fragment))
         .route("/scheduler", get(scheduler::fragment))
@@ -98,6 +100,7 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/targets/new", get(new_target::page))
         .route("/targets/{id}", get(target::page))
         .route("/dependencies/{name}", get(dependency::page))
+        .route("/alerts", get(alerts::page))
         .route("/graph", get(graph::page))
         .route("/events", get(events::page))
         .route("/scheduler", get(scheduler::page))

@@ -1,6 +1,6 @@
 //! Values that pages and API write the same way.
 
-use model::{TargetId, Timestamp};
+use model::{Subject, TargetId, Timestamp, hex};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -38,6 +38,13 @@ pub(crate) fn milliseconds(time: Duration) -> f64 {
 pub fn dependency_id(target: &TargetId, name: &str) -> String {
     let digest = Sha256::new().chain_update(target.as_str()).chain_update([0]).chain_update(name).finalize();
     digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// An alert's id for URLs: the first 16 hex digits of the SHA-256 of class, NUL, name, NUL, dependency.
+pub(crate) fn alert_id(subject: &Subject) -> String {
+    let dependency = subject.dependency_name().unwrap_or_default();
+    let text = [subject.class().as_str(), subject.name(), dependency].join("\0");
+    hex(&Sha256::digest(text)[..8])
 }
 
 #[cfg(test)]

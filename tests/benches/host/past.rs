@@ -84,7 +84,16 @@ fn commit(store: &Store, n: usize, known: &mut KnownState, time: i64, status: St
     let changes = known.merge(Outcome::Success(report), at(time), &Aliases::new());
     let schedule = Some(schedule(time));
     store.writer().commit(
-        Commit { target: id(n), kind: kind(), at: at(time), changes, schedule, events: Vec::new(), report: None },
+        Commit {
+            target: id(n),
+            kind: kind(),
+            at: at(time),
+            changes,
+            schedule,
+            events: Vec::new(),
+            alerts: Vec::new(),
+            report: None,
+        },
         None,
     );
 }

@@ -5,7 +5,7 @@ use super::{Driver, Tracked, events, gathering, log, poll};
 use crate::message::{Finished, Message};
 use crate::read_model::Publication;
 use crate::schedule_time::to_wall;
-use model::{DeploymentReport, Event, Moment, Observed, TargetId};
+use model::{AlertChange, DeploymentReport, Event, EventKind, Moment, Observed, TargetId};
 use scheduler::{Action, Input, MAX_UNWRITTEN};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,6 +75,9 @@ impl Driver {
                 Action::Emit(kind) => match kind.target().cloned() {
                     Some(target) => steps.entry(target).or_default().events.push(Event { at, kind }),
                     None => {
+                        if matches!(kind, EventKind::PluginQuarantined { .. } | EventKind::PluginReleased { .. }) {
+                            self.plugins_changed = true;
+                        }
                         let failure = steps.values().find_map(|step| step.finished.as_ref()?.failure.as_ref());
                         log::of_plugin(&kind, &self.wiring.plugins, failure);
                         self.wiring.store.writer().event(Event { at, kind });
@@ -130,8 +133,9 @@ impl Driver {
             bus: self.wiring.bus.clone(),
         };
         let mut changes = Changes::default();
+        let mut outcome = None;
         if let Some(finished) = finished {
-            let Finished { changes: found, observed, measure, passing, at, failure, .. } = *finished;
+            let Finished { changes: found, observed, measure, passing, at, failure, finish, .. } = *finished;
             log::of_changes(id, &found, at);
             events.extend(events::of_poll(id, &found, failure.as_ref(), at));
             let failures = publication.schedule.failures.max(publication.schedule.plugin_faults);
@@ -141,16 +145,19 @@ impl Driver {
             log::of_target(&events, failure.as_ref());
             (changes, publication.observed, publication.passing) = (found, observed, passing);
             publication.measure = measure.map(|measure| (tracked.metrics.clone(), measure));
+            outcome = Some((finish, failure));
         } else {
             log::of_target(&events, None);
         }
         if let Some((forgotten, observed)) = dismissed {
             (changes, publication.observed) = (forgotten, Some(observed));
         }
-        let is_written = urgent || !events.is_empty() || changes.is_urgent();
+        let alerts = outcome.map(|(finish, failure)| self.observe(id, finish, failure.as_ref())).unwrap_or_default();
+        events.extend(alerts.events);
+        let is_written = urgent || !alerts.changes.is_empty() || !events.is_empty() || changes.is_urgent();
         let report = self.report_of(id, if is_written { Else::Written } else { Else::Nothing });
         if is_written || report.is_some() {
-            self.commit(id, (changes, events, report), publication);
+            self.commit(id, (changes, alerts.changes), (events, report), publication);
         } else {
             gathering::merge(self.dirty.entry(id.clone()).or_default(), changes);
             match publication.entry.unwritten() {
@@ -167,7 +174,8 @@ impl Driver {
     fn commit(
         &mut self,
         id: &TargetId,
-        (changes, events, report): (Changes, Vec<Event>, Option<DeploymentReport>),
+        (changes, alerts): (Changes, Vec<AlertChange>),
+        (events, report): (Vec<Event>, Option<DeploymentReport>),
         publication: Publication,
     ) {
         let Some(saved) = self.scheduler.saved(id, self.wiring.clock.now()) else { return };
@@ -182,6 +190,7 @@ impl Driver {
             changes,
             schedule: Some(StoredSchedule { identity: tracked.target.identity, schedule }),
             events,
+            alerts,
             report,
         };
         self.hand_in(id, publication, Some(commit));
@@ -197,7 +206,12 @@ impl Driver {
             mailbox.send(Message::Written(target));
         };
         let reported = commit.as_ref().filter(|commit| commit.report.is_some()).map(|_| self.wiring.reported.clone());
+        let read_model = self.wiring.read_model.clone();
+        let alerts = commit.as_ref().map(|commit| commit.alerts.clone()).unwrap_or_default();
         let publish = Box::new(move |stored| {
+            if !alerts.is_empty() {
+                read_model.change_alerts(alerts);
+            }
             publication.publish_written(stored, MAX_UNWRITTEN, drained);
             reported.into_iter().for_each(|reported| reported.notify_one());
         });
@@ -230,6 +244,7 @@ impl Driver {
                 changes: changes.clone(),
                 schedule: None,
                 events,
+                alerts: Vec::new(),
                 report: None,
                 target: id,
             };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 impl Driver {
     pub(super) fn reconfigure(&mut self, reconfigured: Reconfigured) {
-        let Reconfigured { settings, changed, removed, aliases, plugins, plugged, deployments } = reconfigured;
+        let Reconfigured { settings, changed, removed, aliases, plugins, plugged, alerts, deployments } = reconfigured;
         self.wiring.aliases = aliases;
         let unplugged = plugged.as_ref().filter(|kind| plugins.get(kind).is_none());
         if let Some(kind) = unplugged {
@@ -42,6 +42,7 @@ impl Driver {
         for id in concerned {
             self.refresh(&id);
         }
+        self.configure_alerts(alerts);
         self.deploy(deployments);
     }
 

@@ -5,10 +5,20 @@ use super::{Reconfigurer, State};
 use crate::prepare::Files;
 use crate::target::RuntimeTarget;
 use catalog::Served;
-use config::{CHANGEABLE, Made, alias_key, assignment_key, definition_key, deployment_key, made_by, setting};
+use config::{
+    CHANGEABLE, Made, alias_key, assignment_key, definition_key, deployment_key, made_by, setting, silence_key,
+    silence_text,
+};
 use model::{CommandError, Definition, TargetId, TargetSource, Tested};
+use notify::{Silence, SilenceTime};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The maximum number of silences.
+const SILENCES: usize = 1_000;
+/// How long a silence is kept after its end.
+const KEPT_SILENCES: Duration = Duration::from_secs(86_400);
 
 impl Reconfigurer {
     /// Makes, changes or deletes a target that is not in the file. The change goes on after its caller has left.
@@ -53,6 +63,51 @@ impl Reconfigurer {
             self.carry_out(&mut state, vec![(key, canonical)]).await
         });
         changed.await.map_err(|_| ending())?
+    }
+
+    /// Makes or changes a silence with an end; without one, ends the silence with this id. Silences that ended more
+    /// than a day ago are deleted with it.
+    ///
+    /// # Errors
+    /// If the silence is not valid, there are too many, or it does not exist and cannot be ended.
+    pub async fn silence(self: Arc<Self>, id: String, silence: Option<Silence>) -> Result<(), CommandError> {
+        let ending = || CommandError::Conflict("the host is ending".to_owned());
+        let changed = tokio::spawn(async move {
+            let mut state = self.state.lock().await;
+            let key = silence_key(&id);
+            let in_file = state.running.written.config().silences.iter().any(|silence| silence.id == id);
+            if in_file {
+                let file = &state.document.name;
+                return Err(CommandError::InFile(format!("the silence {id:?} is in {file}: change it there")));
+            }
+            if silence.is_none() && !state.running.overrides.contains_key(&key) {
+                let why = format!("there is no silence {id:?}: GET /api/v1/silences lists all silences");
+                return Err(CommandError::Missing(why));
+            }
+            if silence.is_some() && state.running.config.silences.len() >= SILENCES {
+                let why = format!("there are {SILENCES} silences already: end some first");
+                return Err(CommandError::Conflict(why));
+            }
+            let now = self.clock.wall();
+            let is_old = |silence: &&Silence| match silence.time {
+                SilenceTime::Once(_, end) => now.since(end) > KEPT_SILENCES,
+                SilenceTime::Recurring(_) => false,
+            };
+            let old =
+                state.running.config.silences.iter().filter(is_old).map(|silence| (silence_key(&silence.id), None));
+            let mut changes: Vec<_> = old.collect();
+            changes.retain(|(other, _)| *other != key);
+            changes.push((key, silence.as_ref().and_then(silence_text)));
+            self.carry_out(&mut state, changes).await
+        });
+        changed.await.map_err(|_| ending())?
+    }
+
+    /// Every silence, and whether the file has it.
+    pub fn silences(&self) -> Vec<(Silence, bool)> {
+        let shown = self.shown();
+        let is_made = |silence: &Silence| shown.overrides.contains_key(&silence_key(&silence.id));
+        shown.config.silences.iter().map(|silence| (silence.clone(), !is_made(silence))).collect()
     }
 
     /// Applies the deployments that the operator of the fleet assigned, by name: each as

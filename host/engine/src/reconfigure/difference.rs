@@ -141,6 +141,7 @@ fn keys(before: &TargetConfig, after: &TargetConfig) -> String {
         ("tls", before.tls != after.tls),
         ("secrets", before.secrets != after.secrets),
         ("labels", before.labels != after.labels),
+        ("alerts", before.alerts != after.alerts),
         ("settings", before.settings != after.settings),
     ];
     let named = named.into_iter().filter(|(_, different)| *different).map(|(key, _)| key.to_owned());

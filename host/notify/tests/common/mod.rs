@@ -59,6 +59,8 @@ pub(crate) struct Heard {
     pub(crate) event: AlertEvent,
     pub(crate) status: Status,
     pub(crate) summary: String,
+    /// Whether the alert was suppressed or silenced at that time.
+    pub(crate) was_held: bool,
 }
 
 pub(crate) struct World {
@@ -137,6 +139,8 @@ impl World {
                 Action::Notify(notification) => {
                     let Notification { id, channel, route, alerts, .. } = &notification;
                     for alert in alerts {
+                        let is_held =
+                            |record: &AlertRecord| record.suppressed_by.is_some() || record.silenced_by.is_some();
                         self.heard.push(Heard {
                             at: self.now,
                             id: id.clone(),
@@ -146,6 +150,7 @@ impl World {
                             event: alert.event,
                             status: alert.status,
                             summary: alert.summary.clone(),
+                            was_held: self.notifier.record(&alert.subject).is_some_and(is_held),
                         });
                     }
                     self.notifications.push((self.now, notification));

@@ -15,9 +15,9 @@ use catalog::{PluginSet, PluginWatcher, Uncompiled};
 use config::{Config, Document, Overrides, Problem, ProxyConfig, Reading, made_by, needs_lease};
 use egress::Egress;
 use engine::{
-    Bus, Candidate, Clock, Driver, Files, Fit, Health, Inbox, Initial, Log, Mailbox, Message, NamedFiles, Parts,
-    ReadModel, Reconfigurer, Restored, Targets, Validator, Wiring, keep_recent, misfit, random_bytes, restore, seconds,
-    warn_about,
+    AlertRules, Bus, Candidate, Clock, Driver, Files, Fit, Health, Inbox, Initial, Log, Mailbox, Message, NamedFiles,
+    Parts, ReadModel, Reconfigurer, Restored, Targets, Validator, Wiring, keep_recent, misfit, random_bytes, restore,
+    seconds, warn_about,
 };
 use fleet::wire::Deployment;
 use metrics::Metrics;
@@ -233,8 +233,7 @@ impl Start {
         let history = Duration::from_secs(u64::from(config.store.history_days) * 86_400);
         let dormant = keep_recent(dormant, history, &store, clock.wall());
 
-        let metrics = Arc::new(Metrics::new(&config.metrics_prefix));
-        let read_model = Arc::new(ReadModel::default());
+        let (metrics, read_model) = (Arc::new(Metrics::new(&config.metrics_prefix)), Arc::new(ReadModel::default()));
         let (mailbox, inbox) = engine::channel(clock);
         let seed = u64::from_le_bytes(random_bytes());
         tracing::info!("the scheduler's seed is {seed}");
@@ -252,8 +251,9 @@ impl Start {
             reported: reported.clone(),
         };
         fleet_host::begin(&config, &store);
-        let reports = store.reader().fleet_reports()?;
-        let driver = Driver::new(wiring, Scheduler::new(config.scheduler.clone(), seed), restored)
+        let (reports, alerts) = (store.reader().fleet_reports()?, store.reader().alerts()?);
+        let scheduler = Scheduler::new(config.scheduler.clone(), seed);
+        let driver = Driver::new(wiring, scheduler, restored, (AlertRules::of(&config), alerts))
             .deployed(config.deployments.clone(), reports);
         let parts =
             Parts { clock, validator, store: store.clone(), mailbox: mailbox.clone(), metrics: metrics.clone() };

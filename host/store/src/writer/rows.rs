@@ -7,7 +7,7 @@ use crate::load::journaled;
 use crate::record::{Commit, Progress};
 use crate::tables::history::Place;
 use crate::tables::{
-    dependency, error, event, fleet, journal, latency, poll_error, session, setting, target, token, transition,
+    alert, dependency, error, event, fleet, journal, latency, poll_error, session, setting, target, token, transition,
 };
 use crate::wire::{Journal, LiveWire, ScheduleWire, Snapshot, StoredPoint};
 use model::{AccessChange, Event, FleetChange, FleetRecord, Kind, LatencyWindow, SequencedEvent, TargetId, Timestamp};
@@ -48,6 +48,7 @@ pub(super) fn write_commit(
         let snapshot = Snapshot { version: pending.version, schedule, last_report, volatile };
         target::write_snapshot(transaction, num, &snapshot)?;
     }
+    commit.alerts.iter().try_for_each(|change| alert::apply(transaction, change))?;
     if let Some(report) = &commit.report {
         fleet::apply(transaction, &FleetChange::Record(FleetRecord::Report(report.clone())))?;
     }

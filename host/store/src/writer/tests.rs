@@ -76,6 +76,7 @@ fn commit(known: &mut KnownState, outcome: Outcome, seconds: i64) -> Commit {
         events: events.collect(),
         schedule: Some(schedule(seconds)),
         changes,
+        alerts: Vec::new(),
         report: None,
     }
 }

@@ -23,8 +23,12 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
 }
 
 /// The keys of a definition whose names differ between the API and the file.
-const RENAMED: [(&str, &str); 3] =
-    [("hostHeader", "host_header"), ("minInterval", "min_interval"), ("maxInterval", "max_interval")];
+const RENAMED: [(&str, &str); 4] = [
+    ("hostHeader", "host_header"),
+    ("minInterval", "min_interval"),
+    ("maxInterval", "max_interval"),
+    ("dependsOn", "depends_on"),
+];
 
 /// The definition of a target. Durations are texts such as `10s`.
 #[derive(Deserialize, Serialize, ToSchema)]
@@ -66,6 +70,20 @@ pub(super) struct DefinitionWire {
     secrets: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
+    /// Reports in a row that confirm an alert.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 100)]
+    confirm: Option<u32>,
+    /// Reports in a row that end an alert.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 100)]
+    recover: Option<u32>,
+    /// Whether dependencies with a warning alert, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warnings: Option<bool>,
+    /// The targets, or dependencies of them as `target/dependency`, that the target needs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    depends_on: Vec<String>,
     /// The settings of the kind.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     settings: Map<String, Value>,

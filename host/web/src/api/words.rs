@@ -3,7 +3,10 @@
 use crate::range::RANGES;
 use crate::status::TargetStatus;
 use crate::timeline::State;
-use model::{BreakerState, Cadence, DeadReason, EventKind, FailureCategory, Phase, Place, Scope, Status, TargetSource};
+use model::{
+    AlertState, BreakerState, Cadence, Class, DeadReason, EventKind, FailureCategory, Phase, Place, Resolution, Scope,
+    Status, TargetSource,
+};
 use utoipa::openapi::schema::{Object, ObjectBuilder, Schema, SchemaType, Type};
 
 fn schema<'a>(words: impl IntoIterator<Item = &'a str>) -> Object {
@@ -23,6 +26,22 @@ pub(crate) fn target_status() -> Schema {
 
 pub(crate) fn status() -> Schema {
     schema(Status::ALL.map(Status::as_str)).into()
+}
+
+pub(crate) fn alert_state() -> Schema {
+    schema(AlertState::ALL.map(AlertState::as_str)).into()
+}
+
+pub(crate) fn alert_filter() -> Schema {
+    schema(["open"].into_iter().chain(AlertState::ALL.map(AlertState::as_str))).into()
+}
+
+pub(crate) fn alert_class() -> Schema {
+    schema(Class::ALL.map(Class::as_str)).into()
+}
+
+pub(crate) fn resolution_or_null() -> Schema {
+    or_null(schema(Resolution::ALL.map(Resolution::as_str))).into()
 }
 
 pub(crate) fn place() -> Schema {

@@ -35,6 +35,7 @@ pub(super) fn document(title: &str, csrf: Option<&str>, body: &Markup) -> Markup
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Targets,
+    Alerts,
     Graph,
     Events,
     Scheduler,
@@ -44,12 +45,21 @@ pub(super) enum Place {
 }
 
 impl Place {
-    pub(super) const ALL: [Self; 7] =
-        [Self::Targets, Self::Graph, Self::Events, Self::Scheduler, Self::Plugins, Self::Fleet, Self::Settings];
+    pub(super) const ALL: [Self; 8] = [
+        Self::Targets,
+        Self::Alerts,
+        Self::Graph,
+        Self::Events,
+        Self::Scheduler,
+        Self::Plugins,
+        Self::Fleet,
+        Self::Settings,
+    ];
 
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Targets => "Targets",
+            Self::Alerts => "Alerts",
             Self::Graph => "Graph",
             Self::Events => "Events",
             Self::Scheduler => "Scheduler",
@@ -62,6 +72,7 @@ impl Place {
     pub(super) fn path(self) -> &'static str {
         match self {
             Self::Targets => "/",
+            Self::Alerts => "/alerts",
             Self::Graph => "/graph",
             Self::Events => "/events",
             Self::Scheduler => "/scheduler",

@@ -1,5 +1,6 @@
 //! The page of one target: its state and why, its past, its dependencies, and the reasons for its schedule.
 
+use super::alerts;
 use super::definition::{definition, test_form};
 use super::dependants::list;
 use super::dependency::{common_name, path_of};
@@ -22,8 +23,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use model::{
-    DependencyState, Explanation, History, LatencySummary, PollChange, PollMeasure, Scope, Setting, Status,
-    StatusChange, TargetState, Timestamp,
+    AlertRecord, DependencyState, Explanation, History, LatencySummary, PollChange, PollMeasure, Scope, Setting,
+    Status, StatusChange, TargetState, Timestamp,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -50,6 +51,8 @@ struct View {
     target: Arc<TargetState>,
     /// All targets.
     targets: Vec<Arc<TargetState>>,
+    /// All alerts.
+    alerts: Vec<Arc<AlertRecord>>,
     now: Timestamp,
     range: (&'static str, Duration),
     history: Result<History, String>,
@@ -110,9 +113,22 @@ async fn view(shared: &Shared, headers: &HeaderMap, id: String, wanted: &Wanted)
     let latencies = shared.host.latencies(&id, of, is_coarse(range.1)).await.unwrap_or_default();
     let explanation = shared.host.explain(&id).await.ok();
     let (settings, polls) = (shared.host.settings_of(&id), shared.host.polls(&id));
-    let targets = shared.host.targets();
+    let (targets, alerts) = (shared.host.targets(), shared.host.alerts());
     let is_admin = shared.auth.scope(headers, now) == Some(Scope::Admin);
-    Ok(View { target, targets, now, range, history, latencies, charted, explanation, settings, is_admin, polls })
+    Ok(View {
+        target,
+        targets,
+        alerts,
+        now,
+        range,
+        history,
+        latencies,
+        charted,
+        explanation,
+        settings,
+        is_admin,
+        polls,
+    })
 }
 
 /// Returns the slot of the dependency whose latency is shown: the one with this id, or else the slowest.
@@ -135,6 +151,7 @@ fn content_of(view: &View) -> Markup {
     let periods = past.of_target();
     html! {
         (overview(view, &periods))
+        (alerts::of_target(&view.alerts, &target.info.id))
         @if let Err(why) = &view.history { p.problem role="alert" { "The past cannot be shown: " (why) } }
         section #past.target {
             h2 { "Availability" }

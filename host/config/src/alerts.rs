@@ -1,0 +1,262 @@
+//! Reads what decides alerts: `[alerts]`, recurring `[[silence]]`s, and the keys of a target.
+
+use crate::reader::{Notes, Section, count, text, words};
+use crate::value::{Entry, Node, Value};
+use model::{TargetId, Timestamp};
+use notify::{InvalidMatcher, Matcher, Matchers, Silence, SilenceTime, Window};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The maximum number of reports that confirm or end an alert.
+const MOST_REPORTS: u64 = 100;
+/// The maximum number of silences in the file.
+const SILENCES: usize = 1_000;
+const NO_CONDITIONS: &str = "a silence without conditions would silence everything: name the alerts that it matches";
+/// The maximum number of targets that one target needs.
+const NEEDS: usize = 100;
+
+/// The rules of alerts that targets do not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AlertsConfig {
+    /// The number of reports in a row that confirm an alert.
+    pub confirm: u32,
+    /// The number of reports in a row that end an alert.
+    pub recover: u32,
+    /// Whether dependencies with a warning alert, too.
+    pub warnings: bool,
+}
+
+impl Default for AlertsConfig {
+    fn default() -> Self {
+        Self { confirm: 2, recover: 2, warnings: false }
+    }
+}
+
+/// The rules of a target's alerts; `None` for those of `[alerts]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetAlerts {
+    /// The number of reports in a row that confirm an alert.
+    pub confirm: Option<u32>,
+    /// The number of reports in a row that end an alert.
+    pub recover: Option<u32>,
+    /// Whether dependencies with a warning alert, too.
+    pub warnings: Option<bool>,
+    /// The targets, or single dependencies of them, that the target needs.
+    pub depends_on: Vec<(TargetId, Option<String>)>,
+}
+
+pub(crate) fn alerts(notes: &Notes<'_>, document: &[Entry]) -> AlertsConfig {
+    let section = Section::top(notes, document, "alerts");
+    let TargetAlerts { confirm, recover, warnings, .. } = rules(&section);
+    section.finish();
+    let defaults = AlertsConfig::default();
+    AlertsConfig {
+        confirm: confirm.unwrap_or(defaults.confirm),
+        recover: recover.unwrap_or(defaults.recover),
+        warnings: warnings.unwrap_or(defaults.warnings),
+    }
+}
+
+/// Reads the keys of a target.
+pub(crate) fn target_alerts(section: &Section<'_>) -> TargetAlerts {
+    TargetAlerts { depends_on: section.get("depends_on", needs).unwrap_or_default(), ..rules(section) }
+}
+
+fn rules(section: &Section<'_>) -> TargetAlerts {
+    let reports = |key: &'static str| {
+        section.get(key, |value| match count(value)? {
+            number @ 1..=MOST_REPORTS => Ok(u32::try_from(number).unwrap_or(u32::MAX)),
+            number => Err(format!("{number} is not a number of reports: use 1 to {MOST_REPORTS}")),
+        })
+    };
+    let (confirm, recover) = (reports("confirm"), reports("recover"));
+    TargetAlerts { confirm, recover, warnings: section.boolean("warnings"), depends_on: Vec::new() }
+}
+
+fn needs(value: &Value) -> Result<Vec<(TargetId, Option<String>)>, String> {
+    let words = words(value)?;
+    if words.len() > NEEDS {
+        return Err(format!("there are more than {NEEDS}"));
+    }
+    let need = |word: &String| {
+        let (target, dependency) = word.split_once('/').map_or((word.as_str(), None), |(id, part)| (id, Some(part)));
+        let id = TargetId::new(target).map_err(|error| format!("{word:?}: {error}"))?;
+        if dependency == Some("") {
+            return Err(format!("{word:?} names no dependency after the slash: write \"target/dependency\""));
+        }
+        Ok((id, dependency.map(ToOwned::to_owned)))
+    };
+    words.iter().map(need).collect()
+}
+
+/// Reads conditions on the attributes of alerts.
+fn matchers(notes: &Notes<'_>, entries: &[Entry]) -> Option<Matchers> {
+    let read = |entry: &Entry| {
+        let found = text(&entry.node.value)
+            .and_then(|text| Matcher::new(&entry.key, &text).map_err(|error: InvalidMatcher| error.to_string()));
+        found.map_err(|why| notes.at(entry.line, format!("match: {why}"))).ok()
+    };
+    let all: Vec<Option<Matcher>> = entries.iter().map(read).collect();
+    all.into_iter().collect::<Option<Vec<_>>>().map(Matchers)
+}
+
+/// A silence that was made while the host ran, as its setting holds it.
+#[derive(Serialize, Deserialize)]
+struct SilenceText {
+    /// The conditions, by attribute.
+    r#match: BTreeMap<String, String>,
+    /// Milliseconds since the epoch.
+    start: i64,
+    end: i64,
+    author: String,
+    comment: String,
+}
+
+/// Reads the definition of a silence with an end. Fails if a condition is not valid.
+pub fn stored_silence(id: &str, text: &str) -> Result<Silence, String> {
+    let read: SilenceText = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let matchers = read.r#match.iter().map(|(attribute, text)| Matcher::new(attribute, text));
+    let matchers = matchers.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
+    if matchers.is_empty() {
+        return Err(NO_CONDITIONS.to_owned());
+    }
+    let (start, end) = (Timestamp::from_millis(read.start), Timestamp::from_millis(read.end));
+    if end <= start {
+        return Err("a silence ends after its start".to_owned());
+    }
+    let (matchers, time) = (Matchers(matchers), SilenceTime::Once(start, end));
+    Ok(Silence { id: id.to_owned(), matchers, time, author: read.author, comment: read.comment })
+}
+
+/// Returns the text that [`stored_silence`] reads; `None` for a recurring silence.
+pub fn silence_text(silence: &Silence) -> Option<String> {
+    let SilenceTime::Once(start, end) = &silence.time else { return None };
+    let conditions = silence.matchers.0.iter();
+    let text = SilenceText {
+        r#match: conditions.map(|matcher| (matcher.attribute().to_owned(), matcher.text().to_owned())).collect(),
+        start: start.as_millis(),
+        end: end.as_millis(),
+        author: silence.author.clone(),
+        comment: silence.comment.clone(),
+    };
+    serde_json::to_string(&text).ok()
+}
+
+pub(crate) fn silences(notes: &Notes<'_>, document: &[Entry]) -> Vec<Silence> {
+    const FORM: &str = "a silence is written as [[silence]], with two brackets";
+    let Some(entry) = document.iter().find(|entry| entry.key == "silence") else { return Vec::new() };
+    let Value::Array(items) = &entry.node.value else {
+        notes.at(entry.line, FORM);
+        return Vec::new();
+    };
+    if items.len() > SILENCES {
+        notes.at(entry.line, format!("there are more than {SILENCES} silences"));
+    }
+    let numbered = items.iter().enumerate();
+    numbered
+        .filter_map(|(number, item)| silence(notes, number + 1, item).or_else(|| note_form(notes, item, FORM)))
+        .collect()
+}
+
+fn note_form(notes: &Notes<'_>, item: &Node, form: &str) -> Option<Silence> {
+    if !matches!(item.value, Value::Table(_)) {
+        notes.at(item.line, form);
+    }
+    None
+}
+
+fn silence(notes: &Notes<'_>, number: usize, item: &Node) -> Option<Silence> {
+    let Value::Table(entries) = &item.value else { return None };
+    let section = Section::inner(notes, "silence".to_owned(), entries);
+    let conditions = section.table("match");
+    let zone = section.text("time_zone");
+    let window = section.get("every", |value| {
+        // An unknown zone is reported at its own key.
+        let (every, zone) = (text(value)?, zone.as_deref().unwrap_or("UTC"));
+        Window::new(&every, zone).map_err(|error| error.to_string())
+    });
+    let comment = section.text("comment").unwrap_or_default();
+    section.finish();
+    let has = |key: &str| entries.iter().any(|entry| entry.key == key);
+    for (key, remedy) in [
+        ("match", "as in match = { kind = \"pve\" }"),
+        ("every", "as in every = \"Sunday 02:00-04:00\""),
+        ("time_zone", "as in time_zone = \"Europe/Zurich\""),
+    ] {
+        if !has(key) {
+            notes.at(item.line, format!("a silence has {key}, {remedy}"));
+        }
+    }
+    let matchers = matchers(notes, conditions?)?;
+    if matchers.0.is_empty() {
+        notes.at(item.line, NO_CONDITIONS);
+        return None;
+    }
+    Some(Silence {
+        id: format!("file-{number}"),
+        matchers,
+        time: SilenceTime::Recurring(window.filter(|_| has("time_zone"))?),
+        author: notes.file.clone(),
+        comment,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, Places};
+
+    fn read(text: &str) -> Result<Config, String> {
+        let text = format!("{text}\n[[target]]\nid = \"shop\"\nkind = \"http\"\nurl = \"http://a/\"\n");
+        Config::written(("p.toml", &text), &Places::default(), &|_| None)
+            .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+    }
+
+    #[test]
+    fn alerts_and_silences_are_read() {
+        let silence = "[[silence]]\nmatch = { kind = \"pve\", \"label.site\" = \"=~zur.*\" }\nevery = \"Sunday 02:00-04:00\"\n\
+                       time_zone = \"Europe/Zurich\"\ncomment = \"updates\"\n";
+        let config = read(&format!("[alerts]\nconfirm = 3\nwarnings = true\n{silence}")).unwrap();
+        assert_eq!((config.alerts.confirm, config.alerts.recover, config.alerts.warnings), (3, 2, true));
+        let silence = &config.silences[0];
+        assert_eq!((&*silence.id, &*silence.comment, silence.matchers.0.len()), ("file-1", "updates", 2));
+        let config = read(
+            "[[target]]\nid = \"b\"\nkind = \"http\"\nurl = \"http://b/\"\ndepends_on = [\"shop\", \"shop/a/b\"]\n",
+        );
+        let needs = &config.unwrap().targets[0].alerts.depends_on;
+        assert_eq!(needs[1].1.as_deref(), Some("a/b"));
+    }
+
+    #[test]
+    fn problems_are_named_with_their_place() {
+        let silence = |more: &str| format!("[[silence]]\n{more}\n");
+        let rest = "every = \"day 1:00-2:00\"\ntime_zone = \"UTC\"";
+        for (text, expected) in [
+            ("[alerts]\nconfirm = 0".to_owned(), "p.toml:2: confirm: 0 is not a number of reports: use 1 to 100"),
+            ("[alerts]\nconfrim = 2".to_owned(), "did you mean \"confirm\""),
+            ("silence = 3".to_owned(), "p.toml:1: a silence is written as [[silence]]"),
+            (silence(rest), "p.toml:1: a silence has match"),
+            (silence(&format!("match = {{}}\n{rest}")), "a silence without conditions would silence everything"),
+            (silence(&format!("match = {{ knd = \"a\" }}\n{rest}")), "p.toml:2: match: unknown attribute \"knd\""),
+            (
+                silence(&format!("match = {{ kind = \"=~(\" }}\n{rest}")),
+                "p.toml:2: match: the regular expression \"(\"",
+            ),
+            (
+                silence("match = { kind = \"a\" }\nevery = \"Sunday\"\ntime_zone = \"UTC\""),
+                "p.toml:3: every: \"Sunday\" is not a window",
+            ),
+            (silence("match = { kind = \"a\" }\nevery = \"day 1:00-2:00\""), "p.toml:1: a silence has time_zone"),
+            (
+                silence("match = { kind = \"a\" }\nevery = \"day 1:00-2:00\"\ntime_zone = \"Mars\""),
+                "unknown time zone \"Mars\"",
+            ),
+            (
+                "[[target]]\nid = \"b\"\nkind = \"http\"\nurl = \"http://b/\"\ndepends_on = [\"shop/\"]".to_owned(),
+                "p.toml:5: depends_on: \"shop/\" names no dependency after the slash",
+            ),
+        ] {
+            let problems = read(&text).unwrap_err();
+            assert!(problems.contains(expected), "{text}: {problems}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The inputs of the notifier, made from the configuration and from known states.
+
+use crate::target::RuntimeTarget;
+use config::Config;
+use model::{DependencyRecord, Status};
+use notify::{Finding, Health, Reading, Settings, Silence, TargetSpec};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap};
+use store::KnownState;
+
+/// The rules of notifying in a configuration.
+#[derive(Clone, Debug)]
+pub struct AlertRules {
+    /// The settings of the notifier.
+    pub settings: Settings,
+    /// The silences.
+    pub silences: Vec<Silence>,
+    /// Whether dependencies with a warning alert, unless their target says otherwise.
+    pub warnings: bool,
+}
+
+impl AlertRules {
+    /// Takes the rules from a configuration.
+    pub fn of(config: &Config) -> Self {
+        let device = config.fleet.as_ref().map(|fleet| fleet.device.clone()).filter(|device| !device.is_empty());
+        let settings = Settings {
+            routes: Vec::new(),
+            channels: BTreeMap::new(),
+            confirm: config.alerts.confirm,
+            recover: config.alerts.recover,
+            installation: device.unwrap_or_else(|| "polliwog".to_owned()),
+            address: None,
+        };
+        Self { settings, silences: config.silences.clone(), warnings: config.alerts.warnings }
+    }
+
+    /// Describes a target for the notifier.
+    pub(crate) fn spec(&self, target: &RuntimeTarget) -> TargetSpec {
+        let config = &target.config;
+        TargetSpec {
+            id: config.id.clone(),
+            name: config.name.clone(),
+            kind: config.kind.to_string(),
+            labels: config.labels.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+            host: Some(target.grant.origins[0].origin.host.to_string()),
+            confirm: config.alerts.confirm,
+            recover: config.alerts.recover,
+            depends_on: config.alerts.depends_on.clone(),
+            is_enabled: config.enabled,
+            alerts_on_warnings: config.alerts.warnings.unwrap_or(self.warnings),
+        }
+    }
+}
+
+/// A known state as the notifier reads it.
+pub(crate) struct KnownReading<'a> {
+    known: &'a KnownState,
+    /// The places of the dependencies. Most reports have nothing unhealthy, and need no map of names.
+    places: OnceCell<HashMap<&'a str, usize>>,
+}
+
+impl<'a> KnownReading<'a> {
+    pub(crate) fn new(known: &'a KnownState) -> Self {
+        Self { known, places: OnceCell::new() }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a DependencyRecord> {
+        let dependencies = &self.known.dependencies;
+        let places = self.places.get_or_init(|| {
+            let names = dependencies.iter().map(|dependency| dependency.record.reported.name.as_str());
+            names.enumerate().map(|(place, name)| (name, place)).collect()
+        });
+        places.get(name).map(|place| &*dependencies[*place].record)
+    }
+
+    fn present(&self) -> impl Iterator<Item = &'a DependencyRecord> {
+        let records = self.known.dependencies.iter().map(|dependency| &*dependency.record);
+        records.filter(|record| record.missing_since.is_none())
+    }
+}
+
+fn health(record: &DependencyRecord) -> Health {
+    match record.reported.status {
+        _ if record.missing_since.is_some() => Health::Missing,
+        _ if record.reported.skipped => Health::Healthy,
+        Status::Ok => Health::Healthy,
+        Status::Unknown => Health::Unknown,
+        status @ (Status::Warning | Status::Critical) => Health::Unhealthy(status),
+    }
+}
+
+impl Reading for KnownReading<'_> {
+    fn findings(&self) -> Vec<Finding> {
+        let finding = |record: &DependencyRecord| match health(record) {
+            Health::Unhealthy(status) => Some(Finding {
+                dependency: record.reported.name.clone(),
+                status,
+                title: record.reported.title.clone(),
+                message: record.reported.error_message.clone(),
+            }),
+            Health::Healthy | Health::Unknown | Health::Missing => None,
+        };
+        self.present().filter_map(finding).collect()
+    }
+
+    fn health(&self, dependency: &str) -> Health {
+        self.get(dependency).map_or(Health::Missing, health)
+    }
+
+    fn parent(&self, dependency: &str) -> Option<&str> {
+        self.get(dependency)?.reported.parent.as_deref()
+    }
+
+    fn is_down(&self) -> bool {
+        let is_critical = |record: &DependencyRecord| health(record) == Health::Unhealthy(Status::Critical);
+        self.present().next().is_some() && self.present().all(is_critical)
+    }
+}

@@ -1,0 +1,156 @@
+//! Alerts: what the notifier learns, and its actions for the store.
+//!
+//! The changes of alerts are written in the transaction of the change that led to them, and are shown after it.
+
+use super::Driver;
+use crate::alerts::{AlertRules, KnownReading};
+use model::{
+    AlertChange, AlertState, Cause, Class, CommandError, Event, EventKind, Failure, Kind, SequencedEvent, Status,
+    Subject, TargetId,
+};
+use notify::{Action, Input, Now, Outcome, Polled, Trouble};
+use scheduler::Finish;
+use std::collections::BTreeSet;
+
+/// Changes of alerts with their events.
+#[derive(Default)]
+pub(super) struct AlertStep {
+    pub changes: Vec<AlertChange>,
+    pub events: Vec<Event>,
+}
+
+impl AlertStep {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.events.is_empty()
+    }
+}
+
+impl Driver {
+    fn notifier_now(&self) -> Now {
+        Now { moment: self.wiring.clock.now(), wall: self.wiring.clock.wall() }
+    }
+
+    /// Lets time pass for the notifier, if it has something to do at this time.
+    pub(super) fn pass_alert_time(&mut self) {
+        if self.notifier.next_wakeup().is_some_and(|at| at <= self.wiring.clock.now()) {
+            self.apply_to_alerts(Input::Tick);
+        }
+    }
+
+    /// Applies an input that is not a poll, and hands the changed alerts to the store.
+    pub(super) fn apply_to_alerts(&mut self, input: Input<'_>) {
+        self.notifier.apply(input, self.notifier_now());
+        let step = self.drain_alerts();
+        if step.is_empty() {
+            return;
+        }
+        let AlertStep { changes, events } = step;
+        let (read_model, bus, shown) = (self.wiring.read_model.clone(), self.wiring.bus.clone(), changes.clone());
+        let publish = Box::new(move |stored: Vec<SequencedEvent>| {
+            read_model.change_alerts(shown);
+            stored.into_iter().for_each(|event| bus.announce(event));
+        });
+        self.wiring.store.writer().alerts(changes, events, publish);
+    }
+
+    /// Shows the notifier the result of a poll. Returns the alerts that it changed.
+    pub(super) fn observe(&mut self, id: &TargetId, finish: Finish, failure: Option<&Failure>) -> AlertStep {
+        let Some(tracked) = self.targets.get(id).filter(|_| finish != Finish::Skipped) else {
+            return AlertStep::default();
+        };
+        let is_unreachable = self.scheduler.status(id).is_some_and(|status| status.unreachable);
+        let (target, now) = (tracked.target.clone(), self.notifier_now());
+        let known = target.known();
+        let reading = KnownReading::new(&known);
+        let outcome = match failure {
+            None => Outcome::Report(&reading),
+            Some(failure) => Outcome::Failed {
+                is_network: failure.cause == Cause::Unreachable,
+                unreachable: is_unreachable.then_some(failure.message.as_str()),
+            },
+        };
+        self.notifier.apply(Input::Polled(Polled { target: id, outcome }), now);
+        drop(known);
+        self.drain_alerts()
+    }
+
+    fn drain_alerts(&mut self) -> AlertStep {
+        let at = self.wiring.clock.wall();
+        let mut step = AlertStep::default();
+        for action in self.notifier.drain() {
+            let kind = match action {
+                Action::Save(record) => {
+                    step.changes.push(AlertChange::Save(record));
+                    continue;
+                }
+                Action::Forget(subject) => {
+                    step.changes.push(AlertChange::Forget(subject));
+                    continue;
+                }
+                Action::Firing(subject) => {
+                    let record = self.notifier.record(&subject);
+                    let status = record.map_or(Status::Critical, |record| record.status);
+                    let message = record.and_then(|record| record.message.clone());
+                    EventKind::AlertFiring { alert: subject.to_string(), status, message }
+                }
+                Action::Resolved(subject) => EventKind::AlertResolved { alert: subject.to_string() },
+                Action::Suppressed(subject, by) => {
+                    EventKind::AlertSuppressed { alert: subject.to_string(), by: by.to_string() }
+                }
+                // Without channels, there are no notifications.
+                Action::Notify(_) => continue,
+            };
+            step.events.push(Event { at, kind });
+        }
+        step
+    }
+
+    /// Takes over the rules and targets of a new configuration.
+    pub(super) fn configure_alerts(&mut self, rules: AlertRules) {
+        let specs = self.targets.values().map(|tracked| rules.spec(&tracked.target)).collect();
+        self.apply_to_alerts(Input::Settings(rules.settings.clone()));
+        self.apply_to_alerts(Input::Silences(rules.silences));
+        self.apply_to_alerts(Input::Targets(specs));
+        self.report_plugins();
+    }
+
+    /// Reports the kinds that no plugin polls.
+    pub(super) fn report_plugins(&mut self) {
+        let kinds: BTreeSet<&Kind> = (self.targets.values())
+            .filter(|tracked| tracked.target.config.enabled)
+            .map(|tracked| &tracked.target.config.kind)
+            .collect();
+        let targets = |kind: &Kind| {
+            let count = self.targets.values().filter(|tracked| tracked.target.config.kind == *kind).count();
+            if count == 1 { "1 target is".to_owned() } else { format!("{count} targets are") }
+        };
+        let lacking = kinds.iter().filter(|kind| self.wiring.plugins.get(kind).is_none()).map(|kind| Trouble {
+            name: kind.to_string(),
+            title: format!("no plugin serves kind {kind}"),
+            message: Some(format!("{} not polled: drop a plugin for it into the plugin directory", targets(kind))),
+        });
+        let quarantined = self.scheduler.quarantined().map(|(kind, _)| Trouble {
+            name: kind.to_string(),
+            title: format!("the plugin of kind {kind} is in quarantine"),
+            message: Some(format!(
+                "it failed for several targets; {} not polled until a probe succeeds",
+                targets(kind)
+            )),
+        });
+        let troubles = lacking.chain(quarantined).collect();
+        self.apply_to_alerts(Input::Troubles(Class::Plugin, troubles));
+    }
+
+    /// Acknowledges an alert, or takes that back if `by` is `None`.
+    pub(super) fn acknowledge(&mut self, subject: Subject, by: Option<String>) -> Result<(), CommandError> {
+        match self.notifier.record(&subject) {
+            None => return Err(CommandError::Missing(format!("there is no alert {subject}"))),
+            Some(record) if record.state == AlertState::Resolved => {
+                return Err(CommandError::Conflict(format!("the alert {subject} is over")));
+            }
+            Some(_) => {}
+        }
+        self.apply_to_alerts(Input::Acknowledge { subject, by });
+        Ok(())
+    }
+}
