@@ -125,28 +125,6 @@ pub struct HeartbeatPayload {
     pub digest: u64,
 }
 
-/// A change of a phase, for people: best effort, and no counter depends on it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StateChangeEvent {
-    /// The phase before; none for the first.
-    pub from: Option<PhaseWire>,
-    /// The state after.
-    pub to: DeploymentState,
-}
-
-/// An entry of a device's event log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogEvent {
-    /// The time by the agent's clock, in milliseconds since 1970.
-    pub at: i64,
-    /// 1 error, 2 warning, 3 information, 4 detail, as in the levels of the log.
-    pub severity: u8,
-    /// One line.
-    pub message: String,
-    /// The deployment that it is about.
-    pub deployment: Option<String>,
-}
-
 /// A set of targets for the devices that a selector chooses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deployment {
@@ -279,19 +257,6 @@ impl Record for HeartbeatPayload {
     }
 }
 
-impl Record for StateChangeEvent {
-    fn check(&self) -> Result<(), WireError> {
-        self.to.check()
-    }
-}
-
-impl Record for LogEvent {
-    fn check(&self) -> Result<(), WireError> {
-        self.deployment.iter().try_for_each(|deployment| name(deployment))?;
-        text(&self.message, ERROR, "message")
-    }
-}
-
 impl Record for Deployment {
     const LARGEST: usize = LARGEST_ASSIGNMENT;
 
@@ -406,8 +371,6 @@ mod tests {
         round_trip(&info());
         round_trip(&state());
         round_trip(&HeartbeatPayload { epoch: 1, at: -5, dirty: 7, digest: u64::MAX });
-        round_trip(&StateChangeEvent { from: Some(PhaseWire::Removed), to: state() });
-        round_trip(&LogEvent { at: 1, severity: 2, message: "gone".to_owned(), deployment: Some("dns".to_owned()) });
         round_trip(&Lease { owner: "host-1".to_owned(), term: 3, is_free: false });
         let requirements = vec![
             RequirementWire::In("a".to_owned(), vec!["b".to_owned()]),
@@ -462,8 +425,6 @@ mod tests {
             let _ = decode::<DeviceInfo>(&bytes);
             let _ = decode::<DeploymentState>(&bytes);
             let _ = decode::<HeartbeatPayload>(&bytes);
-            let _ = decode::<StateChangeEvent>(&bytes);
-            let _ = decode::<LogEvent>(&bytes);
             let _ = decode::<Deployment>(&bytes);
             let _ = decode::<Lease>(&bytes);
             let _ = decode::<LogQuery>(&bytes);
