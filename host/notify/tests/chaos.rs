@@ -283,13 +283,13 @@ impl Run {
         self.check_order()
     }
 
-    /// Two notifications of a group are at least its interval apart.
+    /// Two notifications of a group are at least its interval apart, unless routes changed in between.
     fn check_groups(&self) -> Result<(), String> {
         let mut last = BTreeMap::new();
         // Those of a storm have no group.
-        let grouped = self.world.notifications.iter().filter(|(_, notification)| !notification.group.is_empty());
-        for (at, notification) in grouped {
-            let key = (&notification.channel, &notification.route, &notification.group);
+        let grouped = self.world.notifications.iter().zip(&self.world.epochs);
+        for ((at, notification), epoch) in grouped.filter(|((_, notification), _)| !notification.group.is_empty()) {
+            let key = (&notification.channel, &notification.route, &notification.group, epoch);
             let before: Option<&Now> = last.insert(key, at);
             if before.is_some_and(|before| at.moment.since(before.moment) < Route::GROUP_INTERVAL) {
                 return Err(format!("{key:?} was notified at {before:?} and again at {at:?}"));

@@ -373,3 +373,17 @@ fn a_restart_neither_repeats_nor_loses() {
     let ids: Vec<&str> = world.notifications.iter().map(|(_, notification)| notification.id.as_str()).collect();
     assert_eq!(ids, ["test-1", "test-2"]);
 }
+
+#[test]
+fn a_restart_keeps_the_interval_of_a_group() {
+    let mut world = world(&["a"]);
+    confirm(&mut world, "a", Critical);
+    world.advance(60);
+    world.restart();
+    let both = [("db", Critical), ("web", Critical)];
+    [both, both].iter().for_each(|statuses| world.observe("a", statuses));
+    world.advance(200);
+    assert_eq!(world.news(), heard(&[("a/db", Firing)]));
+    world.advance(60);
+    assert_eq!(world.news(), heard(&[("a/web", Firing)]));
+}

@@ -72,6 +72,9 @@ pub(crate) struct World {
     pub(crate) records: BTreeMap<Subject, AlertRecord>,
     pub(crate) heard: Vec<Heard>,
     pub(crate) notifications: Vec<(Now, Notification)>,
+    /// The number of restarts and changes of the routes before each notification.
+    pub(crate) epochs: Vec<usize>,
+    pub(crate) epoch: usize,
     /// Announcements.
     pub(crate) announced: Vec<Action>,
 }
@@ -120,13 +123,15 @@ impl World {
     pub(crate) fn new(settings: Settings, targets: Vec<TargetSpec>) -> Self {
         let now = Now { moment: Moment::START, wall: Timestamp::from_millis(START) };
         let notifier = Notifier::new(settings.clone(), targets.clone(), Vec::new(), 1, now);
-        let (records, heard, notifications, announced) = Default::default();
-        let mut world = Self { notifier, now, settings, targets, records, heard, notifications, announced };
+        let (records, heard, notifications, announced, epochs) = Default::default();
+        let mut world =
+            Self { notifier, now, settings, targets, records, heard, notifications, epochs, epoch: 0, announced };
         world.carry_out();
         world
     }
 
     pub(crate) fn apply(&mut self, input: Input<'_>) {
+        self.epoch += usize::from(matches!(input, Input::Settings(_)));
         self.notifier.apply(input, self.now);
         self.carry_out();
     }
@@ -153,6 +158,7 @@ impl World {
                             was_held: self.notifier.record(&alert.subject).is_some_and(is_held),
                         });
                     }
+                    self.epochs.push(self.epoch);
                     self.notifications.push((self.now, notification));
                 }
                 announced => self.announced.push(announced),
@@ -180,6 +186,7 @@ impl World {
 
     /// Ends the process and starts another from the records on disk.
     pub(crate) fn restart(&mut self) {
+        self.epoch += 1;
         let next = self.notifications.len() as u64 + 1;
         let records = self.records.values().cloned().collect();
         self.notifier = Notifier::new(self.settings.clone(), self.targets.clone(), records, next, self.now);
